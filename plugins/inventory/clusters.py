@@ -116,12 +116,10 @@ import typing as t
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
-from ..module_utils.common.errors import ConnectionProblem
+from ..module_utils.common.errors import ConnectionProblem, InvalidOptions
 from ..module_utils.providers.discovery import DiscoveredCluster, KubeconfigLifetime
-from ..plugin_utils.clusters import entries
-from ..plugin_utils.clusters.kubeconfigs import KubeconfigFolder
 from ..plugin_utils.clusters.model import ALL, groups_of, host_names, host_vars
-from ..plugin_utils.clusters.query import CloudFailed, CloudQuery, sources_of
+from ..plugin_utils.clusters.query import CloudFailed, CloudQuery, KubeconfigFolder, cloud_entries, sources_of
 
 _ENDINGS = ("clusters.yml", "clusters.yaml")
 
@@ -139,23 +137,18 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Fill the inventory from the clouds, or from the cache."""
         super().parse(inventory, loader, path, cache=cache)
         self._read_config_data(path)
-        clouds = self.get_option("clouds")
-        if problems := entries.problems(clouds):
-            raise AnsibleParserError("\n".join([f"{path} is invalid:", *problems]))
         try:
-            query = CloudQuery(
-                sources_of(clouds, os.environ), self.display.warning, fail=self.get_option("fail_on_errors")
-            )
+            sources = sources_of(cloud_entries(self.get_option("clouds")), os.environ)
+            query = CloudQuery(sources, self.display.warning, fail=self.get_option("fail_on_errors"))
             clusters = self._clusters(query, path, cache)
             hosts = dict(sorted(zip(host_names(clusters), clusters, strict=True)))
             folder = self._folder(path)
             if self.get_option("write_kubeconfigs"):
-                lifetime = KubeconfigLifetime(self.get_option("expiration_days"), self.get_option("renew_before"))
-                query.write_kubeconfigs(hosts, folder, lifetime)
+                query.write_kubeconfigs(hosts, folder)
             else:
                 hosts = query.without_foreign_kubeconfigs(hosts, folder)
             self._populate(hosts, folder)
-        except (CloudFailed, ConnectionProblem) as error:
+        except (CloudFailed, ConnectionProblem, InvalidOptions) as error:
             raise AnsibleParserError(f"{path}: {error}") from None
 
     def _clusters(self, query: CloudQuery, path: str, cache: bool) -> list[DiscoveredCluster]:
@@ -163,11 +156,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self.load_cache_plugin()
         key = self.get_cache_key(path)
         enabled = self.get_option("cache")
-        if enabled and cache:
-            try:
-                return [DiscoveredCluster.from_cache(cached) for cached in self._cache[key]]
-            except KeyError:
-                pass
+        if enabled and cache and key in self._cache:
+            return [DiscoveredCluster.from_cache(cached) for cached in self._cache[key]]
         patterns = self.get_option("names")
         found = query.discover(lambda name: any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
         if enabled:
@@ -176,16 +166,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _folder(self, path: str) -> KubeconfigFolder:
         folder = os.path.expanduser(self.get_option("kubeconfig_folder"))
-        return KubeconfigFolder(
-            os.path.join(os.path.dirname(os.path.abspath(path)), folder), self.get_option("renew_before")
-        )
+        lifetime = KubeconfigLifetime(self.get_option("expiration_days"), self.get_option("renew_before"))
+        return KubeconfigFolder(os.path.join(os.path.dirname(os.path.abspath(path)), folder), lifetime)
 
     def _populate(self, hosts: t.Mapping[str, DiscoveredCluster], folder: KubeconfigFolder) -> None:
         strict = self.get_option("strict")
         self.inventory.add_group(ALL)
         for host, cluster in hosts.items():
             self.inventory.add_host(host, group=ALL)
-            variables = host_vars(cluster, folder.path(host), folder.kube_name(host), host)
+            current = folder.existing(host)
+            variables = host_vars(cluster, host, folder.path(host), current.context if current else cluster.name)
             for name, value in variables.items():
                 self.inventory.set_variable(host, name, value)
             for group in groups_of(cluster):

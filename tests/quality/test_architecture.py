@@ -38,11 +38,6 @@ SHARED_PACKAGES: dict[str, set[str]] = {
 }
 
 
-# Definitions of providers are data. The schema and the pools import them through the registry.
-REGISTRY = f"{MODULE_UTILS}.providers.registry."
-REGISTRY_USERS = {"schema", "pools"}
-
-
 def python_files(*folders: Path) -> list[Path]:
     return [path for folder in folders for path in sorted(folder.rglob("*.py")) if path.stat().st_size]
 
@@ -71,25 +66,8 @@ def test_imports_follow_the_order_of_the_packages(package: str) -> None:
         for path in python_files(UTILS / package)
         for name in imported_names(path)
         if name.startswith(f"{MODULE_UTILS}.") and name.split(".")[2] not in allowed
-        if not (package in REGISTRY_USERS and name.startswith((REGISTRY, f"{MODULE_UTILS}.providers.definition.")))
     }
     assert not forbidden
-
-
-def test_the_registry_of_providers_imports_definitions_only() -> None:
-    """Modules that talk to Kubernetes import the schema, and must not import a cloud's client with it."""
-    providers = UTILS / "providers"
-    definitions = [providers / "registry.py", providers / "definition.py", *providers.glob("*/definition.py")]
-    assert len(definitions) > 2
-    allowed = ("catalog.", "schema.types.", "schema.validators", "providers.definition.", "providers.registry.")
-    assert not {
-        f"{path.relative_to(REPO)} imports {name}"
-        for path in definitions
-        for name in imported_names(path)
-        if name.startswith(f"{MODULE_UTILS}.")
-        if not name.removeprefix(f"{MODULE_UTILS}.").startswith(allowed)
-        and not re.search(r"\.providers\.\w+\.definition\.", name)
-    }
 
 
 def test_only_files_named_module_import_ansible() -> None:

@@ -16,6 +16,7 @@ STARTUP_TAINT_KEY = f"{STARTUP_TAINT_PREFIX}accel-gpu"
 # Keeps workloads away from a new node until its GPUs are partitioned; removed once that is verified, so it is not one of the pool's taints.
 STARTUP_TAINT: dict[str, str] = {"key": STARTUP_TAINT_KEY, "effect": "NoSchedule"}
 
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # PreferNoSchedule keeps no pod away.
 _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 

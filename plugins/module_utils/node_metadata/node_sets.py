@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from ..catalog import models
 from ..catalog.names import NFD_PREFIX, POOL_LABEL
+from ..catalog.taints import TAINT_EFFECTS
 from ..cluster_state import label_selector
 from ..cluster_state.label_selector import Requirement, Selector
 from ..cluster_state.node import Node
 from ..common.errors import InvalidOptions
 from ..schema import coercion, validators
-from ..schema.pool import EFFECTS
 from ..schema.types import Boolean, Choice, ListOf, MapOf, Section, Text
 
 
@@ -55,7 +55,9 @@ _SETS = ListOf(
                     fields={
                         "key": Text((validators.label_key,), required=True, missing="a taint has a key and an effect"),
                         "value": Text((validators.label_value,), empty=True),
-                        "effect": Choice(known=EFFECTS, required=True, missing=f"choose one of {', '.join(EFFECTS)}"),
+                        "effect": Choice(
+                            known=TAINT_EFFECTS, required=True, missing=f"choose one of {', '.join(TAINT_EFFECTS)}"
+                        ),
                     }
                 )
             ),

@@ -10,9 +10,9 @@ from ..catalog import names
 from ..catalog.taints import STARTUP_TAINT
 from ..common.nested import get_nested
 from ..nodegroups.spec import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NODE_LABELS, NODE_TAINTS
-from ..providers.registry import PROVIDERS
 from ..schema import coercion
 from ..schema.messages import is_whole, quote, type_name
+from ..schema.providers import PROVIDERS
 from ..schema.rollout import NONE, ROLLOUT
 from .plan import CloudPlan, NodeGroupPlan
 from .variables import NOT_SET, InvalidVariables

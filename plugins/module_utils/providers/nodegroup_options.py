@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.taints import TAINT_EFFECTS
 from ..nodegroups.spec import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NODE_LABELS, NODE_TAINTS
 
 ArgumentSpec = dict[str, dict[str, t.Any]]
@@ -14,7 +15,7 @@ _STATES = ["present", "absent"]
 _TAINT: ArgumentSpec = {
     "key": {"type": "str", "required": True, "no_log": False},
     "value": {"type": "str"},
-    "effect": {"type": "str", "choices": ["NoSchedule", "PreferNoSchedule", "NoExecute"], "required": True},
+    "effect": {"type": "str", "choices": list(TAINT_EFFECTS), "required": True},
     "state": {"type": "str", "choices": _STATES, "default": "present"},
 }
 # The options of a group that every provider has.

@@ -5,30 +5,23 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 
-from ..providers.registry import PROVIDERS
-from . import validators
-from .types import Boolean, Field, Integer, OptionalSection, Text
-
-# Kubernetes supports up to 5,000 nodes (its documentation, "Considerations for large clusters").
-_MOST_NODES = 5000
+from .providers import PROVIDERS
+from .types import MAX_NODES, Boolean, Field, Integer, OptionalSection, Text, integer_between
+from .validators import not_in_defaults
 
 
-def _nodes(low: int, too_low: str) -> Integer:
-    too_high = f"a cluster has at most {_MOST_NODES} nodes; give less"
-    return Integer((validators.between(low, _MOST_NODES, too_low, too_high),))
+def _nodes(low: int, too_low: str, **more: t.Any) -> Integer:
+    return integer_between(low, MAX_NODES, too_low, f"a cluster has at most {MAX_NODES} nodes; give less", **more)
 
 
-def _no_default_name(value: str) -> str:
-    return "cannot be set in the defaults; each node group has its own name"
-
-
-_AT_LEAST_0 = _nodes(0, "the number of nodes must not be negative; give 0 or more")
+_NEGATIVE = "the number of nodes must not be negative; give 0 or more"
 # Settings that every provider has; the others are in the provider's definition.
 COMMON_NODES_FIELDS: dict[str, Field] = {
     "name": Text(),
     "flavor": Text(required=True, missing="name the flavor of the nodes, which decides what GPUs they have"),
-    "count": _AT_LEAST_0,
+    "count": _nodes(0, _NEGATIVE),
     "recreate": Boolean(),
 }
 _COUNT, _RANGE = "write count", "write autoscale: {min, max} in the pool"
@@ -54,9 +47,10 @@ NODES = OptionalSection(
 )
 AUTOSCALE = OptionalSection(
     fields={
-        "min": dataclasses.replace(_AT_LEAST_0, required=True, missing="give the smallest number of nodes"),
-        "max": dataclasses.replace(
-            _nodes(1, "a group without nodes needs no autoscaler; give 1 or more"),
+        "min": _nodes(0, _NEGATIVE, required=True, missing="give the smallest number of nodes"),
+        "max": _nodes(
+            1,
+            "a group without nodes needs no autoscaler; give 1 or more",
             required=True,
             missing="give the largest number of nodes",
         ),
@@ -66,7 +60,7 @@ AUTOSCALE = OptionalSection(
 NODES_DEFAULTS = OptionalSection(
     fields={
         **{name: dataclasses.replace(field, required=False) for name, field in NODES.fields.items()},
-        "name": Text((_no_default_name,)),
+        "name": Text((not_in_defaults("each node group has its own name"),)),
     },
     hints=_HINTS,
 )

@@ -9,15 +9,12 @@ import typing as t
 from ..catalog import models
 from ..catalog.vks_flavor_names import FlavorGpus
 from ..common.nested import get_nested
-from ..providers.registry import PROVIDERS
 from ..sharing_modes.mig import MIG
 from .messages import field_path, join_words, quote
 from .nodegroup import COMMON_NODES_FIELDS
+from .providers import PROVIDERS, ProviderDefinition
 from .types import INVALID, Document, PoolVariables, Problems
 from .validators import kubelet_label
-
-if t.TYPE_CHECKING:
-    from ..providers.definition import ProviderDefinition
 
 # This collection's own labels and taints of a group: accel.gpu/pool and the names of two configurations; the startup taint.
 _OWN_ENTRIES = {"labels": 3, "taints": 1}

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-import typing as t
-
+from ..catalog.taints import TAINT_EFFECTS
 from ..mig.layout import STRATEGIES
 from ..sharing_modes.registry import MODES
 from ..sharing_modes.whole_gpus import NONE
@@ -13,16 +12,13 @@ from . import validators
 from .mig_layout import LayoutField
 from .nodegroup import AUTOSCALE, AUTOSCALE_DEFAULTS, NODES, NODES_DEFAULTS
 from .rollout import ROLLOUT
-from .types import Anything, Boolean, Choice, Integer, ListOf, MapOf, Section, Text
+from .types import MAX_NODES, Anything, Boolean, Choice, ListOf, MapOf, Section, Text, integer_between
 
 # The kubelet runs 110 pods on a node by default, and 250 on OpenShift: more shares could never be used.
 MAX_SHARES = 250
 MAX_GPUS = 64
-# Kubernetes is tested up to 5,000 nodes (its documentation, "Considerations for large clusters"), of 16 GPUs with 7 devices at most.
-MAX_DEVICES = 5000 * 16 * 7
-
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
+# On the nodes of the largest cluster, with 16 GPUs of 7 devices at most.
+MAX_DEVICES = MAX_NODES * 16 * 7
 
 _TAINT = Section(
     fields={
@@ -30,31 +26,29 @@ _TAINT = Section(
             (validators.label_key, validators.free_taint), required=True, missing="a taint has a key and an effect"
         ),
         "value": Text((validators.label_value, validators.stays_text_in_helm), empty=True),
-        "effect": Choice(known=EFFECTS, required=True, missing=f"choose one of {', '.join(EFFECTS)}"),
+        "effect": Choice(known=TAINT_EFFECTS, required=True, missing=f"choose one of {', '.join(TAINT_EFFECTS)}"),
     }
 )
-
-_TOO_FEW_DEVICES = "a demand is for at least one device; leave the profile out"
-_TOO_MANY_DEVICES = f"no cluster has more than {MAX_DEVICES} MIG devices; give a smaller number"
 
 _SHARING = Section(
     fields={
         "mode": Choice(known=tuple(MODES), default=NONE.name, blank_is_unset=False),
-        "replicas": Integer(
-            (
-                validators.between(
-                    2,
-                    MAX_SHARES,
-                    "sharing needs at least 2 (NVIDIA device plugin); leave it out, with mode: none for whole GPUs",
-                    f"more than {MAX_SHARES} pods do not run on one node (kubelet); share each GPU among fewer",
-                ),
-            ),
+        "replicas": integer_between(
+            2,
+            MAX_SHARES,
+            "sharing needs at least 2 (NVIDIA device plugin); leave it out, with mode: none for whole GPUs",
+            f"more than {MAX_SHARES} pods do not run on one node (kubelet); share each GPU among fewer",
             blank_is_unset=False,
         ),
         "layout": LayoutField(),
         "demand": MapOf(
             keys=(validators.mig_profile,),
-            item=Integer((validators.between(1, MAX_DEVICES, _TOO_FEW_DEVICES, _TOO_MANY_DEVICES),)),
+            item=integer_between(
+                1,
+                MAX_DEVICES,
+                "a demand is for at least one device; leave the profile out",
+                f"no cluster has more than {MAX_DEVICES} MIG devices; give a smaller number",
+            ),
         ),
         "strategy": Choice(known=STRATEGIES, blank_is_unset=False),
         "rename": Boolean(default=False, blank_is_unset=False),
@@ -77,15 +71,11 @@ POOL = Section(
         "model": Text((validators.known_model,)),
         "nodes": NODES,
         "autoscale": AUTOSCALE,
-        "gpus_per_node": Integer(
-            (
-                validators.between(
-                    1,
-                    MAX_GPUS,
-                    "a pool without GPUs has no effect; leave it out",
-                    f"no node has more than {MAX_GPUS} GPUs; give the number of one node",
-                ),
-            )
+        "gpus_per_node": integer_between(
+            1,
+            MAX_GPUS,
+            "a pool without GPUs has no effect; leave it out",
+            f"no node has more than {MAX_GPUS} GPUs; give the number of one node",
         ),
         "labels": MapOf(
             keys=(validators.label_key, validators.free_label),
@@ -100,30 +90,18 @@ POOL = Section(
 )
 
 
-def _no_common_name(value: str) -> str:
-    return "cannot be set in the defaults; every pool has its own name"
-
-
-def _no_common_layout(value: t.Any) -> str:
-    return "cannot be set in the defaults; set the layout in each pool"
-
-
-def _no_common_demand(value: t.Any) -> str:
-    return "cannot be set in the defaults; set the demand in each pool"
-
-
 # The defaults can be any part of a pool except what is its own: name, layout and demand.
 DEFAULTS = Section(
     fields={
         **POOL.fields,
-        "name": Text((_no_common_name,)),
+        "name": Text((validators.not_in_defaults("every pool has its own name"),)),
         "nodes": NODES_DEFAULTS,
         "autoscale": AUTOSCALE_DEFAULTS,
         "sharing": Section(
             fields={
                 **_SHARING.fields,
-                "layout": LayoutField((_no_common_layout,)),
-                "demand": Anything((_no_common_demand,)),
+                "layout": LayoutField((validators.not_in_defaults("set the layout in each pool"),)),
+                "demand": Anything((validators.not_in_defaults("set the demand in each pool"),)),
             }
         ),
     }

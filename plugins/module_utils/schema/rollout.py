@@ -8,9 +8,20 @@ import dataclasses
 import re
 import typing as t
 
-from . import coercion, validators
+from . import coercion
 from .messages import is_whole, type_name
-from .types import Boolean, Choice, Field, Integer, ListOf, Rule, Section, Text, unrendered_template
+from .types import (
+    MAX_NODES,
+    Boolean,
+    Choice,
+    Field,
+    Integer,
+    ListOf,
+    Section,
+    Text,
+    integer_between,
+    unrendered_template,
+)
 
 NONE, GPU_PODS, ALL = "none", "gpu-pods", "all"
 DRAINS = (NONE, GPU_PODS, ALL)
@@ -19,8 +30,6 @@ ROLLBACK, LEAVE = "rollback", "leave"
 
 _DAY = 24 * 3600
 _PER_CENT = re.compile(r"([1-9][0-9]?|100)%")
-# Kubernetes is tested up to this number (its documentation, "Considerations for large clusters"); no pool has more.
-_MAX_NODES = 5000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +43,8 @@ class NodeAmount(Field):
 
     def mistyped(self, value: t.Any) -> str | None:
         if is_whole(value):
-            if value > _MAX_NODES:
-                return f'is not allowed: no cluster has more than {_MAX_NODES} nodes; give "100%" for all of a pool'
+            if value > MAX_NODES:
+                return f'is not allowed: no cluster has more than {MAX_NODES} nodes; give "100%" for all of a pool'
             return None if value >= 1 else "is not allowed: at least one node is changed at a time; give 1 or more"
         if not isinstance(value, str):
             return f'is {type_name(value)}, not a number of nodes; give a whole number, or a percentage such as "25%"'
@@ -44,10 +53,9 @@ class NodeAmount(Field):
         return unrendered_template(value) or 'is not a number of nodes; give a whole number, or "1%" to "100%"'
 
 
-def _seconds(low: int) -> tuple[Rule]:
-    return (
-        validators.between(low, _DAY, f"give {low} seconds or more", "no wait is longer than a day (86400 seconds)"),
-    )
+def _seconds(low: int, default: int | None = None) -> Integer:
+    too_low, too_high = f"give {low} seconds or more", "no wait is longer than a day (86400 seconds)"
+    return integer_between(low, _DAY, too_low, too_high, default=default)
 
 
 def _names_the_node(value: list[t.Any]) -> str | None:
@@ -61,8 +69,8 @@ ROLLOUT = Section(
         "max_unavailable": NodeAmount(default=1),
         "drain": Choice(known=DRAINS, default=GPU_PODS, blank_is_unset=False),
         "force": Boolean(default=False),
-        "grace_period": Integer(_seconds(0)),
-        "drain_timeout": Integer(_seconds(1), default=600),
+        "grace_period": _seconds(0),
+        "drain_timeout": _seconds(1, default=600),
         "order": Choice(known=(IDLE_FIRST, BY_NAME), default=IDLE_FIRST),
         "limit": NodeAmount(blank_is_unset=False),
         "pause_on_failure": Boolean(default=True),
@@ -76,7 +84,7 @@ ROLLOUT = Section(
                     item=Text(),
                     splits=False,
                 ),
-                "timeout": Integer(_seconds(1), default=900),
+                "timeout": _seconds(1, default=900),
             }
         ),
     }

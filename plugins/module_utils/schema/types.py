@@ -25,6 +25,8 @@ Document = dict[str, t.Any]
 # Control characters, invisible format characters (which can also change the direction of text), surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _MAX_TEXT = 1024
+# Kubernetes supports up to 5,000 nodes (its documentation, "Considerations for large clusters").
+MAX_NODES = 5000
 _TEMPLATE = re.compile(r"\{\{|\{%|__omit_place_holder__")
 
 
@@ -163,6 +165,17 @@ class Integer(Field):
                 value, "a whole number", "give decimal digits alone, such as 4"
             )
         return _wrong_type(value, "a whole number", "give a whole number")
+
+
+def integer_between(low: int, high: int, too_low: str, too_high: str, **more: t.Any) -> Integer:
+    """A number within bounds, with a reason and a remedy for each side; `more` are further attributes of the field."""
+
+    def rule(value: int) -> str | None:
+        if value < low:
+            return f"is not allowed: {too_low}"
+        return f"is not allowed: {too_high}" if value > high else None
+
+    return Integer((rule,), **more)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import typing as t
 
 from ..catalog import models, names, secrets, taints
 from ..mig.layout import PROFILE
@@ -151,15 +150,9 @@ def known_model(value: str) -> str | None:
     return f"is not a GPU model of the catalog; {hint} Match other models by labels: {names.PRODUCT_LABEL}"
 
 
-def between(low: int, high: int, too_low: str, too_high: str) -> Rule:
-    """A number within bounds, with a reason and a remedy for each side."""
-
-    def rule(value: t.Any) -> str | None:
-        if value < low:
-            return f"is not allowed: {too_low}"
-        return f"is not allowed: {too_high}" if value > high else None
-
-    return rule
+def not_in_defaults(remedy: str) -> Rule:
+    """Refuses a value of which each pool, or each node group, has its own."""
+    return lambda value: f"cannot be set in the defaults; {remedy}"
 
 
 def mig_profile(value: str) -> str | None:

@@ -40,21 +40,19 @@ def host_names(clusters: t.Sequence[DiscoveredCluster]) -> list[str]:
     return names
 
 
-def host_vars(cluster: DiscoveredCluster, kubeconfig: str, kube_name: str | None, host: str = "") -> dict[str, t.Any]:
+def host_vars(cluster: DiscoveredCluster, host: str, kubeconfig: str, kube_name: str) -> dict[str, t.Any]:
     """The variables of a host: gpu_cluster, and gpu_discovered with what the cloud says of the cluster.
 
-    kube_name: the cluster's name in the kubeconfig; None where it is unknown. host: the host's name, which distinguishes clusters of one name,
-    so that each records another one.
+    host: the host's name, which distinguishes clusters of one name, so that each records another one. kube_name: the cluster's name in
+    the kubeconfig.
     """
-    name = host or cluster.name
     variable: dict[str, t.Any] = {
-        "name": name,
+        "name": host,
         "kubeconfig": kubeconfig,
         "cloud": {cluster.provider: dict(cluster.settings)},
     }
-    in_kubeconfig = kube_name or cluster.name
-    if in_kubeconfig != name:
-        variable["kube_name"] = in_kubeconfig
+    if kube_name != host:
+        variable["kube_name"] = kube_name
     return {
         "gpu_cluster": variable,
         "gpu_discovered": {

@@ -1,44 +1,111 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Queries the clouds of an inventory in parallel, and fetches the kubeconfigs of its hosts."""
+"""Queries the clouds of an inventory in parallel, and keeps the kubeconfigs of its hosts in a folder."""
 
 from __future__ import annotations
 
 import datetime
 import functools
 import importlib
+import os
 import typing as t
 
 from ...module_utils.catalog.names import VERSION
+from ...module_utils.common import private_file
 from ...module_utils.common.errors import ConnectionProblem, InvalidOptions, PartialFailure, ServiceError
 from ...module_utils.common.parallel import Outcome, run_bounded
 from ...module_utils.common.wait import WaitTimeout
+from ...module_utils.providers import kubeconfig_file
 from ...module_utils.providers.discovery import ClusterSource, DiscoveredCluster, KubeconfigLifetime
-from ...module_utils.providers.registry import PROVIDERS
-from .kubeconfigs import KubeconfigFolder
+from ...module_utils.schema.providers import PROVIDERS
+from ...module_utils.schema.types import ListOf, Section
 
 USER_AGENT = f"accel.gpu/{VERSION} clusters"
 # Failures of a cloud, its configuration or the network; anything else is a bug.
 FAILURES = (ServiceError, ConnectionProblem, InvalidOptions, WaitTimeout, PartialFailure)
 _PARALLEL = 8
+_CLOUDS = ListOf(item=Section(fields={key: provider.inventory for key, provider in PROVIDERS.items()}))
 
 T = t.TypeVar("T")
+Hosts = t.Mapping[str, DiscoveredCluster]
 
 
 class CloudFailed(Exception):
     """The query of one cloud failed; the message names the cloud and the reason."""
 
 
-def sources_of(clouds: t.Sequence[t.Mapping[str, t.Any]], environ: t.Mapping[str, str]) -> list[ClusterSource]:
-    """A source for each cloud and region of the entries (entries.py); a provider's libraries are imported only when it is named."""
+def cloud_entries(clouds: t.Sequence[t.Any]) -> list[tuple[str, dict[str, t.Any]]]:
+    """Provider and settings of each entry of the option `clouds`; raises InvalidOptions with every mistake."""
+    if not clouds:
+        raise InvalidOptions(["clouds: is empty; add an entry for each cloud, such as {magnum: {cloud: NAME}}"])
+    # A provider without settings may be written without a map.
+    maps = [
+        {key: value or {} for key, value in entry.items()} if isinstance(entry, dict) else entry for entry in clouds
+    ]
+    entries = _CLOUDS.coerce(maps)
+    problems = [*_CLOUDS.problems(entries, "clouds")] or [
+        f"clouds[{index}]: needs exactly one of {' or '.join(PROVIDERS)}, with its settings below it"
+        for index, entry in enumerate(entries)
+        if len(entry) != 1
+    ]
+    if problems:
+        raise InvalidOptions(problems)
+    return [(key, settings) for entry in entries for key, settings in entry.items()]
+
+
+def sources_of(entries: t.Iterable[tuple[str, t.Any]], environ: t.Mapping[str, str]) -> list[ClusterSource]:
+    """A source for each cloud and region of these entries; a provider's libraries are imported only when it is named."""
     found: list[ClusterSource] = []
-    for entry in clouds:
-        ((key, settings),) = entry.items()
-        if key not in PROVIDERS:
-            raise InvalidOptions([f"clouds: {key!r} is not a provider; known are {', '.join(PROVIDERS)}"])
+    for key, settings in entries:
         inventory = importlib.import_module(f"...module_utils.providers.{key}.inventory", __package__)
-        found += inventory.sources(settings or {}, environ, USER_AGENT)
+        found += inventory.sources(settings, environ, USER_AGENT)
     return found
+
+
+class KubeconfigFolder:
+    """The folder of the hosts' kubeconfigs, each readable by its owner only."""
+
+    def __init__(self, path: str, lifetime: KubeconfigLifetime) -> None:
+        """Write nothing yet."""
+        if kubeconfig_file.CRYPTOGRAPHY_IMPORT_ERROR is not None or kubeconfig_file.YAML_IMPORT_ERROR is not None:
+            raise ConnectionProblem(
+                "Kubeconfigs need cryptography and PyYAML, which this Python does not have. Install them: pip install cryptography PyYAML."
+            )
+        self._path = path
+        self._lifetime = lifetime
+
+    def path(self, host: str) -> str:
+        """The path of a host's kubeconfig."""
+        return os.path.join(self._path, f"{host}.kubeconfig")
+
+    def existing(self, host: str) -> kubeconfig_file.ExistingKubeconfig | None:
+        """A host's kubeconfig; None where there is no file, or no kubeconfig in it."""
+        return kubeconfig_file.existing(kubeconfig_file.read(self.path(host)))
+
+    def foreign_server(self, host: str, cluster: DiscoveredCluster) -> str:
+        """The server of a host's kubeconfig where that is not the cluster's; empty otherwise."""
+        current = self.existing(host)
+        return current.server if current and cluster.server and current.server != cluster.server else ""
+
+    def is_usable(self, host: str, cluster: DiscoveredCluster) -> bool:
+        """Whether a host's kubeconfig is the cluster's and stays valid."""
+        current = self.existing(host)
+        if current is None or self.foreign_server(host, cluster):
+            return False
+        renewal = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=self._lifetime.renew_before)
+        return current.expires_at is None or current.expires_at > renewal
+
+    def fetch(self, host: str, cluster: DiscoveredCluster, source: ClusterSource) -> None:
+        """Write a new kubeconfig of a host; raises ConnectionProblem where that is impossible."""
+        text = source.kubeconfig(cluster, self._lifetime)
+        os.makedirs(self._path, mode=0o700, exist_ok=True)
+        private_file.write(self.path(host), text)
+
+    def restrict_mode(self, host: str) -> None:
+        """Make a host's kubeconfig readable by its owner only."""
+        path = self.path(host)
+        if kubeconfig_file.too_permissive(path):
+            os.chmod(path, 0o600)
 
 
 class CloudQuery:
@@ -55,34 +122,28 @@ class CloudQuery:
         calls = [(source.cloud, functools.partial(source.discover, wanted)) for source in self._sources]
         found: list[DiscoveredCluster] = []
         for source, outcome in zip(self._sources, _run(calls), strict=True):
-            if outcome.error is None:
-                found += outcome.value or []
-            else:
+            if outcome.error is not None:
                 self._report(source, outcome.error)
+            found += outcome.value or []
         return found
 
-    def write_kubeconfigs(
-        self, hosts: t.Mapping[str, DiscoveredCluster], folder: KubeconfigFolder, lifetime: KubeconfigLifetime
-    ) -> None:
+    def write_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> None:
         """Write those that are missing or expire soon; warn of a cluster that has none yet. Raises CloudFailed."""
-        now = datetime.datetime.now(datetime.UTC)
         calls = []
         for host, cluster in hosts.items():
-            if not folder.reason_to_replace(host, cluster, now):
+            if folder.is_usable(host, cluster):
                 folder.restrict_mode(host)
             elif not cluster.ready:
                 self._warn(f"{host} ({cluster.place}) is {cluster.status}: it has no kubeconfig yet")
             else:
-                calls.append((host, functools.partial(self._write, host, cluster, folder, lifetime)))
+                calls.append((host, functools.partial(folder.fetch, host, cluster, self._source_of(cluster))))
         for outcome in _run(calls):
             if outcome.error is not None:
                 cluster = hosts[outcome.name]
                 what = f"kubeconfig of {cluster.name} (none is fetched with write_kubeconfigs: false): "
                 self._report(self._source_of(cluster), outcome.error, what)
 
-    def without_foreign_kubeconfigs(
-        self, hosts: t.Mapping[str, DiscoveredCluster], folder: KubeconfigFolder
-    ) -> dict[str, DiscoveredCluster]:
+    def without_foreign_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> dict[str, DiscoveredCluster]:
         """The hosts whose kubeconfigs belong to no other cluster; raises CloudFailed for the first other one, or warns."""
         kept = {}
         for host, cluster in hosts.items():
@@ -95,11 +156,6 @@ class CloudQuery:
             else:
                 kept[host] = cluster
         return kept
-
-    def _write(
-        self, host: str, cluster: DiscoveredCluster, folder: KubeconfigFolder, lifetime: KubeconfigLifetime
-    ) -> None:
-        folder.write(host, self._source_of(cluster).kubeconfig(cluster, lifetime))
 
     def _source_of(self, cluster: DiscoveredCluster) -> ClusterSource:
         """The source that discovered a cluster, also of one from the cache."""

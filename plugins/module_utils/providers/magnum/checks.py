@@ -10,8 +10,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ...schema.providers import MAGNUM
 from .client import Magnum
-from .definition import MAGNUM
 from .flavors import gpus_of
 from .nova_glance import Glance, Nova
 from .specs import magnum_label

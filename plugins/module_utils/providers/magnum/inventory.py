@@ -9,10 +9,10 @@ import typing as t
 
 from ...common.errors import ConnectionProblem
 from ...common.parallel import run_bounded
+from ...schema.providers import MAGNUM
 from ..discovery import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
 from . import kubeconfig
 from .client import Magnum
-from .definition import MAGNUM
 from .errors import OpenStackError, explain
 from .flavors import gpus_of
 from .nova_glance import Nova

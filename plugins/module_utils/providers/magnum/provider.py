@@ -22,9 +22,9 @@ from ...nodegroups.spec import (
     taint_list,
     taint_map,
 )
+from ...schema.providers import MAGNUM, MAGNUM_NODEGROUP_LABEL
 from .checks import MagnumChecks
 from .client import Magnum
-from .definition import MAGNUM, NODEGROUP_LABEL
 from .errors import OpenStackError
 from .nova_glance import Glance, Nova
 from .size_steps import Size, next_size
@@ -33,7 +33,7 @@ from .specs import IMMUTABLE_FIELDS, DeclaredGroup, create_body, magnum_label, p
 Object = dict[str, t.Any]
 
 # Labels that name a node's group: of Heat's drivers and the cluster autoscaler's provider, and of magnum-capi-helm.
-GROUP_LABELS = (NODEGROUP_LABEL, "capi.stackhpc.com/node-group")
+GROUP_LABELS = (MAGNUM_NODEGROUP_LABEL, "capi.stackhpc.com/node-group")
 # Drivers that let Cluster API choose the nodes to remove, which drains them itself.
 _CLUSTER_API_DRIVERS = ("capi", "cluster_api")
 _SERVER_PREFIX = "openstack://"

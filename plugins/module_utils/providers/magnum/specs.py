@@ -9,10 +9,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ...nodegroups.spec import NODE_LABELS, NODE_TAINTS, NodeGroupSpec, label_map, taint_list, taint_map
+from ...schema.providers import MAGNUM
 from ...schema.validators import kubelet_label
 from ..node_metadata_rules import node_label_problems, node_taint_problems
 from ..nodegroup_options import GROUP_OPTIONS, SHARED_OPTIONS, NodeGroupOptions
-from .definition import MAGNUM
 
 Options = t.Mapping[str, t.Any]
 

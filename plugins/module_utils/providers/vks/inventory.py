@@ -12,11 +12,11 @@ from ...common.parallel import run_bounded
 from ...common.progress import Progress
 from ...common.wait import WaitOptions
 from ...nodegroups.spec import NodeGroupState
+from ...schema.providers import VKS
 from ..discovery import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
 from . import kubeconfig
 from .clusters import VksCluster, cluster_of, detailed_clusters
 from .connection import ENVIRONMENT, connect
-from .definition import VKS as DEFINITION
 from .endpoints import DEFAULT_REGION
 from .errors import VksError
 from .flavors import Flavor
@@ -32,8 +32,8 @@ _TIMEOUT, _INTERVAL = 120.0, 1.0
 class VksSource:
     """One account in one region."""
 
-    provider = DEFINITION.key
-    cloud = DEFINITION.key
+    provider = VKS.key
+    cloud = VKS.key
 
     def __init__(self, settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_agent: str) -> None:
         """Send nothing yet. environ: has the account's secrets."""
@@ -95,9 +95,7 @@ class VksSource:
     def _discovered(
         self, cluster: VksCluster, states: t.Sequence[NodeGroupState], *, unique: bool
     ) -> DiscoveredCluster:
-        connection = {
-            option: self._settings[option] for option in DEFINITION.connection_options if self._settings.get(option)
-        }
+        connection = {option: self._settings[option] for option in VKS.connection_options if self._settings.get(option)}
         return DiscoveredCluster(
             provider=self.provider,
             cloud=self.cloud,

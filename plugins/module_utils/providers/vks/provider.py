@@ -15,10 +15,10 @@ from ...nodegroups.plan import Differences, field_differences, groups_of_spec
 from ...nodegroups.provider import CloudRequest, ClusterNode, ListedGroup
 from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ...schema.providers import VKS as DEFINITION
 from . import checks, encode
 from .clusters import VksCluster, detailed
 from .decode import IMMUTABLE_FIELDS, listed_of, state_of
-from .definition import VKS as DEFINITION
 from .errors import VksError
 from .name_resolver import NameResolver
 from .paging import PAGE_SIZE, Row, rows_of

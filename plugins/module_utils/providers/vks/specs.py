@@ -7,11 +7,11 @@ from __future__ import annotations
 import typing as t
 
 from ...nodegroups.spec import NODE_LABELS, NODE_TAINTS, NodeGroupSpec, NodeGroupState, label_map, taint_map
+from ...schema.providers import VKS
 from ..node_metadata_rules import node_label_problems, node_taint_problems
 from ..nodegroup_options import GROUP_OPTIONS, SHARED_OPTIONS, NodeGroupOptions
 from .catalog import ResolvedName
 from .decode import is_reserved
-from .definition import VKS
 from .name_resolver import NameResolver
 
 Options = t.Mapping[str, t.Any]

@@ -87,7 +87,7 @@ UNKNOWN = DiscoveredNodeGroup("cpu", "CREATE_COMPLETE", 5, "m2")
 
 def test_variables_of_a_host() -> None:
     one = cluster(groups=(GPUS, VAGUE, UNKNOWN))
-    variables = host_vars(one, "/k/prod.kubeconfig", None)
+    variables = host_vars(one, "prod", "/k/prod.kubeconfig", "prod")
     assert variables["gpu_cluster"] == {
         "name": "prod",
         "kubeconfig": "/k/prod.kubeconfig",
@@ -102,12 +102,11 @@ def test_variables_of_a_host() -> None:
         ("big", 4, None),
         ("cpu", None, None),
     ]
-    assert host_vars(one, "", "prod")["gpu_cluster"].get("kube_name") is None
-    assert host_vars(one, "", "kubernetes-admin@prod")["gpu_cluster"]["kube_name"] == "kubernetes-admin@prod"
+    assert host_vars(one, "prod", "", "prod")["gpu_cluster"].get("kube_name") is None
+    assert host_vars(one, "prod", "", "kubernetes-admin@prod")["gpu_cluster"]["kube_name"] == "kubernetes-admin@prod"
     # Of two clusters of one name each records the name of its host.
-    for kube_name in (None, "prod"):
-        twin = host_vars(one, "", kube_name, "prod-RegionOne")["gpu_cluster"]
-        assert (twin["name"], twin["kube_name"]) == ("prod-RegionOne", "prod")
+    twin = host_vars(one, "prod-RegionOne", "", "prod")["gpu_cluster"]
+    assert (twin["name"], twin["kube_name"]) == ("prod-RegionOne", "prod")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.discovery impo
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks import iam
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.inventory import VksSource
-from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.kubeconfigs import KubeconfigFolder
+from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.query import KubeconfigFolder
 from lab.vks.fake import FakeVks
 from tests.helpers.vks import SECRETS, Account, running
 
@@ -87,10 +86,12 @@ def test_a_kubeconfig_is_issued_once(fake: FakeVks, tmp_path: Path) -> None:
     (found,) = one.discover(everything)
     first = one.kubeconfig(found, LIFETIME)
     assert one.kubeconfig(found, LIFETIME) == first
-    folder = KubeconfigFolder(str(tmp_path / "kubeconfigs"), LIFETIME.renew_before)
-    folder.write("demo", first)
-    assert folder.reason_to_replace("demo", found, datetime.datetime.now(datetime.UTC)) == ""
-    assert folder.kube_name("demo") == "demo"
+    folder = KubeconfigFolder(str(tmp_path / "kubeconfigs"), LIFETIME)
+    folder.fetch("demo", found, one)
+    assert folder.is_usable("demo", found)
+    current = folder.existing("demo")
+    assert current is not None
+    assert current.context == "demo"
 
 
 def test_errors_do_not_contain_secrets(fake: FakeVks) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.definition import MAGNUM
+from ansible_collections.accel.gpu.plugins.module_utils.schema.providers import MAGNUM
 
 
 @pytest.mark.parametrize("name", ["g", "gpu-t4", "A_b.c", "x" * 63, "9a"])

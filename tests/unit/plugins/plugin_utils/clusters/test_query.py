@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.entries import problems
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.query import cloud_entries
 
 
 @pytest.mark.parametrize(
@@ -21,34 +22,35 @@ from ansible_collections.accel.gpu.plugins.plugin_utils.clusters.entries import 
     ],
 )
 def test_valid_entries(clouds: Any) -> None:
-    assert problems(clouds) == []
+    assert cloud_entries(clouds) == [(key, settings or {}) for entry in clouds for key, settings in entry.items()]
 
 
 @pytest.mark.parametrize(
     ("clouds", "words"),
     [
-        ([], ["clouds: needs a list"]),
-        ("cern", ["clouds: needs a list"]),
-        (["cern"], ["clouds[0]: needs exactly one of magnum or vks"]),
+        ([], ["clouds: is empty"]),
+        (["cern"], ['clouds[0]: "cern" is text, not a map']),
+        ([{}], ["clouds[0]: needs exactly one of magnum or vks"]),
+        ([{"openstack": {}}], ["clouds[0].openstack: is not a known key"]),
         ([{"magnum": {"cloud": "a"}, "vks": {}}], ["clouds[0]: needs exactly one of"]),
         ([{"vks": {}}, {"magnum": {}}], ["clouds[1].magnum.cloud: is missing"]),
         (
             [{"magnum": {"cloud": "a", "region_name": "b"}}],
-            ["clouds[0].magnum.region_name: is unknown; did you mean region_names?"],
+            ["clouds[0].magnum.region_name: is not a known key; did you mean region_names?"],
         ),
         (
             [{"vks": {"client_secret": "x"}}],
-            ["clouds[0].vks.client_secret: is unknown; did you mean client_secret_env?"],
+            ["clouds[0].vks.client_secret: is not a known key; did you mean client_secret_env?"],
         ),
-        ([{"vks": "HAN"}], ["clouds[0].vks: is not a map"]),
+        ([{"vks": "HAN"}], ['clouds[0].vks: "HAN" is text, not a map']),
         (
-            [{"vks": {"region": 3, "validate_certs": "no"}}],
-            ["clouds[0].vks.region: is not text", "validate_certs: is not true or false"],
+            [{"vks": {"region": 3, "validate_certs": "never"}}],
+            ["clouds[0].vks.region: 3 is a number, not text", "is text, not a boolean"],
         ),
     ],
 )
 def test_invalid_entries(clouds: Any, words: list[str]) -> None:
-    found = problems(clouds)
-    assert len(found) == len(words)
-    for word, line in zip(words, found, strict=True):
+    with pytest.raises(InvalidOptions) as caught:
+        cloud_entries(clouds)
+    for word, line in zip(words, caught.value.problems, strict=True):
         assert word in line

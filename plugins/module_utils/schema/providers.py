@@ -1,0 +1,173 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The providers of node groups, and what can be declared for each: the one place of the schema where a cloud is added.
+
+The code of a provider is the package providers/KEY with inventory.py (its sources for the inventory plugin, imported only when an inventory
+names the provider), its modules, and the file tasks/KEY.yml of the role nodegroups.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.vks_flavor_names import FlavorGpus, vks_flavor_gpus
+from . import validators
+from .types import (
+    Boolean,
+    Field,
+    ListOf,
+    MapOf,
+    OptionalList,
+    OptionalSection,
+    Rule,
+    Section,
+    Text,
+    integer_between,
+)
+
+# By this label Magnum names a node's group (magnum, doc/source/user/node-groups.rst).
+MAGNUM_NODEGROUP_LABEL = "magnum.openstack.org/nodegroup"
+_MAGNUM_ID = re.compile(r"\d+|[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+_VKS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{3,13}[a-z0-9]")
+
+
+@dataclass(frozen=True)
+class ProviderDefinition:
+    """One provider.
+
+    key: its name in gpu_cluster.cloud, in the inventory plugin, in its modules (KEY_nodegroup, KEY_kubeconfig), and of its package;
+    title: its name in messages.
+    cloud_fields: the schema of gpu_cluster.cloud.KEY. connection_options: those of these fields that are options of all its modules.
+    nodes_fields: the settings of a pool's `nodes` that only this provider has; each is an option of KEY_nodegroup.
+    inventory: the settings of a cloud in the inventory plugin.
+    max_name_length, name_rule: the limits of a node group's name. max_entries: the most labels, and the most taints, of a group.
+    autoscaling_option: whether KEY_nodegroup has a switch beside min_node_count and max_node_count.
+    flavor_gpus: the GPUs of a flavor with this name, None where the name does not say.
+    """
+
+    key: str
+    title: str
+    cloud_fields: t.Mapping[str, Field]
+    connection_options: tuple[str, ...]
+    nodes_fields: t.Mapping[str, Field]
+    inventory: Section
+    max_name_length: int
+    name_rule: Rule
+    max_entries: int | None = None
+    autoscaling_option: bool = False
+    flavor_gpus: t.Callable[[str], FlavorGpus | None] = lambda dummy: None
+
+
+def _magnum_group_name(value: str) -> str | None:
+    if not value:
+        return "is empty; a node group needs a name (Magnum answers 500 without one)"
+    if _MAGNUM_ID.fullmatch(value):
+        return "looks like an id, by which Magnum would never find the group; begin it with a letter"
+    return validators.label_value(value)
+
+
+def _vks_group_name(value: str) -> str | None:
+    if _VKS_NAME.fullmatch(value):
+        return None
+    return (
+        "is not a VKS node group name; use 5 to 15 characters of a-z, 0-9 and '-', with a letter or digit at both ends"
+    )
+
+
+def _not_master(value: str) -> str | None:
+    if value == "master":
+        return "is the control plane's role, and Magnum creates no more groups of it; choose another role"
+    return None
+
+
+MAGNUM = ProviderDefinition(
+    key="magnum",
+    title="Magnum",
+    cloud_fields={
+        "cloud": Text(),
+        "region_name": Text(),
+        "cluster": Text(),
+        "template": Text(),
+        "nodegroup_label": Text((validators.label_key,), default=MAGNUM_NODEGROUP_LABEL),
+    },
+    connection_options=("cloud", "region_name"),
+    nodes_fields={
+        "image": Text(),
+        "role": Text((_not_master,)),
+        "labels": MapOf(item=Text(empty=True)),
+        "merge_labels": Boolean(),
+        "docker_volume_size": integer_between(
+            1, 2**31 - 1, "a volume has at least 1 GiB; give more", "no volume is so large; give less"
+        ),
+    },
+    inventory=Section(
+        fields={
+            "cloud": Text(required=True, missing="give the name that the cloud has in clouds.yaml"),
+            "region_names": ListOf(item=Text()),
+            "gpu_aliases": MapOf(),
+        }
+    ),
+    # The name becomes the value of a node label (drivers of Heat, and the cluster autoscaler).
+    max_name_length=63,
+    name_rule=_magnum_group_name,
+    autoscaling_option=True,
+)
+
+_ADDRESS = Text((validators.http_address,))
+_VKS_CONNECTION: dict[str, Field] = {
+    "region": Text(),
+    "project_id": Text(),
+    "iam_url": _ADDRESS,
+    "vks_url": _ADDRESS,
+    "vserver_url": _ADDRESS,
+}
+# The limits are from the schema of its node groups (greennode-mcp specs/vks.json, greennode-cli).
+VKS = ProviderDefinition(
+    key="vks",
+    title="VKS",
+    cloud_fields={"cluster": Text(), **_VKS_CONNECTION},
+    connection_options=tuple(_VKS_CONNECTION),
+    nodes_fields={
+        "os": Text(),
+        "disk_size": integer_between(
+            20, 5000, "VKS requires at least 20 GiB; give more", "VKS allows at most 5000 GiB; give less"
+        ),
+        "disk_type": Text(),
+        "ssh_key": Text(),
+        "subnet": Text(),
+        "secondary_subnets": OptionalList(item=Text()),
+        "security_groups": OptionalList(item=Text()),
+        "private_nodes": Boolean(),
+        "encrypted_volume": Boolean(),
+        "tags": MapOf(item=Text(empty=True)),
+        "upgrade_strategy": OptionalSection(
+            fields={
+                "max_surge": integer_between(
+                    1, 100, "VKS requires at least 1; give more", "VKS allows at most 100; give less"
+                ),
+                "max_unavailable": integer_between(
+                    0, 100, "it must not be negative; give 0 or more", "VKS allows at most 100; give less"
+                ),
+            }
+        ),
+        "kubernetes_version": Text(),
+    },
+    inventory=Section(
+        fields={
+            **_VKS_CONNECTION,
+            "iam_version": Text(),
+            "ca_cert": Text(),
+            "validate_certs": Boolean(),
+            "client_id_env": Text(),
+            "client_secret_env": Text(),
+        }
+    ),
+    max_name_length=15,
+    name_rule=_vks_group_name,
+    max_entries=50,
+    flavor_gpus=vks_flavor_gpus,
+)
+
+PROVIDERS: dict[str, ProviderDefinition] = {provider.key: provider for provider in (MAGNUM, VKS)}
