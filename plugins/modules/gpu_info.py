@@ -266,7 +266,7 @@ import typing as t
 
 from ..module_utils.catalog.names import LIVE_PODS
 from ..module_utils.cluster_state import report_data, warnings
-from ..module_utils.cluster_state.gpu_requests import gpu_requests
+from ..module_utils.cluster_state.gpu_pods import gpu_requests
 from ..module_utils.cluster_state.impact import total_impact
 from ..module_utils.cluster_state.node import Node, parse_node
 from ..module_utils.common.errors import ConnectionProblem

@@ -10,9 +10,9 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import mig_capacity
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.generated_mig_config import mig_capacity
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
-from ansible_collections.accel.gpu.plugins.module_utils.drain.pods_on_nodes import PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu, pack
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The labels and resources of a pool's node once NVIDIA's operands have applied its configuration (pure).
+"""The state of a pool's node once NVIDIA's operands have applied its configuration: labels, resources, MIG layouts (pure).
 
 Sources: k8s-device-plugin internal/lm (labels), internal/rm (resources), and both run on an H200.
 """
@@ -8,13 +8,19 @@ Sources: k8s-device-plugin internal/lm (labels), internal/rm (resources), and bo
 from __future__ import annotations
 
 import typing as t
+from collections import Counter
 
+from ..catalog import mig as geometries
 from ..catalog.names import MIG_CAPABLE_LABEL, MIG_CONFIG_LABEL, MIG_INFIX
 from ..mig import layout as layouts
+from ..mig.enumerate import unused
+from ..mig.placement import place
 from ..nvidia_config import mig_parted
 from .node import Node
+from .ownership import POOLS, recorded_keys
 
 if t.TYPE_CHECKING:
+    from ..catalog.mig import Geometry
     from ..pools.plan import PoolPlan
 
 
@@ -73,15 +79,18 @@ def expected_labels(node: Node, pool: PoolPlan) -> dict[str, str]:
     return sharing.definition.labels(sharing, node.model, expected_devices(node, pool))
 
 
-def expected_mig_config(node: Node, pool: PoolPlan, *, managed: bool) -> str | None:
+def expected_mig_config(node: Node, pool: PoolPlan, *, managed: bool | None = None) -> str | None:
     """The value of nvidia.com/mig.config; None where the label is left to the operator.
 
-    A node whose GPUs were partitioned before gets the entry that disables MIG, and keeps it (`managed`: the label is one of the pool's).
+    A node whose GPUs were partitioned before gets the entry that disables MIG, and keeps it. `managed`: whether the label is one of the
+    pool's; by default as it is recorded on the node.
     """
     mig_key = pool.for_node(node.name).mig_key
     if mig_key:
         return mig_key
-    live = node.labels.get(MIG_CONFIG_LABEL)
+    if managed is None:
+        managed = MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels)
+    live = node.mig_config
     return mig_parted.DISABLED if live and (live != mig_parted.DISABLED or managed) else None
 
 
@@ -101,6 +110,46 @@ def expected_devices(node: Node, pool: PoolPlan) -> dict[str, int]:
     return counts
 
 
+def device_counts(devices: t.Mapping[str, int]) -> dict[str, int]:
+    """MIG devices by profile in GFD's notation, without zero counts."""
+    return {name.replace("+", "."): count for name, count in devices.items() if count}
+
+
 def is_gpu_resource(name: str) -> bool:
     """Whether a resource is one of GPUs or MIG devices."""
     return name.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
+
+
+def declared_layouts(pool: PoolPlan) -> list[dict[str, t.Any]]:
+    """The layouts of a pool with a declared model, without nodes: the number of GPUs with each is unknown (None)."""
+    geometry = geometries.geometry(pool.model) if pool.model else None
+    return [_layout_result(geometry, part.profiles, None) for part in pool.sharing.layout] if geometry else []
+
+
+def node_layouts(pool: PoolPlan, nodes: t.Iterable[Node], known: t.Mapping[str, Geometry]) -> list[dict[str, t.Any]]:
+    """The layouts of all GPUs of these nodes, the most frequent first; nodes whose geometry is not `known` are left out."""
+    layout_of: dict[int, layouts.Layout] = {}
+    nodes_with: Counter[tuple[int, int, Geometry]] = Counter()
+    for node in nodes:
+        if node.name in known and node.discovered:
+            layout = pool.for_node(node.name).sharing.layout
+            layout_of[id(layout)] = layout
+            nodes_with[id(layout), expected_gpus(node, pool), known[node.name]] += 1
+    gpus_with: Counter[tuple[tuple[tuple[str, int], ...], Geometry]] = Counter()
+    for (key, gpus, geometry), count in nodes_with.items():
+        for index in range(gpus):
+            gpus_with[tuple(sorted(layouts.on_gpu(layout_of[key], index).items())), geometry] += count
+    ordered = sorted(gpus_with.items(), key=lambda entry: (not entry[0][0], -entry[1], entry[0][0]))
+    return [_layout_result(geometry, dict(profiles), gpus) for (profiles, geometry), gpus in ordered]
+
+
+def _layout_result(geometry: Geometry, profiles: t.Mapping[str, int], gpus: int | None) -> dict[str, t.Any]:
+    # A layout that does not fit is refused elsewhere, with a reason.
+    placed = place(geometry, profiles) or ()
+    return {
+        "gpus": gpus,
+        "profiles": dict(profiles),
+        "slices": geometry.slices,
+        "devices": [placement._asdict() for placement in placed],
+        "unused": unused(geometry, profiles)._asdict() if placed else {},
+    }

@@ -1,28 +1,32 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Merges the MIG configurations that the MIG manager generates on each node into entries of one file for all nodes (pure).
+"""The MIG configurations that the MIG manager generates on each node (pure).
 
-From operator v26.3 on (mig-parted v0.14, cmd/nvidia-mig-manager) every node has a ConfigMap with the layouts that its GPUs support. A
-configuration that the ClusterPolicy names replaces all of them, so it needs their entries.
+From operator v26.3 on (mig-parted v0.14, cmd/nvidia-mig-manager, pkg/mig/builder) the MIG manager queries the driver, and writes the layouts
+that the node's GPUs support into a ConfigMap of the node. A configuration that the ClusterPolicy names replaces all of them, so their entries
+are merged into it. An entry `all-<profile>` has the maximal count of the profile on one GPU. Placements are not published: they follow from
+the table of placements that has the model's other profiles.
 """
 
 from __future__ import annotations
 
 import json
 import typing as t
+from dataclasses import dataclass, field, replace
 
-from ..catalog import models
+from ..catalog import mig, models
 from ..catalog.names import GENERATED_NODE_LABEL
+from ..mig.layout import Counts, without_memory
 from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate, join_words
 from ..schema.validators import label_value
-from .mig_capacity import model_of
 
 if t.TYPE_CHECKING:
     from ..nvidia_config.mig_parted import Entry
     from ..pools.plan import Plan
     from .node import Node
 
+_PREFIX, _BALANCED = "all-", "all-balanced"
 _KEYS = {"device-filter", "devices", "mig-enabled", "mig-devices"}
 
 
@@ -56,19 +60,19 @@ def parse_generated(configmaps: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, 
 
 def merge_generated(
     plan: Plan,
-    published: t.Mapping[str, t.Mapping[str, Entry]],
+    generated: t.Mapping[str, t.Mapping[str, Entry]],
     nodes: t.Iterable[Node],
     live: t.Mapping[str, t.Any],
 ) -> GeneratedMigConfig:
     """The generated entries that are missing among the `live` ones and those of the plan, or are there for other models only.
 
-    `published` are the entries by node, from parse_generated(). Where nodes have different layouts of one name, each model gets its own by the
+    `generated` are the entries by node, from parse_generated(). Where nodes have different layouts of one name, each model gets its own by the
     PCI ids of the catalog. Where models cannot be distinguished, or a live entry of that name has another layout on a node, nothing is
     changed, with a warning.
     """
-    devices_of = {node.name: _devices(node) for node in nodes}
+    devices_of = {node.name: tuple(device_ids(node)) for node in nodes}
     by_name: dict[str, list[_Source]] = {}
-    for node, content_of in published.items():
+    for node, content_of in generated.items():
         for name, content in content_of.items():
             by_name.setdefault(name, []).append(_Source(node, content, devices_of.get(node, ())))
     defaults, plan_devices = plan.mig.default_entries, _plan_devices(plan)
@@ -102,6 +106,12 @@ def merge_generated(
     )
 
 
+def device_ids(node: Node) -> list[str]:
+    """The ids of the node's GPUs in the form of a device-filter; empty where its model is not in the catalog."""
+    model = node.catalog_model
+    return [mig_parted.device_id(pci_id) for pci_id in model.pci_ids] if model else []
+
+
 def _plan_devices(plan: Plan) -> tuple[str, ...]:
     """The device ids for which the plan's default entries are."""
     known = [models.find(pool.model) for pool in plan.pools if pool.model]
@@ -116,11 +126,6 @@ def _warnings(nodes_by_entry: t.Mapping[str, list[str]], text: str) -> t.Iterato
 
 def _node(configmap: t.Mapping[str, t.Any]) -> str:
     return str((configmap["metadata"].get("labels") or {}).get(GENERATED_NODE_LABEL) or "")
-
-
-def _devices(node: Node) -> tuple[str, ...]:
-    model = model_of(node)
-    return tuple(mig_parted.device_id(pci_id) for pci_id in model.pci_ids) if model else ()
 
 
 def _is_valid(name: t.Any, content: t.Any) -> bool:
@@ -185,3 +190,91 @@ def _merge(sources: t.Sequence[_Source]) -> Entry | None:
     return [
         {"device-filter": devices, **part} for content, devices in by_content.items() for part in json.loads(content)
     ]
+
+
+@dataclass(frozen=True)
+class MigCapacity:
+    """The known MIG profiles of each node's GPUs, and warnings about nodes that publish other profiles than the catalog has."""
+
+    geometries: t.Mapping[str, mig.Geometry] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+NO_CAPACITY: t.Final = MigCapacity()
+
+
+def mig_capacity(nodes: t.Iterable[Node], generated: t.Mapping[str, t.Mapping[str, Entry]]) -> MigCapacity:
+    """The geometries of these nodes; `generated` are the entries by node, from parse_generated()."""
+    geometries: dict[str, mig.Geometry] = {}
+    differing: dict[str, list[str]] = {}
+    for node in nodes:
+        model = node.catalog_model
+        known = mig.geometry(model.key) if model else None
+        counts = generated_profiles(generated.get(node.name, {}))
+        geometry = geometry_of(counts, known) if counts else known
+        if geometry is None:
+            continue
+        geometries[node.name] = geometry
+        if counts and model and geometry != known:
+            differing.setdefault(_difference(geometry, known, model), []).append(node.name)
+    return MigCapacity(
+        geometries,
+        tuple(
+            f"{abbreviate(sorted(names))}: {difference}; the published profiles are used."
+            for difference, names in differing.items()
+        ),
+    )
+
+
+def generated_profiles(entries: t.Mapping[str, Entry]) -> dict[str, int]:
+    """The profiles that a node publishes, with their maximal count on one GPU."""
+    counts: dict[str, int] = {}
+    for name, parts in entries.items():
+        if not name.startswith(_PREFIX) or name == _BALANCED:
+            continue
+        for part in parts:
+            devices = part.get("mig-devices") or {}
+            if part.get("devices") == "all" and len(devices) == 1:
+                counts.update(devices)
+    return counts
+
+
+def geometry_of(counts: Counts, known: mig.Geometry | None) -> mig.Geometry | None:
+    """The geometry with exactly these profiles (the maximal count of each on one GPU); None where they are in no table of the catalog.
+
+    For an unknown model it is based on the table with most of the profiles. Profiles that are not in the table are left out.
+    """
+    if known is not None and _max_counts(known) == dict(counts):
+        return known
+    tables = [known] if known is not None else mig.placement_tables()
+    candidates = [(table, rows) for table in tables if (rows := _matching_rows(counts, table))]
+    if not candidates:
+        return None
+    table, rows = max(candidates, key=lambda candidate: len(candidate[1]))
+    return replace(table, profiles=tuple(rows), balanced=(), note="")
+
+
+def _max_counts(geometry: mig.Geometry | None) -> dict[str, int]:
+    return {profile.name: profile.max_count for profile in (geometry.profiles if geometry else ())}
+
+
+def _matching_rows(counts: Counts, table: mig.Geometry) -> list[mig.Profile]:
+    """The table's rows, renamed to the published profiles with the same compute slices, extras and count."""
+    rows = []
+    for row in table.profiles:
+        for name, max_count in counts.items():
+            if max_count == row.max_count and without_memory(name) == without_memory(row.name):
+                rows.append(replace(row, name=name))
+                break
+    return rows
+
+
+def _difference(geometry: mig.Geometry, known: mig.Geometry | None, model: models.Model) -> str:
+    published, catalog = _max_counts(geometry), _max_counts(known)
+    added = [f"{name} ({count} of it)" for name, count in published.items() if catalog.get(name) != count]
+    missing = [name for name in catalog if name not in published]
+    parts = [
+        *([f"publish {', '.join(added)}"] if added else []),
+        *([f"do not publish {', '.join(missing)}"] if missing else []),
+    ]
+    return f"the GPUs {' and '.join(parts)}, unlike the catalog's {model.key}"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods that have access to a GPU of their node, and what a drain may do with them (pure).
+"""The pods on nodes: which GPU resources they request, which have access to a GPU, and which a drain evicts (pure).
 
 Requesting a resource of the device plugin is only one kind of access. Any process with an open device file blocks changes of the MIG manager
 ("In use by another client"), regardless of its pod's requests (NVIDIA/gpu-operator#1704, #2570).
@@ -9,12 +9,15 @@ Requesting a resource of the device plugin is only one kind of access. Any proce
 from __future__ import annotations
 
 import typing as t
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ..catalog.names import CLIENT_LABEL
 from .gpu_access import RUNTIME_CLASSES, gpu_access, privileged_containers
-from .gpu_requests import Pod, active_pods, requested_resources
-from .operand_pods import DISCOVERY
+from .node import to_count
+from .operand_pods import DISCOVERY, app_of
+
+PREFIX = "nvidia.com/"
 
 # The DRA driver for GPUs, and its device classes (dra-driver-nvidia-gpu, deployments/helm).
 DRA_DRIVER = "gpu.nvidia.com"
@@ -24,14 +27,64 @@ _SYSTEM_CRITICAL = 2_000_000_000
 # The kubelet sets it on the API's copy of a static pod.
 _MIRROR = "kubernetes.io/config.mirror"
 
+Pod = t.Mapping[str, t.Any]
 Claim = t.Mapping[str, t.Any]
+ByNode = t.Mapping[str, t.Sequence["PodOnNode"]]
+
+
+@dataclass(frozen=True)
+class GpuRequest:
+    """One pod and its amount of one resource of its node."""
+
+    namespace: str
+    pod: str
+    resource: str
+    count: int
+
+
+def gpu_requests(pods: t.Iterable[Pod]) -> dict[str, list[GpuRequest]]:
+    """The requests of every pod on a node for NVIDIA resources, by node."""
+    requests: dict[str, list[GpuRequest]] = {}
+    for node, pod in active_pods(pods):
+        metadata = pod["metadata"]
+        for resource, count in requested_resources(pod).items():
+            request = GpuRequest(metadata.get("namespace", ""), metadata["name"], resource, count)
+            requests.setdefault(node, []).append(request)
+    return requests
+
+
+def active_pods(pods: t.Iterable[Pod]) -> t.Iterator[tuple[str, Pod]]:
+    """Each pod that is on a node and has not ended, with the node's name; pods that are being deleted count until they are gone."""
+    for pod in pods:
+        node = (pod.get("spec") or {}).get("nodeName")
+        if node and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            yield node, pod
+
+
+def requested_resources(pod: Pod) -> dict[str, int]:
+    """The NVIDIA resources that the scheduler counts for a pod: the sum of its containers, or its largest init container."""
+    spec = pod.get("spec") or {}
+    total: Counter[str] = Counter()
+    for container in spec.get("containers") or ():
+        total.update(_container_resources(container))
+    for container in spec.get("initContainers") or ():
+        # The union has the larger of both counts.
+        total |= _container_resources(container)
+    return dict(+total)
+
+
+def _container_resources(container: t.Mapping[str, t.Any]) -> Counter[str]:
+    resources = container.get("resources") or {}
+    # An extended resource's request equals its limit; the API server derives the request from the limit.
+    requested = resources.get("requests") or resources.get("limits") or {}
+    return Counter({name: to_count(value) for name, value in requested.items() if name.startswith(PREFIX)})
 
 
 @dataclass(frozen=True)
 class PodOnNode:
     """One pod on a node.
 
-    resources: see gpu_requests.requested_resources(). access: descriptions of its access to GPUs; empty for a pod without.
+    resources: see requested_resources(). access: descriptions of its access to GPUs; empty for a pod without.
     keep_reason: why a drain does not evict it ("DaemonSet exporter", "static pod"), else empty. unmanaged: no controller recreates it.
     priority: the scheduler's number. created: RFC 3339, so that later ones are sorted last.
     possible_access: why a pod of the cluster itself may use a GPU although nothing shows that it does: it is privileged, like CNI plugins,
@@ -57,100 +110,94 @@ class PodOnNode:
         return f"{self.namespace}/{self.name}"
 
 
-def gpu_pods(
+class PodsByNode(t.NamedTuple):
+    """By node: the pods that use its GPUs, the other pods that a drain of all pods evicts, and those that may hold a GPU.
+
+    The last are pods of the cluster itself; no drain evicts them.
+    """
+
+    gpu_pods: ByNode = {}
+    other_pods: ByNode = {}
+    possible_holders: ByNode = {}
+
+
+def classify_pods(
     pods: t.Iterable[Pod],
     claims: t.Iterable[Claim] = (),
     *,
     operator_namespace: str,
     runtime_classes: t.Collection[str] = RUNTIME_CLASSES,
+) -> PodsByNode:
+    """The pods on nodes by what a change of the node means for them; for the arguments see parse_pods()."""
+    by_node = parse_pods(pods, claims, operator_namespace=operator_namespace, runtime_classes=runtime_classes)
+
+    def select(accepts: t.Callable[[PodOnNode], bool]) -> ByNode:
+        return {node: accepted for node, found in by_node.items() if (accepted := list(filter(accepts, found)))}
+
+    return PodsByNode(
+        gpu_pods=select(lambda pod: bool(pod.access)),
+        other_pods=select(lambda pod: not pod.access and not pod.keep_reason),
+        possible_holders=select(lambda pod: bool(pod.possible_access)),
+    )
+
+
+def parse_pods(
+    pods: t.Iterable[Pod],
+    claims: t.Iterable[Claim] = (),
+    *,
+    operator_namespace: str = "",
+    runtime_classes: t.Collection[str] = RUNTIME_CLASSES,
 ) -> dict[str, list[PodOnNode]]:
-    """The pods with access to a GPU, by node, sorted by namespace and name.
+    """All pods on nodes, by node, sorted by namespace and name.
 
     `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta); without them access by DRA does not count.
     `runtime_classes` are the names of those with a handler of NVIDIA.
     NVIDIA's operands in the operator's namespace do not count: the operator stops them itself.
     """
-    return _by_node(pod for pod in _pods(pods, claims, operator_namespace, runtime_classes) if pod.access)
-
-
-def possible_gpu_pods(
-    pods: t.Iterable[Pod], *, operator_namespace: str, runtime_classes: t.Collection[str] = RUNTIME_CLASSES
-) -> dict[str, list[PodOnNode]]:
-    """The pods of the cluster itself that may use a GPU although nothing shows that they do, by node; no drain evicts them."""
-    return _by_node(pod for pod in _pods(pods, (), operator_namespace, runtime_classes) if pod.possible_access)
-
-
-def other_pods(
-    pods: t.Iterable[Pod],
-    claims: t.Iterable[Claim] = (),
-    *,
-    operator_namespace: str,
-    runtime_classes: t.Collection[str] = RUNTIME_CLASSES,
-) -> dict[str, list[PodOnNode]]:
-    """The pods without access to a GPU that a drain of all pods evicts, by node: no DaemonSet's pods, static pods or operands."""
-    found = _pods(pods, claims, operator_namespace, runtime_classes)
-    return _by_node(pod for pod in found if not pod.access and not pod.keep_reason)
-
-
-def all_pods(pods: t.Iterable[Pod], claims: t.Iterable[Claim] = ()) -> dict[str, list[PodOnNode]]:
-    """All pods on nodes, by node."""
-    return _by_node(_pods(pods, claims, "", RUNTIME_CLASSES))
-
-
-def _by_node(pods: t.Iterable[PodOnNode]) -> dict[str, list[PodOnNode]]:
-    by_node: dict[str, list[PodOnNode]] = {}
-    for pod in sorted(pods, key=lambda pod: (pod.node, pod.namespace, pod.name)):
-        by_node.setdefault(pod.node, []).append(pod)
-    return by_node
-
-
-def _pods(
-    pods: t.Iterable[Pod], claims: t.Iterable[Claim], operator_namespace: str, runtime_classes: t.Collection[str]
-) -> t.Iterator[PodOnNode]:
     sources = {(claim["metadata"].get("namespace", ""), claim["metadata"]["name"]): _claimed(claim) for claim in claims}
+    by_node: dict[str, list[PodOnNode]] = {}
     for node, pod in active_pods(pods):
-        if _is_operand(pod, operator_namespace):
-            continue
-        metadata, priority = pod["metadata"], int(pod["spec"].get("priority") or 0)
-        resources = requested_resources(pod)
-        access = [*_requests(pod, resources, sources), *gpu_access(pod, runtime_classes)]
-        keep_reason, privileged = _keep_reason(pod), tuple(privileged_containers(pod))
-        is_cluster_pod = bool(keep_reason) or priority >= _SYSTEM_CRITICAL
-        if not is_cluster_pod:
-            access += privileged
-        yield PodOnNode(
-            node=node,
-            namespace=metadata.get("namespace", ""),
-            name=metadata["name"],
-            uid=metadata.get("uid", ""),
-            resources=resources,
-            access=tuple(dict.fromkeys(access)),
-            keep_reason=keep_reason,
-            unmanaged=_controller(pod) is None,
-            priority=priority,
-            created=metadata.get("creationTimestamp") or "",
-            possible_access=privileged if is_cluster_pod and not access else (),
-            pausable=bool(keep_reason) and (pod["spec"].get("nodeSelector") or {}).get(CLIENT_LABEL) == "true",
-        )
+        if not _is_operand(pod, operator_namespace):
+            by_node.setdefault(node, []).append(_parse_pod(node, pod, sources, runtime_classes))
+    return {node: sorted(found, key=lambda pod: (pod.namespace, pod.name)) for node, found in sorted(by_node.items())}
+
+
+def _parse_pod(
+    node: str, pod: Pod, sources: t.Mapping[tuple[str, str], t.Sequence[str]], runtime_classes: t.Collection[str]
+) -> PodOnNode:
+    metadata, priority = pod["metadata"], int(pod["spec"].get("priority") or 0)
+    resources = requested_resources(pod)
+    access = [*_requests(pod, resources, sources), *gpu_access(pod, runtime_classes)]
+    keep_reason, privileged = _keep_reason(pod), tuple(privileged_containers(pod))
+    is_cluster_pod = bool(keep_reason) or priority >= _SYSTEM_CRITICAL
+    if not is_cluster_pod:
+        access += privileged
+    return PodOnNode(
+        node=node,
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        resources=resources,
+        access=tuple(dict.fromkeys(access)),
+        keep_reason=keep_reason,
+        unmanaged=_controller(pod) is None,
+        priority=priority,
+        created=metadata.get("creationTimestamp") or "",
+        possible_access=privileged if is_cluster_pod and not access else (),
+        pausable=bool(keep_reason) and (pod["spec"].get("nodeSelector") or {}).get(CLIENT_LABEL) == "true",
+    )
 
 
 def _requests(
-    pod: Pod, resources: t.Mapping[str, int], sources: t.Mapping[tuple[str, str], t.Sequence[str]]
+    pod: Pod, resources: t.Iterable[str], sources: t.Mapping[tuple[str, str], t.Sequence[str]]
 ) -> t.Iterator[str]:
     for resource in sorted(resources):
         yield f"requests {resource}"
-    for name in _claim_names(pod):
-        for source in sources.get((pod["metadata"].get("namespace", ""), name), ()):
+    # Claims that were created for the pod from a template are in its status.
+    status = pod.get("status") or {}
+    for claim in (*(pod["spec"].get("resourceClaims") or ()), *(status.get("resourceClaimStatuses") or ())):
+        for source in sources.get((pod["metadata"].get("namespace", ""), claim.get("resourceClaimName")), ()):
             yield f"claims a device of {source}"
-
-
-def _claim_names(pod: Pod) -> list[str]:
-    """The ResourceClaims of a pod: those in its spec, and those that were created for it from a template."""
-    claims = [
-        *(pod["spec"].get("resourceClaims") or ()),
-        *((pod.get("status") or {}).get("resourceClaimStatuses") or ()),
-    ]
-    return [claim["resourceClaimName"] for claim in claims if claim.get("resourceClaimName")]
 
 
 def _claimed(claim: Claim) -> list[str]:
@@ -181,6 +228,24 @@ def _keep_reason(pod: Pod) -> str:
 
 def _is_operand(pod: Pod, operator_namespace: str) -> bool:
     """Whether the operator has created it: all its pods have such a label (gpu-operator assets), those of its validators, too."""
-    metadata = pod["metadata"]
-    app = str((metadata.get("labels") or {}).get("app") or "")
-    return metadata.get("namespace") == operator_namespace and (app == DISCOVERY or app.startswith("nvidia-"))
+    app = app_of(pod)
+    return pod["metadata"].get("namespace") == operator_namespace and (app == DISCOVERY or app.startswith("nvidia-"))
+
+
+def pods_to_evict(pods: t.Iterable[PodOnNode], *, force: bool) -> tuple[PodOnNode, ...]:
+    """The pods that a drain evicts, by namespace and name.
+
+    Pods of DaemonSets and static pods stay: they would be recreated at once, and end with their node. Pods without a controller are
+    only evicted with `force`.
+    """
+    evicted = [pod for pod in pods if not pod.keep_reason and (force or not pod.unmanaged)]
+    return tuple(sorted(evicted, key=lambda pod: (pod.namespace, pod.name)))
+
+
+def blocking_pods(pods: t.Iterable[PodOnNode], *, force: bool) -> list[str]:
+    """The pods that a drain does not evict although they end with the node, each with the reason."""
+    return [
+        f"{pod.full_name} (no controller recreates it)"
+        for pod in pods
+        if pod.unmanaged and not pod.keep_reason and not force
+    ]

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import MIG_INFIX
 from ..mig import layout as layouts
+from ..mig.layout import Counts
 from ..mig.packing import PackedGpu, pack
 from ..nvidia_config import mig_parted
 from ..pools.per_node_plan import per_node_plan
 from . import expected_state
-from .mig_capacity import model_of
+from .generated_mig_config import device_ids
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
@@ -26,8 +27,6 @@ if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
     from .node import Node
-
-Counts = t.Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -159,8 +158,7 @@ def _current_devices(node: Node, pool: PoolPlan, known: KnownLayouts) -> list[Co
 def _parts(entry: t.Any, node: Node) -> Entry:
     if not isinstance(entry, list) or not all(mig_parted.is_valid_part(part) for part in entry):
         return []
-    model = model_of(node)
-    devices = [mig_parted.device_id(pci_id) for pci_id in model.pci_ids] if model else []
+    devices = device_ids(node)
     return [part for part in entry if mig_parted.applies_to(part, devices)]
 
 

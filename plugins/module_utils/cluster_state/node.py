@@ -8,6 +8,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog import models
 from ..catalog.names import (
     COUNT_LABEL,
     GPU_PRESENT_LABEL,
@@ -62,6 +63,11 @@ class Node:
     def model(self) -> str:
         """GFD's product name without these suffixes; empty before discovery."""
         return _SUFFIX.sub("", self.product)
+
+    @property
+    def catalog_model(self) -> models.Model | None:
+        """The catalog's model of its GPUs. Under the MIG strategy single GFD's memory is that of a device and is not used."""
+        return models.of_gpu(self.product, None if MIG_INFIX in self.product else self.memory_mib)
 
     @property
     def gpus(self) -> int:

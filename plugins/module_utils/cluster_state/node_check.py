@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares a node with its pool's declaration (pure)."""
+"""Compares a node with its pool's declaration, and finds MIG changes that need a restart of the MIG manager (pure).
+
+Sources: mig-parted v0.13 to v0.15 cmd/nvidia-mig-manager and pkg/mig/reconfigure; NVIDIA/gpu-operator#2833, #1309, #1703.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,9 @@ from ..schema.operand_labels import without_discovery
 from . import expected_state
 from .node import Node
 from .operand_pods import DISCOVERY, MIG_MANAGER
-from .ownership import POOLS, recorded_keys
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
-
 
 FAILED, CHANGING = "failed", ("pending", "rebooting")
 
@@ -81,7 +82,7 @@ def check(node: Node, pool: PoolPlan) -> Finding | None:
         return finding(hardware, *differences, final=not differences)
     if labels == differences != []:
         return finding(*differences, operand=DISCOVERY, labels_only=True)
-    is_changing = node.mig_state in CHANGING or (_expected_config(node, pool) and not node.mig_state)
+    is_changing = node.mig_state in CHANGING or (expected_state.expected_mig_config(node, pool) and not node.mig_state)
     return finding(*differences, operand=MIG_MANAGER if is_changing else "") if differences else None
 
 
@@ -130,13 +131,8 @@ def pending_message(findings: t.Mapping[str, Finding], undiscovered: t.Collectio
     return ", ".join(waiting) or "all nodes as declared"
 
 
-def _expected_config(node: Node, pool: PoolPlan) -> str | None:
-    managed = MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels)
-    return expected_state.expected_mig_config(node, pool, managed=managed)
-
-
 def _operands(node: Node, pool: PoolPlan) -> t.Iterator[str]:
-    expected = _expected_config(node, pool)
+    expected = expected_state.expected_mig_config(node, pool)
     # The operator has given the node a configuration that its MIG manager has not processed yet.
     awaits_mig_manager = bool(node.mig_config) and node.labels.get(f"{DEPLOY_PREFIX}mig-manager") == "true"
     if expected and node.mig_config != expected:
@@ -179,3 +175,30 @@ def _hardware(node: Node, pool: PoolPlan) -> str | None:
     return (
         None if pool.gpus_per_node in (None, gpus) else f"has {gpus} GPU(s), but gpus_per_node is {pool.gpus_per_node}"
     )
+
+
+def repair_reason(node: Node, pool: PoolPlan | None) -> str:
+    """Why the node's MIG manager should be restarted; empty if it should not.
+
+    A pending one may still be working: callers wait before they restart it.
+    """
+    if not node.mig_config or not node.discovered:
+        return ""
+    if node.mig_state == FAILED:
+        return "the MIG manager failed and does not retry"
+    if node.mig_state in CHANGING:
+        return f"the MIG manager reports {node.mig_state}, and may do so forever"
+    paused = paused_operands(node)
+    if paused:
+        return f"{', '.join(paused)} were left paused"
+    if node.product.endswith(INVALID_SUFFIX):
+        return f"its MIG layout is invalid ({node.product})"
+    expected = expected_state.expected_mig_config(node, pool, managed=True) if pool else None
+    if (
+        pool
+        and expected == node.mig_config
+        and expected_state.device_counts(node.mig_devices)
+        != expected_state.device_counts(expected_state.expected_devices(node, pool))
+    ):
+        return f"the MIG manager reports {node.mig_state or 'nothing'}, and the MIG devices are not those of {expected}"
+    return ""

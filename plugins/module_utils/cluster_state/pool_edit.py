@@ -1,9 +1,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The edit that applies a pool's declaration to a node, and the working configuration for a rollback (pure)."""
+"""The edit that applies a pool's declaration to a node, and what it records there (pure).
+
+Recorded are the working configuration, for a rollback, and the rollout settings, for the release of the node when the pool is not declared
+any more.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 import typing as t
 from dataclasses import dataclass
@@ -19,17 +25,17 @@ from ..catalog.names import (
 from ..catalog.taints import format_taint
 from ..mig import layout as layouts
 from ..nvidia_config import mig_parted
+from ..pools.plan import PoolPlan, RolloutPlan, rollout_plan
+from ..schema.rollout import ROLLOUT
 from . import expected_state
 from .node import Node
 from .node_check import paused_operands
 from .ownership import POOLS, NodeEdit, metadata_edit, recorded_keys
 from .pool_release import INVALIDATES, is_managed, release_edit
-from .rollout_record import rollout_annotation
-
-if t.TYPE_CHECKING:
-    from ..pools.plan import PoolPlan
 
 _CONFIG_LABELS = (CONFIG_LABEL, MIG_CONFIG_LABEL)
+DEFAULT_ROLLOUT: t.Final = rollout_plan(ROLLOUT.complete({}))
+_ROLLOUT_FIELDS = tuple(field.name for field in dataclasses.fields(RolloutPlan) if field.name != "reboot")
 
 
 @dataclass(frozen=True)
@@ -49,8 +55,31 @@ def node_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] 
     Held taints are not added to the node, and are kept if the node has them. If the configuration changes, the current one is recorded,
     provided that it works.
     """
-    good = working_configuration(node) if pool and _changes_configuration(node, pool) else None
-    return _edit(node, pool, held_taints, {LAST_GOOD_ANNOTATION: str(good)} if good else {})
+    if pool is None:
+        return release_edit(node)
+    declared, mig_config = pool.for_node(node.name), expected_state.expected_mig_config(node, pool)
+    annotations: dict[str, str | None] = {GPUS_ANNOTATION: None, ROLLOUT_ANNOTATION: rollout_annotation(pool.rollout)}
+    if pool.sharing.strategy == layouts.SINGLE and node.discovered:
+        annotations[GPUS_ANNOTATION] = str(expected_state.expected_gpus(node, pool))
+    if node.labels.get(CONFIG_LABEL) != declared.config_key or (mig_config and node.mig_config != mig_config):
+        annotations.update(_record_working_configuration(node))
+    actual_taints = {format_taint(taint) for taint in node.taints}
+    return metadata_edit(
+        node,
+        POOLS,
+        labels={
+            **_without_paused_operands(node, declared.node_labels),
+            **({MIG_CONFIG_LABEL: mig_config} if mig_config else {}),
+        },
+        taints=[
+            taint
+            for taint in pool.taints
+            if format_taint(taint) in actual_taints or format_taint(taint) not in held_taints
+        ],
+        remove_others=True,
+        annotations=annotations,
+        invalidates=INVALIDATES,
+    )
 
 
 def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:
@@ -63,8 +92,7 @@ def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:
         labels[CONFIG_LABEL] = None
     if node.mig_config != mig_parted.DISABLED:
         labels.update({MIG_CONFIG_LABEL: mig_parted.DISABLED, INVALIDATES[MIG_CONFIG_LABEL]: None})
-    good = working_configuration(node) if labels and is_managed(node) else None
-    annotations = {LAST_GOOD_ANNOTATION: str(good)} if good else {}
+    annotations = _record_working_configuration(node) if labels and is_managed(node) else {}
     metadata = {key: part for key, part in (("labels", labels), ("annotations", annotations)) if part}
     return {"metadata": metadata} if metadata else None
 
@@ -90,16 +118,10 @@ def last_good(node: Node) -> LastGood | None:
         return None
 
 
-def _changes_configuration(node: Node, pool: PoolPlan) -> bool:
-    mig_config = _expected_mig_config(node, pool)
-    return node.labels.get(CONFIG_LABEL) != pool.for_node(node.name).config_key or bool(
-        mig_config and node.mig_config != mig_config
-    )
-
-
-def _expected_mig_config(node: Node, pool: PoolPlan) -> str | None:
-    managed = MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels)
-    return expected_state.expected_mig_config(node, pool, managed=managed)
+def _record_working_configuration(node: Node) -> dict[str, str]:
+    """The annotation that records the node's configuration; empty if it does not work."""
+    good = working_configuration(node)
+    return {LAST_GOOD_ANNOTATION: str(good)} if good else {}
 
 
 def _without_paused_operands(node: Node, labels: t.Mapping[str, str]) -> dict[str, str]:
@@ -113,30 +135,38 @@ def _without_paused_operands(node: Node, labels: t.Mapping[str, str]) -> dict[st
     }
 
 
-def _edit(
-    node: Node, pool: PoolPlan | None, held_taints: t.Collection[str], annotations: t.Mapping[str, str | None]
-) -> NodeEdit | None:
-    if pool is None:
-        return release_edit(node)
-    live_taints = {format_taint(taint) for taint in node.taints}
-    taints = [
-        taint for taint in pool.taints if format_taint(taint) in live_taints or format_taint(taint) not in held_taints
-    ]
-    mig_config = _expected_mig_config(node, pool)
-    gpus = (
-        str(expected_state.expected_gpus(node, pool))
-        if pool.sharing.strategy == layouts.SINGLE and node.discovered
-        else None
-    )
-    return metadata_edit(
-        node,
-        POOLS,
-        labels={
-            **_without_paused_operands(node, pool.for_node(node.name).node_labels),
-            **({MIG_CONFIG_LABEL: mig_config} if mig_config else {}),
-        },
-        taints=taints,
-        remove_others=True,
-        annotations={GPUS_ANNOTATION: gpus, ROLLOUT_ANNOTATION: rollout_annotation(pool.rollout), **annotations},
-        invalidates=INVALIDATES,
-    )
+@functools.lru_cache(maxsize=256)
+def rollout_annotation(rollout: RolloutPlan) -> str | None:
+    """The text of the annotation: the fields that differ from the defaults; None without differences.
+
+    `reboot` is never recorded, because a command from an annotation must not be run.
+    """
+    differing = {
+        name: getattr(rollout, name)
+        for name in _ROLLOUT_FIELDS
+        if getattr(rollout, name) != getattr(DEFAULT_ROLLOUT, name)
+    }
+    return json.dumps(differing, sort_keys=True) if differing else None
+
+
+def recorded_rollout(node: Node) -> RolloutPlan:
+    """The rollout settings for the release of the node; the defaults where nothing valid is recorded.
+
+    The content of the annotation is not trusted: it is checked by the schema of `rollout`.
+    """
+    return _parse_rollout(node.annotations.get(ROLLOUT_ANNOTATION) or "")
+
+
+@functools.lru_cache(maxsize=256)
+def _parse_rollout(text: str) -> RolloutPlan:
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        return DEFAULT_ROLLOUT
+    if (
+        not isinstance(fields, dict)
+        or not set(fields) <= set(_ROLLOUT_FIELDS)
+        or any(ROLLOUT.problems(fields, "rollout"))
+    ):
+        return DEFAULT_ROLLOUT
+    return rollout_plan(ROLLOUT.complete(fields))

@@ -6,21 +6,29 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter, defaultdict
+from dataclasses import asdict
 
-from ..catalog.names import CONFIG_LABEL, MIG_CAPABLE_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
+from ..catalog.names import (
+    CONFIG_LABEL,
+    CORDONED_ANNOTATION,
+    FAILED_KEY,
+    MIG_CAPABLE_LABEL,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    POOL_LABEL,
+)
 from ..mig.layout import format_layout
 from ..sharing_modes.mig import MIG
 from ..sharing_modes.registry import mode_title
-from . import expected_state, gpu_layouts
-from .drift import drift_of_node
+from . import expected_state
 from .driver_upgrade import driver_upgrade, upgrade_state
 from .node_check import check
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
     from ..pools.membership import Membership
-    from ..pools.plan import NodeGroupPlan, PoolPlan
-    from .gpu_requests import GpuRequest
+    from ..pools.plan import PoolPlan
+    from .gpu_pods import GpuRequest
     from .mig_allocation import MigAllocation
     from .node import Node
     from .ownership import NodeEdit
@@ -84,10 +92,7 @@ def node_result(
     if drift is not None:
         result["drift"] = list(drift)
     if workloads is not None:
-        result["workloads"] = [
-            {"namespace": each.namespace, "pod": each.pod, "resource": each.resource, "count": each.count}
-            for each in workloads
-        ]
+        result["workloads"] = [asdict(request) for request in workloads]
     return result
 
 
@@ -137,35 +142,31 @@ def pool_results(
     edit_of = {edit.name: edit for edit in edits}
     results = {}
     for pool in allocation.plan.pools:
-        members = [by_name[name] for name in membership.by_pool.get(pool.name, ()) if name in by_name]
-        result = _pool_result(pool, members, edit_of, allocation.missing.get(pool.name, {}))
-        layouts = gpu_layouts.node_layouts(pool, members, geometries) or gpu_layouts.declared_layouts(pool)
-        results[pool.name] = {**result, "gpu_layouts": layouts}
+        members = [by_name[name] for name in membership.by_pool[pool.name]]
+        results[pool.name] = _pool_result(pool, members, edit_of, allocation.missing.get(pool.name, {}))
+        layouts = expected_state.node_layouts(pool, members, geometries)
+        if layouts:
+            results[pool.name]["gpu_layouts"] = layouts
     return results
 
 
 def declared_pool(pool: PoolPlan) -> dict[str, t.Any]:
     """The declaration of a pool, without any node."""
+    group = pool.nodegroup
     return {
         "model": pool.model,
-        "nodegroup": _nodegroup_result(pool.nodegroup),
+        "nodegroup": {"name": group.name, "flavor": group.flavor, "size": group.size} if group else None,
         "match_labels": dict(pool.match.labels),
         "mode": pool.mode,
         "replicas": pool.sharing.replicas,
         "layout": _layout_result(pool),
         "demand": dict(pool.sharing.demand),
-        "gpu_layouts": gpu_layouts.declared_layouts(pool),
+        "gpu_layouts": expected_state.declared_layouts(pool),
         "resource": pool.resource,
         "gpus_per_node": pool.gpus_per_node,
         "shares_per_gpu": pool.shares_per_gpu,
         "memory_mib_per_share": pool.memory_mib_per_share,
     }
-
-
-def _nodegroup_result(nodegroup: NodeGroupPlan | None) -> dict[str, t.Any] | None:
-    if nodegroup is None:
-        return None
-    return {"name": nodegroup.name, "flavor": nodegroup.flavor, "size": nodegroup.size}
 
 
 def _layout_result(pool: PoolPlan) -> list[dict[str, t.Any]]:
@@ -232,3 +233,50 @@ def _current_mode(node: Node) -> str:
     if not node.discovered:
         return "undiscovered"
     return MIG.name if node.mig_devices else mode_title(node.mode, node.replicas)
+
+
+def drift_of_node(
+    node: Node, pool: PoolPlan | None, change: NodeEdit | None, matching: t.Sequence[str] = ()
+) -> list[str]:
+    """What the node shows that is not as declared, what a run would change on it, and the pools that match it at the same time.
+
+    `pool` is the pool of the node, `change` the edit that a run would make (without a pool: the release). Empty without drift.
+    """
+    if matching:
+        return [f"matches the pools {', '.join(matching)}, and is in none of them"]
+    drift = [] if pool is None or node.ready else ["is not ready"]
+    drift.extend(_unfinished_runs(node))
+    finding = check(node, pool) if pool else None
+    drift.extend(finding.differences if finding else ())
+    drift.extend(text for text in _changes(change) if text not in drift)
+    return drift
+
+
+def _unfinished_runs(node: Node) -> t.Iterator[str]:
+    if CORDONED_ANNOTATION in node.annotations:
+        yield f"is cordoned by a run that has not finished: {node.annotations[CORDONED_ANNOTATION]}"
+    if FAILED_KEY in node.annotations:
+        yield f"its last change failed: {node.annotations[FAILED_KEY]}"
+
+
+def _changes(change: NodeEdit | None) -> t.Iterator[str]:
+    if change is None:
+        return
+    before, after = change.before.get("labels") or {}, change.after.get("labels") or {}
+    for key, value in sorted(change.labels.items()):
+        # This label is removed together with the configuration that it is about.
+        if key == MIG_STATE_LABEL:
+            continue
+        live = before.get(key)
+        if value is None:
+            yield f"label {key}={live} is to be removed"
+        elif key == POOL_LABEL:
+            yield f"is to join pool {after[key]}" if live is None else f"is to move from pool {live} to {after[key]}"
+        else:
+            verb = "expected" if key in (CONFIG_LABEL, MIG_CONFIG_LABEL) else "declared"
+            yield f"label {key} is {live or 'absent'}, {value} is {verb}"
+    taints_before, taints_after = (set(part.get("taints") or ()) for part in (change.before, change.after))
+    yield from (f"taint {taint} is missing" for taint in sorted(taints_after - taints_before))
+    yield from (f"taint {taint} is to be removed" for taint in sorted(taints_before - taints_after))
+    if set(change.before) | set(change.after) == {"annotations"}:
+        yield "its annotations are to be updated"

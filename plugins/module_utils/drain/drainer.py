@@ -16,8 +16,7 @@ import time
 import typing as t
 
 from ..cluster_state import cordon
-from ..cluster_state.eviction_order import blocking_pods, pods_to_evict, scale_down_candidates
-from ..cluster_state.gpu_pods import all_pods
+from ..cluster_state.gpu_pods import blocking_pods, parse_pods, pods_to_evict
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import NodeEdit
 from ..common.parallel import DEFAULT_LIMIT, run_bounded
@@ -82,11 +81,11 @@ class NodeDrainer:
         ]
 
     def scale_down_candidates(self, names: t.Collection[str], count: int) -> list[str]:
-        """Return the `count` of these nodes whose removal has the least impact (cluster_state.eviction_order)."""
+        """Return the `count` of these nodes whose removal has the least impact (cluster_state.cordon)."""
         nodes = [node for node in self._list_nodes() if node.name in names]
         pods = pods_on(self._client)
-        by_node = all_pods(pods, claims_of(self._client, pods))
-        return [node.name for node in scale_down_candidates(nodes, by_node, count, force=self._options.force)]
+        by_node = parse_pods(pods, claims_of(self._client, pods))
+        return [node.name for node in cordon.scale_down_candidates(nodes, by_node, count, force=self._options.force)]
 
     def drain(self, names: t.Collection[str]) -> list[str]:
         """Cordon the nodes and evict every pod that would end with them; returns the evicted pods.
@@ -98,7 +97,7 @@ class NodeDrainer:
             return []
         with self._lease.held() as lease:
             nodes = {node.name: node for node in self._list_nodes() if node.name in names}
-            by_node = all_pods(pods_on(self._client))
+            by_node = parse_pods(pods_on(self._client))
             self._require_no_blocking_pods({name: by_node.get(name, ()) for name in nodes})
             try:
                 self._patch_all(nodes, cordon.cordon_for_removal, lease)
@@ -194,7 +193,7 @@ class NodeDrainer:
         return evicted
 
     def _pods_to_evict(self, name: str) -> tuple[PodOnNode, ...]:
-        pods = all_pods(pods_on(self._client, name)).get(name, ())
+        pods = parse_pods(pods_on(self._client, name)).get(name, ())
         self._require_no_blocking_pods({name: pods})
         return pods_to_evict(pods, force=True)
 

@@ -7,35 +7,21 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import LIVE_PODS
-from ..cluster_state import gpu_pods as classify
 from ..cluster_state.gpu_access import RUNTIME_CLASSES as KNOWN_CLASSES
 from ..cluster_state.gpu_access import nvidia_runtime_classes
+from ..cluster_state.gpu_pods import PodsByNode, classify_pods
 from ..kube.paths import PODS, RESOURCE_CLAIMS, RUNTIME_CLASSES
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.gpu_pods import PodOnNode
     from ..kube.client import Client
 
 Object = t.Mapping[str, t.Any]
-ByNode = t.Mapping[str, t.Sequence["PodOnNode"]]
-
-
-class PodsByNode(t.NamedTuple):
-    """By node: the pods that use its GPUs, the other pods that a drain of all pods evicts, and those that may hold a GPU."""
-
-    gpu_pods: ByNode = {}
-    other_pods: ByNode = {}
-    possible_holders: ByNode = {}
 
 
 def pods_by_node(client: Client, pods: t.Sequence[Object], operator_namespace: str) -> PodsByNode:
     """Classify these pods; ResourceClaims and RuntimeClasses are read only if a pod names one."""
     claims, classes = claims_of(client, pods), _runtime_classes_of(client, pods)
-    return PodsByNode(
-        classify.gpu_pods(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes),
-        classify.other_pods(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes),
-        classify.possible_gpu_pods(pods, operator_namespace=operator_namespace, runtime_classes=classes),
-    )
+    return classify_pods(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes)
 
 
 def pods_on(client: Client, node: str | None = None) -> list[Object]:

@@ -8,7 +8,6 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog import mig as geometries
-from ..catalog import models
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_INFIX
 from ..cluster_state.cluster_policy import recorded_tolerations
 from ..common.nested import get_nested
@@ -66,7 +65,7 @@ class LiveConfig:
             if node.mig_devices:
                 raise Inexpressible(f"its GPUs are partitioned, but not by its label {MIG_CONFIG_LABEL}")
             return ExportedLayout()
-        model = models.of_gpu(node.product, None if MIG_INFIX in node.product else node.memory_mib)
+        model = node.catalog_model
         geometry = geometries.geometry(model.key) if model else None
         usual = mig_parted.default_entries([(model.pci_ids, geometry)] if model and geometry else [])
         entries = {**usual, **mig_parted.parse_configmap(self.mig)}

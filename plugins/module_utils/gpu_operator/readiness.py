@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ..catalog.names import GPU_PRESENT_LABEL, PCI_PRESENT_LABELS
 from ..catalog.taints import toleration_identity
 from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
-from ..cluster_state.unusual_nodes import as_list
+from ..cluster_state.warnings import as_list
 from ..schema.messages import abbreviate
 from .daemonsets import (
     app_label,

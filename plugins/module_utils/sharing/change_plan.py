@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..catalog.taints import format_taint
-from ..cluster_state.generated_mig_config import NO_GENERATED_CONFIG, GeneratedMigConfig
-from ..cluster_state.mig_capacity import NO_CAPACITY as UNKNOWN
-from ..cluster_state.mig_capacity import MigCapacity
+from ..cluster_state.generated_mig_config import NO_CAPACITY as UNKNOWN
+from ..cluster_state.generated_mig_config import NO_GENERATED_CONFIG, GeneratedMigConfig, MigCapacity
+from ..cluster_state.gpu_pods import PodsByNode
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
 from ..cluster_state.pool_edit import node_edit
 from ..cluster_state.pool_release import is_abandoned, is_managed, release_edit, released_pool
-from ..drain.pods_on_nodes import PodsByNode
 from .configmap_entries import ConfigMap, ConfigMapEntries, device_plugin_entries, mig_entries
 from .node_change import NodeChange, depends_on_pods, limit_changes, node_change
 from .released_nodes import ReleasedNodes, stops_sharing_silently

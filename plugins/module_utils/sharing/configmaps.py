@@ -15,8 +15,7 @@ from ..catalog.names import (
     MIG_CONFIG_LABEL,
     MIG_CONFIGMAP,
 )
-from ..cluster_state.generated_mig_config import merge_generated, parse_generated
-from ..cluster_state.mig_capacity import mig_capacity
+from ..cluster_state.generated_mig_config import merge_generated, mig_capacity, parse_generated
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, collection_path, object_path
 from ..nvidia_config import mig_parted

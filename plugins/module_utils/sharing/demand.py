@@ -15,8 +15,8 @@ from .change_plan import ConfigMaps
 from .scope import EVERYTHING, PRESENT, Scope
 
 if t.TYPE_CHECKING:
+    from ..cluster_state.gpu_pods import PodsByNode
     from ..cluster_state.node import Node
-    from ..drain.pods_on_nodes import PodsByNode
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
 

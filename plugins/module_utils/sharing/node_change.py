@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL
 from ..catalog.taints import STARTUP_TAINT_KEY
-from ..cluster_state import eviction_order, expected_state
-from ..cluster_state.mig_repair import repair_reason
-from ..cluster_state.node_check import clients_paused
+from ..cluster_state import expected_state, gpu_pods
+from ..cluster_state.gpu_pods import PodsByNode
+from ..cluster_state.impact import LABELS, Transition, displaced_pods, transition
+from ..cluster_state.node_check import clients_paused, repair_reason
+from ..cluster_state.pool_edit import DEFAULT_ROLLOUT, recorded_rollout
 from ..cluster_state.pool_release import ABANDONED, is_abandoned, released_pool
-from ..cluster_state.rollout_record import DEFAULT, recorded_rollout
-from ..cluster_state.transition import LABELS, Transition, displaced_pods, transition
-from ..drain.pods_on_nodes import PodsByNode
 from ..schema import rollout as rollout_fields
 
 if t.TYPE_CHECKING:
@@ -50,7 +49,7 @@ class NodeChange:
     marks: t.Mapping[str, str] = field(default_factory=dict)
     possible_holders: tuple[PodOnNode, ...] = ()
     released_from: str | None = None
-    recorded_rollout: RolloutPlan = DEFAULT
+    recorded_rollout: RolloutPlan = DEFAULT_ROLLOUT
 
     @property
     def pods_to_pause(self) -> tuple[PodOnNode, ...]:
@@ -72,7 +71,7 @@ class NodeChange:
         """The pods that no drain evicts, each with the reason; while there are any, the node cannot be changed."""
         force = self.rollout.force or self.rollout.drain == rollout_fields.NONE
         kept = [f"{pod.full_name} ({self._keep_reason(pod)})" for pod in self.displaced if self._is_kept(pod)]
-        return kept + eviction_order.blocking_pods(self.displaced, force=force)
+        return kept + gpu_pods.blocking_pods(self.displaced, force=force)
 
     def _is_kept(self, pod: PodOnNode) -> bool:
         """Whether no drain evicts the pod although it prevents the change.
@@ -133,7 +132,7 @@ def node_change(
         edit,
         change,
         displaced=displaced,
-        pods_to_evict=eviction_order.pods_to_evict(candidates, force=rollout.force) if rolling else (),
+        pods_to_evict=gpu_pods.pods_to_evict(candidates, force=rollout.force) if rolling else (),
         rolling=rolling,
         is_new=unassigned and not displaced,
         stuck=stuck,

@@ -8,9 +8,8 @@ import time
 import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
-from ..cluster_state.mig_repair import repair_reason
 from ..cluster_state.node import Node
-from ..cluster_state.node_check import FAILED, check, paused_operands
+from ..cluster_state.node_check import FAILED, check, paused_operands, repair_reason
 from ..cluster_state.pool_edit import node_edit, working_configuration
 from ..cluster_state.pool_release import check_whole_gpus
 from ..drain.operand_diagnosis import failing_operands

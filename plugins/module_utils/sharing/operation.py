@@ -8,7 +8,7 @@ import json
 import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL
-from ..cluster_state.unusual_nodes import unusual_nodes
+from ..cluster_state.warnings import unusual_nodes
 from ..common import private_file
 from ..common.errors import ConnectionProblem, InvalidOptions, ReleaseRefused
 from ..common.results import diff_of

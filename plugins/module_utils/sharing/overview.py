@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, impact_by_pool
 from ..cluster_state.operand_pods import operands_by_node
 from ..cluster_state.pool_assignment import assign_pools
-from ..cluster_state.unusual_nodes import as_list, unusual_nodes
-from ..cluster_state.unusual_nodes import unusual_node_warnings as unusual_warnings
-from ..cluster_state.warnings import NAMES_LIMIT, abandoned_node_warnings, all_warnings
+from ..cluster_state.warnings import NAMES_LIMIT, abandoned_node_warnings, all_warnings, as_list, unusual_nodes
+from ..cluster_state.warnings import unusual_node_warnings as unusual_warnings
 from ..drain.operand_diagnosis import failing_operands
 from ..drain.pods_on_nodes import pods_by_node
 from .change_plan import ChangePlan, ConfigMaps, plan_changes

@@ -8,9 +8,10 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
+from ..cluster_state.gpu_pods import PodsByNode
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.pool_assignment import assign_pools
-from ..drain.pods_on_nodes import PodsByNode, pods_by_node, pods_on
+from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..kube.paths import NODES
 from .change_plan import ChangePlan, plan_changes
 from .configmaps import SharingConfigMaps

@@ -9,9 +9,8 @@ import typing as t
 
 from ..cluster_state import expected_state
 from ..cluster_state.pool_assignment import awaited_nodes, is_undiscovered
-from ..cluster_state.unusual_nodes import as_list
-from ..cluster_state.unusual_nodes import unusual_node_warnings as unusual_warnings
-from ..cluster_state.warnings import NAMES_LIMIT, membership_warnings, not_ready_message
+from ..cluster_state.warnings import NAMES_LIMIT, as_list, membership_warnings, not_ready_message
+from ..cluster_state.warnings import unusual_node_warnings as unusual_warnings
 from ..mig.layout import format_layout
 from ..schema.messages import abbreviate
 from .change_plan import held_back_taints

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cluster_state.gpu_requests import PREFIX
+from ..cluster_state.gpu_pods import PREFIX
 from ..cluster_state.node import Node
 from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..kube.client import Client

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..catalog.taints import STARTUP_TAINT_KEY
 from ..cluster_state import expected_state
-from ..cluster_state.gpu_requests import GpuRequest, requested_count
+from ..cluster_state.gpu_pods import GpuRequest
 from ..cluster_state.node import Node
 
 if t.TYPE_CHECKING:
@@ -99,7 +99,7 @@ def choose_node(
         return NotTestable(f"no node of the pool has allocatable {' or '.join(pool.resources)}")
     free = {
         node.name: {
-            name: count - requested_count(used.get(node.name, ()), name)
+            name: count - sum(request.count for request in used.get(node.name, ()) if request.resource == name)
             for name, count in allocatable[node.name].items()
         }
         for node in candidates

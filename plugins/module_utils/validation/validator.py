@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, LIVE_PODS
-from ..cluster_state.gpu_requests import gpu_requests
+from ..cluster_state.gpu_pods import gpu_requests
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.pool_assignment import assign_pools
 from ..common.parallel import run_bounded

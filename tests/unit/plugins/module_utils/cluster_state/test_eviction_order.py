@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import cordon
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_order import (
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import (
+    PodOnNode,
     blocking_pods,
+    parse_pods,
     pods_to_evict,
-    scale_down_candidates,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, all_pods
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from tests.helpers.fleet import node, pod
 
@@ -51,7 +51,7 @@ def test_what_a_drain_takes_and_what_it_leaves() -> None:
 def test_all_pods_are_listed_including_operands() -> None:
     operand = pod("plugin", on="n1")
     operand["metadata"].update(namespace="gpu-operator", labels={"app": "nvidia-device-plugin-daemonset"})
-    found = all_pods([operand, pod("web", on="n1"), pod("waiting"), pod("done", on="n1", phase="Succeeded")])
+    found = parse_pods([operand, pod("web", on="n1"), pod("waiting"), pod("done", on="n1", phase="Succeeded")])
     assert [of.name for of in found["n1"]] == ["web", "plugin"]
 
 
@@ -73,24 +73,24 @@ def test_all_pods_are_listed_including_operands() -> None:
 def test_which_of_two_nodes_goes(cheap: list[PodOnNode], dear: list[PodOnNode]) -> None:
     for names in (("a", "b"), ("b", "a")):
         first, second = names
-        found = scale_down_candidates([made("a"), made("b")], {first: cheap, second: dear}, 1, force=False)
+        found = cordon.scale_down_candidates([made("a"), made("b")], {first: cheap, second: dear}, 1, force=False)
         assert [of.name for of in found] == [first]
 
 
 def test_among_equals_the_youngest_goes_and_what_was_begun_comes_before_all() -> None:
     nodes = [made("old", "2025-01-01T00:00:00Z"), made("new", "2026-06-01T00:00:00Z"), made("begun", leaving=True)]
     present = {"begun": [user("train", *GPU)]}
-    assert [of.name for of in scale_down_candidates(nodes, present, 2, force=False)] == ["begun", "new"]
+    assert [of.name for of in cordon.scale_down_candidates(nodes, present, 2, force=False)] == ["begun", "new"]
     blocked = {"begun": [user("experiment", unmanaged=True)]}
-    assert [of.name for of in scale_down_candidates(nodes, blocked, 3, force=False)] == ["new", "old", "begun"]
-    assert [of.name for of in scale_down_candidates(nodes, blocked, 3, force=True)] == ["begun", "new", "old"]
+    assert [of.name for of in cordon.scale_down_candidates(nodes, blocked, 3, force=False)] == ["new", "old", "begun"]
+    assert [of.name for of in cordon.scale_down_candidates(nodes, blocked, 3, force=True)] == ["begun", "new", "old"]
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=6), st.integers(-1, 7))
 def test_never_one_with_a_pod_that_may_not_go_while_others_may(blocked: list[bool], count: int) -> None:
     nodes = [made(str(number)) for number in range(len(blocked))]
     present = {str(number): [user("p", unmanaged=is_blocked)] for number, is_blocked in enumerate(blocked)}
-    found = scale_down_candidates(nodes, present, count, force=False)
+    found = cordon.scale_down_candidates(nodes, present, count, force=False)
     assert len(found) == max(0, min(count, len(nodes)))
     taken = [blocked[int(of.name)] for of in found]
     assert taken == sorted(taken)

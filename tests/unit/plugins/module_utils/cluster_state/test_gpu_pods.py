@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, gpu_pods, other_pods
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import gpu_requests
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import (
+    PodOnNode,
+    classify_pods,
+    gpu_requests,
+)
 from tests.helpers.fleet import pod
 
 OPERATOR = "gpu-operator"
@@ -189,7 +192,7 @@ WAYS: list[tuple[str, Object, list[Object], list[str]]] = [
 
 @pytest.mark.parametrize(("of", "claims", "ways"), [case[1:] for case in WAYS], ids=[case[0] for case in WAYS])
 def test_the_ways_to_a_gpu(of: Object, claims: list[Object], ways: list[str]) -> None:
-    found = gpu_pods([of], claims, operator_namespace=OPERATOR)
+    found = classify_pods([of], claims, operator_namespace=OPERATOR).gpu_pods
     assert [list(user.access) for user in found.get("n1", [])] == ([ways] if ways else [])
 
 
@@ -211,15 +214,19 @@ KEEPING: list[tuple[str, Object, str, bool]] = [
     ("metadata", "kept", "bare"), [case[1:] for case in KEEPING], ids=[case[0] for case in KEEPING]
 )
 def test_what_a_drain_may_do(metadata: Object, kept: str, bare: bool) -> None:
-    [user] = gpu_pods([made({}, metadata, limits={"nvidia.com/gpu": 1})], operator_namespace=OPERATOR)["n1"]
+    [user] = classify_pods([made({}, metadata, limits={"nvidia.com/gpu": 1})], operator_namespace=OPERATOR).gpu_pods[
+        "n1"
+    ]
     assert (user.keep_reason, user.unmanaged) == (kept, bare)
-    beside = other_pods([made({}, metadata)], operator_namespace=OPERATOR)
+    beside = classify_pods([made({}, metadata)], operator_namespace=OPERATOR).other_pods
     assert bool(beside) is (not kept)
 
 
 def test_all_that_is_said_of_one() -> None:
     metadata = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    found = gpu_pods([made({"priority": 7}, metadata, limits={"nvidia.com/gpu": 2})], operator_namespace=OPERATOR)
+    found = classify_pods(
+        [made({"priority": 7}, metadata, limits={"nvidia.com/gpu": 2})], operator_namespace=OPERATOR
+    ).gpu_pods
     way = "requests nvidia.com/gpu"
     expected = PodOnNode(
         *("n1", "default", "p", "u", {"nvidia.com/gpu": 2}, (way,)),
@@ -233,13 +240,17 @@ def test_all_that_is_said_of_one() -> None:
 @pytest.mark.parametrize("app", ["nvidia-operator-validator", "nvidia-cuda-validator", "gpu-feature-discovery"])
 def test_the_operators_own_pods_are_neither(app: str) -> None:
     own = made({"runtimeClassName": "nvidia"}, {"namespace": OPERATOR, "labels": {"app": app}})
-    assert gpu_pods([own], operator_namespace=OPERATOR) == other_pods([own], operator_namespace=OPERATOR) == {}
-    assert gpu_pods([own], operator_namespace="elsewhere")["n1"][0].access == ("runtimeClassName nvidia",)
+    assert (
+        classify_pods([own], operator_namespace=OPERATOR).gpu_pods
+        == classify_pods([own], operator_namespace=OPERATOR).other_pods
+        == {}
+    )
+    assert classify_pods([own], operator_namespace="elsewhere").gpu_pods["n1"][0].access == ("runtimeClassName nvidia",)
 
 
 def test_a_users_pod_in_the_operators_namespace_is_a_user() -> None:
     stray = made({}, {"namespace": OPERATOR, "labels": {"app": "train"}}, limits={"nvidia.com/gpu": 1})
-    assert gpu_pods([stray], operator_namespace=OPERATOR)
+    assert classify_pods([stray], operator_namespace=OPERATOR).gpu_pods
 
 
 PODS = st.lists(
@@ -259,8 +270,10 @@ PODS = st.lists(
 def test_a_pod_with_a_gpu_resource_is_a_user_and_no_pod_is_both(pods: list[Object]) -> None:
     for index, one in enumerate(pods):
         one["metadata"]["name"] = f"p{index}"
-    using = {user.name for found in gpu_pods(pods, operator_namespace="").values() for user in found}
-    beside = {user.name for found in other_pods(pods, operator_namespace="").values() for user in found}
+    using = {user.name for found in classify_pods(pods, operator_namespace="").gpu_pods.values() for user in found}
+    beside = {user.name for found in classify_pods(pods, operator_namespace="").other_pods.values() for user in found}
     assert {holder.pod for found in gpu_requests(pods).values() for holder in found} <= using
     assert not using & beside
-    assert using == {user.name for found in gpu_pods(reversed(pods), operator_namespace="").values() for user in found}
+    assert using == {
+        user.name for found in classify_pods(reversed(pods), operator_namespace="").gpu_pods.values() for user in found
+    }

@@ -9,22 +9,23 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import operand_pods
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.drift import drift_of_node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, gpu_pods
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, classify_pods
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import (
     COUNTS,
     NO_POOL,
     NodeImpact,
     OperandRestart,
     RunningPods,
+    displaced_pods,
     impact,
     impact_by_pool,
     total_impact,
+    transition,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import displaced_pods, transition
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.report_data import drift_of_node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from tests.helpers.fleet import node, pod, pool
 
@@ -88,7 +89,9 @@ def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
     for one in pods[:2]:
         one["metadata"]["labels"] = {"app": operand_pods.DRIVER}
     pools = [pool()]
-    running = RunningPods(operand_pods.operands_by_node(pods), gpu_pods(pods, operator_namespace="gpu-operator"))
+    running = RunningPods(
+        operand_pods.operands_by_node(pods), classify_pods(pods, operator_namespace="gpu-operator").gpu_pods
+    )
     found = impact_by_pool(pools, nodes, assign_pools(pools, nodes), {}, DRIVER, running)
     assert found["notebooks"] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "operand_pods": 1}
     assert found[NO_POOL] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "operand_pods": 1, "pods": 1}

@@ -9,10 +9,10 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig, models
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.mig_capacity import (
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.generated_mig_config import (
+    generated_profiles,
     geometry_of,
     mig_capacity,
-    published_profiles,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from tests.helpers.fleet import node as fleet_node
@@ -86,7 +86,7 @@ def test_nodes_that_publish_nothing_are_as_the_catalog_knows_them() -> None:
 
 
 def test_only_entries_of_single_profiles_on_all_gpus_are_read() -> None:
-    found = published_profiles(
+    found = generated_profiles(
         {
             **generated_entries("A30"),
             "all-mine": [{"devices": [0], "mig-enabled": True, "mig-devices": {"4g.24gb": 1}}],

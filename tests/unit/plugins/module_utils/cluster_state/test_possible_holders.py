@@ -9,11 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_access import nvidia_runtime_classes
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import (
-    all_pods,
-    gpu_pods,
-    possible_gpu_pods,
-)
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import classify_pods, parse_pods
 from tests.helpers.fleet import pod
 
 OPERATOR = "gpu-operator"
@@ -39,9 +35,9 @@ def test_runtime_classes_are_known_by_their_handler() -> None:
     )
     assert classes == {"gold", "nvidia", "nvidia-cdi", "nvidia-legacy"}
     pods = [made({"runtimeClassName": name}) for name in ("gold", "sandboxed")]
-    found = gpu_pods(pods, operator_namespace=OPERATOR, runtime_classes=classes)
+    found = classify_pods(pods, operator_namespace=OPERATOR, runtime_classes=classes).gpu_pods
     assert [user.access for user in found["n1"]] == [("runtimeClassName gold",)]
-    assert gpu_pods(pods, operator_namespace=OPERATOR) == {}
+    assert classify_pods(pods, operator_namespace=OPERATOR).gpu_pods == {}
 
 
 DAEMON = {"ownerReferences": [{"kind": "DaemonSet", "name": "ds", "controller": True}]}
@@ -73,8 +69,8 @@ SEES_ALL: Object = {"containers": [{"name": "main", **PRIVILEGED}]}
 def test_pods_of_the_cluster_itself(
     of: Object, ways: tuple[str, ...], possible: tuple[str, ...], pausable: bool
 ) -> None:
-    [user] = all_pods([of])["n1"]
+    [user] = parse_pods([of])["n1"]
     assert (user.access, user.possible_access, user.pausable) == (ways, possible, pausable)
-    found = possible_gpu_pods([of], operator_namespace=OPERATOR)
+    found = classify_pods([of], operator_namespace=OPERATOR).possible_holders
     assert [user.possible_access for user in found.get("n1", [])] == ([possible] if possible else [])
-    assert bool(gpu_pods([of], operator_namespace=OPERATOR)) is bool(ways)
+    assert bool(classify_pods([of], operator_namespace=OPERATOR).gpu_pods) is bool(ways)

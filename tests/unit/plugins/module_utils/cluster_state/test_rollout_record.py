@@ -9,9 +9,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.rollout_record import (
-    DEFAULT,
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import (
+    DEFAULT_ROLLOUT,
+    node_edit,
     recorded_rollout,
     rollout_annotation,
 )
@@ -22,7 +22,7 @@ ANNOTATION = "accel.gpu/rollout"
 
 def test_defaults_are_not_recorded() -> None:
     assert rollout_annotation(rollout()) is None
-    assert recorded_rollout(node()) == DEFAULT == rollout()
+    assert recorded_rollout(node()) == DEFAULT_ROLLOUT == rollout()
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_what_differs_is_recorded_and_read_again(written: dict[str, t.Any]) -> N
 def test_a_command_is_never_recorded_and_never_read() -> None:
     reboot = {"command": ["ssh", "{node}", "reboot"]}
     assert rollout_annotation(rollout(reboot=reboot)) is None
-    assert recorded_rollout(node(annotations={ANNOTATION: json.dumps({"reboot": reboot})})) == DEFAULT
+    assert recorded_rollout(node(annotations={ANNOTATION: json.dumps({"reboot": reboot})})) == DEFAULT_ROLLOUT
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", "null", '{"drain": "some"}', '{"unknown": 1}', '{"drain_timeout": 0}', '{"limit": "x"}']
 )
 def test_what_is_not_sound_counts_as_not_recorded(text: str) -> None:
-    assert recorded_rollout(node(annotations={ANNOTATION: text})) == DEFAULT
+    assert recorded_rollout(node(annotations={ANNOTATION: text})) == DEFAULT_ROLLOUT
 
 
 def test_the_record_is_part_of_the_comparison() -> None:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import expected_state
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import (
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import (
     Transition,
     displaced_pods,
     transition,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import node_edit
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from tests.helpers.fleet import node, pool
 

@@ -17,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assig
     awaited_nodes,
     ignorable_nodes,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.unusual_nodes import (
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.warnings import (
     as_list,
     unusual_node_warnings,
     unusual_nodes,

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.transition import Transition
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Transition
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import (

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import GpuRequest
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import GpuRequest
 from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import (
     NotTestable,
     ValidationSite,
@@ -30,7 +30,7 @@ def lenient(of_pool: t.Any) -> t.Any:
 
 
 def _used(name: str, count: int) -> dict[str, list[GpuRequest]]:
-    return {name: [GpuRequest(name, "ns", "p", "nvidia.com/gpu", count)]}
+    return {name: [GpuRequest("ns", "p", "nvidia.com/gpu", count)]}
 
 
 def test_the_node_with_most_free_shares_is_chosen() -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import gpu_layouts, report_data
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_requests import gpu_requests
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import expected_state, report_data
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import gpu_requests
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -86,7 +86,7 @@ def test_a_demand_draws_the_slices_and_each_node_by_its_own_layout() -> None:
     info = info_of([one], settled.pools[0], [])
     geometry = mig.geometry(MODEL)
     assert geometry
-    info["pools"]["train"]["gpu_layouts"] = gpu_layouts.node_layouts(settled.pools[0], [one], {"a100-1": geometry})
+    info["pools"]["train"]["gpu_layouts"] = expected_state.node_layouts(settled.pools[0], [one], {"a100-1": geometry})
     (only,) = build_page(info).nodes
     assert only.gpu_layouts == ((("3g.40gb", 1),), ())
     assert only.badges == ()
