@@ -13,20 +13,25 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..catalog.taints import Taint, format_taint, merge_taints
 from .node import Node
+
+# Labels or annotations; None removes one.
+Entries = t.Mapping[str, "str | None"]
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The annotations in which one owner records what it has set on a node."""
+    """The annotations in which one owner records what it has set on a node; `annotations` is empty where it sets none."""
 
     labels: str
     taints: str
+    annotations: str = ""
 
 
 # Two owners, so that pools and the module node_metadata do not remove each other's labels and taints.
-NODES = Owner("accel.gpu/labels", "accel.gpu/taints")
+NODES = Owner("accel.gpu/labels", "accel.gpu/taints", "accel.gpu/annotations")
 POOLS = Owner("accel.gpu/pool-labels", "accel.gpu/pool-taints")
 
 
@@ -49,56 +54,86 @@ def metadata_edit(
     node: Node,
     owner: Owner,
     *,
-    labels: t.Mapping[str, str | None] | None = None,
+    labels: Entries | None = None,
     taints: t.Sequence[Taint] = (),
     remove_others: bool = False,
-    annotations: t.Mapping[str, str | None] | None = None,
-    invalidates: t.Mapping[str, str] | None = None,
+    annotations: Entries | None = None,
     handed_over: t.Mapping[str, str] | None = None,
 ) -> NodeEdit | None:
     """The patch that sets these labels and taints, or None if the node has them.
 
     A label of None is removed if it is owned. With remove_others every owned label and taint that is not listed is removed.
-    `annotations` are set, or removed (None). `invalidates` maps labels to labels of others that become invalid when the former change; these
-    are removed in the same patch, even if the node did not have them when it was read. `handed_over` are labels that the node has
-    afterwards and that are not recorded as owned.
+    `annotations` are set, or removed (None). `handed_over` are labels that the node has afterwards and that are not recorded as owned.
     """
-    desired = {key: value for key, value in (labels or {}).items() if value is not None}
-    removed = [key for key, value in (labels or {}).items() if value is None]
-    label_patch, owned_labels = _labels(
-        node, recorded_keys(node.annotations, owner.labels), desired, removed, remove_others
-    )
+    recorded = recorded_keys(node.annotations, owner.labels)
+    patch, owned = merge_entries(node.labels, recorded, labels or {}, remove_others=remove_others)
     for key, value in (handed_over or {}).items():
-        label_patch.pop(key, None)
+        patch.pop(key, None)
         if node.labels.get(key) != value:
-            label_patch[key] = value
-        owned_labels = [owned for owned in owned_labels if owned != key]
+            patch[key] = value
+        owned = [name for name in owned if name != key]
+    if MIG_CONFIG_LABEL in patch:
+        # The state is that of the previous configuration; it may have been set since the node was read.
+        patch[MIG_STATE_LABEL] = None
     merged, owned_taints = merge_taints(
         node.taints, recorded_keys(node.annotations, owner.taints), taints, lambda dummy: remove_others
     )
-    records = {
-        key: json.dumps(owned) if owned else None
-        for key, owned in ((owner.labels, owned_labels), (owner.taints, owned_taints))
+    records = {owner.labels: owned, owner.taints: owned_taints}
+    return build_edit(node, patch, annotations or {}, merged, records)
+
+
+def merge_entries(
+    live: t.Mapping[str, str], recorded: t.Sequence[str], desired: Entries, *, remove_others: bool
+) -> tuple[dict[str, str | None], list[str]]:
+    """The patch of labels or annotations, and the keys that are owned after it.
+
+    A desired entry of None is removed if it is recorded as owned; with remove_others also every owned entry that is not desired.
+    """
+    patch = {key: value for key, value in desired.items() if value is not None and live.get(key) != value}
+    removed = {key for key in recorded if desired.get(key) is None and (remove_others or key in desired)}
+    owned = sorted((set(recorded) - removed) | set(patch))
+    return patch | {key: None for key in removed if key in live}, owned
+
+
+def build_edit(
+    node: Node,
+    labels: Entries,
+    annotations: Entries,
+    taints: list[dict[str, t.Any]] | None,
+    records: t.Mapping[str, t.Sequence[str]],
+    *,
+    uncordon: bool = False,
+) -> NodeEdit | None:
+    """The edit with these patches of labels and annotations, and this list of taints (None: it stays); None if nothing changes.
+
+    `records` are the annotations that record what is owned, with their entries.
+    """
+    recorded = {key: json.dumps(entries) if entries else None for key, entries in records.items()}
+    annotations = {
+        key: value for key, value in {**annotations, **recorded}.items() if value != node.annotations.get(key)
     }
-    written = {
-        key: value for key, value in {**(annotations or {}), **records}.items() if value != node.annotations.get(key)
-    }
-    taints_differ = merged is not None
-    if not label_patch and not written and not taints_differ:
-        return None
-    label_patch.update({invalid: None for key, invalid in (invalidates or {}).items() if key in label_patch})
     metadata: dict[str, t.Any] = {}
-    if label_patch:
-        metadata["labels"] = label_patch
-    if written:
-        metadata["annotations"] = written
-    patch: dict[str, t.Any] = {"metadata": metadata}
-    if taints_differ:
-        # The list is atomic: it is written whole, and only over the very object that was read.
+    spec: dict[str, t.Any] = {}
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+    for part, live, patch in (("labels", node.labels, labels), ("annotations", node.annotations, annotations)):
+        if patch:
+            metadata[part] = dict(patch)
+            before[part] = {key: live[key] for key in sorted(patch) if key in live}
+            after[part] = {key: value for key, value in sorted(patch.items()) if value is not None}
+    if taints is not None:
+        spec["taints"] = taints
+        # Controllers add and remove taints at any time: only the changes of this patch are shown.
+        old, new = ({format_taint(taint) for taint in each} for each in (node.taints, taints))
+        before["taints"], after["taints"] = sorted(old - new), sorted(new - old)
+    if uncordon:
+        spec["unschedulable"] = None
+        before["unschedulable"], after["unschedulable"] = True, False
+    if spec:
+        # The list of taints is atomic, and another user may have cordoned the node: only for the object as it was read.
         metadata["resourceVersion"] = node.resource_version
-        patch["spec"] = {"taints": merged}
-    before, after = edit_difference(node, label_patch, written, merged)
-    return NodeEdit(node.name, patch, before, after)
+    body = {"metadata": metadata, **({"spec": spec} if spec else {})}
+    return NodeEdit(node.name, body, before, after) if metadata else None
 
 
 def recorded_keys(annotations: t.Mapping[str, str], annotation: str) -> list[str]:
@@ -115,32 +150,3 @@ def _entries(text: str) -> tuple[str, ...]:
     except ValueError:
         return ()
     return tuple(str(entry) for entry in entries) if isinstance(entries, list) else ()
-
-
-def _labels(
-    node: Node, owned: list[str], desired: t.Mapping[str, str], removed: t.Sequence[str], remove_others: bool
-) -> tuple[dict[str, str | None], list[str]]:
-    patch: dict[str, str | None] = {key: value for key, value in desired.items() if node.labels.get(key) != value}
-    dropped = [key for key in owned if key not in desired and (remove_others or key in removed)]
-    patch.update({key: None for key in dropped if key in node.labels})
-    written = {key for key, value in patch.items() if value is not None}
-    return patch, sorted((set(owned) - set(dropped)) | written)
-
-
-def edit_difference(
-    node: Node,
-    label_patch: t.Mapping[str, str | None],
-    annotations: t.Mapping[str, str | None],
-    merged: list[dict[str, t.Any]] | None,
-) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
-    """Before and after of patches of a node's labels and annotations, and of its new taints (None: they stay), for a NodeEdit."""
-    before: dict[str, t.Any] = {}
-    after: dict[str, t.Any] = {}
-    for part, live, patch in (("labels", node.labels, label_patch), ("annotations", node.annotations, annotations)):
-        if patch:
-            before[part] = {key: live[key] for key in patch if key in live}
-            after[part] = {key: value for key, value in patch.items() if value is not None}
-    if merged is not None:
-        before["taints"] = sorted(format_taint(taint) for taint in node.taints)
-        after["taints"] = sorted(format_taint(taint) for taint in merged)
-    return before, after

@@ -20,6 +20,7 @@ from ..catalog.names import (
     GPUS_ANNOTATION,
     LAST_GOOD_ANNOTATION,
     MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
     ROLLOUT_ANNOTATION,
 )
 from ..catalog.taints import format_taint
@@ -31,7 +32,7 @@ from . import expected_state
 from .node import Node
 from .node_check import paused_operands
 from .ownership import POOLS, NodeEdit, metadata_edit, recorded_keys
-from .pool_release import INVALIDATES, is_managed, release_edit
+from .pool_release import is_managed, release_edit
 
 _CONFIG_LABELS = (CONFIG_LABEL, MIG_CONFIG_LABEL)
 DEFAULT_ROLLOUT: t.Final = rollout_plan(ROLLOUT.complete({}))
@@ -78,7 +79,6 @@ def node_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] 
         ],
         remove_others=True,
         annotations=annotations,
-        invalidates=INVALIDATES,
     )
 
 
@@ -91,7 +91,7 @@ def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:
     if CONFIG_LABEL in node.labels and CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels):
         labels[CONFIG_LABEL] = None
     if node.mig_config != mig_parted.DISABLED:
-        labels.update({MIG_CONFIG_LABEL: mig_parted.DISABLED, INVALIDATES[MIG_CONFIG_LABEL]: None})
+        labels.update({MIG_CONFIG_LABEL: mig_parted.DISABLED, MIG_STATE_LABEL: None})
     annotations = _record_working_configuration(node) if labels and is_managed(node) else {}
     metadata = {key: part for key, part in (("labels", labels), ("annotations", annotations)) if part}
     return {"metadata": metadata} if metadata else None

@@ -38,8 +38,6 @@ ABANDONED = f"{MIG_STATE_LABEL} is {FAILED} and {MIG_CONFIG_LABEL} is not set, s
 _DEPLOY_MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
 _DEPLOY_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
 _DONE = "success"
-# The state is that of the previous configuration.
-INVALIDATES = {MIG_CONFIG_LABEL: MIG_STATE_LABEL}
 
 
 def released_pool(node: Node) -> str:
@@ -115,9 +113,7 @@ def release_edit(node: Node) -> NodeEdit | None:
         foreign = node.mig_config and not mig_parted.is_managed(node.mig_config)
         handed_over = {MIG_CONFIG_LABEL: node.mig_config if foreign else mig_parted.DISABLED}
     annotations = dict.fromkeys((GPUS_ANNOTATION, LAST_GOOD_ANNOTATION, ROLLOUT_ANNOTATION))
-    return metadata_edit(
-        node, POOLS, remove_others=True, annotations=annotations, invalidates=INVALIDATES, handed_over=handed_over
-    )
+    return metadata_edit(node, POOLS, remove_others=True, annotations=annotations, handed_over=handed_over)
 
 
 def check_whole_gpus(node: Node) -> Finding | None:

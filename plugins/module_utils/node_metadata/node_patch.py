@@ -4,17 +4,13 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.taints import Taint, format_taint, merge_taints, taint_identity
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NODES, POOLS, NodeEdit, recorded_keys
+from ..cluster_state.ownership import NODES, POOLS, NodeEdit, build_edit, merge_entries, recorded_keys
 from .node_sets import NodeSet
-
-# Records the annotations that this module has set on a node.
-ANNOTATIONS_RECORD = "accel.gpu/annotations"
 
 _Entries = dict[str, "str | None"]
 
@@ -70,11 +66,14 @@ def desired_metadata(node: Node, sets: t.Sequence[NodeSet]) -> NodeMetadata | No
 
 def node_edit(node: Node, desired: NodeMetadata) -> NodeEdit | None:
     """The merge patch, or None when nothing differs. What existed before is not recorded as managed."""
-    labels, owned_labels = _merge_entries(
-        node.labels, recorded_keys(node.annotations, NODES.labels), desired.labels, desired.purge
+    labels, owned_labels = merge_entries(
+        node.labels, recorded_keys(node.annotations, NODES.labels), desired.labels, remove_others=desired.purge
     )
-    annotations, owned_annotations = _merge_entries(
-        node.annotations, recorded_keys(node.annotations, ANNOTATIONS_RECORD), desired.annotations, desired.purge
+    annotations, owned_annotations = merge_entries(
+        node.annotations,
+        recorded_keys(node.annotations, NODES.annotations),
+        desired.annotations,
+        remove_others=desired.purge,
     )
     taints, owned_taints = merge_taints(
         node.taints,
@@ -82,30 +81,8 @@ def node_edit(node: Node, desired: NodeMetadata) -> NodeEdit | None:
         desired.taints.values(),
         lambda identity: desired.purge or identity in desired.absent_taints,
     )
-    records = {NODES.labels: owned_labels, NODES.taints: owned_taints, ANNOTATIONS_RECORD: owned_annotations}
-    for key, owned in records.items():
-        value = json.dumps(owned) if owned else None
-        if value != node.annotations.get(key):
-            annotations[key] = value
-    if not labels and not annotations and taints is None:
-        return None
-    metadata: dict[str, t.Any] = {}
-    before: dict[str, t.Any] = {}
-    after: dict[str, t.Any] = {}
-    for name, live, patch in (("labels", node.labels, labels), ("annotations", node.annotations, annotations)):
-        if patch:
-            metadata[name] = patch
-            before[name] = {key: live[key] for key in patch if key in live}
-            after[name] = {key: value for key, value in patch.items() if value is not None}
-    body: dict[str, t.Any] = {"metadata": metadata}
-    if taints is not None:
-        # The list is atomic: it is written as a whole, and only over the object that was read.
-        metadata["resourceVersion"] = node.resource_version
-        body["spec"] = {"taints": taints}
-        # Controllers add and remove taints at any time: only the changes of this patch are shown.
-        old, new = ({format_taint(taint) for taint in item} for item in (node.taints, taints))
-        before["taints"], after["taints"] = sorted(old - new), sorted(new - old)
-    return NodeEdit(node.name, body, before, after)
+    records = {NODES.labels: owned_labels, NODES.taints: owned_taints, NODES.annotations: owned_annotations}
+    return build_edit(node, labels, annotations, taints, records)
 
 
 def _require_pool_agrees(node: Node, desired: NodeMetadata) -> None:
@@ -121,13 +98,3 @@ def _require_pool_agrees(node: Node, desired: NodeMetadata) -> None:
         taint = desired.taints.get((key, effect))
         if taint is not None and text != format_taint(taint):
             raise ConflictingSets(f"Taint {text} of node {node.name} is set by its pool; change it in gpu_pools.")
-
-
-def _merge_entries(
-    live: t.Mapping[str, str], recorded: t.Sequence[str], desired: _Entries, purge: bool
-) -> tuple[_Entries, list[str]]:
-    """The part of the patch, and the managed keys after it."""
-    patch: _Entries = {key: value for key, value in desired.items() if value is not None and live.get(key) != value}
-    removed = {key for key in recorded if desired.get(key) is None and (purge or key in desired)}
-    owned = sorted((set(recorded) - removed) | set(patch))
-    return patch | {key: None for key in removed if key in live}, owned

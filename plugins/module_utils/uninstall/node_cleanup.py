@@ -18,11 +18,8 @@ from ..catalog.names import (
 )
 from ..catalog.taints import STARTUP_TAINT_KEY, format_taint
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NODES, POOLS, NodeEdit, edit_difference, recorded_keys
+from ..cluster_state.ownership import NODES, POOLS, NodeEdit, build_edit, recorded_keys
 from .ownership_marks import PREFIX
-
-# The record of node_metadata of the annotations that it has set (node_metadata/node_patch.py).
-_ANNOTATIONS_RECORD = "accel.gpu/annotations"
 
 # The labels and annotations that the operator sets on nodes and leaves there (gpu-operator v25.10.1 controllers/state_manager.go; its
 # upgrade library: k8s-operator-libs pkg/upgrade/consts.go). The value "false" of a deploy label is set by administrators.
@@ -83,7 +80,7 @@ def managed_parts(node: Node) -> Residue:
         ),
         annotations=frozenset(
             (
-                *recorded_keys(node.annotations, _ANNOTATIONS_RECORD),
+                *recorded_keys(node.annotations, NODES.annotations),
                 *(key for key in node.annotations if key.startswith(PREFIX)),
             )
         ),
@@ -121,23 +118,16 @@ def removal_edit(node: Node, residue: Residue, *, labels: t.Mapping[str, str | N
     """The merge patch that removes the residue and sets the labels, or None if nothing differs."""
     label_patch = _patch(node.labels, residue.labels, labels or {})
     annotation_patch = _patch(node.annotations, residue.annotations, {})
-    taints = [dict(taint) for taint in node.taints if format_taint(taint) not in residue.taints]
-    kept = taints if len(taints) != len(node.taints) else None
-    before, after = edit_difference(node, label_patch, annotation_patch, kept)
-    metadata: dict[str, t.Any] = {
-        name: patch for name, patch in (("labels", label_patch), ("annotations", annotation_patch)) if patch
-    }
-    body: dict[str, t.Any] = {"metadata": metadata}
-    spec: dict[str, t.Any] = {} if kept is None else {"taints": kept}
-    if CORDONED_ANNOTATION in annotation_patch and node.unschedulable:
+    kept = [dict(taint) for taint in node.taints if format_taint(taint) not in residue.taints]
+    return build_edit(
+        node,
+        label_patch,
+        annotation_patch,
+        kept if len(kept) != len(node.taints) else None,
+        records={},
         # The record of a killed or failed change says that this collection has set the cordon.
-        spec["unschedulable"] = None
-        before["unschedulable"], after["unschedulable"] = True, False
-    if spec:
-        # The list of taints is atomic, and another user may have cordoned the node: only for the object as it was read.
-        metadata["resourceVersion"] = node.resource_version
-        body["spec"] = spec
-    return NodeEdit(node.name, body, before, after) if metadata else None
+        uncordon=CORDONED_ANNOTATION in annotation_patch and node.unschedulable,
+    )
 
 
 def operator_residue(node: Node) -> Residue:

@@ -139,17 +139,18 @@ def test_a_second_edit_is_none_and_leaving_restores(
     assert POOLS.taints not in left.annotations
 
 
-def test_what_is_stale_goes_with_what_it_was_about_and_only_then() -> None:
-    node = _node({"config": "a", "state": "success"})
-    change = metadata_edit(node, POOLS, labels={"config": "b"}, invalidates={"config": "state"})
+def test_the_mig_state_is_removed_with_the_configuration_that_it_is_about_and_only_then() -> None:
+    config, state = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+    node = _node({config: "a", state: "success"})
+    change = metadata_edit(node, POOLS, labels={config: "b"})
     assert change is not None
-    assert change.labels == {"config": "b", "state": None}
-    assert change.before["labels"] == {"config": "a", "state": "success"}
-    assert metadata_edit(node, POOLS, labels={"config": "a"}, invalidates={"config": "state"}) is None
-    change = metadata_edit(_node({"config": "a"}), POOLS, labels={"config": "b"}, invalidates={"config": "state"})
+    assert change.labels == {config: "b", state: None}
+    assert change.before["labels"] == {config: "a", state: "success"}
+    assert metadata_edit(node, POOLS, labels={config: "a"}) is None
+    change = metadata_edit(_node({config: "a"}), POOLS, labels={config: "b"})
     assert change is not None
-    assert change.labels == {"config": "b", "state": None}
-    assert change.before["labels"] == {"config": "a"}
+    assert change.labels == {config: "b", state: None}
+    assert change.before["labels"] == {config: "a"}
 
 
 def test_annotations_come_and_go() -> None:
