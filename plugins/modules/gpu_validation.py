@@ -145,9 +145,9 @@ from ..module_utils.common.results import diff_of
 from ..module_utils.drain.operand_diagnosis import failing_operands
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
 from ..module_utils.kube.module import GpuModule
+from ..module_utils.validation.evaluation import PoolTest
 from ..module_utils.validation.evidence import entry_results
 from ..module_utils.validation.pods import NotTestable, Workload
-from ..module_utils.validation.pool_test import PoolTest
 from ..module_utils.validation.validator import ValidationState, Validator
 
 PoolResult = dict[str, t.Any]

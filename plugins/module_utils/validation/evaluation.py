@@ -1,6 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evaluates the pods of a validation: whether they ran together, on which devices, or why not (pure)."""
+"""Evaluates the pods that validate a pool (pure).
+
+The pods have to run together, each with its device. A node must not serve one pod more than it has shares, nor a request for two shares of a
+device.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +15,28 @@ from dataclasses import dataclass, field
 
 from ..cluster_state import expected_state
 from ..cluster_state.node import Node
+from .pods import PAIR, SURPLUS, PodRequest, ValidationSite, Workload, pod_name
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
 _DEVICE = re.compile(r"^\s*(?P<kind>GPU|MIG)\b(?P<name>.*?)\(UUID: (?P<uuid>(?:GPU|MIG)-[^)\s]+)\)", re.MULTILINE)
-_FINAL_WAITS = (
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-)
-
 _MIG_UUID = "MIG-"
+_FINAL_WAITS = (
+    *("ErrImagePull", "ImagePullBackOff", "InvalidImageName"),
+    *("CreateContainerConfigError", "CreateContainerError"),
+)
+# k8s-device-plugin internal/plugin/server.go, the same for time-slicing and MPS; observed on an H200.
+_ONE_EACH = "maximum request size for shared resources is 1"
+WAITED, REFUSED = "waited", "refused"
+_RESULT_KEYS = {SURPLUS: "one_more", PAIR: "two_shares"}
+_UNANSWERED = {
+    SURPLUS: "it is not known in time whether one pod more has to wait",
+    PAIR: "it is not known in time whether a request for two shares is refused",
+}
 
 Pod = t.Mapping[str, t.Any]
+Status = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,70 @@ class DeviceCheck:
     problems: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class NegativeResult:
+    """The cluster's answer to the pod of a negative check; `problem` is empty when the answer is right."""
+
+    answer: str
+    problem: str = ""
+
+
+@dataclass
+class PoolTest:
+    """The test of one pool: its pods on one node, and what they have shown so far."""
+
+    pool: PoolPlan
+    site: ValidationSite
+    workload: Workload
+    ran_together: bool = False
+    observation: PodObservation = field(default_factory=lambda: PodObservation({}, together=False, ended=False))
+    _answers: dict[str, NegativeResult] = field(default_factory=dict)
+    _waiting: dict[str, str] = field(default_factory=dict)
+
+    def pod_name(self, request: PodRequest) -> str:
+        """The name of one of the pods."""
+        return pod_name(self.pool, request, self.workload)
+
+    def update(self, pods: t.Mapping[str, Pod]) -> None:
+        """Evaluate one reading of the pods, which are given by name."""
+        holders = {request: pods[name] for request in self.site.holders if (name := self.pod_name(request)) in pods}
+        self.observation = observe(list(holders.values()), self.site.pods)
+        self.ran_together = self.ran_together or self.observation.together
+        for request in self.site.negative_checks:
+            pod = pods.get(self.pod_name(request))
+            if pod is None or request.name in self._answers:
+                continue
+            if request.name == PAIR:
+                answer = pair_result(pod, request.resource)
+            else:
+                rivals = [other for holder, other in holders.items() if holder.resource == request.resource]
+                answer = surplus_result(
+                    pod, rivals, request.resource, ran_together=self.ran_together, ended=self.observation.ended
+                )
+            if answer:
+                self._answers[request.name] = answer
+            else:
+                self._waiting[request.name] = waiting_reason(pod.get("status") or {})
+
+    @property
+    def finished(self) -> bool:
+        """Whether no further result can come."""
+        answered = len(self._answers) == len(self.site.negative_checks)
+        return bool(self.observation.failures) or (self.observation.ended and answered)
+
+    @property
+    def answers(self) -> dict[str, str]:
+        """The answers to the negative checks, as far as these could be run here."""
+        return {_RESULT_KEYS[name]: result.answer for name, result in self._answers.items()}
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Wrong answers to the negative checks, and missing ones."""
+        wrong = [result.problem for result in self._answers.values() if result.problem]
+        missing = [request.name for request in self.site.negative_checks if request.name not in self._answers]
+        return (*wrong, *(f"{_UNANSWERED[name]}: {self._waiting.get(name, 'no pod')}" for name in missing))
+
+
 def observe(pods: t.Sequence[Pod], expected: int) -> PodObservation:
     """The state of a pool's pods; `together` if all of them have been running at the same time."""
     statuses = [(pod["metadata"]["name"], pod.get("status") or {}) for pod in pods]
@@ -69,6 +143,53 @@ def observe(pods: t.Sequence[Pod], expected: int) -> PodObservation:
             if (status.get("phase") or "Pending") == "Pending"
         ),
     )
+
+
+def surplus_result(
+    pod: Pod, holders: t.Sequence[Pod], resource: str, *, ran_together: bool, ended: bool
+) -> NegativeResult | None:
+    """Whether one pod more had to wait while the `holders` held all of the resource; None: not known yet.
+
+    `ran_together`: all holders have been running at the same time; `ended`: all have ended. The pod has waited if it was
+    unschedulable while all holders ran, or started no sooner than the first of them ended (whole seconds, the node's clock).
+    """
+    status = pod.get("status") or {}
+    if status.get("phase") == "Failed":
+        reason = failure_reason(status)
+        return NegativeResult("failed", f"one pod more than {len(holders)} did not wait: {reason}")
+    started = [start for start, dummy in run_times(status)]
+    if not started:
+        waits = any(
+            condition.get("reason") == "Unschedulable" and f"Insufficient {resource}" in condition.get("message", "")
+            for condition in status.get("conditions") or ()
+        )
+        running = all((holder.get("status") or {}).get("phase") == "Running" for holder in holders)
+        return NegativeResult(WAITED) if waits and (ended or running) else None
+    ends = [end for holder in holders for dummy, end in run_times(holder.get("status") or {}) if end]
+    if ends and started[0] >= min(ends):
+        return NegativeResult(WAITED)
+    if ran_together:
+        return NegativeResult(
+            "ran", f"one pod more ran besides the {len(holders)} that hold all {resource} of the node"
+        )
+    return None
+
+
+def pair_result(pod: Pod, resource: str) -> NegativeResult | None:
+    """Whether a request for two shares was refused; None: not known yet."""
+    status = pod.get("status") or {}
+    if status.get("phase") == "Failed":
+        reason = failure_reason(status)
+        if _ONE_EACH in reason:
+            return NegativeResult(REFUSED)
+        return NegativeResult(
+            "failed", f"a request for two {resource} failed for another reason than its size: {reason}"
+        )
+    if list(run_times(status)):
+        return NegativeResult(
+            "granted", f"a request for two {resource} was granted, although failRequestsGreaterThanOne is set"
+        )
+    return None
 
 
 def devices(log: str) -> list[tuple[str, str]]:
@@ -120,7 +241,7 @@ def _plain(name: str) -> str:
     return name.replace(" ", "-").lower().removeprefix("nvidia-")
 
 
-def _ran_together(statuses: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
+def _ran_together(statuses: t.Sequence[Status]) -> bool:
     """Whether all run now, or the last one started before the first one ended (whole seconds: strictly before)."""
     if statuses and all(status.get("phase") == "Running" for status in statuses):
         return True
@@ -131,39 +252,44 @@ def _ran_together(statuses: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
     return not ends or max(start for start, dummy in times) < min(ends)
 
 
-def run_times(status: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
+def run_times(status: Status) -> t.Iterator[tuple[str, str]]:
     """Start and end of each container (empty while it runs) as texts of the API, which sort by time."""
-    for container in status.get("containerStatuses") or ():
-        state = container.get("state") or {}
-        if state.get("running", {}).get("startedAt"):
-            yield state["running"]["startedAt"], ""
-        elif state.get("terminated", {}).get("startedAt"):
-            yield state["terminated"]["startedAt"], state["terminated"].get("finishedAt", "")
+    for state in _container_states(status):
+        running, ended = state.get("running") or {}, state.get("terminated") or {}
+        if running.get("startedAt"):
+            yield running["startedAt"], ""
+        elif ended.get("startedAt"):
+            yield ended["startedAt"], ended.get("finishedAt", "")
 
 
-def failure_reason(status: t.Mapping[str, t.Any]) -> str:
+def failure_reason(status: Status) -> str:
     """Why a pod has failed."""
-    for container in status.get("containerStatuses") or ():
-        ended = (container.get("state") or {}).get("terminated") or {}
+    for state in _container_states(status):
+        ended = state.get("terminated") or {}
         if ended.get("exitCode"):
             return f"ended with exit code {ended['exitCode']} ({ended.get('reason', 'Error')})"
     return f"refused: {status.get('reason', 'Failed')}: {status.get('message', 'no message')}"
 
 
-def _final_waits(status: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    for container in status.get("containerStatuses") or ():
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") in _FINAL_WAITS:
-            yield f"{waiting['reason']}: {waiting.get('message', 'no message')}"
-
-
-def waiting_reason(status: t.Mapping[str, t.Any]) -> str:
+def waiting_reason(status: Status) -> str:
     """Why a pod is not running yet."""
     for condition in status.get("conditions") or ():
         if condition.get("status") == "False" and condition.get("message"):
             return f"Pending, {condition.get('reason')}: {condition['message']}"
-    for container in status.get("containerStatuses") or ():
-        waiting = (container.get("state") or {}).get("waiting") or {}
+    for state in _container_states(status):
+        waiting = state.get("waiting") or {}
         if waiting.get("reason"):
             return f"Pending, {waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
     return "Pending, not processed by the scheduler yet"
+
+
+def _final_waits(status: Status) -> t.Iterator[str]:
+    for state in _container_states(status):
+        waiting = state.get("waiting") or {}
+        if waiting.get("reason") in _FINAL_WAITS:
+            yield f"{waiting['reason']}: {waiting.get('message', 'no message')}"
+
+
+def _container_states(status: Status) -> t.Iterator[t.Mapping[str, t.Any]]:
+    for container in status.get("containerStatuses") or ():
+        yield container.get("state") or {}

@@ -22,13 +22,16 @@ def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str,
     The nodes of a pool are alike, so that one more of them does not require another validation.
     """
     kinds = {
-        (
-            node.model,
-            node.driver,
-            expected_state.expected_gpus(node, pool),
-            tuple((name, node.allocatable.get(name, 0)) for name in pool.resources),
-            node.mode,
-            node.replicas,
+        json.dumps(
+            {
+                "model": node.model,
+                "driver": node.driver,
+                "gpus": expected_state.expected_gpus(node, pool),
+                "allocatable": {name: node.allocatable.get(name, 0) for name in pool.resources},
+                "mode": node.mode,
+                "replicas": node.replicas,
+            },
+            sort_keys=True,
         )
         for node in nodes
     }
@@ -39,17 +42,7 @@ def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str,
         "mig": pool.mig_key,
         **({"demand": dict(pool.sharing.demand)} if pool.sharing.demand else {}),
         "tolerations": list(pool.tolerations),
-        "nodes": [
-            {
-                "model": model,
-                "driver": driver,
-                "gpus": gpus,
-                "allocatable": dict(allocatable),
-                "mode": mode,
-                "replicas": replicas,
-            }
-            for model, driver, gpus, allocatable, mode, replicas in sorted(kinds)
-        ],
+        "nodes": [json.loads(kind) for kind in sorted(kinds)],
     }
 
 
@@ -84,13 +77,6 @@ def validated_pools(
             current = fingerprint(pool_facts(pool, members, plan.validation.image))
             results[pool.name] = {**entry_results(entry), "current": entry.get("evidence") == current}
     return results
-
-
-def new_entry(
-    facts: t.Mapping[str, t.Any], node: str, devices: t.Mapping[str, int], answers: t.Mapping[str, str]
-) -> dict[str, t.Any]:
-    """One pool's entry: the hash, its facts, and the results (holders by device UUID, answers to the negative checks)."""
-    return {"evidence": fingerprint(facts), "facts": dict(facts), "node": node, "devices": dict(devices), **answers}
 
 
 def entry_results(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -17,9 +17,9 @@ from ..common.parallel import run_bounded
 from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, PODS, object_path
-from . import evaluation, evidence
+from . import evidence
+from .evaluation import DeviceCheck, PoolTest, check_devices, excerpt
 from .pods import POOL_LABEL, RUN_LABEL, NotTestable, ValidationSite, choose_node, manifest, run_label
-from .pool_test import PoolTest
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress
@@ -80,11 +80,7 @@ class Validator:
             pool.name: evidence.pool_facts(pool, [nodes[name] for name in membership.by_pool[pool.name]], image)
             for pool in self._plan.pools
         }
-        leftovers = [
-            pod["metadata"]["name"]
-            for pod in self._client.list(self._pods, label_selector=POOL_LABEL, metadata_only=True)
-            if not pod["metadata"].get("deletionTimestamp")
-        ]
+        leftovers = [pod["name"] for pod in self._pod_metadata() if not pod.get("deletionTimestamp")]
         entries = evidence.read_evidence(self._client.get(self._evidence))
         return ValidationState(nodes, membership, entries, facts, leftovers)
 
@@ -92,10 +88,7 @@ class Validator:
         """Delete the pods of all validations and wait until they are gone."""
         self._client.delete(self._pods, query={"labelSelector": POOL_LABEL})
         wait_until(
-            lambda: [
-                pod["metadata"]["name"]
-                for pod in self._client.list(self._pods, label_selector=POOL_LABEL, metadata_only=True)
-            ],
+            lambda: [pod["name"] for pod in self._pod_metadata()],
             lambda names: not names,
             timeout=_DELETE_TIMEOUT,
             interval=min(self._interval, 1.0),
@@ -104,6 +97,11 @@ class Validator:
             progress_text=lambda names: f"deleting {len(names)} validation pods",
         )
 
+    def _pod_metadata(self) -> t.Iterator[dict[str, t.Any]]:
+        """The metadata of the pods of all validations."""
+        pods = self._client.list(self._pods, label_selector=POOL_LABEL, metadata_only=True)
+        return (pod["metadata"] for pod in pods)
+
     def choose_sites(
         self, pools: t.Sequence[PoolPlan], state: ValidationState
     ) -> dict[str, ValidationSite | NotTestable]:
@@ -111,7 +109,7 @@ class Validator:
         requests = gpu_requests(self._client.list(PODS, field_selector=LIVE_PODS))
         return {pool.name: choose_node(pool, state.members(pool.name), requests, self._max_pods) for pool in pools}
 
-    def run(self, tests: t.Sequence[PoolTest], timeout: float, lease: Lease) -> dict[str, evaluation.DeviceCheck]:
+    def run(self, tests: t.Sequence[PoolTest], timeout: float, lease: Lease) -> dict[str, DeviceCheck]:
         """Run the pods of all tests; return the result of each pool with its problems."""
         try:
             self._create(tests, lease)
@@ -120,15 +118,19 @@ class Validator:
         finally:
             self.delete_pods()
 
-    def record(
-        self, results: t.Sequence[tuple[PoolTest, evaluation.DeviceCheck]], state: ValidationState, lease: Lease
-    ) -> None:
+    def record(self, results: t.Sequence[tuple[PoolTest, DeviceCheck]], state: ValidationState, lease: Lease) -> None:
         """Store the evidence of validated pools; entries of undeclared pools are removed."""
         declared = {pool.name for pool in self._plan.pools}
         entries = {name: entry for name, entry in state.evidence.items() if name in declared}
         for test, result in results:
-            name = test.pool.name
-            entries[name] = evidence.new_entry(state.facts[name], test.site.node.name, result.devices, test.answers)
+            facts = state.facts[test.pool.name]
+            entries[test.pool.name] = {
+                "evidence": evidence.fingerprint(facts),
+                "facts": facts,
+                "node": test.site.node.name,
+                "devices": dict(result.devices),
+                **test.answers,
+            }
         lease.check()
         metadata = {
             "name": self._plan.validation.configmap,
@@ -180,17 +182,17 @@ class Validator:
             # The evaluation of each pool reports what is missing.
             return
 
-    def _evaluate(self, test: PoolTest) -> evaluation.DeviceCheck:
+    def _evaluate(self, test: PoolTest) -> DeviceCheck:
         expected, observation = test.site.pods, test.observation
         if observation.failures:
-            return evaluation.DeviceCheck(problems=tuple(map(self._with_log, observation.failures[:_MAX_TEXTS])))
+            return DeviceCheck(problems=tuple(map(self._with_log, observation.failures[:_MAX_TEXTS])))
         if not observation.ended:
             reasons = "; ".join(observation.waiting[:_MAX_TEXTS]) or "they are still running"
-            return evaluation.DeviceCheck(problems=(f"{expected} pods did not end in time ({observation}): {reasons}",))
+            return DeviceCheck(problems=(f"{expected} pods did not end in time ({observation}): {reasons}",))
         if not test.ran_together:
-            return evaluation.DeviceCheck(problems=(f"its {expected} pods were never all running at the same time",))
+            return DeviceCheck(problems=(f"its {expected} pods were never all running at the same time",))
         if test.problems:
-            return evaluation.DeviceCheck(problems=test.problems)
+            return DeviceCheck(problems=test.problems)
         logs = {}
         for outcome in run_bounded(
             [(name, functools.partial(self._log, name)) for name in map(test.pod_name, test.site.holders)]
@@ -198,7 +200,7 @@ class Validator:
             if outcome.error is not None:
                 raise outcome.error
             logs[outcome.name] = outcome.value or ""
-        return evaluation.check_devices(test.pool, test.site.node, logs)
+        return check_devices(test.pool, test.site.node, logs)
 
     def _log(self, pod: str) -> str:
         return self._client.text(f"{self._pods}/{pod}/log")
@@ -208,6 +210,6 @@ class Validator:
         if "exit code" not in failure:
             return failure
         try:
-            return f"{failure}; its log: {evaluation.excerpt(self._log(failure.split(':', 1)[0]))}"
+            return f"{failure}; its log: {excerpt(self._log(failure.split(':', 1)[0]))}"
         except ApiError:
             return failure

@@ -8,9 +8,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.validation import negative_checks
+from ansible_collections.accel.gpu.plugins.module_utils.validation.evaluation import (
+    PoolTest,
+    pair_result,
+    surplus_result,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import ValidationSite, Workload
-from ansible_collections.accel.gpu.plugins.module_utils.validation.pool_test import PoolTest
 from tests.helpers.fleet import node, pool
 
 GPU = "nvidia.com/gpu"
@@ -75,7 +78,7 @@ SURPLUS: list[tuple[str, t.Any, list[t.Any], bool, str | None, str]] = [
 )
 def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, expected: str | None, problem: str) -> None:
     over = all(other["status"]["phase"] == "Succeeded" for other in crowd)
-    answer = negative_checks.surplus_result(late, crowd, GPU, ran_together=together, ended=over)
+    answer = surplus_result(late, crowd, GPU, ran_together=together, ended=over)
     assert (answer and answer.answer) == expected
     assert bool(answer and answer.problem) == bool(problem)
     assert problem in (answer.problem if answer else "")
@@ -93,7 +96,7 @@ def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, expected: str
     ],
 )
 def test_two_shares(asked: t.Any, expected: str | None, problem: str) -> None:
-    answer = negative_checks.pair_result(asked, GPU)
+    answer = pair_result(asked, GPU)
     assert (answer and answer.answer) == expected
     assert bool(answer and answer.problem) == bool(problem)
     assert problem in (answer.problem if answer else "")
