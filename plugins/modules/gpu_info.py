@@ -297,7 +297,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         if not (unreachable and module.params["allow_unreachable"]):
             raise
         return {"changed": False, "gpu_info": {**info, "reachable": False, "reason": reason}}
-    info["cluster"] = info["cluster"] or module.client.connection.cluster_name or module.client.server
+    info["cluster"] = info["cluster"] or module.client.connection.cluster_name or module.client.connection.server
     info.update(
         reachable=True, identity=identity_report(module.client, module.identity), **report_data.cluster_result(nodes)
     )

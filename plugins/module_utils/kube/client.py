@@ -8,18 +8,15 @@ The dynamic client of the kubernetes library takes six times as long and three t
 from __future__ import annotations
 
 import itertools
-import time
+import json
 import typing as t
 
 from ..catalog.names import FIELD_MANAGER
-from ..common.http import HttpResponse
-from .connection import Connection, connect
-from .connection_options import ConnectionOptions
+from ..common.http import TRANSIENT_STATUSES, HttpResponse
 from .diff import difference
 from .errors import ApiError
 from .listing import Listing
-from .transport import Transport
-from .watch import interruptible, watch
+from .transport import Transport, stream_lines
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -31,67 +28,20 @@ _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 
 # Attempts of a patch without a resourceVersion: with many writers the server's own repetitions may not be enough.
 _PATCH_ATTEMPTS = 5
+# Seconds after which the server ends a watch, which is then continued: each request calls the guard.
+_WATCH_TIMEOUT = 5.0
 
 Object = dict[str, t.Any]
 Query = t.Mapping[str, t.Any]
 
 
-class Client:
+class Client(Transport):
     """A client of one cluster; bodies and answers are dictionaries."""
-
-    def __init__(
-        self,
-        options: ConnectionOptions,
-        user_agent: str,
-        sleep: t.Callable[[float], None] = time.sleep,
-        clock: t.Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Load the configuration, or raise ConnectionProblem; sends nothing yet."""
-        self.connection: Connection = connect(options)
-        self.options = options
-        self._clock = clock
-        self._transport = Transport(
-            self.connection, user_agent, request_timeout=options.request_timeout, sleep=sleep, clock=clock
-        )
-
-    @property
-    def guard(self) -> t.Callable[[str], None] | None:
-        """Called with the path of each request before each attempt; may raise, as for a lost lease."""
-        return self._transport.guard
-
-    @guard.setter
-    def guard(self, guard: t.Callable[[str], None] | None) -> None:
-        self._transport.guard = guard
-
-    @property
-    def server(self) -> str:
-        """URL of the API server."""
-        return self.connection.server
-
-    @property
-    def origin(self) -> str:
-        """The source of the connection, as text."""
-        return self.connection.origin
-
-    @property
-    def expiry(self) -> str:
-        """When the client certificate expired; empty if it is valid."""
-        return self.connection.expiry()
-
-    @property
-    def request_count(self) -> int:
-        """Requests sent so far, including repeated ones."""
-        return self._transport.request_count
-
-    @property
-    def warnings(self) -> list[str]:
-        """The warnings of the API server."""
-        return self._transport.warnings
 
     def get(self, path: str, query: Query | None = None) -> Object | None:
         """The object, or None when it or its kind does not exist."""
         try:
-            return self._transport.send("GET", path, query=query).json()
+            return self.send("GET", path, query=query).json()
         except ApiError as error:
             if error.not_found:
                 return None
@@ -99,7 +49,7 @@ class Client:
 
     def text(self, path: str, query: Query | None = None) -> str:
         """The body as text: a pod's log, /version."""
-        return self._transport.send("GET", path, query=query, accept="*/*").data.decode(errors="replace")
+        return self.send("GET", path, query=query, accept="*/*").data.decode(errors="replace")
 
     def list(
         self,
@@ -113,7 +63,7 @@ class Client:
         """The objects of a collection, fetched page by page while they are iterated over."""
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit}
         accept = _METADATA_LIST if metadata_only else "application/json"
-        return Listing(self._transport, path, query, accept)
+        return Listing(self, path, query, accept)
 
     def list_known(self, path: str, *, metadata_only: bool = False) -> tuple[Object, ...]:
         """All objects of a collection; none where the cluster does not have the kind."""
@@ -133,7 +83,7 @@ class Client:
         outcome_unknown = False
         while True:
             try:
-                return self._transport.send(
+                return self.send(
                     "POST", path, query=_write_query(dry_run), body=body, repeatable=dry_run, budget=budget
                 ).json()
             except ApiError as error:
@@ -148,7 +98,7 @@ class Client:
                     raise
                 if self._clock() > deadline:
                     raise
-                self._transport.backoff(error)
+                self.backoff(error)
 
     def apply(
         self,
@@ -163,7 +113,7 @@ class Client:
         """Server-side apply of the object at `path`; without `force` a field of another manager is a conflict."""
         query = _write_query(dry_run, manager, field_validation)
         query["force"] = "true" if force else "false"
-        return self._transport.send("PATCH", path, query=query, body=body, content_type=APPLY).json()
+        return self.send("PATCH", path, query=query, body=body, content_type=APPLY).json()
 
     def patch(self, path: str, body: t.Any, *, content_type: str = MERGE, dry_run: bool = False) -> Object:
         """Patch the object (or its subresource) at `path`."""
@@ -194,7 +144,7 @@ class Client:
         versioned = content_type == JSON or "resourceVersion" in (body.get("metadata") or {})
         for attempt in itertools.count(1):
             try:
-                return self._transport.send(
+                return self.send(
                     "PATCH",
                     path,
                     query=query,
@@ -206,12 +156,12 @@ class Client:
             except ApiError as error:
                 if not error.conflict or versioned or attempt == _PATCH_ATTEMPTS:
                     raise
-                self._transport.backoff(error)
+                self.backoff(error)
         raise AssertionError("unreachable")
 
     def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
         """Write the whole object; with a resourceVersion in it, only over the version that was read."""
-        return self._transport.send("PUT", path, query=_write_query(dry_run), body=body, budget=budget).json()
+        return self.send("PUT", path, query=_write_query(dry_run), body=body, budget=budget).json()
 
     def delete(
         self, path: str, *, body: t.Mapping[str, t.Any] | None = None, dry_run: bool = False, query: Query | None = None
@@ -223,7 +173,7 @@ class Client:
             options["dryRun"] = ["All"]
         before = self.request_count
         try:
-            self._transport.send("DELETE", path, query=query, body=options)
+            self.send("DELETE", path, query=query, body=options)
         except ApiError as error:
             if not error.not_found:
                 raise
@@ -236,18 +186,34 @@ class Client:
 
         It is also repeated when an answer is lost, so the body should contain the uid of the pod.
         """
-        self._transport.send("POST", path, body=body, is_final=lambda error: error.refuses_eviction)
+        self.send("POST", path, body=body, is_final=lambda error: error.refuses_eviction)
 
     def watch(
         self, path: str, *, resource_version: str, timeout: float, label_selector: str | None = None
     ) -> t.Iterator[Object]:
         """Events after a version, without bookmarks, for `timeout` seconds; raises ApiError (gone) when the version is too old.
 
-        A watch that breaks is continued at the last version. With a guard, the wait for the next event ends when the guard raises.
+        A watch that breaks is continued at the last version. The guard is called every few seconds, also while no event arrives.
         """
-        guard = self.guard
-        events = watch(self._transport, path, resource_version, timeout, label_selector, self._clock)
-        return events if guard is None else interruptible(events, lambda: guard(path))
+        deadline = self._clock() + timeout
+        query = {"watch": "1", "allowWatchBookmarks": "true", "labelSelector": label_selector}
+        version = resource_version
+        while (left := min(deadline - self._clock(), _WATCH_TIMEOUT)) > 0:
+            query |= {"resourceVersion": version, "timeoutSeconds": str(max(1, int(left)))}
+            try:
+                response = self.open("GET", path, query=query, timeout=left + 5)
+                for line in stream_lines(response, "GET", path):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        status = event["object"]
+                        raise ApiError(status.get("message", "watch failed"), status=status.get("code", 500), path=path)
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] != "BOOKMARK":
+                        yield event
+            except ApiError as error:
+                if not (error.unreachable or error.status in TRANSIENT_STATUSES):
+                    raise
+                self.backoff(error)
 
 
 def _write_query(dry_run: bool, manager: str = FIELD_MANAGER, validation: str | None = None) -> dict[str, t.Any]:

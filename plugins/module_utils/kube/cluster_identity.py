@@ -15,6 +15,9 @@ from ..catalog.names import CLUSTER_NAME_ANNOTATION, LEASE_NAME, LEASE_NAMESPACE
 from .errors import ApiError, WrongCluster
 from .paths import NAMESPACES, object_path
 
+if t.TYPE_CHECKING:
+    from .client import Client
+
 Object = dict[str, t.Any]
 
 RECORD = f"Lease {LEASE_NAMESPACE}/{LEASE_NAME}"
@@ -23,68 +26,25 @@ _UID_PATH = f"{NAMESPACES}/{LEASE_NAMESPACE}"
 _ATTEMPTS = 5
 
 
-class LeaseClient(t.Protocol):
-    """The part of a client that leases use; `guard` is called with the path of each request and may raise."""
+class ClusterIdentity:
+    """The identity that gpu_cluster declares (`name`, `renamed_from`, `uid`), compared with the cluster.
 
-    guard: t.Callable[[str], None] | None
+    Where gpu_cluster has neither a name nor a UID, nothing is compared or recorded.
+    """
 
-    def get(self, path: str, query: t.Mapping[str, t.Any] | None = None) -> Object | None:
-        """The object at a path, or None."""
-
-    def create(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
-        """Create in a collection."""
-
-    def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
-        """Write the whole object."""
-
-
-class ReportedClient(LeaseClient, t.Protocol):
-    """A client with the connection's fields in a report."""
-
-    @property
-    def server(self) -> str:
-        """URL of the API server."""
-
-    @property
-    def origin(self) -> str:
-        """The source of the connection, as text."""
-
-
-class AnyCluster:
-    """The identity of a cluster that the run does not name: nothing is checked or recorded."""
-
-    def require(self, path: str, lease: Object | None) -> None:
-        """Raise WrongCluster where the Lease at a path records another name."""
-
-    def annotations(self, path: str, lease: Object | None) -> dict[str, str]:
-        """The annotations to write to the Lease at a path; foreign annotations stay."""
-        return dict(((lease or {}).get("metadata") or {}).get("annotations") or {})
-
-    def record_acquired(self, path: str, release: t.Callable[[], None]) -> None:
-        """Called after the Lease at a path was acquired; records the name where that Lease is not the one for it."""
-
-    def last_read(self, path: str) -> tuple[Object | None] | None:
-        """The Lease at a path if verify() has read it, once; None otherwise."""
-        return None
-
-
-class ClusterIdentity(AnyCluster):
-    """The identity that gpu_cluster declares (`name`, `renamed_from`, `uid`), compared with the cluster."""
-
-    def __init__(
-        self, client: LeaseClient, cluster: t.Mapping[str, t.Any], server: str, *, records: bool = True
-    ) -> None:
-        """Send nothing yet. `server` is the address for messages; records: whether acquiring the lease records the name."""
+    def __init__(self, client: Client, cluster: t.Mapping[str, t.Any] | None = None, *, records: bool = True) -> None:
+        """Send nothing yet. records: whether acquiring the lease records the name."""
+        cluster = cluster or {}
         self._client = client
         self.name = str(cluster.get("name") or "")
         self.renamed_from = str(cluster.get("renamed_from") or "")
         self.uid = str(cluster.get("uid") or "")
-        self._server = server
         self._records = records and bool(self.name)
         self._lock = threading.Lock()
         self._read: tuple[Object | None] | None = None
-        self._change: tuple[str, str] | None = None
         self.recorded = ""
+        # The name before this module and the one that it has recorded; None where it has recorded none.
+        self.change: tuple[str, str] | None = None
 
     def verify(self) -> None:
         """Compare with the cluster before other requests are sent; raises WrongCluster."""
@@ -96,34 +56,37 @@ class ClusterIdentity(AnyCluster):
             self._require_uid()
 
     def last_read(self, path: str) -> tuple[Object | None] | None:
-        """See AnyCluster."""
+        """The Lease at a path if verify() has read it, once; None otherwise."""
         if path != _RECORD_PATH:
             return None
         found, self._read = self._read, None
         return found
 
     def require(self, path: str, lease: Object | None) -> None:
-        """See AnyCluster."""
+        """Raise WrongCluster where the Lease at a path records another name."""
         if path != _RECORD_PATH or not self.name:
             return
         self.recorded = recorded_name(lease)
         if self.recorded not in ("", self.name, self.renamed_from):
             raise WrongCluster(
-                f"This is another cluster: gpu_cluster.name is {self.name!r}, but the cluster at {self._server} is recorded as "
+                f"This is another cluster: gpu_cluster.name is {self.name!r}, but the cluster at {self._client.connection.address} is recorded as "
                 f"{self.recorded!r} (annotation {CLUSTER_NAME_ANNOTATION} of {RECORD}). Use the kubeconfig, context or credential of "
                 f"{self.name!r}. If the cluster {self.recorded!r} is to be called {self.name!r} from now on, set "
                 f"gpu_cluster.renamed_from: {self.recorded} for one run."
             )
 
     def annotations(self, path: str, lease: Object | None) -> dict[str, str]:
-        """See AnyCluster."""
-        found = super().annotations(path, lease)
+        """The annotations to write to the Lease at a path; foreign annotations stay."""
+        found = dict(((lease or {}).get("metadata") or {}).get("annotations") or {})
         if path == _RECORD_PATH and self._records and recorded_name(lease) in ("", self.renamed_from):
             found[CLUSTER_NAME_ANNOTATION] = self.name
         return found
 
     def record_acquired(self, path: str, release: t.Callable[[], None]) -> None:
-        """See AnyCluster; releases the lease and raises WrongCluster where another run has recorded another name meanwhile."""
+        """Record the name after the Lease at a path was acquired, where that Lease is not the one for it.
+
+        Releases the lease and raises WrongCluster where another run has recorded another name meanwhile.
+        """
         if not self._records:
             return
         with self._lock:
@@ -133,12 +96,9 @@ class ClusterIdentity(AnyCluster):
                 except Exception:
                     release()
                     raise
-            self._note_recorded()
-
-    @property
-    def change(self) -> tuple[str, str] | None:
-        """The name before this module and the one that it has recorded; None where it has recorded none."""
-        return self._change
+            if self.pending is not None:
+                self.change = self.change or self.pending
+                self.recorded = self.name
 
     @property
     def pending(self) -> tuple[str, str] | None:
@@ -149,11 +109,6 @@ class ClusterIdentity(AnyCluster):
     def renames(self) -> bool:
         """Whether the recorded name is `renamed_from`, so that recording the new name is itself a change."""
         return self.pending is not None and bool(self.recorded)
-
-    def _note_recorded(self) -> None:
-        if self.pending is not None:
-            self._change = self._change or self.pending
-            self.recorded = self.name
 
     def _record(self) -> None:
         """Write the name to its Lease, although the lock is a Lease in another namespace."""
@@ -180,7 +135,7 @@ class ClusterIdentity(AnyCluster):
         if uid != self.uid:
             raise WrongCluster(
                 f"This is another cluster: gpu_cluster.uid is {self.uid!r}, but the namespace {LEASE_NAMESPACE} of the cluster at "
-                f"{self._server} has the UID {uid or 'none'!r}. Use the kubeconfig, context or credential of the intended "
+                f"{self._client.connection.address} has the UID {uid or 'none'!r}. Use the kubeconfig, context or credential of the intended "
                 "cluster; correct gpu_cluster.uid if the cluster was created again."
             )
 
@@ -190,29 +145,29 @@ def recorded_name(lease: t.Mapping[str, t.Any] | None) -> str:
     return str((((lease or {}).get("metadata") or {}).get("annotations") or {}).get(CLUSTER_NAME_ANNOTATION) or "")
 
 
-def read_uid(client: LeaseClient) -> str:
+def read_uid(client: Client) -> str:
     """The UID of namespace kube-system for a report; empty where it may not be read."""
     return _uid_of(_get_if_allowed(client, _UID_PATH))
 
 
-def identity_report(client: ReportedClient, identity: ClusterIdentity) -> dict[str, t.Any]:
+def identity_report(client: Client, identity: ClusterIdentity) -> dict[str, t.Any]:
     """The identity of the cluster for a report; values that may not be read are None."""
     recorded = identity.recorded if identity.name else read_recorded_name(client)
     return {
         "uid": read_uid(client) or None,
         "recorded_name": recorded or None,
         "name_to_record": identity.name if identity.pending else None,
-        "server": client.server,
-        "origin": client.origin,
+        "server": client.connection.server,
+        "origin": client.connection.origin,
     }
 
 
-def read_recorded_name(client: LeaseClient) -> str:
+def read_recorded_name(client: Client) -> str:
     """The recorded name of a cluster that the run does not name, for a report; empty where it may not be read."""
     return recorded_name(_get_if_allowed(client, _RECORD_PATH))
 
 
-def _get_if_allowed(client: LeaseClient, path: str) -> Object | None:
+def _get_if_allowed(client: Client, path: str) -> Object | None:
     try:
         return client.get(path)
     except ApiError as error:

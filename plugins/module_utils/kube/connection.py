@@ -53,6 +53,11 @@ class Connection:
         """URL of the API server, without a slash at its end, and without user information, which is neither sent nor shown."""
         return without_user_info(str(self.configuration.host).rstrip("/"))
 
+    @property
+    def address(self) -> str:
+        """The server and the source of the connection, for messages."""
+        return f"{self.server} ({self.origin})"
+
     def authorization(self) -> dict[str, str]:
         """The header with the credentials; an exec plugin or a token file is read again when it is due.
 

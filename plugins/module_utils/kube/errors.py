@@ -9,6 +9,9 @@ import typing as t
 
 from ..common.errors import ServiceError
 
+if t.TYPE_CHECKING:
+    from .connection import Connection
+
 # Disruption budgets in answers of the eviction API: a cause of a 429, and the start of the message of a 500.
 BUDGET_CAUSE = "DisruptionBudget"
 TWO_BUDGETS = "more than one PodDisruptionBudget"
@@ -53,45 +56,30 @@ class ApiError(ServiceError):
         return self.status == 500 and TWO_BUDGETS in self.message
 
 
-class ServerInfo(t.Protocol):
-    """What explain() needs of the client."""
-
-    @property
-    def server(self) -> str:
-        """URL of the API server."""
-
-    @property
-    def origin(self) -> str:
-        """The source of the connection, as text: a kubeconfig and a context, or options."""
-
-    @property
-    def expiry(self) -> str:
-        """When the client certificate expired; empty if it is valid."""
-
-
-def explain(error: ApiError, client: ServerInfo) -> str:
+def explain(error: ApiError, connection: Connection) -> str:
     """One message: the request, the answer, and the remedy."""
     if error.unreachable:
-        return f"Cannot reach the Kubernetes API at {client.server} ({client.origin}): {error.message}. {error.remedy}"
+        return f"Cannot reach the Kubernetes API at {connection.address}: {error.message}. {error.remedy}"
     if error.status == 401:
-        return _unauthorized(error, client)
+        return _unauthorized(error, connection)
     if error.forbidden and "system:anonymous" in error.message:
-        return f"The request to {client.server} had no credentials ({client.origin}): {error.message}. Log in again."
+        return f"The request to {connection.server} had no credentials ({connection.origin}): {error.message}. Log in again."
     if error.forbidden:
-        return f"{error.message} ({client.origin}). {_missing_right(error)}"
+        return f"{error.message} ({connection.origin}). {_missing_right(error)}"
     if error.status == 429:
-        return f"{client.server} rejects further requests for now: {error.message}. Run again when it is less busy."
-    return f"{error.operation} on {client.server} failed with {error.status} {error.reason}: {error.message}"
+        return f"{connection.server} rejects further requests for now: {error.message}. Run again when it is less busy."
+    return f"{error.operation} on {connection.server} failed with {error.status} {error.reason}: {error.message}"
 
 
-def _unauthorized(error: ApiError, client: ServerInfo) -> str:
-    if client.expiry:
+def _unauthorized(error: ApiError, connection: Connection) -> str:
+    expiry = connection.expiry()
+    if expiry:
         return (
-            f"{client.server} does not accept the client certificate ({client.origin}): it expired at {client.expiry}. "
+            f"{connection.server} does not accept the client certificate ({connection.origin}): it expired at {expiry}. "
             "Renew the kubeconfig."
         )
     return (
-        f"{client.server} does not know this user (401 {error.message}; {client.origin}). "
+        f"{connection.server} does not know this user (401 {error.message}; {connection.origin}). "
         "Log in again or renew the token or certificate."
     )
 

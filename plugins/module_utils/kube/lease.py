@@ -14,10 +14,13 @@ import typing as t
 
 from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
 from ..common.progress import Progress
-from .cluster_identity import AnyCluster, LeaseClient
+from .cluster_identity import ClusterIdentity
 from .errors import ApiError
 from .lease_holder import HOLDER_ANNOTATION, all_ended, held_message, others, reason_lost, remaining, this_process
 from .paths import object_path
+
+if t.TYPE_CHECKING:
+    from .client import Client
 
 _POLL = 1.0
 # Within this time a process that was stopped, or whose machine slept, notices that its lease has expired.
@@ -55,7 +58,7 @@ class Lease:
 
     def __init__(
         self,
-        client: LeaseClient,
+        client: Client,
         holder: str,
         *,
         namespace: str = LEASE_NAMESPACE,
@@ -64,7 +67,7 @@ class Lease:
         wait_timeout: float = 300,
         progress: Progress | None = None,
         active: bool = True,
-        identity: AnyCluster | None = None,
+        identity: ClusterIdentity | None = None,
         clock: t.Callable[[], float] = elapsed,
         wall_clock: t.Callable[[], float] = time.time,
         sleep: t.Callable[[float], None] = time.sleep,
@@ -83,7 +86,7 @@ class Lease:
         self._wait_timeout = wait_timeout
         self._progress = progress or Progress(None)
         self._active = active
-        self._clock, self._wall_clock, self._identity = clock, wall_clock, identity or AnyCluster()
+        self._clock, self._wall_clock, self._identity = clock, wall_clock, identity or ClusterIdentity(client)
         self._sleep = sleep
         self._observed: tuple[Object | None] | None = None
         self.untouched = False

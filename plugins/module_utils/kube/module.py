@@ -18,16 +18,17 @@ from ..pools.derive import derive
 from ..pools.plan import Plan
 from ..pools.variables import InvalidVariables
 from ..schema.coercion import names
-from .client import Client
 from .cluster_identity import RECORD, ClusterIdentity
 from .conflicts import ignored_variables
-from .connection import KUBERNETES_IMPORT_ERROR, check_cluster
 from .connection_options import CONNECTION, ConnectionOptions, secret_variables
 from .errors import ApiError, WrongCluster, explain
 from .lease import Lease, LeaseHeld, LeaseLost
 from .lease_holder import holder_of
 from .object_changes import ExpectedObjects
 from .shown_options import secrets_in, shown_options
+
+if t.TYPE_CHECKING:
+    from .client import Client
 
 VARIABLES: ArgumentSpec = {
     "gpu_defaults": {"type": "dict"},
@@ -61,8 +62,8 @@ LEASE: ArgumentSpec = {
 }
 
 
-class GpuModule(BaseModule):
-    """A module for a cluster: has the options of the connection, and others as needed."""
+class ClusterModule(BaseModule):
+    """A module with the options of a connection: client, identity of the cluster, lease."""
 
     failures: t.ClassVar[dict[type[Exception], str]] = {
         **BaseModule.failures,
@@ -71,6 +72,81 @@ class GpuModule(BaseModule):
         LeaseHeld: "lease_held",
         LeaseLost: "lease_lost",
     }
+    # Whether acquiring the lease records gpu_cluster.name in the cluster.
+    records_name = True
+    _client: Client | None = None
+    _verified = False
+
+    @property
+    def kube_params(self) -> dict[str, t.Any]:
+        """The options of the connection and the lease."""
+        return self.params
+
+    def secrets(self) -> set[str]:
+        """Credentials in kubeconfigs and in the environment, and text in Helm values that looks like a secret."""
+        return super().secrets() | secrets_in(self.kube_params) | secret_variables(os.environ)
+
+    @property
+    def client(self) -> Client:
+        """The client of the cluster, whose identity is verified; raises WrongCluster, ConnectionProblem or ApiError."""
+        if self._client is None:
+            self._client = self._connect()
+        if not self._verified:
+            self.identity.verify()
+            self._verified = True
+        return self._client
+
+    def _connect(self) -> Client:
+        # Imported here because it takes half a second, and most runs of a cloud's module drain nothing.
+        from .client import Client
+        from .connection import KUBERNETES_IMPORT_ERROR, check_cluster
+
+        if KUBERNETES_IMPORT_ERROR is not None:
+            self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
+        cluster = self.kube_params["gpu_cluster"] or {}
+        client = Client(ConnectionOptions.from_params(self.kube_params, cluster), self.user_agent)
+        if cluster.get("name"):
+            name, kube_name = str(cluster["name"]), cluster.get("kube_name")
+            check_cluster(client.connection, name, kube_name if kube_name != name else None)
+        return client
+
+    @functools.cached_property
+    def identity(self) -> ClusterIdentity:
+        """The identity that gpu_cluster declares; needs `client` first."""
+        client = t.cast("Client", self._client)
+        return ClusterIdentity(client, self.kube_params["gpu_cluster"], records=self.records_name)
+
+    def lease(self) -> Lease:
+        """The lease, to be held around all changes; does nothing in check mode."""
+        return Lease(
+            self.client,
+            holder_of(self.run_id, self.inventory_hostname),
+            namespace=self.kube_params["lease_namespace"],
+            wait_timeout=self.kube_params["lease_wait_timeout"],
+            progress=self.progress,
+            active=not self.check_mode,
+            identity=self.identity,
+        )
+
+    def explain_error(self, error: ServiceError) -> str:
+        """Adds how the cluster was reached, if the error is one of Kubernetes."""
+        if isinstance(error, ApiError) and self._client is not None:
+            return explain(error, self._client.connection)
+        return super().explain_error(error)
+
+    def service_warnings(self) -> t.Iterator[str]:
+        """The warnings of the API server, and variables of the environment without effect on this connection."""
+        if self._client is None:
+            return
+        options = self._client.options
+        yield from (f"Kubernetes: {text}" for text in self._client.warnings)
+        for name in ignored_variables(options, os.environ):
+            selected = " and ".join(options.names())
+            yield f"{name} has no effect, since {selected} selects the connection; use the option instead."
+
+
+class GpuModule(ClusterModule):
+    """A module for a cluster: has the options of the connection, and others as needed."""
 
     def __init__(
         self,
@@ -90,9 +166,7 @@ class GpuModule(BaseModule):
         shared = ((VARIABLES, variables), (EXPECTED, expected), (WAIT, wait), (LEASE, lease))
         parts = [CONNECTION, *(part for part, used in shared if used)]
         super().__init__(merge_specs(*parts, argument_spec or {}), **kwargs)
-        self._client: Client | None = None
-        self._records_name = records_name
-        self._verified = False
+        self.records_name = records_name
         for name, option in self.argument_spec.items():
             # Names of groups of a directory contain commas.
             if name == "impersonate_groups":
@@ -100,10 +174,6 @@ class GpuModule(BaseModule):
             if option.get("type") == "list" and option.get("elements") == "str" and self.params[name] is not None:
                 # Ansible splits text at commas only, and leaves spaces, line breaks and brackets.
                 self.params[name] = self._names(name)
-
-    def secrets(self) -> set[str]:
-        """Credentials in kubeconfigs and in the environment, and text in Helm values that looks like a secret."""
-        return secrets_in(self.params) | secret_variables(os.environ)
 
     def _names(self, option: str) -> list[str]:
         given = self.params[option]
@@ -121,23 +191,6 @@ class GpuModule(BaseModule):
         """The options without kubeconfigs that are dictionaries, and without Helm values."""
         return shown_options(self.params)
 
-    @property
-    def client(self) -> Client:
-        """The client of the cluster, whose identity is verified; raises WrongCluster, ConnectionProblem or ApiError."""
-        if self._client is None:
-            if KUBERNETES_IMPORT_ERROR is not None:
-                self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
-            self._client = connect_module(self.params, self.params["gpu_cluster"], self.user_agent)
-        if not self._verified:
-            self.identity.verify()
-            self._verified = True
-        return self._client
-
-    @functools.cached_property
-    def identity(self) -> ClusterIdentity:
-        """The identity that gpu_cluster declares; needs `client` first."""
-        return identity_of(t.cast("Client", self._client), self.params["gpu_cluster"], records=self._records_name)
-
     @functools.cached_property
     def plan(self) -> Plan:
         """The plan derived from the variables; raises InvalidVariables with all problems."""
@@ -150,31 +203,9 @@ class GpuModule(BaseModule):
         """The option `expected`."""
         return ExpectedObjects.from_dict(self.params["expected"])
 
-    def lease(self) -> Lease:
-        """The lease, to be held around all changes; does nothing in check mode."""
-        return Lease(
-            self.client,
-            holder_of(self.run_id, self.inventory_hostname),
-            namespace=self.params["lease_namespace"],
-            wait_timeout=self.params["lease_wait_timeout"],
-            progress=self.progress,
-            active=not self.check_mode,
-            identity=self.identity,
-        )
-
     def run(self, work: t.Callable[[t.Any], dict[str, t.Any]]) -> t.NoReturn:
         """As BaseModule.run(); recording the name of the cluster counts as a change."""
         super().run(lambda module: self._with_record(work(module)))
-
-    def explain_error(self, error: ServiceError) -> str:
-        """Adds how the cluster was reached."""
-        if isinstance(error, ApiError) and self._client is not None:
-            return explain(error, self._client)
-        return super().explain_error(error)
-
-    def service_warnings(self) -> t.Iterable[str]:
-        """The warnings of the API server, and variables without effect."""
-        return warnings_of(self._client)
 
     def _with_record(self, result: dict[str, t.Any]) -> dict[str, t.Any]:
         """The result, with the recorded name of the cluster if this module has recorded it, or would."""
@@ -195,29 +226,3 @@ class GpuModule(BaseModule):
             before, after = ({**diff[side], **name} for side, name in zip(("before", "after"), names, strict=True))
             diff = {**diff, "before": before, "after": after}
         return {**result, "changed": True, "diff": diff}
-
-
-def connect_module(params: t.Mapping[str, t.Any], cluster: t.Mapping[str, t.Any] | None, user_agent: str) -> Client:
-    """The client for a module's options; raises WrongCluster where the environment or the kubeconfig contradicts gpu_cluster."""
-    document = cluster or {}
-    client = Client(ConnectionOptions.from_params(params, document), user_agent)
-    if document.get("name"):
-        name, kube_name = str(document["name"]), document.get("kube_name")
-        check_cluster(client.connection, name, kube_name if kube_name != name else None)
-    return client
-
-
-def identity_of(client: Client, cluster: t.Mapping[str, t.Any] | None, *, records: bool = True) -> ClusterIdentity:
-    """The identity that gpu_cluster declares."""
-    return ClusterIdentity(client, cluster or {}, f"{client.server} ({client.origin})", records=records)
-
-
-def warnings_of(client: Client | None) -> list[str]:
-    """The warnings of the API server, and variables of the environment without effect on this connection."""
-    if client is None:
-        return []
-    ignored = [
-        f"{name} has no effect, since {' and '.join(client.options.names())} selects the connection; use the option instead."
-        for name in ignored_variables(client.options, os.environ)
-    ]
-    return [*(f"Kubernetes: {text}" for text in client.warnings), *ignored]

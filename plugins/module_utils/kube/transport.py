@@ -12,8 +12,11 @@ import typing as t
 
 from ..common import http
 from ..common.http import HttpResponse, Retrier
-from .connection import KUBERNETES_IMPORT_ERROR, Connection
+from .connection import KUBERNETES_IMPORT_ERROR, connect
 from .errors import ApiError
+
+if t.TYPE_CHECKING:
+    from .connection_options import ConnectionOptions
 
 if KUBERNETES_IMPORT_ERROR is None:
     import urllib3
@@ -30,21 +33,25 @@ class Transport:
 
     def __init__(
         self,
-        connection: Connection,
+        options: ConnectionOptions,
         user_agent: str,
-        *,
-        request_timeout: float,
         sleep: t.Callable[[float], None] = time.sleep,
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
-        """Open no connection yet; request_timeout is in seconds and counts for one attempt."""
-        connection.configuration.connection_pool_maxsize = http.POOL_SIZE
-        if not connection.configuration.verify_ssl:
+        """Load the configuration, or raise ConnectionProblem or WrongCluster; opens no connection yet.
+
+        `guard` is called with the path of each request before each attempt; it may raise, as for a lost lease.
+        """
+        self.options = options
+        self.connection = connect(options)
+        configuration = self.connection.configuration
+        configuration.connection_pool_maxsize = http.POOL_SIZE
+        if not configuration.verify_ssl:
             http.allow_unverified_tls()
-        self._connection = connection
-        self._pool = RESTClientObject(connection.configuration).pool_manager
+        self._pool = RESTClientObject(configuration).pool_manager
         self._user_agent = user_agent
-        self._timeout = request_timeout
+        self._timeout = options.request_timeout
+        self._clock = clock
         # A change of etcd's leader is a 500 that passes; a body that the schema refuses is a 500 that stays.
         self._retrier = Retrier(max_internal_errors=2, sleep=sleep, clock=clock)
         self._lock = threading.Lock()
@@ -100,8 +107,8 @@ class Transport:
             self.guard(path)
         with self._lock:
             self.request_count += 1
-        headers = HTTPHeaderDict({"User-Agent": self._user_agent, "Accept": accept, **self._connection.authorization()})
-        for name, value in self._connection.impersonation:
+        headers = HTTPHeaderDict({"User-Agent": self._user_agent, "Accept": accept, **self.connection.authorization()})
+        for name, value in self.connection.impersonation:
             # A header for each group: the name of a group may contain a comma.
             headers.add(name, value)
         if body is not None:
@@ -110,7 +117,7 @@ class Transport:
         try:
             response = self._pool.request(
                 method,
-                http.with_query(f"{self._connection.server}{path}", query),
+                http.with_query(f"{self.connection.server}{path}", query),
                 body=None if body is None else http.encode_json(body),
                 headers=headers,
                 timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, read_timeout), read=read_timeout),
@@ -121,7 +128,7 @@ class Transport:
         except (HTTPError, OSError) as error:
             raise http.no_answer(ApiError, error, method=method, path=path) from error
         except ValueError:
-            raise http.not_sendable(self._connection.origin, "Check the token and impersonate_user.") from None
+            raise http.not_sendable(self.connection.origin, "Check the token and impersonate_user.") from None
         self._connected_before = True
         self._collect_warnings(response)
         if response.status >= 300:

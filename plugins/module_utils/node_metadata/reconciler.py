@@ -170,7 +170,9 @@ def _record(outcome: NodesOutcome, patches: list[Outcome[PatchStatus]], client: 
         if patch.value is not None:
             outcome.statuses[patch.name] = patch.value
         elif isinstance(error, (ApiError, LeaseLost)):
-            outcome.failures[patch.name] = explain(error, client) if isinstance(error, ApiError) else str(error)
+            outcome.failures[patch.name] = (
+                explain(error, client.connection) if isinstance(error, ApiError) else str(error)
+            )
             # An error that concerns every node (no rights, no connection, a lost lease) is raised itself.
             if is_fatal(error):
                 outcome.cause = error

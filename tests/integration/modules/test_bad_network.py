@@ -38,7 +38,7 @@ def client(connection: tuple[Toxiproxy, Path]) -> Client:
 
 def test_the_server_is_reached_and_its_certificate_verified(client: Client, network: Toxiproxy) -> None:
     assert client.connection.configuration.verify_ssl
-    assert client.server == f"https://{network.address}"
+    assert client.connection.server == f"https://{network.address}"
     assert client.get(NAMESPACE) is not None
     assert client.request_count == 1
 
@@ -61,7 +61,7 @@ def test_connections_that_break(
     assert client.get(NAMESPACE) is not None
     trouble(network, 0.25)
     for _time in range(50):
-        client._transport._pool.clear()
+        client._pool.clear()
         assert client.get(NAMESPACE) is not None
     assert client.request_count > 51
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.cluster_identity im
     read_uid,
     recorded_name,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import Connection
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError, WrongCluster
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease_holder import HOLDER_ANNOTATION
@@ -39,7 +41,7 @@ class Api:
         self.asked: list[str] = []
         self.before_write: list[Any] = []
         self.forbidden: set[str] = set()
-        self.server, self.origin = "https://prod:6443", "kubeconfig /k, context default"
+        self.connection = Connection(SimpleNamespace(host="https://prod:6443"), "kubeconfig /k, context default")
         self._version = 1
         self._lock = threading.RLock()
 
@@ -74,14 +76,14 @@ class Api:
             return copy.deepcopy(kept)
 
 
-def identity(api: Api, name: str = "prod", *, records: bool = True, **more: str) -> ClusterIdentity:
+def identity(api: Any, name: str = "prod", *, records: bool = True, **more: str) -> ClusterIdentity:
     """Verified, as a module has it before it does anything."""
-    found = ClusterIdentity(api, {"name": name, **more}, "https://prod:6443 (kubeconfig /k)", records=records)
+    found = ClusterIdentity(api, {"name": name, **more}, records=records)
     found.verify()
     return found
 
 
-def lease(api: Api, of: ClusterIdentity, run: str = "run-1", **options: Any) -> Lease:
+def lease(api: Any, of: ClusterIdentity, run: str = "run-1", **options: Any) -> Lease:
     return Lease(api, run, identity=of, wait_timeout=0, **options)
 
 
@@ -229,7 +231,7 @@ def test_who_does_not_record_only_checks(api: Api) -> None:
     assert api.name() == "prod"
 
 
-def test_the_uid_is_compared(api: Api) -> None:
+def test_the_uid_is_compared(api: Any) -> None:
     identity(api, uid=UID)
     other = UID.replace("5", "6")
     with pytest.raises(WrongCluster) as caught:
@@ -242,7 +244,7 @@ def test_the_uid_is_compared(api: Api) -> None:
     assert (read_uid(api), identity(api).name) == ("", "prod")
 
 
-def test_identity_report(api: Api) -> None:
+def test_identity_report(api: Any) -> None:
     report = identity_report(api, identity(api))
     assert report == {
         "uid": UID,
@@ -253,7 +255,7 @@ def test_identity_report(api: Api) -> None:
     }
     with lease(api, identity(api)):
         pass
-    unnamed = ClusterIdentity(api, {}, "https://prod:6443")
+    unnamed = ClusterIdentity(api)
     unnamed.verify()
     report = identity_report(api, unnamed)
     assert (report["recorded_name"], report["name_to_record"]) == ("prod", None)

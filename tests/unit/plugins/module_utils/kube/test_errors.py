@@ -4,20 +4,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.kube.connection import Connection
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError, explain
 
 
-@dataclass
-class Asked:
-    """A client as far as messages need it."""
+@dataclass(frozen=True)
+class Asked(Connection):
+    """A connection that was not loaded; `expired` is when its client certificate expired."""
 
-    server: str = "https://c:6443"
+    configuration: Any = field(default_factory=lambda: SimpleNamespace(host="https://c:6443"))
     origin: str = "kubeconfig k, context x"
-    expiry: str = ""
+    expired: str = ""
+
+    def expiry(self) -> str:
+        return self.expired
 
 
 DENIED = 'nodes is forbidden: User "joe" cannot list resource "nodes" in API group "" at the cluster scope'
@@ -39,7 +45,7 @@ DENIED_THERE = (
         (ApiError("self signed", reason="TLS"), Asked(), ["ca_cert", "validate_certs"]),
         (ApiError("timed out", reason="Timeout"), Asked(), ["timed out", "firewalls"]),
         (ApiError("Unauthorized", status=401), Asked(), ["401", "token"]),
-        (ApiError("Unauthorized", status=401), Asked(expiry="2020-01-01 00:00 UTC"), ["expired at 2020-01-01"]),
+        (ApiError("Unauthorized", status=401), Asked(expired="2020-01-01 00:00 UTC"), ["expired at 2020-01-01"]),
         (
             ApiError(DENIED, status=403),
             Asked(),

@@ -41,7 +41,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def lease(server: Server, clock: Clock, holder: str, **options: Any) -> Lease:
+def lease(server: Any, clock: Clock, holder: str, **options: Any) -> Lease:
     """Renewed only when the test moves the clock; a waiting one moves it."""
     given: dict[str, Any] = {"duration": 30, "wait_timeout": 0, "wall_clock": clock, "sleep": clock.pass_by, **options}
     return Lease(server, holder, clock=clock, **given)

@@ -61,16 +61,16 @@ def test_user_information_is_taken_out_of_an_address(address: str, shown: str) -
 
 def test_a_server_is_shown_without_user_information() -> None:
     client = Client(ConnectionOptions(kubeconfig=kubeconfig()), "test")
-    assert client.server == "https://127.0.0.1:1/k8s"
-    assert SECRET not in explain(ApiError("Connection refused", reason="Refused"), client)
+    assert client.connection.server == "https://127.0.0.1:1/k8s"
+    assert SECRET not in explain(ApiError("Connection refused", reason="Refused"), client.connection)
 
     class Silent:
-        server, origin = client.server, client.origin
+        connection = client.connection
 
         def get(self, path: str, query: Any = None) -> None:
             del path, query
 
-    report = identity_report(Silent(), ClusterIdentity(Silent(), {"name": "a"}, "there"))  # type: ignore[arg-type]
+    report = identity_report(Silent(), ClusterIdentity(Silent(), {"name": "a"}))  # type: ignore[arg-type]
     assert report["server"] == "https://127.0.0.1:1/k8s"
 
 

@@ -147,8 +147,8 @@ def test_helm_reads_the_variable_as_it_is() -> None:
 
 def test_no_header_is_quoted() -> None:
     """Whatever was overlooked before."""
-    given = ConnectionOptions(host=PLAIN_SERVER, impersonate_user=f"{SECRET}\nX-Other: a")
-    transport = Transport(connect(given), "test", request_timeout=1)
+    given = ConnectionOptions(host=PLAIN_SERVER, impersonate_user=f"{SECRET}\nX-Other: a", request_timeout=1)
+    transport = Transport(given, "test")
     with pytest.raises(ConnectionProblem, match="header") as caught:
         transport.send("GET", "/version")
     assert SECRET not in str(caught.value)
