@@ -108,6 +108,7 @@ import datetime
 import os
 import typing as t
 
+from ..module_utils.catalog.secrets import NOT_SHOWN
 from ..module_utils.common import private_file
 from ..module_utils.common.errors import ConnectionProblem, InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
@@ -161,7 +162,7 @@ def work(module: VksModule) -> dict[str, t.Any]:
 
 
 def _shown(exists: bool, content: str) -> str:
-    return f"content: {content} (not shown)\nmode: 0600\n" if exists else ""
+    return f"content: {content} {NOT_SHOWN}\nmode: 0600\n" if exists else ""
 
 
 def _content_and_mode(path: str) -> tuple[str, int] | None:

@@ -15,6 +15,8 @@ import re
 import typing as t
 import urllib.parse
 
+# In place of a secret in options and results.
+NOT_SHOWN = "(not shown)"
 # The last words of a field's name, split at separators and capitals: `adminPassword`, `API_TOKEN`, `aws.secret-key`.
 _SECRET_NAMES: frozenset[tuple[str, ...]] = frozenset(
     tuple(name.split())

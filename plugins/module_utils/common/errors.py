@@ -11,12 +11,27 @@ CODE_UNREACHABLE = "unreachable"
 REFUSED, DNS, TIMEOUT, TLS, PROXY, BROKEN = "Refused", "DNS", "Timeout", "TLS", "Proxy", "Broken"
 
 
-class ConnectionProblem(Exception):
+class ModuleFailure(Exception):
+    """A failure that a module reports: its message, `code`, and `partial`, the result so far."""
+
+    code: t.ClassVar[str]
+
+    def __init__(self, message: str, partial: t.Mapping[str, t.Any] | None = None) -> None:
+        """Keep the result for the failure."""
+        super().__init__(message)
+        self.partial = dict(partial or {})
+
+
+class ConnectionProblem(ModuleFailure):
     """The configuration does not allow a request: no credentials, no such context, another cluster."""
 
+    code = "connection"
 
-class InvalidOptions(Exception):
+
+class InvalidOptions(ModuleFailure):
     """The options are invalid or contradict each other; reports all problems, and nothing was sent."""
+
+    code = "invalid"
 
     def __init__(self, problems: t.Sequence[str], title: str = "Invalid options:") -> None:
         """Join the problems to one message; a single problem needs no title."""
@@ -24,22 +39,16 @@ class InvalidOptions(Exception):
         self.problems = list(problems)
 
 
-class ReleaseRefused(Exception):
-    """The run would release many nodes from their pools without permission; `partial` is the result so far."""
+class ReleaseRefused(ModuleFailure):
+    """The run would release many nodes from their pools without permission."""
 
-    def __init__(self, message: str) -> None:
-        """There is no result yet."""
-        super().__init__(message)
-        self.partial: dict[str, t.Any] = {}
+    code = "release_refused"
 
 
-class PartialFailure(Exception):
+class PartialFailure(ModuleFailure):
     """Part of the work failed; `partial` is the result of the rest."""
 
-    def __init__(self, message: str, partial: t.Mapping[str, t.Any] | None = None) -> None:
-        """Keep the result for the failure."""
-        super().__init__(message)
-        self.partial = dict(partial or {})
+    code = "partial"
 
 
 # The service, or a load balancer in front of it, has failed, maybe after it has carried out the request.

@@ -13,9 +13,9 @@ from urllib.parse import quote
 from ansible.module_utils.basic import AnsibleModule
 
 from ..catalog.names import VERSION
-from .errors import ConnectionProblem, InvalidOptions, PartialFailure, ReleaseRefused, ServiceError
+from ..catalog.secrets import NOT_SHOWN
+from .errors import ModuleFailure, ServiceError
 from .progress import INVENTORY_HOST_ENV, RUN_ID_ENV, Progress
-from .wait import WaitTimeout
 
 ArgumentSpec = dict[str, dict[str, t.Any]]
 Work = t.Callable[[t.Any], dict[str, t.Any]]
@@ -36,7 +36,7 @@ def _known_options(shown: t.Mapping[str, t.Any], spec: ArgumentSpec) -> dict[str
     for name, value in shown.items():
         option = by_name.get(name)
         if option is None and not name.startswith("_ansible_"):
-            value = "(not shown)"
+            value = NOT_SHOWN
         elif option and isinstance(value, dict) and option.get("options"):
             value = _known_options(value, option["options"])
         found[name] = value
@@ -47,14 +47,6 @@ class BaseModule(AnsibleModule):
     """A module of this collection."""
 
     params: dict[str, t.Any]
-    # Expected exceptions, and the code of each in the result.
-    failures: t.ClassVar[dict[type[Exception], str]] = {
-        InvalidOptions: "invalid",
-        ConnectionProblem: "connection",
-        WaitTimeout: "timeout",
-        PartialFailure: "partial",
-        ReleaseRefused: "release_refused",
-    }
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
         """Supports check mode by default."""
@@ -124,35 +116,22 @@ class BaseModule(AnsibleModule):
         return ()
 
     def run(self, work: Work) -> t.NoReturn:
-        """Run the work of the module, and exit with its result (`changed`, `diff`, and one dict under the noun of the module), or fail.
-
-        The attribute `partial` of an exception, if it has one, becomes part of the failure.
-        """
+        """Run the work of the module, and exit with its result (`changed`, `diff`, and one dict under the noun of the module), or fail."""
         try:
             result = work(self)
         except ServiceError as error:
             details = {"reason": error.reason, "method": error.method, "path": error.path}
-            self._fail(error, self.explain_error(error), error.code, details)
-        except Exception as error:
-            code = next((code for kind, code in self.failures.items() if isinstance(error, kind)), None)
-            if code is None:
-                raise
+            self._fail(self.explain_error(error), error.code, details, error.partial)
+        except ModuleFailure as error:
             problems = getattr(error, "problems", None)
-            self._fail(error, str(error), code, {"problems": list(problems)} if problems is not None else None)
-        self._warn()
-        if not self._diff:
-            result.pop("diff", None)
-        self.exit_json(**result)
-        raise SystemExit(0)
+            self._fail(str(error), error.code, {} if problems is None else {"problems": problems}, error.partial)
+        self.exit_json(**self._finished(result))
 
-    def _fail(self, error: Exception, msg: str, code: int | str, details: t.Any = None) -> t.NoReturn:
-        self._warn()
-        partial = dict(getattr(error, "partial", None) or {})
-        if not self._diff:
-            partial.pop("diff", None)
-        self.fail_json(msg=msg, code=code, details=details or {}, **partial)
-        raise SystemExit(1)
+    def _fail(self, msg: str, code: int | str, details: dict[str, t.Any], partial: dict[str, t.Any]) -> t.NoReturn:
+        self.fail_json(msg=msg, code=code, details=details, **self._finished(partial))
 
-    def _warn(self) -> None:
+    def _finished(self, result: dict[str, t.Any]) -> dict[str, t.Any]:
+        """The result, with a diff only where one is requested; prints the warnings of the services."""
         for text in self.service_warnings():
             self.warn(text)
+        return result if self._diff else {key: value for key, value in result.items() if key != "diff"}

@@ -8,19 +8,16 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from .errors import ServiceError
+from .errors import ModuleFailure, ServiceError
 from .progress import Progress
 
 T = t.TypeVar("T")
 
 
-class WaitTimeout(Exception):
+class WaitTimeout(ModuleFailure):
     """The time limit was reached; the message names the object, its state, since when, and the remedy."""
 
-    def __init__(self, message: str, partial: t.Mapping[str, t.Any] | None = None) -> None:
-        """`partial` is the result so far, for the failure."""
-        super().__init__(message)
-        self.partial = dict(partial or {})
+    code = "timeout"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..common.errors import ServiceError
+from ..common.errors import ModuleFailure, ServiceError
 
 if t.TYPE_CHECKING:
     from .connection import Connection
@@ -23,8 +23,10 @@ _FORBIDDEN = re.compile(
 )
 
 
-class WrongCluster(Exception):
+class WrongCluster(ModuleFailure):
     """The connection leads, or may lead, to another cluster than the run names. Nothing was changed."""
+
+    code = "wrong_cluster"
 
 
 class ApiError(ServiceError):

@@ -13,6 +13,7 @@ import types
 import typing as t
 
 from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
+from ..common.errors import ModuleFailure
 from ..common.progress import Progress
 from .cluster_identity import ClusterIdentity
 from .errors import ApiError
@@ -29,17 +30,16 @@ _TICK = 1.0
 Object = dict[str, t.Any]
 
 
-class LeaseHeld(Exception):
+class LeaseHeld(ModuleFailure):
     """Another run is changing this cluster; the message names it."""
 
+    code = "lease_held"
 
-class LeaseLost(Exception):
+
+class LeaseLost(ModuleFailure):
     """The lease could not be renewed or was taken by another run: no further request may be sent."""
 
-    def __init__(self, message: str) -> None:
-        """There is no result yet."""
-        super().__init__(message)
-        self.partial: dict[str, t.Any] = {}
+    code = "lease_lost"
 
 
 def elapsed() -> float:

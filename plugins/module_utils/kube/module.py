@@ -16,13 +16,12 @@ from ..common.module import ArgumentSpec, BaseModule, merge_specs
 from ..common.results import diff_of
 from ..pools.derive import derive
 from ..pools.plan import Plan
-from ..pools.variables import InvalidVariables
 from ..schema.coercion import names
 from .cluster_identity import RECORD, ClusterIdentity
 from .conflicts import ignored_variables
 from .connection_options import CONNECTION, ConnectionOptions, secret_variables
-from .errors import ApiError, WrongCluster, explain
-from .lease import Lease, LeaseHeld, LeaseLost
+from .errors import ApiError, explain
+from .lease import Lease
 from .lease_holder import holder_of
 from .object_changes import ExpectedObjects
 from .shown_options import secrets_in, shown_options
@@ -65,13 +64,6 @@ LEASE: ArgumentSpec = {
 class ClusterModule(BaseModule):
     """A module with the options of a connection: client, identity of the cluster, lease."""
 
-    failures: t.ClassVar[dict[type[Exception], str]] = {
-        **BaseModule.failures,
-        WrongCluster: "wrong_cluster",
-        InvalidVariables: "invalid",
-        LeaseHeld: "lease_held",
-        LeaseLost: "lease_lost",
-    }
     # Whether acquiring the lease records gpu_cluster.name in the cluster.
     records_name = True
     _client: Client | None = None

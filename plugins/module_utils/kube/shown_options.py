@@ -12,7 +12,6 @@ from ..schema.secret_values import secret_texts
 
 Document = dict[str, t.Any]
 
-_NOT_SHOWN = "(not shown)"
 # Helm values: options of helm_release with their alias, and fields of releases in gpu_cluster.
 _VALUES = ("release_values", "values", "initial_values")
 _RELEASES = ("operator", "nfd")
@@ -94,9 +93,9 @@ def _shown_cluster(cluster: t.Any) -> t.Any:
     for part in _RELEASES:
         release = cluster.get(part)
         if isinstance(release, dict) and release.get("values"):
-            shown[part] = {**release, "values": _NOT_SHOWN}
+            shown[part] = {**release, "values": secrets.NOT_SHOWN}
         elif release and not isinstance(release, dict):
-            shown[part] = _NOT_SHOWN
+            shown[part] = secrets.NOT_SHOWN
     return shown
 
 
@@ -108,10 +107,10 @@ def _shown_object(item: t.Any) -> t.Any:
         return {**item, "items": [_shown_object(inner) for inner in item["items"]]}
     if item.get("kind") != "Secret":
         return item
-    return {**item, **{key: _NOT_SHOWN for key in ("data", "stringData") if item.get(key)}}
+    return {**item, **{key: secrets.NOT_SHOWN for key in ("data", "stringData") if item.get(key)}}
 
 
 def _hidden(document: t.Mapping[str, t.Any]) -> Document:
     hidden = [key for key in _VALUES if document.get(key)]
     hidden += ["kubeconfig"] if isinstance(document.get("kubeconfig"), dict) else []
-    return {**document, **dict.fromkeys(hidden, _NOT_SHOWN)}
+    return {**document, **dict.fromkeys(hidden, secrets.NOT_SHOWN)}

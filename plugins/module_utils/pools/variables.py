@@ -9,6 +9,7 @@ import itertools
 import typing as t
 from collections.abc import Mapping
 
+from ..common.errors import ModuleFailure
 from ..common.nested import get_nested
 from ..schema.cluster import CLUSTER, CLUSTER_CHECKS
 from ..schema.messages import field_path, join_words, quote, type_name
@@ -31,8 +32,10 @@ _MAX_LEVELS, _MAX_VALUES = 50, 1_000_000
 _NODE_GROUP_FIELDS = ("nodes", "autoscale", "model")
 
 
-class InvalidVariables(Exception):
+class InvalidVariables(ModuleFailure):
     """The variables have mistakes; `problems` has one line for each, beginning with its path."""
+
+    code = "invalid"
 
     def __init__(self, problems: t.Sequence[str]) -> None:
         self.problems = list(problems)

@@ -9,6 +9,7 @@ import typing as t
 
 from ansible.module_utils.basic import missing_required_lib
 
+from ...catalog.secrets import NOT_SHOWN
 from ...common.errors import ServiceError
 from ...common.module import ArgumentSpec, BaseModule, merge_specs
 from ..kubeconfig_file import CRYPTOGRAPHY_IMPORT_ERROR, YAML_IMPORT_ERROR
@@ -57,7 +58,7 @@ class MagnumModule(BaseModule):
         """Hides a cloud that is given as a map: it contains credentials."""
         shown = super().shown_params()
         if isinstance(shown.get("cloud"), dict):
-            shown["cloud"] = "(not shown)"
+            shown["cloud"] = NOT_SHOWN
         return shown
 
     @property
