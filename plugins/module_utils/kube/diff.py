@@ -7,13 +7,13 @@ from __future__ import annotations
 import base64
 import copy
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..catalog.secrets import NOT_SHOWN
 from . import managed_fields
 from .normalization import is_built_in, is_default, is_quantity_field, is_text_map, same_scalar
 
 Object = dict[str, t.Any]
-_MASK = "(hidden)"
 _VOLATILE = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid")
 
 
@@ -29,25 +29,30 @@ class Difference:
 
 @dataclass(frozen=True)
 class _FieldContext:
-    """The field at which two values are compared."""
+    """The field at which two values are compared: its owners, and how its values are compared."""
 
     built_in: bool
-    tree: managed_fields.Tree
+    # The fields below it that any manager, the one that applies, and the others own.
+    shape: managed_fields.Tree
+    owned: managed_fields.Tree
+    others: managed_fields.Tree
     quantities: bool = False
     text: bool = False
     atomic: bool = False
 
     def below(self, key: str) -> _FieldContext:
-        return _FieldContext(
-            self.built_in,
-            managed_fields.child(self.tree, key),
+        return replace(
+            self,
+            shape=managed_fields.child(self.shape, key),
+            owned=managed_fields.child(self.owned, key),
+            others=managed_fields.child(self.others, key),
             quantities=not self.text and (self.quantities or is_quantity_field(key)),
             text=self.text or is_text_map(key),
-            atomic=self.atomic,
         )
 
-    def at(self, tree: managed_fields.Tree, *, atomic: bool = False) -> _FieldContext:
-        return _FieldContext(self.built_in, tree, self.quantities, self.text, self.atomic or atomic)
+    def element(self, keys: Object) -> _FieldContext:
+        shape, owned, others = (managed_fields.element(tree, keys) for tree in (self.shape, self.owned, self.others))
+        return replace(self, shape=shape, owned=owned, others=others)
 
 
 def difference(live: Object | None, wanted: Object, manager: str) -> Difference:
@@ -55,14 +60,19 @@ def difference(live: Object | None, wanted: Object, manager: str) -> Difference:
     body = normalized(wanted)
     if live is None:
         return Difference(True, {}, shown(body), body)
-    context = _FieldContext(is_built_in(str(body.get("apiVersion", ""))), managed_fields.known_shape(live))
-    owned = managed_fields.owned_by(live, manager)
-    changed = not _contains(live, body, context) or next(managed_fields.dropped(live, owned, body), None) is not None
-    remaining = (
-        managed_fields.without(live, owned, body, managed_fields.owned_by_others(live, manager)) if changed else live
+    context = _FieldContext(
+        is_built_in(str(body.get("apiVersion", ""))),
+        managed_fields.known_shape(live),
+        managed_fields.owned_by(live, manager),
+        managed_fields.owned_by_others(live, manager),
     )
-    after = shown(_merged(remaining, body, context)) if changed else shown(live)
-    return Difference(changed, shown(live), after, body)
+    changed = not _contains(live, body, context) or managed_fields.has_dropped(live, context.owned, body)
+    return Difference(changed, shown(live), shown(_applied(live, body, context) if changed else live), body)
+
+
+def without(live: Object, owned: managed_fields.Tree, others: managed_fields.Tree) -> Object:
+    """A copy of live without the fields that only the owner of the first tree has."""
+    return _map_applied(live, {}, _FieldContext(built_in=False, shape=owned, owned=owned, others=others))
 
 
 def normalized(wanted: Object) -> Object:
@@ -85,7 +95,7 @@ def shown(found: Object | None) -> Object:
     if view.get("kind") == "Secret":
         for name in ("data", "stringData"):
             if view.get(name):
-                view[name] = dict.fromkeys(view[name], _MASK)
+                view[name] = dict.fromkeys(view[name], NOT_SHOWN)
     return view
 
 
@@ -134,59 +144,77 @@ def _may_be_omitted(key: str, value: t.Any, context: _FieldContext) -> bool:
 
 
 def _list_contains(live: list[t.Any], wanted: list[t.Any], context: _FieldContext) -> bool:
-    names = managed_fields.list_keys(context.tree)
+    names = managed_fields.list_keys(context.shape)
     if names:
         return all(_element_contains(live, value, names, context) for value in wanted)
-    if managed_fields.is_set(context.tree):
+    if managed_fields.is_set(context.shape):
         return all(value in live for value in wanted)
-    inside = context.at({}, atomic=True)
+    inside = replace(context, shape={}, atomic=True)
     return len(live) == len(wanted) and all(map(lambda one, other: _contains(one, other, inside), live, wanted))
 
 
 def _element_contains(live: list[t.Any], value: t.Any, names: tuple[str, ...], context: _FieldContext) -> bool:
-    if not isinstance(value, dict):
-        return False
-    wanted_keys = {name: value[name] for name in names if name in value}
-    for candidate in live:
-        if isinstance(candidate, dict) and all(candidate.get(name) == key for name, key in wanted_keys.items()):
-            tree = managed_fields.element(context.tree, {name: candidate.get(name) for name in names})
-            if _contains(candidate, value, context.at(tree)):
-                return True
-    return False
+    index = _index_of(live, value, names)
+    return index is not None and _contains(live[index], value, context.element(_keys_of(live[index], names)))
 
 
-def _merged(live: t.Any, wanted: t.Any, context: _FieldContext) -> t.Any:
-    """Live with wanted merged into it, as the server does; the spelling of live is kept where both are equal."""
+def _index_of(live: list[t.Any], value: t.Any, names: tuple[str, ...]) -> int | None:
+    """Where a list has the element with the key fields of the value; a missing one has the default of the server."""
+    keys = {name: value[name] for name in names if name in value} if isinstance(value, dict) else {}
+    found = (
+        index
+        for index, candidate in enumerate(live)
+        if keys and isinstance(candidate, dict) and all(candidate.get(name) == key for name, key in keys.items())
+    )
+    return next(found, None)
+
+
+def _keys_of(element: Object, names: tuple[str, ...]) -> Object:
+    return {name: element.get(name) for name in names}
+
+
+def _applied(live: t.Any, wanted: t.Any, context: _FieldContext) -> t.Any:
+    """Live as an apply leaves it; the spelling of live is kept where both are equal."""
     if isinstance(live, dict) and isinstance(wanted, dict):
-        merged = dict(live)
-        for key, value in wanted.items():
-            if value is None:
-                merged.pop(key, None)
-            elif key in live:
-                merged[key] = _merged(live[key], value, context.below(key))
-            elif not _may_be_omitted(key, value, context):
-                merged[key] = value
-        return merged
+        return _map_applied(live, wanted, context)
     if isinstance(live, list) and isinstance(wanted, list):
-        return _merged_list(live, wanted, context)
+        return _list_applied(live, wanted, context)
     return live if not isinstance(wanted, (dict, list)) and _contains(live, wanted, context) else wanted
 
 
-def _merged_list(live: list[t.Any], wanted: list[t.Any], context: _FieldContext) -> list[t.Any]:
-    names = managed_fields.list_keys(context.tree)
-    if names:
-        merged = list(live)
-        for value in wanted:
-            keys = {name: value[name] for name in names if isinstance(value, dict) and name in value}
-            index = next(
-                (at for at, found in enumerate(merged) if keys and all(found.get(k) == v for k, v in keys.items())),
-                None,
-            )
-            if index is None:
-                merged.append(value)
-            else:
-                merged[index] = _merged(merged[index], value, context)
-        return merged
-    if managed_fields.is_set(context.tree):
-        return [*live, *(value for value in wanted if value not in live)]
-    return live if _list_contains(live, wanted, context) else wanted
+def _map_applied(live: Object, wanted: Object, context: _FieldContext) -> Object:
+    applied: Object = {}
+    for key, value in live.items():
+        entry, below = f"f:{key}", context.below(key)
+        if wanted.get(key) is not None:
+            applied[key] = _applied(value, wanted[key], below)
+        elif key in wanted:
+            # Null removes a field of any owner.
+            continue
+        elif entry not in context.owned:
+            applied[key] = value
+        else:
+            # Fields of others below it stay; an empty map was the owner's alone.
+            rest = value if managed_fields.is_leaf(below.owned) else _applied(value, type(value)(), below)
+            if entry in context.others or (rest and not managed_fields.is_leaf(below.owned)):
+                applied[key] = rest
+    added = {key: value for key, value in wanted.items() if key not in live}
+    return applied | {key: value for key, value in added.items() if not _may_be_omitted(key, value, context)}
+
+
+def _list_applied(live: list[t.Any], wanted: list[t.Any], context: _FieldContext) -> list[t.Any]:
+    names = managed_fields.list_keys(context.shape)
+    if not names and not managed_fields.is_set(context.shape):
+        return live if _list_contains(live, wanted, context) else wanted
+    dropped = managed_fields.dropped_elements(live, context.owned, wanted, context.others)
+    applied = [value for value in live if value not in dropped]
+    if not names:
+        return [*applied, *(value for value in wanted if value not in applied)]
+    for value in wanted:
+        index = _index_of(applied, value, names)
+        if index is None:
+            applied.append(value)
+        else:
+            element = context.element(_keys_of(applied[index], names))
+            applied[index] = _applied(applied[index], value, element)
+    return applied

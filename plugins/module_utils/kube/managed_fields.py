@@ -8,7 +8,6 @@ import json
 import typing as t
 
 Tree = dict[str, t.Any]
-Path = tuple[str, ...]
 
 _SELF = "."
 
@@ -54,80 +53,35 @@ def element(tree: Tree, keys: t.Mapping[str, t.Any]) -> Tree:
     return {}
 
 
-def without(live: t.Any, tree: Tree, wanted: t.Any, others: Tree) -> t.Any:
-    """A copy of live without the fields that only the owner of the tree has and no longer wants."""
-    if isinstance(live, dict) and not _is_leaf(tree):
-        return _map_without(live, tree, wanted if isinstance(wanted, dict) else {}, others)
-    if isinstance(live, list) and not _is_leaf(tree):
-        return _list_without(live, tree, wanted if isinstance(wanted, list) else [], others)
-    return live
+def is_leaf(tree: Tree) -> bool:
+    """Whether a field is owned as a whole."""
+    return not any(entry != _SELF for entry in tree)
 
 
-def dropped(live: t.Any, tree: Tree, wanted: t.Any, path: Path = ()) -> t.Iterator[Path]:
-    """Paths of live fields that the owner of the tree has and no longer wants."""
+def has_dropped(live: t.Any, tree: Tree, wanted: t.Any) -> bool:
+    """Whether live has fields that the owner of the tree has and no longer wants."""
     for entry, below in tree.items():
-        if entry == _SELF:
-            continue
         exists, live_value = _lookup(live, entry)
-        if not exists:
-            continue
-        is_wanted, wanted_value = _lookup(wanted, entry)
-        if not is_wanted:
-            yield (*path, entry)
-        elif not _is_leaf(below):
-            yield from dropped(live_value, below, wanted_value, (*path, entry))
+        if exists:
+            is_wanted, wanted_value = _lookup(wanted, entry)
+            if not is_wanted or has_dropped(live_value, below, wanted_value):
+                return True
+    return False
 
 
-def matches(candidate: t.Any, keys: t.Mapping[str, t.Any]) -> bool:
+def dropped_elements(live: list[t.Any], tree: Tree, wanted: list[t.Any], others: Tree) -> list[t.Any]:
+    """The elements of a list that only the owner of the tree has and no longer wants."""
+    entries = [entry for entry in tree if entry not in others and not _lookup(wanted, entry)[0]]
+    return [value for exists, value in (_lookup(live, entry) for entry in entries) if exists]
+
+
+def _matches(candidate: t.Any, keys: t.Mapping[str, t.Any]) -> bool:
     """Whether an element of an associative list has these key fields; a missing one has the default of the server."""
     return (
         isinstance(candidate, dict)
         and all(candidate[key] == value for key, value in keys.items() if key in candidate)
         and any(key in candidate for key in keys)
     )
-
-
-def _map_without(live: dict[str, t.Any], tree: Tree, wanted: dict[str, t.Any], others: Tree) -> dict[str, t.Any]:
-    kept: dict[str, t.Any] = {}
-    for key, value in live.items():
-        entry = f"f:{key}"
-        below = tree.get(entry)
-        if below is None:
-            kept[key] = value
-        elif wanted.get(key) is not None:
-            kept[key] = without(value, below, wanted[key], others.get(entry) or {})
-        elif _is_leaf(below):
-            if entry in others:
-                kept[key] = value
-        else:
-            rest = without(value, below, None, others.get(entry) or {})
-            # Fields of others below it stay; an empty map was the owner's alone.
-            if rest or entry in others:
-                kept[key] = rest
-    return kept
-
-
-def _list_without(live: list[t.Any], tree: Tree, wanted: list[t.Any], others: Tree) -> list[t.Any]:
-    kept: list[t.Any] = []
-    names = list_keys(tree)
-    for value in live:
-        entry = _entry_of(tree, value, names)
-        if entry is None:
-            kept.append(value)
-            continue
-        is_wanted, wanted_value = _lookup(wanted, entry)
-        if is_wanted or entry in others:
-            kept.append(without(value, tree[entry], wanted_value, others.get(entry) or {}))
-    return kept
-
-
-def _entry_of(tree: Tree, value: t.Any, names: tuple[str, ...]) -> str | None:
-    for entry in tree:
-        if entry.startswith("k:") and names and matches(value, json.loads(entry[2:])):
-            return entry
-        if entry.startswith("v:") and json.loads(entry[2:]) == value:
-            return entry
-    return None
 
 
 def _lookup(value: t.Any, entry: str) -> tuple[bool, t.Any]:
@@ -137,7 +91,7 @@ def _lookup(value: t.Any, entry: str) -> tuple[bool, t.Any]:
     if kind == "k" and isinstance(value, list):
         keys = json.loads(text)
         for candidate in value:
-            if matches(candidate, keys):
+            if _matches(candidate, keys):
                 return True, candidate
     if kind == "v" and isinstance(value, list):
         wanted = json.loads(text)
@@ -145,10 +99,6 @@ def _lookup(value: t.Any, entry: str) -> tuple[bool, t.Any]:
     if kind == "i" and isinstance(value, list) and int(text) < len(value):
         return True, value[int(text)]
     return False, None
-
-
-def _is_leaf(tree: Tree) -> bool:
-    return not any(entry != _SELF for entry in tree)
 
 
 def _is_applied_by(entry: t.Mapping[str, t.Any], manager: str) -> bool:

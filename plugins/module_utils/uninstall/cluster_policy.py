@@ -16,7 +16,8 @@ from ..cluster_state.cluster_policy import (
     restore_previous_spec,
 )
 from ..common.nested import merge_patch
-from ..kube.managed_fields import Tree, child, owned_by, owned_by_others, without
+from ..kube.diff import without
+from ..kube.managed_fields import Tree, child, owned_by, owned_by_others
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -44,7 +45,7 @@ def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestor
     """
     spec: Object = dict(live.get("spec") or {})
     own, foreign = child(owned_by(live, FIELD_MANAGER), "spec"), child(owned_by_others(live, FIELD_MANAGER), "spec")
-    restored: Object = without(spec, _without_tolerations(own), {}, foreign)
+    restored: Object = without(spec, _without_tolerations(own), foreign)
     current = policy_tolerations(live)
     recorded = {toleration_identity(item) for item in recorded_tolerations(live) or ()}
     kept = [item for item in current if toleration_identity(item) not in recorded]
