@@ -1,37 +1,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The default releases of the GPU operator and of NFD, and the lookup of other releases."""
+"""The releases of the GPU operator, and the default releases of the operator and of NFD."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 
-from .operator_releases import OPERATOR_RELEASES, Kind, OperatorRelease, TagRule
+from .known_issues import KNOWN_ISSUES, KnownIssue
 
-__all__ = (
-    "OPERATOR_CHART",
-    "OPERATOR_CHART_REPO",
-    "OPERATOR_NAMESPACE",
-    "OPERATOR_RELEASE",
-    "OPERATOR_RELEASES",
-    "OPERATOR_VERSION",
-    "NFD_CHART",
-    "NFD_KINDS",
-    "NFD_NAMESPACE",
-    "NFD_RELEASE",
-    "NFD_VERSION",
-    "VALIDATION_IMAGE",
-    "Kind",
-    "OperatorRelease",
-    "OperatorVersion",
-    "Release",
-    "TagRule",
-    "driver_os_tag",
-    "operator_kinds",
-    "operator_release",
-    "release_of",
-)
+# API version and kind.
+Kind = tuple[str, str]
 
 # NVIDIA's Helm repository, and NFD's registry of charts since v0.17 (their installation guides).
 OPERATOR_CHART = "gpu-operator"
@@ -56,11 +35,72 @@ NFD_KINDS: tuple[Kind, ...] = (
 # into every container that was given a GPU.
 VALIDATION_IMAGE = "nvcr.io/nvidia/cuda:13.0.1-base-ubi9"
 
+_POLICY_KINDS: tuple[Kind, ...] = (("nvidia.com/v1", "ClusterPolicy"), ("nvidia.com/v1alpha1", "NVIDIADriver"))
+_DRA_KINDS: tuple[Kind, ...] = (
+    *_POLICY_KINDS,
+    ("nvidia.com/v1alpha1", "GPUCluster"),
+    ("resource.nvidia.com/v1beta1", "ComputeDomain"),
+    ("resource.nvidia.com/v1beta1", "ComputeDomainClique"),
+)
 _VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
 
-# Year and month of a release of the operator.
+# The first two numbers of a version; those of a release of the operator are its year and month.
 Release = tuple[int, int]
 _NEWEST: Release = (98, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorRelease:
+    """One release of the GPU operator; `device_plugin` is the image tag in its chart, `kinds` are those of its CRDs."""
+
+    version: str
+    device_plugin: str
+    kinds: tuple[Kind, ...] = _POLICY_KINDS
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The version as comparable numbers."""
+        return tuple(int(number) for number in self.version.removeprefix("v").split("."))
+
+    @property
+    def known_issues(self) -> tuple[KnownIssue, ...]:
+        """The known issues of this release."""
+        return tuple(issue for issue in KNOWN_ISSUES if issue.affects(self.version))
+
+    @property
+    def extras_named(self) -> bool:
+        """The device plugin offers MIG devices with extras (+me, +gfx) under their own names; up to v0.19 it treats them as plain ones.
+
+        Source: k8s-device-plugin #1807, and v0.19.0 run on such devices.
+        """
+        return release_of(self.device_plugin) >= (0, 20)
+
+
+# Source: NVIDIA/gpu-operator at the tag: deployments/gpu-operator/values.yaml (devicePlugin.version), crds/. Oldest first.
+OPERATOR_RELEASES: tuple[OperatorRelease, ...] = (
+    OperatorRelease("v23.9.0", "v0.14.2-ubi8"),
+    OperatorRelease("v23.9.1", "v0.14.3-ubi8"),
+    OperatorRelease("v23.9.2", "v0.14.5-ubi8"),
+    OperatorRelease("v24.3.0", "v0.15.0-ubi8"),
+    OperatorRelease("v24.6.0", "v0.16.1-ubi8"),
+    OperatorRelease("v24.6.1", "v0.16.2-ubi8"),
+    OperatorRelease("v24.6.2", "v0.16.2-ubi8"),
+    OperatorRelease("v24.9.0", "v0.17.0-ubi9"),
+    OperatorRelease("v24.9.1", "v0.17.0"),
+    OperatorRelease("v24.9.2", "v0.17.0"),
+    OperatorRelease("v25.3.0", "v0.17.1"),
+    OperatorRelease("v25.3.1", "v0.17.2"),
+    OperatorRelease("v25.3.2", "v0.17.3"),
+    OperatorRelease("v25.3.3", "v0.17.4"),
+    OperatorRelease("v25.3.4", "v0.17.4"),
+    OperatorRelease("v25.10.0", "v0.18.0"),
+    OperatorRelease("v25.10.1", "v0.18.1"),
+    OperatorRelease("v26.3.0", "v0.19.0"),
+    OperatorRelease("v26.3.1", "v0.19.0"),
+    OperatorRelease("v26.3.2", "v0.19.2"),
+    OperatorRelease("v26.3.3", "v0.19.3"),
+    OperatorRelease("v26.7.0", "v0.20.0", _DRA_KINDS),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,17 +148,7 @@ def operator_kinds(version: str) -> tuple[Kind, ...]:
     return operator_release(version).release.kinds
 
 
-def driver_os_tag(rule: TagRule, os_id: str, version_id: str) -> str:
-    """The end of a driver image's tag for an operating system, given NFD's os_release.ID and VERSION_ID.
-
-    The operator appends it to every driver version: `rhel9.6` up to v26.3, `rhel9` from v26.7 on.
-    """
-    major = version_id.partition(".")[0]
-    short = any(os_id == system and major.isdigit() and int(major) >= since for system, since in rule)
-    return f"{os_id}{major if short else version_id}"
-
-
 def release_of(version: str) -> Release:
-    """Year and month of an operator's version; an unknown form counts as the newest."""
+    """The first two numbers of a version; an unknown form counts as the newest."""
     found = re.match(r"v?(\d+)\.(\d+)\.", version)
     return (int(found[1]), int(found[2])) if found else _NEWEST

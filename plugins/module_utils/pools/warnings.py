@@ -8,7 +8,6 @@ import typing as t
 
 from ..catalog import mig as geometries
 from ..catalog import names, releases
-from ..catalog.known_issues import REQUIRED_TRAITS
 from ..catalog.names import DEPLOY_PREFIX
 from ..schema.messages import join_words
 
@@ -22,8 +21,7 @@ _MIG_MANAGER_LABEL = f"{DEPLOY_PREFIX}mig-manager"
 def plan_warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
     """One sentence each; empty for a plan without pools, since nothing is installed then.
 
-    `traits` are the known traits of the cluster (see known_issues.REQUIRED_TRAITS): a known issue is reported when the cluster has all traits
-    that it requires.
+    `traits` are the known traits of the cluster (see known_issues.py): a known issue is reported when the cluster has all of its traits.
     """
     if not plan.pools:
         return []
@@ -32,9 +30,9 @@ def plan_warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
     if plan.mig.needed:
         all_traits.add("mig")
     issues = [
-        f"GPU operator {known.release.version}: {issue}"
+        f"GPU operator {known.release.version}: {issue.text}"
         for issue in known.release.known_issues
-        if REQUIRED_TRAITS[issue] and REQUIRED_TRAITS[issue] <= all_traits
+        if issue.traits <= all_traits
     ]
     return [
         *([known.warning] if known.warning else []),

@@ -178,11 +178,12 @@ def values_have_no_os_tag(cluster: Document) -> Problems:
 def values_keep_maps(cluster: Document) -> Problems:
     """The values have maps where the chart has them, since this collection adds its own fields to some of them."""
     for which, maps in (("operator", OPERATOR_MAPS), ("nfd", NFD_MAPS)):
-        for path in maps:
-            value = get_nested(cluster, which, "values", *path.split("."))
+        paths = [*((part,) for part in maps), *((part, key) for part, keys in maps.items() for key in keys)]
+        for path in paths:
+            value = get_nested(cluster, which, "values", *path)
             if value is not None and value is not INVALID and not isinstance(value, dict):
                 remedy = "write it as `key: value` lines, or remove it"
-                yield f"gpu_cluster.{which}.values.{path}: is {type_name(value)}, and the chart has a map there; {remedy}"
+                yield f"gpu_cluster.{which}.values.{'.'.join(path)}: is {type_name(value)}, and the chart has a map there; {remedy}"
 
 
 def driver_variables_have_names(cluster: Document) -> Problems:

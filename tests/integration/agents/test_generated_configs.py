@@ -19,7 +19,7 @@ from plugins.module_utils.mig import enumerate
 from tests.integration.agents import agent_cases
 
 GPUS = 2
-# The value for the device plugin that the lab pins, v0.19 (catalog/operator_releases.py).
+# The value for the device plugin that the lab pins, v0.19 (catalog/releases.py).
 EXTRAS_NAMED = False
 CAPABLE = [model for model in models.MODELS if model.mig_capable]
 SHARED = [

@@ -10,22 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import known_issues, releases
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import releases
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.known_issues import KNOWN_ISSUES, KnownIssue
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import (
     OPERATOR_RELEASES,
     OperatorRelease,
-    driver_os_tag,
     operator_kinds,
     operator_release,
 )
-
-SENTENCES = {name: text for name, text in vars(known_issues).items() if name.isupper() and isinstance(text, str)}
-
-
-def release(version: str) -> OperatorRelease:
-    known = operator_release(version)
-    assert known.exact
-    return known.release
 
 
 def test_every_release_once_and_in_order() -> None:
@@ -38,32 +30,36 @@ def test_every_release_once_and_in_order() -> None:
 @pytest.mark.parametrize("item", OPERATOR_RELEASES, ids=lambda item: item.version)
 def test_entry(item: OperatorRelease) -> None:
     assert re.fullmatch(r"v\d\d\.\d{1,2}\.\d", item.version)
-    assert re.fullmatch(r"\d{3}\.\d{2,3}\.\d{2}", item.driver)
     assert re.fullmatch(r"v0\.\d+\.\d+(-ubi[89])?", item.device_plugin)
-    assert re.fullmatch(r"v1\.\d+\.\d+(-ubuntu20\.04)?", item.toolkit)
-    assert re.fullmatch(r"v0\.\d+\.\d+(-ubuntu20\.04)?", item.mig_manager)
-    assert item.cuda_image is None or re.fullmatch(r"nvcr\.io/nvidia/cuda:[\d.]+-base-ubi[89]", item.cuda_image)
-    assert (item.cuda_image is None) == (item.numbers >= (26, 3))
     assert item.kinds[:2] == (("nvidia.com/v1", "ClusterPolicy"), ("nvidia.com/v1alpha1", "NVIDIADriver"))
-    assert item.gpu_cluster == (("nvidia.com/v1alpha1", "GPUCluster") in item.kinds)
-    assert known_issues.CRUN in item.known_issues
-    assert len(set(item.known_issues)) == len(item.known_issues)
-    assert set(item.known_issues) <= set(SENTENCES.values())
+    assert (("nvidia.com/v1alpha1", "GPUCluster") in item.kinds) == (item.numbers >= (26, 7))
+    assert item.extras_named == (item.numbers >= (26, 7))
+    assert any("crun" in issue.text for issue in item.known_issues)
+
+
+@pytest.mark.parametrize("issue", KNOWN_ISSUES, ids=lambda issue: issue.text.partition(":")[0])
+def test_known_issue_is_a_sentence_with_its_source(issue: KnownIssue) -> None:
+    assert re.fullmatch(r"[A-Z].+ \((notes of|cloud-native-docs|mig-parted|gpu-operator) ?[^()]*\)", issue.text)
+    assert issue.traits
+    assert all(
+        any(KnownIssue((part,), issue.traits, "").affects(item.version) for item in OPERATOR_RELEASES)
+        for part in issue.releases
+    )
 
 
 @pytest.mark.parametrize(
-    ("field", "since"),
-    [("secret_name", (25, 10)), ("generated_mig_config", (26, 3)), ("gpu_cluster", (26, 7))],
+    ("numbers", "version", "affected"),
+    [
+        (("v25.3.2",), "v25.3.2", True),
+        (("v25.3.2",), "v25.3.21", False),
+        (("v25.3",), "v25.3.4", True),
+        (("v25.3",), "v25.30.0", False),
+        (("v23.9", "v26"), "v26.7.0", True),
+        (("v23.9", "v26"), "v24.3.0", False),
+    ],
 )
-def test_what_a_release_knows_its_followers_know(field: str, since: tuple[int, int]) -> None:
-    assert [getattr(item, field) for item in OPERATOR_RELEASES] == [item.numbers >= since for item in OPERATOR_RELEASES]
-
-
-@pytest.mark.parametrize(("name", "text"), SENTENCES.items(), ids=list(SENTENCES))
-def test_known_bad_is_a_sentence_with_its_source(name: str, text: str) -> None:
-    assert re.fullmatch(r"[A-Z].+ \((notes of|cloud-native-docs|mig-parted|gpu-operator) ?[^()]*\)", text), name
-    assert any(text in item.known_issues for item in OPERATOR_RELEASES)
-    assert text in known_issues.REQUIRED_TRAITS
+def test_known_issue_affects(numbers: tuple[str, ...], version: str, affected: bool) -> None:
+    assert KnownIssue(numbers, frozenset({"mig"}), "").affects(version) == affected
 
 
 @pytest.mark.parametrize(
@@ -100,26 +96,5 @@ def test_any_version_gets_an_answer(asked: str) -> None:
     assert known.exact == (asked.strip().removeprefix("v") == known.release.version.removeprefix("v"))
 
 
-@pytest.mark.parametrize(
-    ("version", "os_id", "version_id", "tag"),
-    [
-        ("v25.10.1", "rhcos", "4.18", "rhcos4.18"),
-        ("v25.10.1", "rhel", "9.6", "rhel9.6"),
-        ("v25.10.1", "rocky", "9.6", "rocky9.6"),
-        ("v26.3.3", "rhel", "9.6", "rhel9.6"),
-        ("v26.3.3", "rhel", "10.1", "rhel10"),
-        ("v26.3.3", "rocky", "9.7", "rocky9"),
-        ("v26.3.3", "ol", "9.6", "ol9.6"),
-        ("v26.7.0", "rhel", "9.8", "rhel9"),
-        ("v26.7.0", "ol", "9.6", "ol9"),
-        ("v26.7.0", "rhcos", "4.18", "rhcos4.18"),
-        ("v26.7.0", "ubuntu", "22.04", "ubuntu22.04"),
-        ("v26.7.0", "rhel", "", "rhel"),
-    ],
-)
-def test_driver_os_tag(version: str, os_id: str, version_id: str, tag: str) -> None:
-    assert driver_os_tag(release(version).tag_rule, os_id, version_id) == tag
-
-
-def test_the_default_release_is_known_and_its_image_validates() -> None:
-    assert release(releases.OPERATOR_VERSION).cuda_image == releases.VALIDATION_IMAGE
+def test_the_default_release_is_known() -> None:
+    assert operator_release(releases.OPERATOR_VERSION).exact
