@@ -6,25 +6,27 @@ from __future__ import annotations
 
 import textwrap
 import typing as t
-from dataclasses import dataclass
 
 WIDTH = 100
 _GAP = "  "
 _CUT = ".."
 
+# A heading and its text.
+Paragraph = tuple[str, str]
 
-@dataclass(frozen=True)
-class Column:
-    """A column's title; numbers are right-aligned; `cuts`: its text may be shortened."""
+
+class Column(t.NamedTuple):
+    """A column's title, and its value for a row; numbers are right-aligned; `cuts`: its text may be shortened."""
 
     head: str
+    value: t.Callable[[t.Any], t.Any]
     number: bool = False
     cuts: bool = False
 
 
-def table(columns: t.Sequence[Column], rows: t.Sequence[t.Sequence[t.Any]], width: int = WIDTH) -> list[str]:
+def table(columns: t.Sequence[Column], rows: t.Iterable[t.Any], width: int = WIDTH) -> list[str]:
     """The titles and one line for each row, not longer than width if shortening columns suffices."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[str(column.value(row)) for column in columns] for row in rows]
     sizes = [max(len(column.head), *(len(row[at]) for row in cells), 0) for at, column in enumerate(columns)]
     sizes = _fitted(columns, sizes, width)
     lines = [[column.head for column in columns], *cells]
@@ -34,11 +36,15 @@ def table(columns: t.Sequence[Column], rows: t.Sequence[t.Sequence[t.Any]], widt
     ]
 
 
-def paragraph(head: str, text: str, width: int = WIDTH) -> list[str]:
-    """Text after a heading, wrapped and indented by two; long names are not broken."""
-    return textwrap.wrap(
-        f"{head}: {text}", width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
+def wrap(paragraphs: t.Iterable[Paragraph], width: int = WIDTH) -> list[str]:
+    """Each heading with its text, wrapped and indented by two; long names are not broken."""
+    return [
+        line
+        for head, text in paragraphs
+        for line in textwrap.wrap(
+            f"{head}: {text}", width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+    ]
 
 
 def _fitted(columns: t.Sequence[Column], sizes: list[int], width: int) -> list[int]:

@@ -4,74 +4,75 @@
 
 from __future__ import annotations
 
+import operator
 import typing as t
 
 from ..mig import layout as layouts
 from ..schema.messages import abbreviate
 from ..sharing_modes.registry import mode_title
-from .identity_lines import identity_lines
-from .impact_lines import impact_lines
-from .layout_lines import layout_lines
-from .nodegroup_lines import nodegroup_lines
-from .sharing_lines import profiles_of, sharing_lines
-from .table import WIDTH, Column, paragraph, table
+from .plan_text import impact_lines, layout_lines, profiles_of, sharing_costs
+from .table import WIDTH, Column, Paragraph, table, wrap
 
 Document = t.Mapping[str, t.Any]
 
 KINDS = ("plan", "report")
 _NEGATIVE_CHECKS = {"one_more": "one more waited", "two_shares": "two at once were refused"}
 _NO_NODE = "no node of the cluster belongs to it"
+# A plan's text by the action that the module of the provider previews.
+_NODEGROUP_ACTIONS = {
+    "none": "as declared",
+    "create": "will be created",
+    "update": "will be updated",
+    "recreate": "differs in immutable fields, and will be replaced",
+}
 
 
 def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]:
-    """The lines of a plan or a report of what gpu_info returned."""
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; it is one of {', '.join(KINDS)}")
+    """The lines of a plan or a report (one of KINDS) of what gpu_info returned."""
     pools: Document = info.get("pools") or {}
     title = f"{'Plan' if kind == 'plan' else 'Report'} of cluster {info.get('cluster') or '(unnamed)'}"
     if not info.get("reachable"):
         title = f"{title}: not reached, only what follows from the variables"[:width]
     impact = impact_lines(info, width) if kind == "plan" else []
-    rest = [*_notes(info, width), *_totals(info, width), *identity_lines(info, kind, width)]
+    rest = wrap([*_notes(info), *_totals(info), *identity_paragraphs(info, kind)], width)
     if not pools:
         return [title, "No pools are declared: nothing is shared, labelled or verified.", *impact, *rest]
-    groups = nodegroup_lines(info, kind, width)
-    sections = [layout_lines(pools, width), sharing_lines(pools, width), impact] if kind == "plan" else []
+    sections = [wrap(nodegroup_paragraphs(info, kind), width)]
+    if kind == "plan":
+        sections += [layout_lines(pools, width), wrap(sharing_costs(pools), width), impact]
     return [
-        *(title, "", *_table(info, pools, kind, width), ""),
-        *_pool_paragraphs(info, pools, kind, width),
-        *(line for section in (groups, *sections) if section for line in ("", *section)),
+        *(title, "", *_pool_table(info, pools, kind, width), ""),
+        *wrap(_pool_paragraphs(info, pools, kind), width),
+        *(line for section in sections if section for line in ("", *section)),
         *rest,
     ]
 
 
-def _table(info: Document, pools: Document, kind: str, width: int) -> list[str]:
+def _pool_table(info: Document, pools: Document, kind: str, width: int) -> list[str]:
+    def observed(value: t.Callable[[Document], t.Any]) -> t.Callable[[Document], t.Any]:
+        return value if info.get("reachable") else lambda pool: "?"
+
     columns = [
-        Column("POOL", cuts=True),
-        Column("NODES", number=True),
-        Column("MODEL", cuts=True),
-        Column("GPUS", number=True),
-        Column("MODE"),
-        Column("nvidia.com/"),
-        Column("OFFERED" if kind == "report" else "AFTER", number=True),
-        Column("MEM/SHARE", number=True),
-        Column("STATE" if kind == "report" else "CHANGES"),
+        Column("POOL", operator.itemgetter("name"), cuts=True),
+        Column("NODES", observed(operator.itemgetter("nodes")), number=True),
+        Column("MODEL", _model, cuts=True),
+        Column("GPUS", observed(operator.itemgetter("gpus")), number=True),
+        Column("MODE", lambda pool: mode_title(pool["mode"], pool.get("replicas") or 1)),
+        Column("nvidia.com/", _resource),
     ]
-    reachable = bool(info.get("reachable"))
-    rows = []
-    for name, pool in pools.items():
-        nodes, gpus, offered = "?", "?", "?"
-        if reachable:
-            nodes, gpus, offered = str(pool["nodes"]), str(pool["gpus"]), str(pool["expected"])
-            if kind == "report":
-                offered = f"{pool['allocatable']}/{offered}"
-        rows.append(
-            [
-                *(name, nodes, _model(pool), gpus, mode_title(pool["mode"], pool.get("replicas") or 1)),
-                *(_resource(pool), offered, _memory(pool), _state(pool, kind, info)),
-            ]
-        )
-    return table(columns, rows, width)
+    if kind == "plan":
+        columns += [
+            Column("AFTER", observed(operator.itemgetter("expected")), number=True),
+            Column("MEM/SHARE", _memory, number=True),
+            Column("CHANGES", observed(lambda pool: _planned_changes(pool, info))),
+        ]
+    else:
+        columns += [
+            Column("OFFERED", observed(lambda pool: f"{pool['allocatable']}/{pool['expected']}"), number=True),
+            Column("MEM/SHARE", _memory, number=True),
+            Column("STATE", observed(_state)),
+        ]
+    return table(columns, [{**pool, "name": name} for name, pool in pools.items()], width)
 
 
 def _model(pool: Document) -> str:
@@ -95,28 +96,30 @@ def _memory(pool: Document) -> str:
     return f"{'-'.join(dict.fromkeys((shares[0], shares[-1])))} GB" if shares else "?"
 
 
-def _state(pool: Document, kind: str, info: Document) -> str:
-    if not info.get("reachable"):
-        return "?"
+def _state(pool: Document) -> str:
     if not pool["nodes"]:
-        return "after discovery" if _awaits_discovery(kind, info) else "no nodes"
-    if kind == "plan":
-        return f"{pool['changes']['nodes']} nodes" if pool["changes"] else "none"
+        return "no nodes"
     return "ok" if pool["as_declared"] else "drift"
 
 
-def _pool_paragraphs(info: Document, pools: Document, kind: str, width: int) -> list[str]:
+def _planned_changes(pool: Document, info: Document) -> str:
+    if not pool["nodes"]:
+        return "after discovery" if _awaits_discovery(info) else "no nodes"
+    return f"{pool['changes']['nodes']} nodes" if pool["changes"] else "none"
+
+
+def _pool_paragraphs(info: Document, pools: Document, kind: str) -> t.Iterator[Paragraph]:
     if not info.get("reachable"):
-        return paragraph("cluster", str(info.get("reason") or "not reached"), width)
-    if _awaits_discovery(kind, info):
-        text = "no node is known to have GPUs yet; once installed, NFD and the GPU operator discover the nodes of each pool"
-        return paragraph("after discovery", text, width)
-    describe = _changes if kind == "plan" else _verdict
-    return [
-        line
-        for name, pool in pools.items()
-        for line in paragraph(name, "; ".join([describe(pool), *_layout(pool)]), width)
-    ]
+        yield "cluster", str(info.get("reason") or "not reached")
+    elif kind == "plan" and _awaits_discovery(info):
+        yield (
+            "after discovery",
+            "no node is known to have GPUs yet; once installed, NFD and the GPU operator discover the nodes of each pool",
+        )
+    else:
+        describe = _changes if kind == "plan" else _verdict
+        for name, pool in pools.items():
+            yield name, "; ".join([describe(pool), *_layout(pool)])
 
 
 def _layout(pool: Document) -> t.Iterator[str]:
@@ -128,11 +131,9 @@ def _layout(pool: Document) -> t.Iterator[str]:
         yield f"{gpus} with {devices}" if devices else f"{gpus} whole"
 
 
-def _awaits_discovery(kind: str, info: Document) -> bool:
-    """Whether it is the plan for a cluster with unknown hardware."""
-    return (
-        kind == "plan" and not any(pool["nodes"] for pool in info["pools"].values()) and not info["totals"]["gpu_nodes"]
-    )
+def _awaits_discovery(info: Document) -> bool:
+    """Whether the hardware of the cluster is unknown."""
+    return not any(pool["nodes"] for pool in info["pools"].values()) and not info["totals"]["gpu_nodes"]
 
 
 def _verdict(pool: Document) -> str:
@@ -177,47 +178,104 @@ def _changes(pool: Document) -> str:
     return "; ".join(parts) or f"annotations of {changes['nodes']} node(s)"
 
 
-def _notes(info: Document, width: int) -> list[str]:
+def _notes(info: Document) -> t.Iterator[Paragraph]:
     """Unmanaged installations, warnings, driver upgrades, and nodes that are undiscovered or released."""
-    notes: list[str] = []
     for component, installation in (info.get("installed") or {}).items():
         if installation["adopted"] or installation["problem"] or installation["notes"]:
             adopted = [f"{installation['what']} is used unmanaged"] if installation["adopted"] else []
-            notes += paragraph(
-                component, installation["problem"] or "; ".join([*adopted, *installation["notes"]]), width
-            )
+            yield component, installation["problem"] or "; ".join([*adopted, *installation["notes"]])
     for warning in info.get("warnings") or ():
-        notes += paragraph("warning", warning, width)
+        yield "warning", warning
     upgrade = info.get("driver_upgrade") or {}
     if upgrade.get("states"):
         states = ", ".join(f"{count} node(s) {state}" for state, count in upgrade["states"].items())
         failed = f"; failed: {abbreviate(upgrade['failed'])}" if upgrade["failed"] else ""
-        notes += paragraph("driver", f"upgrade in progress: {states}{failed}", width)
-    undiscovered = info.get("undiscovered") or []
+        yield "driver", f"upgrade in progress: {states}{failed}"
+    undiscovered = info.get("undiscovered")
     if undiscovered:
-        text = f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {abbreviate(undiscovered)}"
-        notes += paragraph("after discovery", text, width)
-    return [*notes, *_released(info, width)]
+        yield (
+            "after discovery",
+            f"{len(undiscovered)} GPU node(s) not labelled by gpu-feature-discovery yet: {abbreviate(undiscovered)}",
+        )
+    released, release = info.get("released"), info.get("release") or {}
+    if released:
+        by_pool = release.get("pools") or {}
+        pools = "; ".join(f"{nodes} of pool {name}" for name, nodes in by_pool.items())
+        count = sum(by_pool.values()) or len(released)
+        yield (
+            "released",
+            f"{count} node(s) are released, which removes their pool's labels{f' ({pools})' if pools else ''}: {abbreviate(released)}",
+        )
+    if release.get("refusal"):
+        yield "REFUSED", str(release["refusal"])
 
 
-def _released(info: Document, width: int) -> list[str]:
-    """The nodes that are released from their pools, and why a run would be refused."""
-    released = info.get("released") or []
-    release: Document = info.get("release") or {}
-    refusal = paragraph("REFUSED", str(release["refusal"]), width) if release.get("refusal") else []
-    if not released:
-        return refusal
-    by_pool = release.get("pools") or {}
-    pools = "; ".join(f"{nodes} of pool {name}" for name, nodes in by_pool.items())
-    count = sum(by_pool.values()) or len(released)
-    text = f"{count} node(s) are released, which removes their pool's labels{f' ({pools})' if pools else ''}: {abbreviate(released)}"
-    return [*paragraph("released", text, width), *refusal]
-
-
-def _totals(info: Document, width: int) -> list[str]:
+def _totals(info: Document) -> t.Iterator[Paragraph]:
     totals = info.get("totals")
-    if not totals:
-        return []
-    offered = ", ".join(f"{count} {name}" for name, count in totals["allocatable"].items() if count) or "nothing"
-    text = f"{totals['gpu_nodes']} of {totals['nodes']} nodes have {totals['gpus']} GPUs and offer {offered}"
-    return paragraph("total", text, width)
+    if totals:
+        offered = ", ".join(f"{count} {name}" for name, count in totals["allocatable"].items() if count) or "nothing"
+        yield (
+            "total",
+            f"{totals['gpu_nodes']} of {totals['nodes']} nodes have {totals['gpus']} GPUs and offer {offered}",
+        )
+
+
+def identity_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
+    """The server, the UID and the recorded name; in a plan also the name that the next change records."""
+    identity = info.get("identity")
+    if not identity:
+        return
+    recorded, new_name = identity["recorded_name"], identity["name_to_record"]
+    parts = [
+        f"{identity['server']} ({identity['origin']})",
+        f"UID {identity['uid']}" if identity["uid"] else "UID not readable",
+        f"recorded as {recorded}" if recorded else "no name recorded yet",
+    ]
+    yield "cluster", "; ".join(parts)
+    if kind == "plan" and new_name:
+        renamed = f"the next change renames it from {recorded} to {new_name}"
+        yield "name", renamed if recorded else f"the first change records the name {new_name}"
+
+
+def nodegroup_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
+    """One paragraph for each pool with a node group: its name, flavor and size, and in a plan its changes.
+
+    `info["nodegroups"]` is the result of the provider's module, if it was called: `nodegroups` by name, or `msg` if it failed.
+    """
+    preview: Document = info.get("nodegroups") or {}
+    groups = {name: pool["nodegroup"] for name, pool in (info.get("pools") or {}).items() if pool.get("nodegroup")}
+    for name, group in groups.items():
+        text = f"node group {group['name']} of {group['flavor']}, {group['size']}"
+        action = ((preview.get("nodegroups") or {}).get(group["name"]) or {}).get("action")
+        if kind == "plan" and action in _NODEGROUP_ACTIONS:
+            changes = _nodegroup_changes(preview.get("diff") or {}, group["name"]) if action != "create" else []
+            text += f"; {_NODEGROUP_ACTIONS[action]}{': ' if changes else ''}{', '.join(changes)}"
+        yield f"nodes of {name}", text
+    if groups and kind == "plan" and not preview.get("nodegroups") and preview.get("msg"):
+        yield "cloud", f"not reached, so the state of the node groups is unknown: {preview['msg']}"
+
+
+def _nodegroup_changes(diff: Document, name: str) -> list[str]:
+    """The differences as `field before -> after`; for maps (and taints, by key and effect) only the entries that differ."""
+    before, after = (_flatten((diff.get(side) or {}).get(name) or {}) for side in ("before", "after"))
+    return [
+        f"{key} {_field_text(before.get(key))} -> {_field_text(after.get(key))}"
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _flatten(fields: Document) -> dict[str, t.Any]:
+    flat: dict[str, t.Any] = {}
+    for key, value in fields.items():
+        if isinstance(value, t.Mapping):
+            flat.update({f"{key} {inner}": entry for inner, entry in value.items()})
+        elif isinstance(value, list) and all(isinstance(entry, t.Mapping) and "effect" in entry for entry in value):
+            flat.update({f"{key} {taint.get('key')}:{taint['effect']}": taint.get("value") or "set" for taint in value})
+        else:
+            flat[key] = value
+    return flat
+
+
+def _field_text(value: t.Any) -> str:
+    return "none" if value is None else str(value)

@@ -8,12 +8,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.report.nodegroup_lines import nodegroup_lines
+from ansible_collections.accel.gpu.plugins.module_utils.report.text import nodegroup_paragraphs
 
-WIDTH = 300
 GROUP = {"name": "gpus", "flavor": "g2.5xlarge", "size": "1 to 6 nodes"}
 POOLS: dict[str, t.Any] = {"made": {"nodegroup": GROUP}, "found": {"nodegroup": None}, "old": {}}
-LINE = "nodes of made: node group gpus of g2.5xlarge, 1 to 6 nodes"
+TEXT = "node group gpus of g2.5xlarge, 1 to 6 nodes"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +31,9 @@ LINE = "nodes of made: node group gpus of g2.5xlarge, 1 to 6 nodes"
     ],
 )
 def test_node_group_of_a_pool(kind: str, asked: dict[str, t.Any], expected: str) -> None:
-    assert nodegroup_lines({"pools": POOLS, "nodegroups": asked}, kind, WIDTH) == [f"{LINE}{expected}"]
+    assert list(nodegroup_paragraphs({"pools": POOLS, "nodegroups": asked}, kind)) == [
+        ("nodes of made", f"{TEXT}{expected}")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -57,15 +58,15 @@ def test_node_group_of_a_pool(kind: str, asked: dict[str, t.Any], expected: str)
 def test_what_differs_of_a_group(before: dict[str, t.Any], after: dict[str, t.Any], expected: str) -> None:
     diff = {"before": {"gpus": before}, "after": {"gpus": after}}
     asked = {"nodegroups": {"gpus": {"action": "update"}}, "diff": diff}
-    assert nodegroup_lines({"pools": POOLS, "nodegroups": asked}, "plan", WIDTH) == [
-        f"{LINE}; will be updated{expected}"
+    assert list(nodegroup_paragraphs({"pools": POOLS, "nodegroups": asked}, "plan")) == [
+        ("nodes of made", f"{TEXT}; will be updated{expected}")
     ]
 
 
 def test_a_cloud_that_does_not_answer() -> None:
     away = {"msg": "Keystone did not answer."}
-    assert nodegroup_lines({"pools": POOLS, "nodegroups": away}, "plan", WIDTH) == [
-        LINE,
-        "cloud: not reached, so the state of the node groups is unknown: Keystone did not answer.",
+    assert list(nodegroup_paragraphs({"pools": POOLS, "nodegroups": away}, "plan")) == [
+        ("nodes of made", TEXT),
+        ("cloud", "not reached, so the state of the node groups is unknown: Keystone did not answer."),
     ]
-    assert nodegroup_lines({"pools": {"old": {}}, "nodegroups": away}, "plan", WIDTH) == []
+    assert list(nodegroup_paragraphs({"pools": {"old": {}}, "nodegroups": away}, "plan")) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.report.identity_lines import identity_lines
+from ansible_collections.accel.gpu.plugins.module_utils.report.text import identity_paragraphs
 
 KNOWN = {
     "server": "https://a:6443",
@@ -23,24 +23,24 @@ KNOWN = {
     ("identity", "kind", "expected"),
     [
         (None, "plan", []),
-        (KNOWN, "report", ["cluster: https://a:6443 (kubeconfig /k, context c); UID u-1; recorded as prod"]),
+        (KNOWN, "report", [("cluster", "https://a:6443 (kubeconfig /k, context c); UID u-1; recorded as prod")]),
         (
             {**KNOWN, "uid": None, "recorded_name": None, "name_to_record": "prod"},
             "plan",
             [
-                "cluster: https://a:6443 (kubeconfig /k, context c); UID not readable; no name recorded yet",
-                "name: the first change records the name prod",
+                ("cluster", "https://a:6443 (kubeconfig /k, context c); UID not readable; no name recorded yet"),
+                ("name", "the first change records the name prod"),
             ],
         ),
         (
             {**KNOWN, "name_to_record": "production"},
             "plan",
             [
-                "cluster: https://a:6443 (kubeconfig /k, context c); UID u-1; recorded as prod",
-                "name: the next change renames it from prod to production",
+                ("cluster", "https://a:6443 (kubeconfig /k, context c); UID u-1; recorded as prod"),
+                ("name", "the next change renames it from prod to production"),
             ],
         ),
     ],
 )
-def test_lines(identity: dict[str, Any] | None, kind: str, expected: list[str]) -> None:
-    assert identity_lines({"identity": identity}, kind, 200) == expected
+def test_lines(identity: dict[str, Any] | None, kind: str, expected: list[tuple[str, str]]) -> None:
+    assert list(identity_paragraphs({"identity": identity}, kind)) == expected

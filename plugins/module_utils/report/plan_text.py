@@ -1,0 +1,140 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The parts of a plan's text that a report does not have: MIG layouts, the cost of sharing, and the impact of a run (pure)."""
+
+from __future__ import annotations
+
+import operator
+import typing as t
+
+from ..catalog import benchmarks
+from ..cluster_state.impact import COUNTS
+from ..mig.drawing import draw_gpu
+from ..mig.placement import Placement
+from ..schema.messages import abbreviate, join_words
+from ..sharing_modes.base import PodExpectation
+from ..sharing_modes.registry import MODES, mode_title
+from .table import Column, Paragraph, table, wrap
+
+Document = t.Mapping[str, t.Any]
+
+_TITLES = ("DRIVER RESTARTS", "PODS LOSE GPU", "OPERAND PODS", "NODES REPARTITIONED", "GPU RESETS")
+_SOURCE = f"times were measured on {benchmarks.MEASURED}; other GPUs and kernels differ, see docs/modes.md"
+
+
+def layout_lines(pools: Document, width: int) -> list[str]:
+    """A heading for each pool with MIG devices, and under it a bar for each layout with its unused slices."""
+    lines: list[str] = []
+    for name, pool in pools.items():
+        layouts: t.Sequence[Document] = pool.get("gpu_layouts") or ()
+        if not any(layout["devices"] for layout in layouts):
+            continue
+        lines.append(f"memory slices of the GPUs of {name}:")
+        gpus = [(layout["slices"], [Placement(**device) for device in layout["devices"]]) for layout in layouts]
+        for layout, drawing in zip(layouts, draw_gpu(gpus, width - 4), strict=True):
+            title = "each GPU" if layout["gpus"] is None else f"{layout['gpus']} GPU(s)"
+            if layout["devices"]:
+                lines += [f"  {title}{_unused(layout['unused'])}", f"    {drawing}"]
+            else:
+                lines.append(f"  {title} whole")
+    return lines
+
+
+def _unused(unused: Document) -> str:
+    counts = [f"{unused[kind]} {kind} slice(s)" for kind in ("compute", "memory") if unused[kind]]
+    return f", {join_words(counts)} unused" if counts else ""
+
+
+def sharing_costs(pools: Document) -> t.Iterator[Paragraph]:
+    """A sentence for each kind of sharing, with its pools; empty where no GPU is shared."""
+    pools_of: dict[tuple[str, str], list[str]] = {}
+    has_times = False
+    for name, pool in pools.items():
+        mode, replicas = MODES[pool["mode"]], pool.get("replicas") or 1
+        sentence = _performance(pool, replicas)
+        if sentence:
+            pools_of.setdefault((mode_title(mode.name, replicas), sentence), []).append(name)
+            has_times = has_times or mode.has_measured_times(replicas)
+    for (title, sentence), names in pools_of.items():
+        yield f"{abbreviate(names)} ({title})", sentence
+    if has_times:
+        yield "sharing", _SOURCE
+
+
+def profiles_of(pool: Document) -> set[str]:
+    """The MIG profiles that a pool declares, by its layout or its demand."""
+    return {
+        *(pool.get("demand") or ()),
+        *(profile for part in pool.get("layout") or () for profile in part["profiles"]),
+    }
+
+
+def _performance(pool: Document, replicas: int) -> str:
+    models = pool.get("models") or []
+    model = models[0] if len(models) == 1 else pool.get("model")
+    pods = PodExpectation(replicas, pool.get("memory_mib_per_share"), profiles_of(pool), model)
+    return MODES[pool["mode"]].performance(pods)
+
+
+def impact_lines(info: Document, width: int) -> list[str]:
+    """A table of the pools with an impact, and explanations; empty if the impact was not requested."""
+    total: Document | None = info.get("impact")
+    if total is None:
+        return []
+    affected = [
+        {"pool": name, **pool["impact"]} for name, pool in info["pools"].items() if any(pool["impact"].values())
+    ]
+    paragraphs = [*_total_impact(total), *_node_changes(info.get("steps") or {})]
+    if affected:
+        counts = zip(_TITLES, COUNTS, strict=True)
+        columns = [
+            Column("IMPACT", operator.itemgetter("pool"), cuts=True),
+            *(Column(title, operator.itemgetter(key), number=True) for title, key in counts),
+        ]
+        return [*table(columns, affected, width), "", *wrap(paragraphs, width)]
+    if any(pool["changes"] for pool in info["pools"].values()):
+        paragraphs.insert(0, ("impact", "no driver or operand is restarted, and no pod loses its GPU"))
+    return wrap(paragraphs, width)
+
+
+def _node_changes(steps: Document) -> t.Iterator[Paragraph]:
+    for key, head, text in (
+        ("evicts", "pods", "have pods that are evicted"),
+        ("blocked_by", "blocked", "cannot be changed, since a drain does not evict the pods that use their GPUs"),
+        ("stops", "stopped", "have DaemonSet pods that are stopped for the change"),
+    ):
+        pods_by_node = {node: step[key] for node, step in steps.items() if step.get(key)}
+        pods = [pod for names in pods_by_node.values() for pod in names]
+        if pods:
+            yield head, f"{abbreviate(sorted(pods_by_node))} {text} ({len(pods)}): {abbreviate(pods)}"
+    reboots = sorted(node for node, step in steps.items() if step["reboot"] != "no")
+    if reboots:
+        yield "reboots", f"{abbreviate(reboots)} may need a reboot, by the command in rollout.reboot"
+
+
+def _total_impact(total: Document) -> t.Iterator[Paragraph]:
+    if total["release"]:
+        installed, desired = total["release"]["installed"], total["release"]["desired"]
+        yield "operator", f"upgrade from {installed} to {desired}, which restarts all operands"
+    if total["drivers"]:
+        otherwise = "held back" if total["held_back"] else "refused"
+        yield "drivers", f"{_driver_restarts(total)}; {otherwise}, unless gpu_operator_allow_driver_rollout is true"
+    if total["repartitioned_nodes"]:
+        nodes = f"{total['repartitioned_nodes']} node(s)"
+        yield "mig", f"GPUs of {nodes} are repartitioned in a rolling update: cordon, drain, change, verify, uncordon"
+    if total["resets"]:
+        yield (
+            "resets",
+            f"the MIG mode of {total['resets']} node(s) with Ampere GPUs is switched, which resets the GPUs; if they are "
+            "passed through to a virtual machine, the node may need a reboot",
+        )
+
+
+def _driver_restarts(total: Document) -> str:
+    reasons = "; ".join(total["reasons"])
+    if not total["max_parallel"]:
+        return f"the driver of {total['drivers']} node(s) is updated once its driver pod is deleted: {reasons}"
+    return (
+        f"the driver restarts on {total['drivers']} node(s), at most {total['max_parallel']} at a time: {reasons}; pods that use a GPU there are "
+        "evicted first"
+    )
