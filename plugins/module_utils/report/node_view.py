@@ -11,15 +11,27 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from ..cluster_state.node import to_count
-from .badges import SEVERITIES, Badge, node_badges
+from .drawing import cells_per_gpu
 from .formatting import DOT, device_counts, memory, number, plural, sharing_mode, short_model, short_resource
 from .mig_devices import SUCCESS, GpuLayout, gpu_layouts
-from .svg import cells_per_gpu
 from .usage import PodUsage, ResourceUsage, read_pods, read_usage
 
 Document = t.Mapping[str, t.Any]
 
+# The most severe first.
+SEVERITIES = BAD, WARN, NOTE = ("bad", "warn", "note")
+OK = "ok"
+DRIFT = "differs"
 _MAX_PODS = 64
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A short text with a severity; detail is what the text leaves out."""
+
+    text: str
+    severity: str
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -156,8 +168,54 @@ def read_node(key: str, row: Document, pools: Document, info: Document) -> GpuNo
         pods=pods,
         mig=row.get("mig") or None,
         gpu_layouts=layouts,
-        badges=tuple(node_badges(row, declared, info)),
+        badges=tuple(_badges(row, declared, info)),
     )
+
+
+def _badges(row: Document, declared: Document | None, info: Document) -> t.Iterator[Badge]:
+    """Why a node needs attention, from its row in gpu_info; nothing if it does not."""
+    name = str(row.get("name") or "")
+    if not row.get("ready"):
+        yield Badge("not ready", BAD)
+    if not row.get("schedulable"):
+        yield Badge("cordoned", NOTE, "accepts no new pods")
+    mig: Document = row.get("mig") or {}
+    state = mig.get("state")
+    if state and state != SUCCESS:
+        yield Badge(f"MIG {state}", BAD if state == "failed" else WARN)
+    pools = (info.get("overlaps") or {}).get(name)
+    if pools:
+        yield Badge("several pools", WARN, f"matches the pools {', '.join(map(str, pools))}; the node is not changed")
+    if name in (info.get("released") or ()):
+        yield Badge("released", NOTE, "no longer in a pool; the labels of the pool are to be removed")
+    if not row.get("model"):
+        yield Badge("not discovered", WARN, "gpu-feature-discovery has not labelled it yet")
+    elif declared is not None:
+        reasons = list(_drift(row, name, declared))
+        if reasons:
+            yield Badge(DRIFT, WARN, "; ".join(reasons))
+
+
+def _drift(row: Document, name: str, declared: Document) -> t.Iterator[str]:
+    """How a node differs from its pool's declaration, as far as gpu_info reports single nodes."""
+    head = f"{name} (pool {row.get('pool')}): "
+    reported = [str(text).removeprefix(head) for text in declared.get("drift") or () if str(text).startswith(head)]
+    if reported:
+        yield from reported
+        return
+    if declared.get("mode") == "mig":
+        state = (row.get("mig") or {}).get("state") or SUCCESS
+        if (row.get("layout") or declared.get("layout")) and state == SUCCESS and not gpu_layouts(row, declared):
+            yield "its MIG devices do not match the layout"
+        return
+    gpus, per_node = to_count(row.get("gpus")), declared.get("gpus_per_node")
+    if per_node is not None and gpus != per_node:
+        yield f"has {gpus} GPU(s), {per_node} is expected (gpus_per_node)"
+    shares, resource = declared.get("shares_per_gpu"), declared.get("resource")
+    if shares and resource:
+        allocatable = to_count((row.get("allocatable") or {}).get(resource))
+        if allocatable != gpus * shares:
+            yield f"allocatable {resource} is {allocatable}, {gpus * shares} is expected"
 
 
 def natural_order(name: str) -> tuple[t.Any, ...]:

@@ -53,6 +53,13 @@ class ResourceUsage:
         """The units in any state."""
         return self.used + self.free + self.lost + self.missing
 
+    @property
+    def states(self) -> list[tuple[str, int]]:
+        """The number of units in each state that occurs, as the style sheet names the states."""
+        free = "free" if self.known else "unknown"
+        counts = [("used", self.used), ("lost", self.lost), (free, self.free), ("missing", self.missing)]
+        return [(state, count) for state, count in counts if count]
+
 
 class PodUsage(t.NamedTuple):
     """What one pod requests of one resource of its node."""

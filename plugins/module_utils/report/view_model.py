@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from . import svg
-from .badges import SEVERITIES, Badge
-from .formatting import plural
-from .node_names import common_domain, common_prefix
-from .node_view import GpuNode, natural_order, read_node
-from .pool_view import PoolView
+from ..schema.messages import abbreviate
+from .drawing import NodeDrawing, node_drawing
+from .formatting import DOT, memory, mig_layout, pending_changes, plural, sharing_mode, short_model
+from .node_view import DRIFT, NOTE, OK, SEVERITIES, WARN, Badge, GpuNode, natural_order, read_node
 from .usage import NamespaceUsage, ResourceUsage, namespace_usage, total_usage
 
 Document = t.Mapping[str, t.Any]
@@ -22,6 +20,119 @@ Document = t.Mapping[str, t.Any]
 # Up to this number of nodes all tiles are open; more nodes get small tiles that are closed at first.
 MAX_EXPANDED = 40
 _MAX_EXPANDED_PODS = 10
+# Names of nodes up to this length are shown unchanged.
+MAX_NAME_LENGTH = 18
+_ELLIPSIS = "\u2026"
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """The nodes of one pool, or those without a pool (name is None).
+
+    declared is what gpu_info returns for the pool, None for a pool that is not declared. The prefix and the domain are common
+    to the names of the nodes.
+    """
+
+    key: str
+    name: str | None
+    declared: Document | None
+    reachable: bool
+    nodes: tuple[GpuNode, ...]
+    prefix: str = ""
+    domain: str = ""
+
+    @property
+    def info(self) -> Document:
+        """What gpu_info returns for the pool."""
+        return self.declared or {}
+
+    @property
+    def as_declared(self) -> bool:
+        """Whether all nodes are as the pool declares."""
+        return bool(self.info.get("as_declared"))
+
+    @property
+    def node_count(self) -> int:
+        """The nodes in the cluster, on this page or not."""
+        return self.info.get("nodes") or 0
+
+    @property
+    def drifted_nodes(self) -> int:
+        """The nodes that are not as declared, on this page or not."""
+        return self.info.get("drifted_nodes") or 0
+
+    @property
+    def unlisted_drifted_nodes(self) -> int:
+        """The nodes that are not as declared, without those whose tiles show that."""
+        return self.drifted_nodes - sum(badge.text == DRIFT for node in self.nodes for badge in node.badges)
+
+    @property
+    def badge(self) -> Badge:
+        """The state of the pool."""
+        if self.declared is None:
+            return Badge("not declared", NOTE)
+        if not self.reachable:
+            return Badge("not reachable", NOTE)
+        if not self.node_count:
+            return Badge("no nodes", WARN)
+        return Badge("as declared", OK) if self.as_declared else Badge(DRIFT, WARN)
+
+    @functools.cached_property
+    def usage(self) -> tuple[ResourceUsage, ...]:
+        """The resources of all its nodes."""
+        return total_usage(self.nodes)
+
+    @property
+    def description(self) -> str:
+        """What the pool is: the models, the sharing mode and the memory of a share."""
+        share, shares = self.info.get("memory_mib_per_share"), self.info.get("shares_per_gpu")
+        models = [short_model(model) for model in self.info.get("models") or [self.info.get("model") or "any GPU"]]
+        mode = sharing_mode(self.info.get("mode"), self.info.get("replicas"))
+        parts = [abbreviate(models, 3), ": ".join(filter(None, [mode, mig_layout(self.info)]))]
+        if share:
+            parts.append(f"{memory(share)} per GPU" if shares == 1 else f"{memory(share)} per share")
+        return DOT.join(parts)
+
+    def wanted(self, resource: str) -> int | None:
+        """The units of a resource that the pool declares; None for other resources."""
+        resources: Document = self.info.get("resources") or {self.info.get("resource"): self.info}
+        return (resources.get(resource) or {}).get("expected")
+
+    @property
+    def drift(self) -> list[str]:
+        """How the pool differs from its declaration, and what a run would change."""
+        reported = self.info.get("drift") or ()
+        lines = [*map(str, reported), *pending_changes(self.info)]
+        if self.reachable and not self.node_count:
+            lines.append("no node of the cluster belongs to the pool")
+        if reported and self.drifted_nodes > len(reported):
+            lines.append(f"and {plural(self.drifted_nodes - len(reported), 'more node')}")
+        return lines
+
+    @functools.cached_property
+    def common_properties(self) -> dict[str, str]:
+        """The properties of more than half of the nodes."""
+        counts = Counter(entry for node in self.nodes for entry in node.properties.items())
+        return {kind: text for (kind, text), count in counts.items() if count * 2 > len(self.nodes)}
+
+    @property
+    def common_text(self) -> str:
+        """What the nodes have in common."""
+        parts = list(self.common_properties.values())
+        parts += [f"names begin with {self.prefix}"] if self.prefix else []
+        parts += [f"names end with {self.domain}"] if self.domain else []
+        uniform = all(node.properties == self.common_properties for node in self.nodes)
+        return DOT.join(parts) + ("" if uniform or not parts else ". Nodes that differ show their own values.")
+
+    def label(self, node: GpuNode) -> str:
+        """The name of a node on its tile, without the domain; an ellipsis replaces the prefix."""
+        host = node.name.removesuffix(self.domain)
+        return f"{_ELLIPSIS}{host.removeprefix(self.prefix)}" if self.prefix else host
+
+    def is_cut_off(self, node: GpuNode) -> bool:
+        """Whether the tile may not show the full name."""
+        label = self.label(node)
+        return label != node.name or len(label) > MAX_NAME_LENGTH
 
 
 @dataclass(frozen=True)
@@ -99,12 +210,12 @@ class Page:
         return namespace_usage(self.nodes)
 
     @functools.cached_property
-    def drawings(self) -> dict[t.Hashable, tuple[str, svg.Drawing]]:
+    def drawings(self) -> dict[t.Hashable, tuple[str, NodeDrawing]]:
         """The id and the drawing of each appearance of nodes; equal nodes refer to one drawing."""
-        drawings: dict[t.Hashable, tuple[str, svg.Drawing]] = {}
+        drawings: dict[t.Hashable, tuple[str, NodeDrawing]] = {}
         for node in self.nodes:
             if node.appearance not in drawings:
-                drawings[node.appearance] = f"d{len(drawings)}", svg.draw_node(node)
+                drawings[node.appearance] = f"d{len(drawings)}", node_drawing(node)
         return drawings
 
 
@@ -134,3 +245,20 @@ def build_page(info: Document) -> Page:
         pools=tuple(pools),
         usage_known=any("workloads" in row for row in rows),
     )
+
+
+def common_domain(names: t.Sequence[str]) -> str:
+    """The text from the first dot on, if it is the same for all names and not part of an IP address."""
+    domains = {name.partition(".")[2] for name in names}
+    (domain,) = domains if len(domains) == 1 else ("",)
+    return f".{domain}" if len(names) > 1 and any(char.isalpha() for char in domain) else ""
+
+
+def common_prefix(names: t.Sequence[str]) -> str:
+    """The common beginning of all names up to a hyphen, if at least one name is too long for a small tile."""
+    if len(names) < 2 or max(map(len, names)) <= MAX_NAME_LENGTH:
+        return ""
+    first, last = min(names), max(names)  # the prefix of these two is the prefix of all
+    differ = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    prefix = first[: first.rfind("-", 0, differ) + 1]
+    return prefix if len(prefix) > len(_ELLIPSIS) + 1 else ""

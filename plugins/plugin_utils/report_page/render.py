@@ -15,8 +15,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from ...module_utils.catalog.names import VERSION
-from ...module_utils.report import formatting, svg
+from ...module_utils.report import formatting
+from ...module_utils.report.drawing import Units
 from ...module_utils.report.view_model import build_page
+from .geometry import Place, coordinate
 
 _FOLDER = Path(__file__).parent
 _BRACES = str.maketrans({"{": "&#123;", "}": "&#125;"})
@@ -30,12 +32,12 @@ _SPECIAL = re.compile(f"[{{}}{_CHARACTERS}]")
 
 def render(info: t.Mapping[str, t.Any]) -> str:
     """The page of what gpu_info returned; the same input gives the same page."""
-    template, style, script = _template(), _read("style.css"), _read("search.js")
+    page, style, script = template("page.html.j2"), _read("style.css"), _read("search.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    return template.render(page=build_page(info), style=style, script=script, policy=policy, version=VERSION).lstrip()
+    return page.render(page=build_page(info), style=style, script=script, policy=policy, version=VERSION).lstrip()
 
 
 def sanitize(value: object) -> str:
@@ -50,7 +52,8 @@ def sanitize(value: object) -> str:
 
 
 @functools.cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """A template of this folder with escaping and the filters of the page."""
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -61,17 +64,15 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "coordinate": svg.coordinate,
-        "legend_drawing": svg.legend_drawing,
-        "meter": svg.draw_meter,
-        "mig_layout": svg.draw_mig_layout,
+        "coordinate": coordinate,
         "number": formatting.number,
         "plural": formatting.plural,
         "short_model": formatting.short_model,
         "short_resource": formatting.short_resource,
         "verification": formatting.verification,
     }
-    return environment.get_template("page.html.j2")
+    environment.globals |= {"Place": Place, "Units": Units}
+    return environment.get_template(name)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.report.node_names import common_domain
+from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import common_domain
 from ansible_collections.accel.gpu.plugins.plugin_utils.report_page.render import render
 from tests.helpers import infos
 from tests.helpers.html import Element, parse

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.report.node_names import (
-    MAX_LENGTH,
+from ansible_collections.accel.gpu.plugins.module_utils.report.node_view import read_node
+from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import (
+    MAX_NAME_LENGTH,
+    PoolView,
     common_domain,
     common_prefix,
-    short_name,
 )
 
 
@@ -42,6 +43,8 @@ def test_common_parts(names: list[str], prefix: str, domain: str) -> None:
 def test_short_names_stay_different(names: list[str]) -> None:
     domain = common_domain(names)
     prefix = common_prefix([name.removesuffix(domain) for name in names])
-    short = [short_name(name, prefix, domain) for name in names]
+    nodes = tuple(read_node("n0", {"name": name}, {}, {}) for name in names)
+    pool = PoolView("g0", None, None, True, nodes, prefix, domain)
+    short = [pool.label(node) for node in nodes]
     assert len(set(short)) == len(names)
-    assert all(len(one) <= max(MAX_LENGTH, len(name)) for one, name in zip(short, names, strict=True))
+    assert all(len(one) <= max(MAX_NAME_LENGTH, len(name)) for one, name in zip(short, names, strict=True))

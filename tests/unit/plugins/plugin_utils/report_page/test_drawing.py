@@ -10,21 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.report.drawing import cells_per_gpu, is_crowded, node_drawing
 from ansible_collections.accel.gpu.plugins.module_utils.report.mig_devices import GpuLayout
 from ansible_collections.accel.gpu.plugins.module_utils.report.node_view import GpuNode
-from ansible_collections.accel.gpu.plugins.module_utils.report.pool_view import PoolView
-from ansible_collections.accel.gpu.plugins.module_utils.report.svg import (
-    HEIGHT,
-    Drawing,
-    Path,
-    Rect,
-    cells_per_gpu,
-    draw_meter,
-    draw_node,
-    is_crowded,
-)
 from ansible_collections.accel.gpu.plugins.module_utils.report.usage import ResourceUsage
-from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import Page
+from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import Page, PoolView
+from ansible_collections.accel.gpu.plugins.plugin_utils.report_page.render import template
+from tests.helpers.html import Element, parse
 
 GPU = "nvidia.com/gpu"
 STATES = ("used", "free", "lost", "missing", "unknown")
@@ -44,12 +36,17 @@ def mig(profile: str, used: int, free: int) -> ResourceUsage:
     return count(used, free, resource=f"nvidia.com/mig-{profile}")
 
 
-def rects(drawing: Drawing) -> list[Rect]:
-    return [shape for shape in drawing.shapes if isinstance(shape, Rect)]
+def draw(of: GpuNode) -> Element:
+    """The elements of the drawing of a node."""
+    return parse(str(template("drawing.html.j2").module.node(node_drawing(of))))  # type: ignore[attr-defined]
 
 
-def kinds(drawing: Drawing) -> dict[str, int]:
-    return dict(Counter(rect.kind for rect in rects(drawing)))
+def number(rect: Element, name: str) -> float:
+    return float(rect.attributes[name] or "")
+
+
+def kinds(drawing: Element) -> dict[str, int]:
+    return dict(Counter(str(rect.attributes["class"]) for rect in drawing.find("rect")))
 
 
 LAYOUTS: tuple[GpuLayout, ...] = ((("3g.40gb", 1), ("1g.10gb", 1)),) * 2
@@ -114,14 +111,13 @@ DRAWN: list[tuple[str, GpuNode, dict[str, int]]] = [
 
 @pytest.mark.parametrize(("of", "expected"), [case[1:] for case in DRAWN], ids=[case[0] for case in DRAWN])
 def test_drawn(of: GpuNode, expected: dict[str, int]) -> None:
-    assert kinds(draw_node(of)) == expected
+    assert kinds(draw(of)) == expected
 
 
 def test_devices_are_as_wide_as_their_slices() -> None:
-    small, large = (
-        rect for rect in rects(draw_node(node(2, mig("1g.10gb", 1, 0), mig("3g.40gb", 1, 0)))) if rect.kind == "used"
-    )
-    assert large.place.width > 2 * small.place.width
+    drawing = draw(node(2, mig("1g.10gb", 1, 0), mig("3g.40gb", 1, 0)))
+    small, large = (number(rect, "width") for rect in drawing.find("rect", class_="used"))
+    assert large > 2 * small
 
 
 units = st.integers(0, 9) | st.integers(0, 10**30)
@@ -137,20 +133,20 @@ nodes = st.builds(
 
 @given(nodes)
 def test_all_shapes_are_within_the_frame_and_visible(of: GpuNode) -> None:
-    drawing = draw_node(of)
-    assert 0 < drawing.width <= 150
-    for rect in rects(drawing):
-        x, y, width, height = rect.place
+    drawing, width = draw(of), node_drawing(of).width
+    assert 0 < width <= 150
+    for rect in drawing.find("rect"):
+        x, y = number(rect, "x"), number(rect, "y")
         assert min(x, y) >= 0
-        assert min(width, height) > 0
-        assert x + width <= drawing.width + 0.001
-        assert y + height <= HEIGHT + 0.001
-    assert len(drawing.shapes) < 500
+        assert min(number(rect, "width"), number(rect, "height")) > 0
+        assert x + number(rect, "width") <= width + 0.01
+        assert y + number(rect, "height") <= 28 + 0.01
+    assert len(list(drawing.walk())) < 500
 
 
 @given(nodes)
 def test_each_present_state_has_a_cell(of: GpuNode) -> None:
-    drawn = kinds(draw_node(of))
+    drawn = kinds(draw(of))
     present: Counter[str] = Counter()
     for one in of.usage:
         present.update(used=one.used, lost=one.lost, missing=one.missing)
@@ -161,9 +157,9 @@ def test_each_present_state_has_a_cell(of: GpuNode) -> None:
 
 
 def test_lines_divide_a_gpu_into_its_slices() -> None:
-    drawing = draw_node(node(2, mig("3g.40gb", 1, 1), mig("1g.10gb", 0, 2), layouts=LAYOUTS))
-    (line, *_others) = [shape for shape in drawing.shapes if isinstance(shape, Path)]
-    assert line == Path("outline", "M26.75 0.5v5")
+    drawing = draw(node(2, mig("3g.40gb", 1, 1), mig("1g.10gb", 0, 2), layouts=LAYOUTS))
+    line, *_others = drawing.find("path")
+    assert line.attributes == {"class": "outline", "d": "M26.75 0.5v5"}
 
 
 def test_nodes_of_the_same_appearance_share_a_drawing() -> None:
@@ -174,7 +170,8 @@ def test_nodes_of_the_same_appearance_share_a_drawing() -> None:
 
 
 def test_a_meter_shows_the_smallest_part() -> None:
-    widths = {rect.kind: rect.place.width for rect in rects(draw_meter(count(99_999, 99_999, 0, 1)))}
+    meter = parse(str(template("drawing.html.j2").module.meter(count(99_999, 99_999, 0, 1).states)))  # type: ignore[attr-defined]
+    widths = {rect.attributes["class"]: number(rect, "width") for rect in meter.find("rect")}
     assert set(widths) == {"used", "free", "missing"}
     assert widths["missing"] >= 3
     assert abs(widths["used"] - widths["free"]) < 2
