@@ -158,25 +158,22 @@ code:
   sample: timeout
 """
 
-import contextlib
 import typing as t
 
-from ..module_utils.catalog.names import LEASE_NAME
-from ..module_utils.catalog.releases import NFD_KINDS, OPERATOR_RELEASES
+from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.daemonsets import count_driver_nodes
-from ..module_utils.helm.release_records import marker_path
 from ..module_utils.helm.release_removal import ReleaseRemoval
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
 from ..module_utils.sharing.operands import restart_mig_manager
-from ..module_utils.uninstall import after_helm, before_helm, leases, new_nodes
-from ..module_utils.uninstall.crds import Definition
-from ..module_utils.uninstall.gpu_pods import driver_warning
-from ..module_utils.uninstall.result import UninstallResult
+from ..module_utils.uninstall.after_helm import AfterHelm
+from ..module_utils.uninstall.before_helm import BeforeHelm
+from ..module_utils.uninstall.new_nodes import NewNodes
+from ..module_utils.uninstall.stage import Stage
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "stage": {"type": "str", "choices": ["new_nodes", "before_helm", "after_helm"], "required": True},
@@ -184,161 +181,104 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "reset_mig": {"type": "bool", "default": True},
     "pending_timeout": {"type": "int", "default": 600},
 }
-_OPERATOR_KINDS = tuple(dict.fromkeys(kind for release in OPERATOR_RELEASES for kind in release.kinds))
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Read what this collection has created, and preview or remove it."""
     if module.params["gpu_cluster"] is None:
         module.fail_json(msg="missing required arguments: gpu_cluster")
-    stage = module.params["stage"]
-    if stage == "new_nodes":
-        return _output(_remove_new_nodes(module), [])
-    plan = derive(module.params["gpu_cluster"], {}, [])
-    releases = [
-        ReleaseRemoval(
-            module.client,
-            release.name,
-            release.namespace,
-            module.run_command,
-            WaitOptions(
-                module.params["wait_timeout"] if module.params["wait"] else 0,
-                module.params["wait_sleep"],
-                module.progress,
-            ),
-            float(module.params["pending_timeout"]),
-        )
-        for release in (plan.operator, plan.nfd)
-    ]
-    environment = {}
-    if stage == "before_helm":
-        if any(release.managed for release in releases):
-            environment = helm_environment(module.client)
-        result = _before_helm(module, plan, releases)
+    releases: list[ReleaseRemoval] = []
+    environment: dict[str, str] = {}
+    if module.params["stage"] == "new_nodes":
+        stage: Stage = NewNodes(client=module.client, progress=module.progress, waiting=_waiting(module))
     else:
-        result = _after_helm(module, plan, releases)
+        plan = derive(module.params["gpu_cluster"], {}, [])
+        releases = [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
+        if module.params["stage"] == "before_helm":
+            if any(release.managed for release in releases):
+                environment = helm_environment(module.client)
+            stage = _before_helm(module, *releases)
+        else:
+            stage = _after_helm(module, plan, *releases)
+    _run(module, stage)
     for release in releases:
         if release.exists and not release.managed:
-            result.add_kept(f"Helm release {release.namespace}/{release.name}", "this collection did not install it")
-    return _output(result, releases, helm_environment=environment)
-
-
-def _output(result: UninstallResult, releases: list[ReleaseRemoval], **more: t.Any) -> dict[str, t.Any]:
+            stage.result.add_kept(
+                f"Helm release {release.namespace}/{release.name}", "this collection did not install it"
+            )
     return {
-        "changed": result.changed,
-        "uninstall": {"releases": [release.as_dict() for release in releases], **more, **result.as_dict()},
-        "diff": diff_of(*result.diff(), "uninstall"),
+        "changed": stage.result.changed,
+        "uninstall": {
+            "releases": [release.as_dict() for release in releases],
+            "helm_environment": environment,
+            **stage.result.as_dict(),
+        },
+        "diff": diff_of(*stage.result.diff(), "uninstall"),
     }
 
 
-def _remove_new_nodes(module: GpuModule) -> UninstallResult:
-    result, found = UninstallResult(), new_nodes.read(module.client)
-    if module.check_mode or not found.any:
-        new_nodes.preview(module.client, found, result)
-    else:
-        with _partial(result), module.lease() as lease:
-            new_nodes.remove(module.client, new_nodes.read(module.client), lease, _waiting(module), result)
-    return result
+def _run(module: GpuModule, stage: Stage) -> None:
+    """Preview the stage in check mode or without changes, else carry it out; an error gets the result so far."""
+    stage.read()
+    for text in stage.warnings():
+        module.warn(text)
+    if module.check_mode or not stage.has_changes():
+        stage.preview()
+        return
+    try:
+        with module.lease() as lease:
+            # Another run may have changed the cluster while this one waited for its lease.
+            stage.read()
+            stage.remove(lease)
+        stage.finish()
+    except Exception as error:
+        partial = {"uninstall": stage.result.as_dict(), "changed": stage.result.changed}
+        error.partial = {**partial, **getattr(error, "partial", {})}  # type: ignore[attr-defined]
+        raise
 
 
-def _before_helm(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> UninstallResult:
+def _release(module: GpuModule, name: str, namespace: str) -> ReleaseRemoval:
     params = module.params
-    operator = releases[0]
-    settings = before_helm.BeforeHelmSettings(
-        namespace=plan.operator.namespace,
-        is_managed=lambda policy: operator.managed and operator.contains(policy),
+    waiting = WaitOptions(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
+    return ReleaseRemoval(module.client, name, namespace, module.run_command, waiting, float(params["pending_timeout"]))
+
+
+def _before_helm(module: GpuModule, operator: ReleaseRemoval, nfd: ReleaseRemoval) -> BeforeHelm:
+    params = module.params
+    return BeforeHelm(
+        client=module.client,
+        progress=module.progress,
+        waiting=_waiting(module),
+        operator=operator,
+        nfd=nfd,
+        run_id=module.run_id,
+        allow_driver_rollout=params["allow_driver_rollout"],
+        reset_mig=params["reset_mig"] and params["wait"],
         count_driver_nodes=count_driver_nodes,
         restart_mig_managers=lambda namespace, nodes, lease: restart_mig_manager(
             module.client, namespace, nodes, lease, module.progress
         ),
-        allow_driver_rollout=params["allow_driver_rollout"],
-        reset_mig=params["reset_mig"] and params["wait"],
+    )
+
+
+def _after_helm(module: GpuModule, plan: Plan, operator: ReleaseRemoval, nfd: ReleaseRemoval) -> AfterHelm:
+    existing = [f"{item.namespace}/{item.name}" for item in (operator, nfd) if item.managed and item.exists]
+    if existing and not module.check_mode:
+        raise InvalidOptions([f"Helm release {name} still exists: uninstall it first." for name in existing])
+    return AfterHelm(
+        client=module.client,
         progress=module.progress,
         waiting=_waiting(module),
-    )
-    stage = before_helm.BeforeHelm(module.client, settings)
-    found = stage.read()
-    to_supersede = [release for release in releases if release.managed and not release.is_superseded]
-    if any(settings.is_managed(policy) for policy in found.policies):
-        warning = driver_warning(module.client, plan.operator.namespace, found.nodes)
-        if warning:
-            module.warn(warning)
-    if module.check_mode or not (stage.has_changes(found) or to_supersede):
-        stage.preview(found)
-    else:
-        with _partial(stage.result), module.lease() as lease:
-            # Another run may have changed the cluster while this one waited for its lease.
-            found = stage.read()
-            for release in to_supersede:
-                release.await_other_helm()
-                lease.check()
-                release.supersede(module.run_id)
-            stage.remove(found, lease)
-    for release in to_supersede:
-        label = f"Helm release {release.namespace}/{release.name}"
-        stage.result.add_removed(label, release.initial_status, action="to be uninstalled")
-    return stage.result
-
-
-def _after_helm(module: GpuModule, plan: Plan, releases: list[ReleaseRemoval]) -> UninstallResult:
-    operator, nfd = (
-        _uninstalled(release, kinds) for release, kinds in zip(releases, (_OPERATOR_KINDS, NFD_KINDS), strict=True)
-    )
-    settings = after_helm.AfterHelmSettings(
         operator=operator,
         nfd=nfd,
         nfd_instance=str((plan.nfd.values.get("master") or {}).get("instance") or ""),
-        check=module.check_mode,
-        progress=module.progress,
-        waiting=_waiting(module),
-    )
-    stage = after_helm.AfterHelm(module.client, settings)
-    found = stage.read()
-    lease_path = leases.lease_path(LEASE_NAME, module.params["lease_namespace"])
-    paths = list(dict.fromkeys((lease_path, leases.RECORD_PATH)))
-    remaining = [path for path in paths if module.client.get(path) is not None]
-    if not stage.has_changes(found) and not remaining:
-        stage.preview(found)
-    elif module.check_mode:
-        stage.preview(found)
-        for path in dict.fromkeys((lease_path, *remaining)):
-            stage.result.add_removed(leases.lease_label(path))
-    else:
-        with _partial(stage.result):
-            with module.lease() as lease:
-                stage.remove(stage.read(), lease)
-            for path in paths:
-                leases.delete_lease(module.client, path, stage.result)
-    return stage.result
-
-
-def _uninstalled(release: ReleaseRemoval, kinds: t.Iterable[tuple[str, str]]) -> after_helm.UninstalledRelease:
-    return after_helm.UninstalledRelease(
-        name=release.name,
-        namespace=release.namespace,
-        managed=release.managed,
-        exists=release.exists,
-        marker=marker_path(release.name, release.namespace),
-        selector=f"app.kubernetes.io/instance={release.name}",
-        kinds=tuple(Definition(*kind) for kind in kinds),
-        contains=release.contains,
+        lease_namespace=module.params["lease_namespace"],
     )
 
 
 def _waiting(module: GpuModule) -> WaitOptions | None:
     params = module.params
     return WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress) if params["wait"] else None
-
-
-@contextlib.contextmanager
-def _partial(result: UninstallResult) -> t.Iterator[None]:
-    """Add the result so far to an error."""
-    try:
-        yield
-    except Exception as error:
-        partial = {"uninstall": result.as_dict(), "changed": result.changed}
-        error.partial = {**partial, **getattr(error, "partial", {})}  # type: ignore[attr-defined]
-        raise
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import json
 import typing as t
 
 from ..catalog.names import FORMER_ANNOTATION, OWNED_TOLERATIONS_ANNOTATION
+from ..common.nested import get_nested
 
 Document = t.Mapping[str, t.Any]
 Spec = dict[str, t.Any]
@@ -23,6 +24,11 @@ def active_policy(policies: t.Iterable[Document]) -> Document | None:
 def policy_tolerations(policy: Document) -> list[dict[str, t.Any]]:
     """The tolerations that a ClusterPolicy gives its DaemonSets."""
     return list(((policy.get("spec") or {}).get("daemonsets") or {}).get("tolerations") or [])
+
+
+def plugin_configmap(policy: Document | None) -> str:
+    """The device plugin's ConfigMap that a ClusterPolicy names; empty if it names none."""
+    return str(get_nested(policy, "spec", "devicePlugin", "config", "name") or "")
 
 
 def recorded_tolerations(policy: Document) -> list[dict[str, t.Any]] | None:

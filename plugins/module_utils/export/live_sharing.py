@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..catalog import mig as geometries
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_INFIX
-from ..cluster_state.cluster_policy import recorded_tolerations
+from ..cluster_state.cluster_policy import plugin_configmap, recorded_tolerations
 from ..common.nested import get_nested
 from ..nvidia_config import device_plugin, mig_parted
 from .layouts import ExportedLayout, export_layout
@@ -75,11 +75,6 @@ class LiveConfig:
             )
         gpus = node.recorded_gpus or (0 if MIG_INFIX in node.product else node.gpus)
         return export_layout(entries[name], gpus, model.pci_ids if model else ())
-
-
-def plugin_configmap(policy: Object | None) -> str:
-    """The ConfigMap of the device plugin; empty if the ClusterPolicy names none."""
-    return str(get_nested(policy, "spec", "devicePlugin", "config", "name") or "")
 
 
 def mig_configmap(policy: Object | None) -> str:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The stage after Helm has uninstalled the Helm releases: their residue on nodes, CRDs, Leases and namespaces.
 
-The markers of our Helm releases are deleted after everything that depends on them, so that a run after a killed one continues.
+The markers of our Helm releases are deleted after everything that depends on them, so that a run after a killed one continues. The last
+objects to be deleted are the Leases by which runs exclude each other and which record the cluster's name.
 """
 
 from __future__ import annotations
@@ -11,239 +12,191 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
+from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
-from ..common.errors import InvalidOptions
-from ..common.progress import Progress
-from ..common.wait import WaitOptions
-from ..kube.client import Client
+from ..helm.release_records import marker_path
+from ..helm.release_removal import ReleaseRemoval
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
-from ..kube.objects import NOT_CHECKED
-from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
+from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NODES, Kind, object_path
 from . import ownership_marks
 from .configmaps import CONFIGMAPS
-from .crds import CrdDecision, Definition, decide_crd
-from .leases import lease_label, lease_path
-from .namespaces import (
-    ELECTION_LEASES,
-    UNCHANGED,
-    DepartingObjects,
-    NamespaceDecision,
-    apply_decision,
-    decide_namespace,
-)
+from .crds import crd_name, custom_kind, is_agent_feature, keep_reason
+from .namespaces import ELECTION_LEASES, DepartingObjects, namespace_removal
 from .node_cleanup import Residue, kept_parts, nfd_residue, operator_residue, removal_edit, with_short_diff
-from .node_patches import patch_nodes, preview_nodes, read_nodes
 from .operands import await_no_pods
-from .result import UninstallResult
+from .stage import Removal, Stage, await_gone, read_nodes
 
-Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-
-@dataclass(frozen=True)
-class UninstalledRelease:
-    """A Helm release: whether we installed it (`managed`), whether it still exists, its marker Lease, and its kinds."""
-
-    name: str
-    namespace: str
-    managed: bool
-    exists: bool
-    marker: str
-    selector: str
-    kinds: tuple[Definition, ...]
-    contains: t.Callable[[Document], bool]
+_OPERATOR_KINDS = tuple(dict.fromkeys(kind for release in OPERATOR_RELEASES for kind in release.kinds))
 
 
-@dataclass(frozen=True)
-class AfterHelmSettings:
-    """Both Helm releases, and the instance name with which NFD prefixes its annotations."""
+@dataclass(kw_only=True)
+class AfterHelm(Stage):
+    """The stage with both Helm releases, the instance name with which NFD prefixes its annotations, and the Lease of runs.
 
-    operator: UninstalledRelease
-    nfd: UninstalledRelease
+    `run_leases` are the Leases that exist and are deleted at the end. `foreign_policies` says whether foreign ClusterPolicies exist.
+    """
+
+    operator: ReleaseRemoval
+    nfd: ReleaseRemoval
     nfd_instance: str
-    check: bool
-    progress: Progress
-    # None: do not wait.
-    waiting: WaitOptions | None
-
-    @property
-    def releases(self) -> tuple[UninstalledRelease, UninstalledRelease]:
-        """Both Helm releases."""
-        return self.operator, self.nfd
-
-
-@dataclass
-class ResidueFound:
-    """One reading; `leases` are paths of markers and election Leases, `foreign_policies` says whether foreign ClusterPolicies exist."""
-
-    nodes: list[Node]
-    crds: list[CrdDecision] = field(default_factory=list)
-    leases: list[str] = field(default_factory=list)
-    namespaces: list[tuple[Object, NamespaceDecision]] = field(default_factory=list)
+    lease_namespace: str
+    run_leases: list[str] = field(default_factory=list)
     foreign_policies: bool = False
 
+    def read(self) -> None:
+        """Find all residue."""
+        self.nodes = read_nodes(self.client)
+        self.foreign_policies = False
+        crds: list[Removal | None] = []
+        leases: list[str] = []
+        for release, kinds in ((self.operator, _OPERATOR_KINDS), (self.nfd, NFD_KINDS)):
+            if release.managed:
+                crds += [self._crd_removal(custom_kind(*kind), release) for kind in kinds]
+                leases += [_lease_path(name, release.namespace) for name in ELECTION_LEASES]
+            leases.append(marker_path(release.name, release.namespace))
+        namespaces = dict.fromkeys(release.namespace for release in self._releases)
+        self.removals = [
+            *filter(None, crds),
+            *(
+                Removal(_lease_label(path), send=functools.partial(self.client.delete, path))
+                for path in leases
+                if self.client.get(path) is not None
+            ),
+            *filter(None, map(self._namespace_removal, namespaces)),
+        ]
+        self.run_leases = [path for path in self._run_lease_paths() if self.client.get(path) is not None]
 
-class AfterHelm:
-    """One cluster; `result` has what was done so far."""
-
-    def __init__(self, client: Client, settings: AfterHelmSettings) -> None:
-        """Send no request yet."""
-        self._client = client
-        self._settings = settings
-        self.result = UninstallResult()
-
-    def read(self) -> ResidueFound:
-        """All residue; raises InvalidOptions while a managed Helm release still exists."""
-        existing = [f"{item.namespace}/{item.name}" for item in self._settings.releases if item.managed and item.exists]
-        if existing and not self._settings.check:
-            raise InvalidOptions([f"Helm release {name} still exists: uninstall it first." for name in existing])
-        found = ResidueFound(nodes=read_nodes(self._client))
-        for release in self._settings.releases:
-            for definition in release.kinds if release.managed else ():
-                decision = self._decide_crd(definition, release, found)
-                if decision is not None:
-                    found.crds.append(decision)
-            elections = sorted(ELECTION_LEASES) if release.managed else []
-            paths = [*(lease_path(name, release.namespace) for name in elections), release.marker]
-            found.leases += [path for path in paths if self._client.get(path) is not None]
-        for name in dict.fromkeys(release.namespace for release in self._settings.releases):
-            live = self._client.get(f"{NAMESPACES}/{name}")
-            if live is not None:
-                found.namespaces.append((live, self._decide_namespace(live)))
-        return found
-
-    def has_changes(self, found: ResidueFound) -> bool:
+    def has_changes(self) -> bool:
         """Whether there is anything to remove."""
-        return bool(
-            found.leases
-            or any(not decision.reason for decision in found.crds)
-            or any(decision.action != UNCHANGED for dummy, decision in found.namespaces)
-            or any(self._node_edit(found)(node) for node in found.nodes)
-        )
+        return super().has_changes() or bool(self.run_leases)
 
-    def preview(self, found: ResidueFound) -> None:
+    def preview(self) -> None:
         """Report what a run would do, as far as it is known before Helm has run."""
-        try:
-            preview_nodes(self._client, found.nodes, self._node_edit(found), self.result)
-        except ApiError as error:
-            if not error.forbidden:
-                raise
-            self.result.unchecked = NOT_CHECKED
-        for crd in found.crds:
-            self._report_crd(crd)
-        for path in found.leases:
-            self.result.add_removed(lease_label(path))
-        for live, decision in found.namespaces:
-            decision.report(live, self.result)
-        self._report_kept_on_nodes(found)
+        super().preview()
+        if self.has_changes():
+            # A run creates the Lease by which runs exclude each other.
+            for path in dict.fromkeys((self._run_lease_paths()[0], *self.run_leases)):
+                self.result.add_removed(_lease_label(path))
 
-    def remove(self, found: ResidueFound, lease: Lease) -> None:
+    def remove(self, lease: Lease) -> None:
         """Remove everything; raises WaitTimeout when an object is not deleted in time."""
-        if self._settings.waiting is not None:
-            for release in self._settings.releases:
+        if self.waiting is not None:
+            for release in self._releases:
                 if release.managed:
-                    await_no_pods(self._client, release.namespace, release.selector, self._settings.waiting)
+                    await_no_pods(
+                        self.client, release.namespace, f"app.kubernetes.io/instance={release.name}", self.waiting
+                    )
             # The pods may have written to nodes until their end.
-            found.nodes = read_nodes(self._client)
-        self._clean_nodes(found, lease)
-        for crd in found.crds:
-            lease.check()
-            self._remove_crd(crd)
-            self._report_crd(crd)
-        for path in found.leases:
-            lease.check()
-            self._client.delete(path)
-            self.result.add_removed(lease_label(path))
-        for live, decision in found.namespaces:
-            lease.check()
-            decision.report(live, self.result)
-            apply_decision(self._client, live, decision, self._settings.waiting)
-        self._report_kept_on_nodes(found)
-
-    def _clean_nodes(self, found: ResidueFound, lease: Lease) -> None:
-        for node in found.nodes:
+            self.nodes = read_nodes(self.client)
+        for node in self.nodes:
             # The patch of the node removes the record of its resources, so these are removed first.
-            resources = self._residue(node, found).resources
+            resources = self._residue(node).resources
             if resources:
                 lease.check()
                 body = {"status": {"capacity": dict.fromkeys(resources), "allocatable": dict.fromkeys(resources)}}
-                self._client.patch(f"{NODES}/{node.name}/status", body)
-        progress = self._settings.progress
-        patch_nodes(self._client, found.nodes, self._node_edit(found), lease, progress, self.result)
+                self.client.patch(f"{NODES}/{node.name}/status", body)
+        super().remove(lease)
 
-    def _node_edit(self, found: ResidueFound) -> t.Callable[[Node], NodeEdit | None]:
-        def compute(node: Node) -> NodeEdit | None:
-            edit = removal_edit(node, self._residue(node, found))
-            return with_short_diff(edit) if edit else None
+    def finish(self) -> None:
+        """Delete the Leases of runs, unless another run holds them."""
+        for path in self._run_lease_paths():
+            live = self.client.get(path)
+            if live is None:
+                continue
+            metadata, holder = live["metadata"], (live.get("spec") or {}).get("holderIdentity")
+            if not holder:
+                preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+                try:
+                    self.client.delete(path, body={"preconditions": preconditions})
+                except ApiError as error:
+                    if not error.conflict:
+                        raise
+                else:
+                    self.result.add_removed(_lease_label(path))
+                    continue
+            self.result.add_kept(_lease_label(path), f"another run, {holder or 'a new one'}, has taken it")
 
-        return compute
+    def node_edit(self, node: Node) -> NodeEdit | None:
+        """The patch that removes the residue of the Helm releases."""
+        edit = removal_edit(node, self._residue(node))
+        return with_short_diff(edit) if edit else None
 
-    def _residue(self, node: Node, found: ResidueFound) -> Residue:
-        residue = Residue()
-        if self._settings.operator.managed and not found.foreign_policies:
-            residue |= operator_residue(node)
-        if self._settings.nfd.managed:
-            residue |= nfd_residue(node, self._settings.nfd_instance)
-        return residue
+    def kept_on_node(self, node: Node) -> t.Iterator[str]:
+        """Foreign labels, and a cordon of the operator."""
+        return kept_parts(node, operator=self._removes_operator)
 
-    def _decide_crd(
-        self, definition: Definition, release: UninstalledRelease, found: ResidueFound
-    ) -> CrdDecision | None:
-        live = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{definition.name}")
+    @property
+    def _releases(self) -> tuple[ReleaseRemoval, ReleaseRemoval]:
+        return self.operator, self.nfd
+
+    @property
+    def _removes_operator(self) -> bool:
+        return self.operator.managed and not self.foreign_policies
+
+    def _residue(self, node: Node) -> Residue:
+        residue = operator_residue(node) if self._removes_operator else Residue()
+        return residue | nfd_residue(node, self.nfd_instance) if self.nfd.managed else residue
+
+    def _run_lease_paths(self) -> list[str]:
+        """The Lease by which runs exclude each other, and the one that records the cluster's name."""
+        return [_lease_path(LEASE_NAME, name) for name in dict.fromkeys((self.lease_namespace, LEASE_NAMESPACE))]
+
+    def _crd_removal(self, kind: Kind, release: ReleaseRemoval) -> Removal | None:
+        """None if the CRD does not exist. With a CRD that is kept, the objects of our agents are deleted."""
+        path = f"{CUSTOM_RESOURCE_DEFINITIONS}/{crd_name(kind)}"
+        live = self.client.get(path)
         if live is None:
             return None
-        objects = self._client.list_known(definition.objects, metadata_only=True)
-        if definition.kind == "ClusterPolicy":
-            found.foreign_policies = any(not release.contains(item) for item in objects)
+        label = f"CustomResourceDefinition {crd_name(kind)}"
+        own: list[Document] = []
+        foreign: list[Document] = []
+        for item in self.client.list_known(kind.collection(), metadata_only=True):
+            (own if release.contains(item) or is_agent_feature(kind.kind, item) else foreign).append(item)
+        if kind.kind == "ClusterPolicy":
+            self.foreign_policies = bool(foreign)
         if not ownership_marks.is_marked(live):
-            return CrdDecision(definition, "this collection did not create it")
-        return decide_crd(definition, live, objects, release.contains)
+            return Removal(label, action="", kept="this collection did not create it")
+        reason = keep_reason(kind, live, foreign)
+        if reason:
+            return Removal(label, action="", kept=reason, send=functools.partial(self._delete_objects, kind, own))
+        return Removal(
+            label,
+            send=functools.partial(self.client.delete, path),
+            wait=functools.partial(
+                await_gone,
+                self.client,
+                path,
+                live["metadata"]["uid"],
+                label,
+                lambda dummy: "a finalizer keeps one of its objects.",
+            ),
+        )
 
-    def _remove_crd(self, crd: CrdDecision) -> None:
-        definition = crd.definition
-        path = f"{CUSTOM_RESOURCE_DEFINITIONS}/{definition.name}"
-        if crd.reason:
-            # The CRD is kept, but the objects of our agents are deleted.
-            for item in crd.own_objects:
-                metadata = item["metadata"]
-                namespace = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
-                self._client.delete(f"/apis/{definition.api_version}{namespace}/{definition.plural}/{metadata['name']}")
-            return
-        self._client.delete(path)
-        waiting = self._settings.waiting
-        if waiting is not None:
-            waiting.until(
-                functools.partial(self._client.get, path),
-                lambda live: live is None,
-                max_interval=0.5,
-                describe=lambda live: (
-                    f"CustomResourceDefinition {definition.name} still exists: a finalizer keeps one of its objects."
-                ),
-            )
+    def _delete_objects(self, kind: Kind, objects: t.Iterable[Document]) -> None:
+        for item in objects:
+            self.client.delete(kind.path(item["metadata"]["name"], item["metadata"].get("namespace")))
 
-    def _decide_namespace(self, live: Document) -> NamespaceDecision:
-        name = live["metadata"]["name"]
-        releases = [release for release in self._settings.releases if release.namespace == name]
+    def _namespace_removal(self, name: str) -> Removal | None:
+        releases = [release for release in self._releases if release.namespace == name]
         foreign = next((release.name for release in releases if release.exists and not release.managed), "")
+        markers = [marker_path(release.name, release.namespace).rpartition("/")[2] for release in releases]
         departing = DepartingObjects(
             releases=frozenset((release.name, release.namespace) for release in releases if release.managed),
             configmaps=frozenset(CONFIGMAPS),
-            leases=frozenset(release.marker.rpartition("/")[2] for release in releases),
+            objects=frozenset(("Lease", marker) for marker in markers),
         )
-        return decide_namespace(self._client, live, departing, foreign)
+        return namespace_removal(self.client, name, departing, foreign)
 
-    def _report_crd(self, crd: CrdDecision) -> None:
-        label = f"CustomResourceDefinition {crd.definition.name}"
-        if crd.reason:
-            self.result.add_kept(label, crd.reason)
-        else:
-            self.result.add_removed(label)
 
-    def _report_kept_on_nodes(self, found: ResidueFound) -> None:
-        for node in found.nodes:
-            for description in kept_parts(
-                node, operator=self._settings.operator.managed and not found.foreign_policies
-            ):
-                self.result.add_kept_on_node(node.name, description)
+def _lease_path(name: str, namespace: str) -> str:
+    return object_path("coordination.k8s.io/v1", "Lease", name, namespace)
+
+
+def _lease_label(path: str) -> str:
+    parts = path.split("/")
+    return f"Lease {parts[-3]}/{parts[-1]}"

@@ -5,83 +5,48 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
-from ..catalog.names import FIELD_MANAGER
+from ..kube.paths import Kind
 from ..schema.messages import abbreviate
 from .ownership_marks import spec_managers
 
 Document = t.Mapping[str, t.Any]
 
-NODE_FEATURE = "NodeFeature"
+_NODE_FEATURE = "NodeFeature"
 _NODE_OF_FEATURE = "nfd.node.kubernetes.io/node-name"
 # gpu-feature-discovery's own NodeFeature of a node (k8s-device-plugin internal/lm/output.go).
 _GFD = "nvidia-features-for-"
 _MAX_OBJECTS = 3
 
 
-@dataclass(frozen=True)
-class Definition:
-    """One kind and its CustomResourceDefinition."""
-
-    api_version: str
-    kind: str
-
-    @property
-    def plural(self) -> str:
-        """The plural, as Kubernetes, NVIDIA and NFD form it."""
-        lower = self.kind.lower()
-        return f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
-
-    @property
-    def name(self) -> str:
-        """The name of the CustomResourceDefinition."""
-        return f"{self.plural}.{self.api_version.partition('/')[0]}"
-
-    @property
-    def objects(self) -> str:
-        """The path of the kind's objects in all namespaces."""
-        return f"/apis/{self.api_version}/{self.plural}"
+def custom_kind(api_version: str, kind: str) -> Kind:
+    """A kind with the plural that Kubernetes, NVIDIA and NFD form."""
+    lower = kind.lower()
+    plural = f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
+    return Kind(api_version, kind, plural, namespaced=True)
 
 
-@dataclass(frozen=True)
-class CrdDecision:
-    """Whether a CRD is deleted (`reason` is empty) or kept. `own_objects` are objects of our agents, which are deleted in any case."""
-
-    definition: Definition
-    reason: str
-    own_objects: tuple[Document, ...] = ()
+def crd_name(kind: Kind) -> str:
+    """The name of the kind's CustomResourceDefinition."""
+    return f"{kind.plural}.{kind.api_version.partition('/')[0]}"
 
 
-def decide_crd(
-    definition: Definition, live: Document, objects: t.Iterable[Document], is_own: t.Callable[[Document], bool]
-) -> CrdDecision:
-    """A CRD is deleted unless it has foreign objects, or another manager or OLM manages it."""
-    own: list[Document] = []
-    foreign: list[str] = []
-    for item in objects:
-        if is_own(item) or (definition.kind == NODE_FEATURE and is_agent_feature(item)):
-            own.append(item)
-        else:
-            metadata = item["metadata"]
-            path = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-            foreign.append(f"{definition.kind} {path}")
-    managers = [name for name in spec_managers(live) if name != FIELD_MANAGER]
-    olm = sorted(
-        key for key in (live["metadata"].get("labels") or {}) if key.startswith(("olm.", "operators.coreos.com/"))
-    )
-    reason = ""
-    if foreign:
-        reason = f"foreign objects need it: {abbreviate(foreign, _MAX_OBJECTS)}"
-    elif managers:
-        reason = f"{' and '.join(managers)} has written it, too"
-    elif olm:
-        reason = f"OLM manages it (label {olm[0]})"
-    return CrdDecision(definition, reason, tuple(own))
+def keep_reason(kind: Kind, live: Document, foreign: t.Iterable[Document]) -> str:
+    """Why a CRD is kept, empty if it is deleted: it has `foreign` objects, or another manager or OLM manages it."""
+    metadata = [item["metadata"] for item in foreign]
+    if metadata:
+        paths = ["/".join(filter(None, (entry.get("namespace"), entry["name"]))) for entry in metadata]
+        return f"foreign objects need it: {abbreviate([f'{kind.kind} {path}' for path in paths], _MAX_OBJECTS)}"
+    managers = spec_managers(live)
+    if managers:
+        return f"{' and '.join(managers)} has written it, too"
+    labels = live["metadata"].get("labels") or {}
+    olm = sorted(key for key in labels if key.startswith(("olm.", "operators.coreos.com/")))
+    return f"OLM manages it (label {olm[0]})" if olm else ""
 
 
-def is_agent_feature(feature: Document) -> bool:
-    """Whether NFD's worker or gpu-feature-discovery has written this NodeFeature of its node."""
-    metadata = feature["metadata"]
+def is_agent_feature(kind: str, item: Document) -> bool:
+    """Whether the object is a NodeFeature that NFD's worker or gpu-feature-discovery has written for its node."""
+    metadata = item["metadata"]
     node = (metadata.get("labels") or {}).get(_NODE_OF_FEATURE)
-    return bool(node) and metadata["name"] in (node, f"{_GFD}{node}")
+    return kind == _NODE_FEATURE and bool(node) and metadata["name"] in (node, f"{_GFD}{node}")

@@ -19,7 +19,7 @@ from ..kube.errors import ApiError
 from ..schema.messages import abbreviate, abbreviate_nodes
 from .gpu_pods import holders_on
 from .node_cleanup import restore_node
-from .node_patches import read_nodes
+from .stage import read_nodes
 
 _MAX_NODES = 3
 _ADVICE = (
@@ -30,39 +30,33 @@ _ADVICE = (
 _Nodes = dict[str, Node]
 
 
-@dataclass(frozen=True)
-class MigManagers:
-    """Their namespace, and a function that restarts those of some nodes and returns when each has read its node's label again."""
-
-    namespace: str
-    restart: t.Callable[[t.Sequence[Node]], None]
-
-
-def await_mig_reset(
-    client: Client, partitioned: t.Sequence[str], managers: MigManagers, waiting: WaitOptions
-) -> list[Node]:
-    """Wait until our layouts on these nodes are reset; return all nodes as they are then.
-
-    Raises PartialFailure as soon as a MIG manager has failed again after its restart, and WaitTimeout.
-    """
-    reset = _MigReset(client, partitioned, managers, waiting)
-    nodes = waiting.until(
-        reset.read,
-        lambda nodes: not reset.states(nodes),
-        describe=reset.timeout_message,
-        progress_text=reset.progress_text,
-    )
-    return list(nodes.values())
-
-
 @dataclass
-class _MigReset:
+class MigReset:
+    """The reset of our layouts on the `partitioned` nodes by the MIG managers in a namespace.
+
+    `restart` restarts the MIG managers of some nodes, and returns when each has read its node's label again.
+    """
+
     client: Client
     partitioned: t.Sequence[str]
-    managers: MigManagers
+    namespace: str
+    restart: t.Callable[[t.Sequence[Node]], None]
     waiting: WaitOptions
     restarted: set[str] = field(default_factory=set)
     timer: StateTimer = field(default_factory=StateTimer)
+
+    def wait(self) -> list[Node]:
+        """Wait until the layouts are reset; return all nodes as they are then.
+
+        Raises PartialFailure as soon as a MIG manager has failed again after its restart, and WaitTimeout.
+        """
+        nodes = self.waiting.until(
+            self.read,
+            lambda nodes: not self.states(nodes),
+            describe=self.timeout_message,
+            progress_text=self.progress_text,
+        )
+        return list(nodes.values())
 
     def read(self) -> _Nodes:
         """Read all nodes, and restart the MIG managers that failed for the first time."""
@@ -73,7 +67,7 @@ class _MigReset:
             self.waiting.progress.report(
                 f"restarting the MIG manager of {abbreviate_nodes(to_restart)}, which has failed"
             )
-            self.managers.restart([nodes[name] for name in to_restart])
+            self.restart([nodes[name] for name in to_restart])
             self.restarted.update(to_restart)
             nodes = self._nodes()
             failed = self._failed(nodes)
@@ -123,18 +117,18 @@ class _MigReset:
     def _reason(self, name: str) -> str:
         try:
             log = self._log(name)
-            held = holders_on(self.client, self.managers.namespace, name)
+            held = holders_on(self.client, self.namespace, name)
         except ApiError as error:
             # An error here must not hide the original failure.
             return f"the pods that hold its GPUs cannot be read ({error})"
         return f"{held}; the MIG manager's log ends: {log}" if log else held
 
     def _log(self, name: str) -> str:
-        pods = f"/api/v1/namespaces/{self.managers.namespace}/pods"
+        pods = f"/api/v1/namespaces/{self.namespace}/pods"
         found = self.client.list(
             pods, label_selector=f"app={operand_pods.MIG_MANAGER}", field_selector=f"spec.nodeName={name}"
         )
         pod = operand_pods.pod_of(found, operand_pods.MIG_MANAGER, name)
         if pod is None:
             return "(no MIG manager runs there)"
-        return log_end(self.client, self.managers.namespace, pod, operand_pods.MIG_MANAGER, previous=False)
+        return log_end(self.client, self.namespace, pod, operand_pods.MIG_MANAGER, previous=False)

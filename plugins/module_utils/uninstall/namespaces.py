@@ -10,17 +10,15 @@ from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION
 from ..common.parallel import run_bounded
-from ..common.wait import WaitOptions
 from ..helm.release import helm_release_of
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, Kind
 from ..schema.messages import abbreviate
 from . import ownership_marks
-from .crds import NODE_FEATURE, is_agent_feature
-from .result import UninstallResult
+from .crds import is_agent_feature
+from .stage import Removal, await_gone
 
-Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 # As in the namespace controller: resources without these verbs (metrics of pods, package lists) are not stored objects.
@@ -28,21 +26,19 @@ _REQUIRED_VERBS = {"list", "delete"}
 # Derived from Services; a request for them causes a warning of the API server.
 _DERIVED_KINDS = {"Endpoints", "EndpointSlice"}
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-# Objects that Kubernetes and OpenShift create in every namespace.
-_DEFAULT_OBJECTS = {
+# Leader election of NVIDIA's operator and of NFD's master (gpu-operator cmd/gpu-operator/main.go,
+# node-feature-discovery pkg/nfd-master).
+ELECTION_LEASES = ("53822513.nvidia.com", "nfd-master.nfd.kubernetes.io")
+# Objects that Kubernetes and OpenShift create in every namespace, and those that the operators' leader election creates.
+_DEFAULT_OBJECTS: dict[str, t.Collection[str]] = {
     "ConfigMap": {"kube-root-ca.crt", "openshift-service-ca.crt"},
     "ServiceAccount": {"default", "builder", "deployer"},
     "RoleBinding": {"system:deployers", "system:image-builders", "system:image-pullers"},
+    "Lease": ELECTION_LEASES,
 }
 _SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
 # Cluster-wide owners of the objects that NVIDIA's operator creates in its namespace.
 _OPERATOR_OWNERS = {"ClusterPolicy", "NVIDIADriver", "GPUCluster"}
-# Leader election of NVIDIA's operator and of NFD's master (gpu-operator cmd/gpu-operator/main.go,
-# node-feature-discovery pkg/nfd-master).
-ELECTION_LEASES = frozenset({"53822513.nvidia.com", "nfd-master.nfd.kubernetes.io"})
-
-# What happens to a namespace.
-DELETED, UNMARKED, UNCHANGED = "deleted", "unmarked", "unchanged"
 
 
 class UnknownContents(Exception):
@@ -50,69 +46,51 @@ class UnknownContents(Exception):
 
 
 @dataclass(frozen=True)
-class NamespaceDecision:
-    """DELETED, UNMARKED (our label is removed), or UNCHANGED; `reason` says why it is not deleted."""
-
-    action: str
-    reason: str = ""
-
-    def report(self, live: Document, result: UninstallResult) -> None:
-        """Report what happens to the namespace."""
-        label = f"Namespace {live['metadata']['name']}"
-        if self.action == DELETED:
-            result.add_removed(label)
-            return
-        if self.action == UNMARKED:
-            labels = live["metadata"].get("labels") or {}
-            own = {key: labels.get(key) for key in sorted(ownership_marks.applied_labels(live))}
-            result.add_removed(label, {"labels": own}, {}, "our label removed")
-        if self.reason:
-            result.add_kept(label, self.reason)
-
-
-@dataclass(frozen=True)
 class DepartingObjects:
-    """Objects that will be deleted: those of whole Helm releases (name, namespace), and ConfigMaps and Leases by name."""
+    """Objects that will be deleted: those of whole Helm releases (name, namespace), ConfigMaps by name, and others by kind and name.
+
+    A ConfigMap stays while it has foreign entries.
+    """
 
     releases: frozenset[tuple[str, str]] = frozenset()
     configmaps: frozenset[str] = frozenset()
-    leases: frozenset[str] = frozenset()
-    # Others, by kind and name.
     objects: frozenset[tuple[str, str]] = frozenset()
 
 
-def decide_namespace(
-    client: Client, live: Document, departing: DepartingObjects, foreign_release: str = ""
-) -> NamespaceDecision:
-    """A namespace that we have created is deleted if it contains nothing foreign; if its contents are unknown, it is kept."""
-    name = live["metadata"]["name"]
+def namespace_removal(
+    client: Client, name: str, departing: DepartingObjects, foreign_release: str = ""
+) -> Removal | None:
+    """A namespace that we have created is deleted if it contains nothing foreign; if its contents are unknown, it is kept as it is.
+
+    One that is kept for another reason only loses our labels and annotations. None if nothing happens to it.
+    """
+    path = f"{NAMESPACES}/{name}"
+    live = client.get(path)
+    if live is None or not ownership_marks.is_marked(live):
+        return None
+    label = f"Namespace {name}"
     if CREATED_ANNOTATION not in ownership_marks.own_annotations(live):
-        marked = ownership_marks.is_marked(live)
-        return (
-            NamespaceDecision(UNMARKED, "this collection did not create it") if marked else NamespaceDecision(UNCHANGED)
-        )
-    if foreign_release:
+        reason = "this collection did not create it"
+    elif foreign_release:
         reason = f"it contains the Helm release {foreign_release}, which this collection did not install"
-        return NamespaceDecision(UNMARKED, reason)
-    try:
-        _require_list_permission(client, name)
-        objects = foreign_objects(namespace_objects(client, name), departing)
-    except UnknownContents as error:
-        return NamespaceDecision(UNCHANGED, str(error))
-    return NamespaceDecision(UNMARKED, f"it contains {abbreviate(objects)}") if objects else NamespaceDecision(DELETED)
-
-
-def apply_decision(client: Client, live: Document, decision: NamespaceDecision, waiting: WaitOptions | None) -> None:
-    """Delete or unmark the namespace; raises WaitTimeout when it is not deleted in time."""
-    path = f"{NAMESPACES}/{live['metadata']['name']}"
-    if decision.action == DELETED:
-        _delete(client, path, live["metadata"], waiting)
-    elif decision.action == UNMARKED:
-        # An empty apply: the server removes the labels and annotations that only we have written.
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": live["metadata"]["name"]}}
-        patch = ownership_marks.unmark_patch(client.apply(path, body))
-        if patch:
-            client.patch(path, patch)
+    else:
+        try:
+            _require_list_permission(client, name)
+            objects = foreign_objects(namespace_objects(client, name), departing)
+        except UnknownContents as error:
+            return Removal(label, action="", kept=str(error))
+        if not objects:
+            uid = live["metadata"]["uid"]
+            return Removal(
+                label,
+                send=functools.partial(_delete, client, path, live),
+                wait=functools.partial(await_gone, client, path, uid, label, _condition_messages),
+            )
+        reason = f"it contains {abbreviate(objects)}"
+    labels = live["metadata"].get("labels") or {}
+    own = {key: labels.get(key) for key in sorted(ownership_marks.applied_labels(live))}
+    unmark = functools.partial(_unmark, client, path, name)
+    return Removal(label, "our label removed", reason, {"labels": own}, {}, send=unmark)
 
 
 def foreign_objects(objects: t.Sequence[tuple[str, Document]], departing: DepartingObjects) -> list[str]:
@@ -130,14 +108,10 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
     item = {"metadata": metadata}
     if metadata.get("deletionTimestamp") or kind == "Event" or name in _DEFAULT_OBJECTS.get(kind, ()):
         return True
-    if (kind, name) in departing.objects or helm_release_of(item) in departing.releases:
+    if (kind, name) in departing.objects or helm_release_of(item) in departing.releases or is_agent_feature(kind, item):
         return True
-    if kind == "Lease":
-        return name in departing.leases | ELECTION_LEASES
     if kind == "ConfigMap":
         return name in departing.configmaps and not ownership_marks.has_foreign_entries(item)
-    if kind == NODE_FEATURE:
-        return is_agent_feature(item)
     if kind == "Secret":
         labels = metadata.get("labels") or {}
         account = (metadata.get("annotations") or {}).get(_SERVICE_ACCOUNT)
@@ -182,19 +156,19 @@ def namespace_objects(client: Client, namespace: str) -> list[tuple[str, Documen
     return objects
 
 
-def _delete(client: Client, path: str, metadata: Document, waiting: WaitOptions | None) -> None:
-    """Delete the namespace as it was read; raises WaitTimeout with the reason of the delay."""
-    if not metadata.get("deletionTimestamp"):
-        client.delete(path, body={"preconditions": {"uid": metadata["uid"]}})
-    if waiting is None:
-        return
-    waiting.until(
-        lambda: client.get(path),
-        lambda live: live is None or live["metadata"].get("uid") != metadata["uid"],
-        max_interval=1.0,
-        describe=lambda live: f"Namespace {metadata['name']} still exists: {_condition_messages(live or {})}",
-        progress_text=lambda dummy: f"waiting for the deletion of namespace {metadata['name']}",
+def _delete(client: Client, path: str, live: Document) -> None:
+    """Delete the namespace as it was read."""
+    if not live["metadata"].get("deletionTimestamp"):
+        client.delete(path, body={"preconditions": {"uid": live["metadata"]["uid"]}})
+
+
+def _unmark(client: Client, path: str, name: str) -> None:
+    # An empty apply: the server removes the labels and annotations that only we have written.
+    patch = ownership_marks.unmark_patch(
+        client.apply(path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     )
+    if patch:
+        client.patch(path, patch)
 
 
 def _kinds(client: Client, group_version: str) -> list[Kind]:

@@ -7,19 +7,15 @@ Its cluster-wide binding is deleted last: it names the namespace of the rest, al
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import NEW_NODES_NAME
-from ..common.wait import WaitOptions
-from ..kube.client import Client
-from ..kube.errors import ApiError
-from ..kube.lease import Lease
-from ..kube.objects import NOT_CHECKED
-from ..kube.paths import NAMESPACES, collection_path, object_path
+from ..kube.paths import collection_path, object_path
 from . import ownership_marks
-from .namespaces import DepartingObjects, NamespaceDecision, apply_decision, decide_namespace
-from .result import UninstallResult
+from .namespaces import DepartingObjects, namespace_removal
+from .stage import Removal, Stage
 
 Object = dict[str, t.Any]
 # API version and kind.
@@ -31,76 +27,34 @@ _PERMISSIONS = ((_RBAC, "RoleBinding"), (_RBAC, "Role"), (_RBAC, "ClusterRole"),
 _DEPARTING = DepartingObjects(objects=frozenset((kind, NEW_NODES_NAME) for dummy, kind in _NAMESPACED))
 
 
-@dataclass(frozen=True)
-class NewNodesObjects:
-    """The existing objects by kind in the order of their deletion, and the namespaces with their decisions."""
+@dataclass(kw_only=True)
+class NewNodes(Stage):
+    """The CronJob first, then its namespace, the permissions last."""
 
-    objects: list[tuple[KindName, Object]]
-    namespaces: list[tuple[Object, NamespaceDecision]]
-    permissions: list[tuple[KindName, Object]]
+    def read(self) -> None:
+        """Find all objects with the CronJob's name that we have written, in any namespace."""
+        objects = list(self._own_objects(_NAMESPACED))
+        permissions = list(self._own_objects(_PERMISSIONS))
+        names = [item["metadata"]["namespace"] for dummy, item in objects]
+        for (dummy, kind), item in permissions:
+            if kind == "ClusterRoleBinding":
+                names += [subject.get("namespace") for subject in item.get("subjects") or ()]
+        namespaces = [namespace_removal(self.client, name, _DEPARTING) for name in dict.fromkeys(names) if name]
+        self.removals = [
+            *(self._removal(kind, item) for kind, item in objects),
+            *filter(None, namespaces),
+            *(self._removal(kind, item) for kind, item in permissions),
+        ]
 
-    @property
-    def any(self) -> bool:
-        """Whether there is anything to delete."""
-        return bool(self.objects or self.permissions)
+    def _own_objects(self, kinds: t.Iterable[KindName]) -> t.Iterator[tuple[KindName, Object]]:
+        for kind in kinds:
+            for item in self.client.list(collection_path(*kind), field_selector=f"metadata.name={NEW_NODES_NAME}"):
+                if ownership_marks.is_marked(item):
+                    yield kind, item
 
-    def report(self, result: UninstallResult) -> None:
-        """Report everything as deleted."""
-        for (dummy, kind), item in (*self.objects, *self.permissions):
-            path = "/".join(filter(None, (item["metadata"].get("namespace"), item["metadata"]["name"])))
-            result.add_removed(f"{kind} {path}")
-        for live, decision in self.namespaces:
-            decision.report(live, result)
-
-
-def read(client: Client) -> NewNodesObjects:
-    """All objects with the CronJob's name that we have written, in any namespace."""
-    objects, permissions = (
-        [(kind, item) for kind in kinds for item in _own_objects(client, kind)] for kinds in (_NAMESPACED, _PERMISSIONS)
-    )
-    names = [item["metadata"]["namespace"] for dummy, item in objects]
-    for kind, item in permissions:
-        if kind[1] == "ClusterRoleBinding":
-            names += [subject.get("namespace") for subject in item.get("subjects") or ()]
-    namespaces = [client.get(f"{NAMESPACES}/{name}") for name in dict.fromkeys(names) if name]
-    decisions = [(live, decide_namespace(client, live, _DEPARTING)) for live in namespaces if live]
-    return NewNodesObjects(objects, decisions, permissions)
-
-
-def preview(client: Client, found: NewNodesObjects, result: UninstallResult) -> None:
-    """Report what a run would do, checked by the server if that is permitted."""
-    for kind, item in (*found.objects, *found.permissions):
-        try:
-            _delete(client, kind, item, dry_run=True)
-        except ApiError as error:
-            if not error.forbidden:
-                raise
-            result.unchecked = NOT_CHECKED
-    found.report(result)
-
-
-def remove(
-    client: Client, found: NewNodesObjects, lease: Lease, waiting: WaitOptions | None, result: UninstallResult
-) -> None:
-    """Delete everything: the CronJob first, the permissions last."""
-    for kind, item in found.objects:
-        lease.check()
-        _delete(client, kind, item)
-    for live, decision in found.namespaces:
-        lease.check()
-        apply_decision(client, live, decision, waiting)
-    for kind, item in found.permissions:
-        lease.check()
-        _delete(client, kind, item)
-    found.report(result)
-
-
-def _own_objects(client: Client, kind: KindName) -> list[Object]:
-    listed = client.list(collection_path(*kind), field_selector=f"metadata.name={NEW_NODES_NAME}")
-    return [item for item in listed if ownership_marks.is_marked(item)]
-
-
-def _delete(client: Client, kind: KindName, item: Object, *, dry_run: bool = False) -> None:
-    metadata = item["metadata"]
-    path = object_path(*kind, metadata["name"], metadata.get("namespace"))
-    client.delete(path, body={"preconditions": {"uid": metadata["uid"]}}, dry_run=dry_run)
+    def _removal(self, kind: KindName, item: Object) -> Removal:
+        metadata = item["metadata"]
+        path = object_path(*kind, metadata["name"], metadata.get("namespace"))
+        delete = functools.partial(self.client.delete, path, body={"preconditions": {"uid": metadata["uid"]}})
+        name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+        return Removal(f"{kind[1]} {name}", send=delete, check=functools.partial(delete, dry_run=True))

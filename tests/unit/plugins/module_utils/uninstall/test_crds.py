@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.crds import Definition, decide_crd, is_agent_feature
+from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import Kind
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.crds import (
+    crd_name,
+    custom_kind,
+    is_agent_feature,
+    keep_reason,
+)
 
 Object = dict[str, Any]
 
@@ -19,7 +25,7 @@ def written(*entries: tuple[str, Object], **metadata: Any) -> Object:
     return {"metadata": {"name": "x", "resourceVersion": "7", "managedFields": fields, **metadata}}
 
 
-FEATURE = Definition("nfd.k8s-sigs.io/v1alpha1", "NodeFeature")
+FEATURE = custom_kind("nfd.k8s-sigs.io/v1alpha1", "NodeFeature")
 SPEC: Object = {"f:spec": {"f:names": {}}}
 
 
@@ -29,28 +35,28 @@ def feature(name: str, node: str | None = None, namespace: str = "nfd") -> Objec
 
 
 @pytest.mark.parametrize(
-    ("definition", "name", "path"),
+    ("kind", "name", "path"),
     [
         (FEATURE, "nodefeatures.nfd.k8s-sigs.io", "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeatures"),
         (
-            Definition("nvidia.com/v1", "ClusterPolicy"),
+            custom_kind("nvidia.com/v1", "ClusterPolicy"),
             "clusterpolicies.nvidia.com",
             "/apis/nvidia.com/v1/clusterpolicies",
         ),
         (
-            Definition("nvidia.com/v1alpha1", "NVIDIADriver"),
+            custom_kind("nvidia.com/v1alpha1", "NVIDIADriver"),
             "nvidiadrivers.nvidia.com",
             "/apis/nvidia.com/v1alpha1/nvidiadrivers",
         ),
         (
-            Definition("resource.nvidia.com/v1beta1", "ComputeDomainClique"),
+            custom_kind("resource.nvidia.com/v1beta1", "ComputeDomainClique"),
             "computedomaincliques.resource.nvidia.com",
             "/apis/resource.nvidia.com/v1beta1/computedomaincliques",
         ),
     ],
 )
-def test_names_of_a_definition(definition: Definition, name: str, path: str) -> None:
-    assert (definition.name, definition.objects) == (name, path)
+def test_names_of_a_custom_kind(kind: Kind, name: str, path: str) -> None:
+    assert (crd_name(kind), kind.collection()) == (name, path)
 
 
 @pytest.mark.parametrize(
@@ -63,15 +69,14 @@ def test_names_of_a_definition(definition: Definition, name: str, path: str) -> 
     ],
 )
 def test_is_agent_feature(found: Object, agent: bool) -> None:
-    assert is_agent_feature(found) is agent
+    assert is_agent_feature(FEATURE.kind, found) is agent
 
 
 CASES: list[tuple[Object, list[Object], str]] = [
     (written(("accel.gpu", SPEC)), [], ""),
-    (written(("accel.gpu", SPEC)), [feature("t4-1", "t4-1")], ""),
     (
         written(("accel.gpu", SPEC)),
-        [feature("t4-1", "t4-1"), feature("my-fpga", "t4-1", "fpga")],
+        [feature("my-fpga", "t4-1", "fpga")],
         "foreign objects need it: NodeFeature fpga/my-fpga",
     ),
     (
@@ -88,13 +93,8 @@ CASES: list[tuple[Object, list[Object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("live", "objects", "reason"), CASES)
-def test_decide_crd(live: Object, objects: list[Object], reason: str) -> None:
-    found = decide_crd(FEATURE, live, objects, lambda dummy: False)
-    assert found.reason.startswith(reason)
-    assert bool(found.reason) is bool(reason)
-    assert all(is_agent_feature(item) for item in found.own_objects)
-
-
-def test_objects_of_our_release_do_not_keep_a_crd() -> None:
-    assert decide_crd(FEATURE, written(("accel.gpu", SPEC)), [feature("any")], lambda dummy: True).reason == ""
+@pytest.mark.parametrize(("live", "foreign", "reason"), CASES)
+def test_keep_reason(live: Object, foreign: list[Object], reason: str) -> None:
+    found = keep_reason(FEATURE, live, foreign)
+    assert found.startswith(reason)
+    assert bool(found) is bool(reason)

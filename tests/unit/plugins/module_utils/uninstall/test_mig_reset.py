@@ -17,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitO
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.gpu_pods import driver_warning
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.mig_reset import MigManagers, await_mig_reset
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.mig_reset import MigReset
 
 Object = dict[str, Any]
 
@@ -79,7 +79,7 @@ class FakeClient:
 
 def reset(client: FakeClient, restart: Callable[[Sequence[Node]], None], timeout: float = 5) -> list[Node]:
     waiting = WaitOptions(timeout, 0.001, cast(Any, Progress()))
-    return await_mig_reset(cast(Client, client), ["a", "b"], MigManagers("gpu-operator", restart), waiting)
+    return MigReset(cast(Client, client), ["a", "b"], "gpu-operator", restart, waiting).wait()
 
 
 def test_nothing_is_restarted_where_the_mig_manager_succeeds() -> None:

@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 
 DEPARTING = DepartingObjects(
-    frozenset({("nfd", "nfd-ns")}), frozenset({"accel-gpu-device-plugin"}), frozenset({"accel-gpu-helm-nfd"})
+    frozenset({("nfd", "nfd-ns")}), frozenset({"accel-gpu-device-plugin"}), frozenset({("Lease", "accel-gpu-helm-nfd")})
 )
 FOREIGN_ENTRY = [{"manager": "kubectl", "fieldsV1": {"f:data": {"f:own": {}}}}]
 HELM = {"meta.helm.sh/release-name": "nfd", "meta.helm.sh/release-namespace": "nfd-ns"}

@@ -1,0 +1,181 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A stage of the uninstallation: a list of objects with what happens to each, and an edit of each node."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ..cluster_state.node import Node, parse_node
+from ..cluster_state.ownership import NodeEdit
+from ..common.errors import PartialFailure
+from ..common.parallel import Outcome, is_fatal, run_bounded
+from ..common.progress import Progress
+from ..common.wait import WaitOptions
+from ..kube.client import Client
+from ..kube.errors import ApiError
+from ..kube.lease import Lease
+from ..kube.node_patcher import patch_node
+from ..kube.objects import NOT_CHECKED
+from ..kube.paths import NODES
+from .result import UninstallResult
+
+_MAX_FAILURES = 5
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What happens to one object, and how the result names it.
+
+    action: what is done with the object; empty if the result does not mention it. kept: why the object, or the rest of it, is kept.
+    after: the rest of it; None if it is deleted. held_back: a field that stays, since the driver would roll without it. send: sends the requests. check: sends them as a dry run. wait: waits for their effect.
+    """
+
+    label: str
+    action: str = "deleted"
+    kept: str = ""
+    before: t.Any = "there"
+    after: t.Any = None
+    held_back: str = ""
+    send: t.Callable[[], object] | None = None
+    check: t.Callable[[], object] | None = None
+    wait: t.Callable[[WaitOptions], object] | None = None
+
+    def report(self, result: UninstallResult) -> None:
+        """Add the object to the result."""
+        if self.action:
+            result.add_removed(self.label, self.before, self.after, self.action)
+        if self.kept:
+            result.add_kept(self.label, self.kept)
+        if self.held_back:
+            result.held_back.append(self.held_back)
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """One stage on one cluster. `nodes` and `removals` are from the last read(); `result` has what was done so far."""
+
+    client: Client
+    progress: Progress
+    # None: do not wait.
+    waiting: WaitOptions | None
+    nodes: list[Node] = field(default_factory=list)
+    removals: list[Removal] = field(default_factory=list)
+    result: UninstallResult = field(default_factory=UninstallResult)
+
+    def read(self) -> None:
+        """Read the cluster."""
+        raise NotImplementedError
+
+    def node_edit(self, _node: Node) -> NodeEdit | None:
+        """The patch of a node; None if nothing has to be removed from it."""
+        return None
+
+    def kept_on_node(self, _node: Node) -> t.Iterable[str]:
+        """What is kept on a node, as text."""
+        return ()
+
+    def warnings(self) -> t.Iterable[str]:
+        """What the user should know before anything is removed."""
+        return ()
+
+    def has_changes(self) -> bool:
+        """Whether there is anything to send."""
+        return any(removal.action for removal in self.removals) or any(map(self.node_edit, self.nodes))
+
+    def preview(self) -> None:
+        """Report what a run would do; the server checks one patch of a node, and the objects that can be checked."""
+        edits = [edit for edit in map(self.node_edit, self.nodes) if edit is not None]
+        for edit in edits:
+            self.result.add_node(edit)
+        for removal in self.removals:
+            removal.report(self.result)
+        self.report_kept_on_nodes()
+        try:
+            for edit in edits[:1]:
+                self.client.strategic_merge(f"{NODES}/{edit.name}", edit.patch, dry_run=True)
+            for removal in self.removals:
+                if removal.check is not None:
+                    removal.check()
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            self.result.unchecked = NOT_CHECKED
+
+    def remove(self, lease: Lease) -> None:
+        """Remove everything; raises WaitTimeout, and PartialFailure when nodes cannot be changed."""
+        self.patch_nodes(lease)
+        self.send(self.removals, lease)
+        self.report_kept_on_nodes()
+
+    def finish(self) -> None:
+        """Remove what is needed until the lease is released."""
+
+    def send(self, removals: t.Iterable[Removal], lease: Lease) -> None:
+        """Remove these objects one after the other."""
+        for removal in removals:
+            lease.check()
+            if removal.send is not None:
+                removal.send()
+            removal.report(self.result)
+            if removal.wait is not None and self.waiting is not None:
+                removal.wait(self.waiting)
+
+    def report_kept_on_nodes(self) -> None:
+        """Add what is kept on nodes to the result."""
+        for node in self.nodes:
+            for description in self.kept_on_node(node):
+                self.result.add_kept_on_node(node.name, description)
+
+    def patch_nodes(self, lease: Lease) -> None:
+        """Patch the nodes in parallel; raises PartialFailure when a node could not be changed."""
+        edits = [edit for edit in map(self.node_edit, self.nodes) if edit is not None]
+        done = 0
+
+        def on_done(outcome: Outcome[NodeEdit | None]) -> None:
+            nonlocal done
+            done += 1
+            if outcome.value is not None:
+                self.result.add_node(outcome.value)
+            self.progress.report("nodes cleaned up", done, len(edits))
+
+        def patch(edit: NodeEdit) -> NodeEdit | None:
+            patched = patch_node(self.client, edit, lambda raw: self.node_edit(parse_node(raw)), lease.check)
+            return patched.edit if patched.status == "changed" else None
+
+        calls = [(edit.name, functools.partial(patch, edit)) for edit in edits]
+        failed = {}
+        for outcome in run_bounded(calls, on_done=on_done, stop=lease.lost):
+            if outcome.error is not None and is_fatal(outcome.error):
+                raise outcome.error
+            if outcome.error is not None:
+                failed[outcome.name] = str(outcome.error)
+        lease.check()
+        if failed:
+            messages = "; ".join(f"{name}: {message}" for name, message in sorted(failed.items())[:_MAX_FAILURES])
+            raise PartialFailure(f"{len(failed)} node(s) could not be changed: {messages}")
+
+
+def read_nodes(client: Client) -> list[Node]:
+    """One paged list."""
+    return [parse_node(raw) for raw in client.list(NODES)]
+
+
+def await_gone(
+    client: Client,
+    path: str,
+    uid: str,
+    label: str,
+    reason: t.Callable[[t.Mapping[str, t.Any]], str],
+    waiting: WaitOptions,
+) -> None:
+    """Wait until a deleted object is gone; raises WaitTimeout with the reason of the delay."""
+    waiting.until(
+        lambda: client.get(path),
+        lambda live: live is None or live["metadata"].get("uid") != uid,
+        max_interval=0.5,
+        describe=lambda live: f"{label} still exists: {reason(live or {})}",
+        progress_text=lambda dummy: f"waiting for the deletion of {label}",
+    )
