@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Restores a ClusterPolicy that is kept, and finds DaemonSets that have not followed yet (pure)."""
+"""Restores a ClusterPolicy that is kept (pure)."""
 
 from __future__ import annotations
 
@@ -54,33 +54,12 @@ def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestor
         daemonsets = {key: value for key, value in (restored.get(_DAEMONSETS) or {}).items() if key != _TOLERATIONS}
         restored = {**restored, _DAEMONSETS: {**daemonsets, **({_TOLERATIONS: kept} if kept else {})}}
     restored = restore_previous_spec(restored, recorded_previous_spec(live))
-    before, after = _differences(spec, restored)
-    if not before and not after:
+    changes = merge_patch(spec, restored)
+    if not changes:
         return PolicyRestoration(None, {}, {}, reaches_driver)
-    metadata = {"resourceVersion": live["metadata"]["resourceVersion"]}
-    patch = {"metadata": metadata, "spec": merge_patch(spec, restored)}
+    patch = {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"]}, "spec": changes}
+    before, after = _without_deletions(merge_patch(restored, spec)), _without_deletions(changes)
     return PolicyRestoration(patch, {"spec": before}, {"spec": after}, reaches_driver)
-
-
-def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collection[str]) -> list[str]:
-    """The DaemonSets whose pods may still need one of these ConfigMaps, as text.
-
-    The driver's (OnDelete) mounts no managed ConfigMap, and rolls at the operator's pace.
-    """
-    lines = []
-    for daemonset in daemonsets:
-        if (daemonset["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
-            continue
-        metadata, status = daemonset["metadata"], daemonset.get("status") or {}
-        volumes = daemonset["spec"]["template"]["spec"].get("volumes") or []
-        mounted = sorted({str((volume.get("configMap") or {}).get("name")) for volume in volumes} & set(configmaps))
-        desired = int(status.get("desiredNumberScheduled") or 0)
-        updated = int(status.get("updatedNumberScheduled") or 0)
-        if mounted:
-            lines.append(f"DaemonSet {metadata['name']} still mounts {', '.join(mounted)}")
-        elif int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0) or updated < desired:
-            lines.append(f"DaemonSet {metadata['name']}: {updated} of {desired} pods are updated")
-    return lines
 
 
 def _without_tolerations(tree: Tree) -> Tree:
@@ -94,18 +73,10 @@ def _without_tolerations(tree: Tree) -> Tree:
     return {**others, f"f:{_DAEMONSETS}": remaining} if any(key != "." for key in remaining) else others
 
 
-def _differences(one: Object, other: Object) -> tuple[Object, Object]:
-    """The parts of two maps that the other one does not have."""
-    left: Object = {}
-    right: Object = {}
-    for key in {**one, **other}:
-        here, there = one.get(key), other.get(key)
-        if here == there:
-            continue
-        if isinstance(here, dict) and isinstance(there, dict):
-            here, there = _differences(here, there)
-        if key in one:
-            left[key] = here
-        if key in other:
-            right[key] = there
-    return left, right
+def _without_deletions(patch: Object) -> Object:
+    """The values that a merge patch sets."""
+    return {
+        key: _without_deletions(value) if isinstance(value, dict) else value
+        for key, value in patch.items()
+        if value is not None
+    }

@@ -9,7 +9,6 @@ import typing as t
 from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..schema.messages import abbreviate
-from .cluster_policy import unfinished_daemonsets
 
 Document = t.Mapping[str, t.Any]
 _MAX_LINES = 5
@@ -55,6 +54,27 @@ def await_no_pods(client: Client, namespace: str, selector: str, waiting: WaitOp
         describe=lambda names: f"Pods in namespace {namespace} still exist: {abbreviate(names, _MAX_LINES)}.",
         progress_text=lambda names: f"waiting for {len(names)} pods in namespace {namespace} to end",
     )
+
+
+def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collection[str]) -> list[str]:
+    """The DaemonSets whose pods may still need one of these ConfigMaps, as text.
+
+    The driver's (OnDelete) mounts no managed ConfigMap, and rolls at the operator's pace.
+    """
+    lines = []
+    for daemonset in daemonsets:
+        if (daemonset["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
+            continue
+        metadata, status = daemonset["metadata"], daemonset.get("status") or {}
+        volumes = daemonset["spec"]["template"]["spec"].get("volumes") or []
+        mounted = sorted({str((volume.get("configMap") or {}).get("name")) for volume in volumes} & set(configmaps))
+        desired = int(status.get("desiredNumberScheduled") or 0)
+        updated = int(status.get("updatedNumberScheduled") or 0)
+        if mounted:
+            lines.append(f"DaemonSet {metadata['name']} still mounts {', '.join(mounted)}")
+        elif int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0) or updated < desired:
+            lines.append(f"DaemonSet {metadata['name']}: {updated} of {desired} pods are updated")
+    return lines
 
 
 def _orphaned_pods(client: Client, namespace: str, daemonsets: set[str]) -> list[str]:

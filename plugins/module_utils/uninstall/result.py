@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..cluster_state.ownership import NodeEdit
+from ..common.nested import apply_merge_patch
 from ..schema.messages import abbreviate_nodes
 
 Object = dict[str, t.Any]
@@ -37,8 +38,8 @@ class UninstallResult:
         """Add the patch of a node; a second patch of the same node is merged into the first."""
         before, after = self._before.setdefault("nodes", {}), self._after.setdefault("nodes", {})
         if edit.name in before or len(before) < MAX_NODES:
-            before[edit.name] = _merge(edit.before, before.get(edit.name, {}))
-            after[edit.name] = _merge(_remaining(after.get(edit.name, {}), edit), edit.after)
+            before[edit.name] = apply_merge_patch(edit.before, before.get(edit.name, {}))
+            after[edit.name] = apply_merge_patch(_remaining(after.get(edit.name, {}), edit), edit.after)
         self.nodes.add(edit.name)
 
     def add_kept_on_node(self, node: str, description: str) -> None:
@@ -92,11 +93,3 @@ def _remaining(after: Object, edit: NodeEdit) -> Object:
         else values
         for part, values in after.items()
     }
-
-
-def _merge(base: Object, override: Object) -> Object:
-    merged = dict(base)
-    for key, value in override.items():
-        below = merged.get(key)
-        merged[key] = {**below, **value} if isinstance(below, dict) and isinstance(value, dict) else value
-    return merged

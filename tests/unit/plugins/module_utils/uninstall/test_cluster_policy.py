@@ -13,10 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cluster_policy import recorded_tolerations
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.cluster_policy import (
-    restore_policy,
-    unfinished_daemonsets,
-)
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.cluster_policy import restore_policy
 from tests.helpers.apply_model import apply, content
 
 Object = dict[str, Any]
@@ -162,32 +159,6 @@ def test_a_policy_is_as_before_after_the_managed_fields_are_removed(
     after = patched(live, restore_policy(live).patch)
     assert content(after)["spec"] == content(policy(before))["spec"]
     assert restore_policy(after).patch is None
-
-
-def daemonset(mounts: list[str], desired: int = 2, updated: int = 2, observed: int = 3) -> Object:
-    volumes = [{"name": name, "configMap": {"name": name}} for name in mounts]
-    return {
-        "metadata": {"name": "plugin", "generation": 3},
-        "spec": {"template": {"spec": {"volumes": [*volumes, {"name": "h", "hostPath": {}}]}}},
-        "status": {
-            "desiredNumberScheduled": desired,
-            "updatedNumberScheduled": updated,
-            "observedGeneration": observed,
-        },
-    }
-
-
-@pytest.mark.parametrize(
-    ("found", "line"),
-    [
-        (daemonset(["other"]), ""),
-        (daemonset(["managed"]), "DaemonSet plugin still mounts managed"),
-        (daemonset([], updated=1), "DaemonSet plugin: 1 of 2 pods are updated"),
-        (daemonset([], observed=2), "DaemonSet plugin: 2 of 2 pods are updated"),
-    ],
-)
-def test_who_still_needs_a_configmap(found: Object, line: str) -> None:
-    assert unfinished_daemonsets([found], ["managed"]) == ([line] if line else [])
 
 
 FORMER = "accel.gpu/former"
