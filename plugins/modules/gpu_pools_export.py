@@ -106,8 +106,8 @@ from ..module_utils.cluster_state.cluster_policy import active_policy, plugin_co
 from ..module_utils.cluster_state.node import parse_node
 from ..module_utils.common import private_file
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.export.live_sharing import LiveConfig, mig_configmap
 from ..module_utils.export.pools import export_pools
+from ..module_utils.export.sharing import LiveConfig, mig_configmap
 from ..module_utils.export.variables import (
     COMPONENTS,
     InstalledRelease,
@@ -146,28 +146,28 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     installed = {"operator": release, "nfd": _nfd_release(module)}
     managed = {name: _managed_release(module, name, item, declared) for name, item in installed.items()}
     remarks = [*exported.remarks, *_release_remarks(policy, installed, managed)]
-    cluster = export_cluster(declared, managed, exported.pools)
-    plan = adapt_plan(client, derive(cluster.document, {}, exported.pools), policy)
+    document, cluster_remarks = export_cluster(declared, managed, exported.pools)
+    plan = adapt_plan(client, derive(document, {}, exported.pools), policy)
     changing = len(overview(module.client, plan, nodes).changes.edits)
-    remarks += cluster.remarks
+    remarks += cluster_remarks
     if changing:
         remarks.append(
             f"{changing} node(s) will get the labels that make them members of their pools; their allocatable resources do not change. "
             "See accel.gpu.plan."
         )
-    shown = {key: _without_values(value) for key, value in cluster.document.items()}
+    shown = {key: _without_values(value) for key, value in document.items()}
     result: dict[str, t.Any] = {
         "changed": False,
         "gpu_cluster": shown,
         "gpu_pools": exported.pools,
         "remarks": remarks,
-        "with_values": [part for part in COMPONENTS if "values" in (cluster.document.get(part) or {})],
+        "with_values": [part for part in COMPONENTS if "values" in (document.get(part) or {})],
         "changing_nodes": changing,
         "yaml": render_variables(shown, exported.pools, remarks),
     }
     path = module.params["path"]
     if path:
-        text = render_variables(cluster.document, exported.pools, remarks)
+        text = render_variables(document, exported.pools, remarks)
         result.update(path=path, changed=not private_file.holds(path, text))
         if result["changed"] and not module.check_mode:
             private_file.write(path, text)

@@ -19,15 +19,13 @@ from ..schema import validators
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import is_for_users
 from ..sharing_modes.mig import MIG
-from .sharing import Inexpressible
+from .sharing import Inexpressible, NodeSharing
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
 
 Document = dict[str, t.Any]
 Tolerations = t.Sequence[t.Mapping[str, t.Any]]
-# The `sharing` of a pool, and `gpus_per_node` if its layout depends on it.
-NodeSharing = tuple[Document, "int | None"]
 
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _MAX_NAME = 40

@@ -1,14 +1,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Converts the configurations of a node's agents to the `sharing` of a pool, exactly or not at all (pure)."""
+"""Converts a node's labels, the ClusterPolicy and two ConfigMaps to the `sharing` of a pool, exactly or not at all (pure)."""
 
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass
 
-from ..catalog.names import GPU_RESOURCE
+from ..catalog import mig as geometries
+from ..catalog.names import CONFIG_LABEL, GPU_RESOURCE, MIG_CONFIG_LABEL, MIG_INFIX
+from ..cluster_state.cluster_policy import plugin_configmap, recorded_tolerations
+from ..common.nested import get_nested
 from ..mig import layout as mig
-from ..nvidia_config import device_plugin
+from ..nvidia_config import device_plugin, mig_parted
 from ..schema.messages import is_whole
 from ..sharing_modes.base import SharingMode
 from ..sharing_modes.mig import MIG
@@ -17,15 +21,87 @@ from ..sharing_modes.sharing import Sharing, sharing_of
 from ..sharing_modes.time_slicing import TIME_SLICING
 from ..sharing_modes.whole_gpus import NONE
 
+if t.TYPE_CHECKING:
+    from ..cluster_state.node import Node
+
 Document = dict[str, t.Any]
+Object = t.Mapping[str, t.Any]
+# The `sharing` of a pool, and `gpus_per_node` if its layout depends on it.
+NodeSharing = tuple[Document, "int | None"]
 
 _PREFIX = "nvidia.com/"
 # By the section of the plugin's configuration; MIG devices are shared in the section of time-slicing.
 _MODES: dict[str, SharingMode] = {mode.plugin_key: mode for mode in (TIME_SLICING, MPS)}
+# The MIG manager's default (gpu-operator assets/state-mig-manager).
+DEFAULT_MIG_CONFIGMAP = "default-mig-parted-config"
 
 
 class Inexpressible(Exception):
     """A configuration that no pool can declare; the message is the reason."""
+
+
+class ExportedLayout(t.NamedTuple):
+    """A layout as in a pool (None: whole GPUs), and the number of GPUs of a node if the layout depends on it."""
+
+    layout: t.Any = None
+    gpus_per_node: int | None = None
+
+
+@dataclass(frozen=True)
+class LiveConfig:
+    """The active ClusterPolicy and the ConfigMaps that it names; None where one does not exist."""
+
+    policy: Object | None = None
+    plugin: Object | None = None
+    mig: Object | None = None
+
+    @property
+    def tolerations(self) -> list[dict[str, t.Any]]:
+        """The tolerations that this collection has set in the ClusterPolicy for pools."""
+        return (recorded_tolerations(self.policy) if self.policy else None) or []
+
+    def node_sharing(self, node: Node) -> NodeSharing:
+        """The `sharing` of a pool with this node, and the number of GPUs of a node if it depends on it; raises Inexpressible."""
+        exported = self._layout(node)
+        strategy = str(get_nested(self.policy, "spec", "mig", "strategy") or "")
+        sharing = export_sharing(self._plugin_config(node), exported.layout, "" if strategy == "none" else strategy)
+        return sharing, exported.gpus_per_node
+
+    def _plugin_config(self, node: Node) -> t.Any:
+        """The device plugin's configuration; without a ConfigMap the label has no effect."""
+        if not plugin_configmap(self.policy):
+            return {"version": "v1"}
+        name = node.labels.get(CONFIG_LABEL) or get_nested(self.policy, "spec", "devicePlugin", "config", "default")
+        if not name:
+            return {"version": "v1"}
+        data = (self.plugin or {}).get("data") or {}
+        if name not in data:
+            raise Inexpressible(
+                f"its label names the configuration {name}, which the device plugin's ConfigMap does not contain"
+            )
+        return device_plugin.parse(data[name])
+
+    def _layout(self, node: Node) -> ExportedLayout:
+        name = node.mig_config
+        if not name or name == mig_parted.DISABLED:
+            if node.mig_devices:
+                raise Inexpressible(f"its GPUs are partitioned, but not by its label {MIG_CONFIG_LABEL}")
+            return ExportedLayout()
+        model = node.catalog_model
+        geometry = geometries.geometry(model.key) if model else None
+        usual = mig_parted.default_entries([(model.pci_ids, geometry)] if model and geometry else [])
+        entries = {**usual, **mig_parted.parse_configmap(self.mig)}
+        if name not in entries:
+            raise Inexpressible(
+                f"its label names the MIG configuration {name}, which the MIG manager's ConfigMap does not contain"
+            )
+        gpus = node.recorded_gpus or (0 if MIG_INFIX in node.product else node.gpus)
+        return export_layout(entries[name], gpus, model.pci_ids if model else ())
+
+
+def mig_configmap(policy: Object | None) -> str:
+    """The ConfigMap of the MIG manager."""
+    return str(get_nested(policy, "spec", "migManager", "config", "name") or DEFAULT_MIG_CONFIGMAP)
 
 
 def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> Document:
@@ -135,3 +211,41 @@ def _differences(content: Document, derived: Document) -> str:
     if not names and resources and resources != [GPU_RESOURCE] and "flags" not in derived:
         names = [f"sharing of {', '.join(resources)}"]
     return f"({', '.join(names)})" if names else "exactly"
+
+
+def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> ExportedLayout:
+    """The layout of a node with this number of GPUs of a model with these PCI ids; raises Inexpressible.
+
+    Where possible, the same entry follows from the layout again.
+    """
+    if not isinstance(entry, list) or not all(mig_parted.is_valid_part(part) for part in entry):
+        raise Inexpressible("the MIG manager cannot read its MIG configuration")
+    parts = [part for part in entry if _concerns(part, pci_ids)]
+    if any(part.get("mig-enabled") and not part.get("mig-devices") for part in parts):
+        raise Inexpressible("MIG is enabled without any device")
+    if not any(part.get("mig-enabled") for part in parts):
+        return ExportedLayout()
+    if len(parts) == 1 and parts[0].get("devices") == "all":
+        return ExportedLayout(dict(sorted(parts[0]["mig-devices"].items())))
+    if not gpus:
+        raise Inexpressible("its layout differs by GPU, and its number of GPUs before the partitioning is unknown")
+    try:
+        by_gpu = mig_parted.layouts_by_gpu(parts, gpus)
+    except KeyError as error:
+        raise Inexpressible(f"its MIG configuration names GPU {error}, but it has {gpus}") from error
+    layouts = list(by_gpu.values())
+    if all(layout == layouts[0] for layout in layouts) and any(part["devices"] == "all" for part in parts):
+        return ExportedLayout(by_gpu[0])
+    # GPUs that are listed as whole and GPUs that are not listed make different entries: only one form has the same entry name.
+    partitioned = {index: layout for index, layout in by_gpu.items() if layout}
+    before_last = {index: by_gpu[index] for part in parts[:-1] if part["devices"] != "all" for index in part["devices"]}
+    for candidate in (partitioned, by_gpu, before_last):
+        if mig_parted.entry(mig.parse_layout(candidate), gpus) == list(entry):
+            return ExportedLayout(candidate, gpus)
+    return ExportedLayout(partitioned, gpus)
+
+
+def _concerns(part: t.Mapping[str, t.Any], pci_ids: t.Collection[str]) -> bool:
+    if mig_parted.device_filter(part) and not pci_ids:
+        raise Inexpressible("its MIG configuration filters by PCI ids, and the catalog does not contain its model")
+    return mig_parted.applies_to(part, {mig_parted.device_id(pci_id) for pci_id in pci_ids})

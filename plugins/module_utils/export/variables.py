@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import textwrap
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..catalog import releases
 from ..helm.release import helm_release_of
@@ -23,8 +23,8 @@ Document = dict[str, t.Any]
 
 COMPONENTS = ("operator", "nfd")
 _DEFAULTS = {
-    "operator": (releases.OPERATOR_NAMESPACE, releases.OPERATOR_RELEASE),
-    "nfd": (releases.NFD_NAMESPACE, releases.NFD_RELEASE),
+    "operator": {"namespace": releases.OPERATOR_NAMESPACE, "release": releases.OPERATOR_RELEASE},
+    "nfd": {"namespace": releases.NFD_NAMESPACE, "release": releases.NFD_RELEASE},
 }
 _CHART_LABEL = "helm.sh/chart"
 _VERSION = re.compile(r"-(v?\d+\.\d+\.\d+.*)$")
@@ -41,14 +41,6 @@ class InstalledRelease:
     values: Document | None = None
 
 
-@dataclass(frozen=True)
-class ExportedCluster:
-    """gpu_cluster, and remarks on it."""
-
-    document: Document
-    remarks: list[str] = field(default_factory=list)
-
-
 def installed_release(live: t.Mapping[str, t.Any] | None) -> InstalledRelease | None:
     """The Helm release that an object belongs to; None without one."""
     release = helm_release_of(live) if live is not None else None
@@ -60,8 +52,8 @@ def installed_release(live: t.Mapping[str, t.Any] | None) -> InstalledRelease | 
 
 def export_cluster(
     declared: t.Mapping[str, t.Any], installed: t.Mapping[str, InstalledRelease | None], pools: t.Sequence[Document]
-) -> ExportedCluster:
-    """gpu_cluster with the release name, version and values of each installed component; all else is as `declared`.
+) -> tuple[Document, list[str]]:
+    """gpu_cluster with the release name, version and values of each installed component, and remarks on it; all else is as `declared`.
 
     Only values that gpu_cluster and gpu_pools do not imply are exported, without secrets. Raises InvalidVariables if the result is
     not valid.
@@ -73,11 +65,9 @@ def export_cluster(
         release = installed.get(component)
         if release is not None:
             fields.update({"version": release.version} if release.version else {})
-            actual = {"namespace": release.namespace, "release": release.name}
-            for (key, value), default in zip(actual.items(), _DEFAULTS[component], strict=True):
-                fields.pop(key, None)
-                if value != default:
-                    fields[key] = value
+            fields.update(namespace=release.namespace, release=release.name)
+            defaults = _DEFAULTS[component]
+            fields = {key: value for key, value in fields.items() if key not in defaults or value != defaults[key]}
         if fields:
             document[component] = fields
     for component in COMPONENTS:
@@ -105,7 +95,7 @@ def export_cluster(
             remarks.append(
                 f"gpu_cluster.{component}: site will add values that the Helm release does not have: {paths}"
             )
-    return ExportedCluster(document, remarks)
+    return document, remarks
 
 
 def _without_initial_values(values: Document) -> Document:

@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
-from ansible_collections.accel.gpu.plugins.module_utils.export.live_sharing import LiveConfig, mig_configmap
 from ansible_collections.accel.gpu.plugins.module_utils.export.pools import ExportedPools, export_pools
+from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import LiveConfig, mig_configmap
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, plan_changes
 from tests.helpers.fleet import node

@@ -11,8 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.export.layouts import ExportedLayout, export_layout
-from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import Inexpressible, export_sharing
+from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import (
+    ExportedLayout,
+    Inexpressible,
+    export_layout,
+    export_sharing,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import device_plugin, mig_parted, yaml_text
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import sharing_of

@@ -59,9 +59,9 @@ def test_the_cluster_is_as_found_and_as_given_where_it_cannot_know() -> None:
         ),
         "nfd": InstalledRelease("nfd", "node-feature-discovery", "0.19.0", plan.nfd.values),
     }
-    found = export_cluster(GIVEN, releases, LAB_POOLS)
-    assert found.remarks == []
-    assert found.document == {
+    document, remarks = export_cluster(GIVEN, releases, LAB_POOLS)
+    assert remarks == []
+    assert document == {
         "name": "lab",
         "kubeconfig": "/k",
         "validation": {"image": "i:1"},
@@ -80,20 +80,20 @@ def test_what_helm_would_have_to_be_given_is_said_and_so_is_what_may_not_be_read
         "operator": InstalledRelease("gpu-operator", "gpu-operator", "v25.10.1", {}),
         "nfd": InstalledRelease("nfd", "x", "0.19.0"),
     }
-    found = export_cluster(GIVEN, releases, LAB_POOLS)
-    assert [remark.partition(":")[0] for remark in found.remarks] == ["gpu_cluster.operator", "gpu_cluster.nfd.values"]
-    assert "nfd, operator, mig" in found.remarks[0]
-    assert "Secrets in x" in found.remarks[1]
+    _document, remarks = export_cluster(GIVEN, releases, LAB_POOLS)
+    assert [remark.partition(":")[0] for remark in remarks] == ["gpu_cluster.operator", "gpu_cluster.nfd.values"]
+    assert "nfd, operator, mig" in remarks[0]
+    assert "Secrets in x" in remarks[1]
 
 
 def test_tolerations_of_a_first_installation_are_not_exported_as_values() -> None:
     values = merge(
         derive({"name": "lab"}, {}, LAB_POOLS).operator.values, {"daemonsets": {"tolerations": [{"key": "a"}]}}
     )
-    found = export_cluster(
+    document, _remarks = export_cluster(
         GIVEN, {"operator": InstalledRelease("gpu-operator", "gpu-operator", "v25.10.1", values)}, LAB_POOLS
     )
-    assert found.document["operator"] == {"version": "v25.10.1"}
+    assert document["operator"] == {"version": "v25.10.1"}
 
 
 def test_secrets_of_a_release_are_left_out_and_remarked() -> None:
@@ -101,23 +101,23 @@ def test_secrets_of_a_release_are_left_out_and_remarked() -> None:
         derive({"name": "lab"}, {}, LAB_POOLS).operator.values,
         {"leftover": {"password": "hunter2", "kept": 1}, "dcgm": {"enabled": False}},
     )
-    found = export_cluster(
+    document, remarks = export_cluster(
         GIVEN, {"operator": InstalledRelease("gpu-operator", "gpu-operator", "v25.10.1", values)}, LAB_POOLS
     )
-    assert found.document["operator"]["values"] == {"leftover": {"kept": 1}, "dcgm": {"enabled": False}}
-    (remark,) = [remark for remark in found.remarks if "secrets" in remark]
+    assert document["operator"]["values"] == {"leftover": {"kept": 1}, "dcgm": {"enabled": False}}
+    (remark,) = [remark for remark in remarks if "secrets" in remark]
     assert "values.leftover.password" in remark
-    assert "hunter2" not in str(found)
+    assert "hunter2" not in str((document, remarks))
 
 
 def test_own_tolerations_of_nfd_s_workers_are_added_to_those_of_the_pools() -> None:
     own = {"key": "own", "operator": "Exists"}
     live = derive({"name": "lab", "nfd": {"values": {"worker": {"tolerations": [own]}}}}, {}, LAB_POOLS).nfd.values
-    found = export_cluster(
+    document, _remarks = export_cluster(
         {"name": "lab"}, {"nfd": InstalledRelease("nfd", "node-feature-discovery", "0.19.0", live)}, LAB_POOLS
     )
-    assert found.document["nfd"]["values"] == {"worker": {"tolerations": [own]}}
-    assert derive(found.document, {}, LAB_POOLS).nfd.values == live
+    assert document["nfd"]["values"] == {"worker": {"tolerations": [own]}}
+    assert derive(document, {}, LAB_POOLS).nfd.values == live
 
 
 leaves = st.integers(0, 2) | st.lists(st.integers(0, 2), max_size=2)
