@@ -17,6 +17,7 @@ from ..catalog.names import (
     MIG_CONFIG_LABEL,
     MIG_INFIX,
     MIG_STATE_LABEL,
+    NFD_PREFIX,
     PCI_PRESENT_LABELS,
     PRODUCT_LABEL,
     REPLICAS_LABEL,
@@ -135,6 +136,11 @@ class Node:
     def discovered(self) -> bool:
         """Whether GFD has labelled its GPU."""
         return self.has_gpu and PRODUCT_LABEL in self.labels
+
+    @property
+    def has_nfd_labels(self) -> bool:
+        """Whether NFD has labelled the node."""
+        return any(key.startswith(NFD_PREFIX) for key in self.labels)
 
     def has_taint(self, key: str) -> bool:
         """Whether it has a taint with this key, regardless of value and effect."""

@@ -70,7 +70,7 @@ def awaited_nodes(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membersh
 
 def is_undiscovered(nodes: t.Iterable[Node]) -> bool:
     """Whether NFD has not labelled any node, so that nothing is known of their hardware."""
-    return not any(key.startswith(NFD_PREFIX) for node in nodes for key in node.labels)
+    return not any(node.has_nfd_labels for node in nodes)
 
 
 def ignorable_nodes(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> set[str]:

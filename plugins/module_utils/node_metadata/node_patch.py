@@ -5,25 +5,25 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ..catalog.taints import Taint, format_taint, merge_taints, taint_identity
+from ..catalog.taints import Taint, format_taint, merge_taints
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NODES, POOLS, NodeEdit, build_edit, merge_entries, recorded_keys
+from ..cluster_state.ownership import NODES, POOLS, Entries, NodeEdit, build_edit, merge_entries, recorded_keys
 from .node_sets import NodeSet
 
-_Entries = dict[str, "str | None"]
+V = t.TypeVar("V")
 
 
-@dataclass
+@dataclass(frozen=True)
 class NodeMetadata:
-    """Desired labels, annotations (None: remove a managed entry) and taints of a node."""
+    """The names of a node's sets, and what they require: labels, annotations and taints (None: remove a managed entry)."""
 
-    labels: _Entries = field(default_factory=dict)
-    annotations: _Entries = field(default_factory=dict)
-    taints: dict[tuple[str, str], Taint] = field(default_factory=dict)
-    absent_taints: set[tuple[str, str]] = field(default_factory=set)
-    purge: bool = False
+    sets: list[str]
+    labels: Entries
+    annotations: Entries
+    taints: t.Mapping[str, Taint | None]
+    purge: bool
 
 
 class ConflictingSets(Exception):
@@ -32,36 +32,32 @@ class ConflictingSets(Exception):
 
 def desired_metadata(node: Node, sets: t.Sequence[NodeSet]) -> NodeMetadata | None:
     """The metadata that all sets of the node require, None when it is in no set; raises ConflictingSets."""
-    desired = NodeMetadata()
-    required_by: dict[tuple[str, str], str] = {}
     matching = [node_set for node_set in sets if node_set.contains(node)]
-
-    def require(kind: str, key: str, agrees: bool, node_set: NodeSet) -> None:
-        if not agrees:
-            raise ConflictingSets(
-                f"Node {node.name} is in the sets {required_by[kind, key]} and {node_set.name}, which require different values of its "
-                f"{kind} {key}."
-            )
-        required_by.setdefault((kind, key), node_set.name)
-
-    for node_set in matching:
-        for kind, target, entries in (
-            ("label", desired.labels, node_set.labels),
-            ("annotation", desired.annotations, node_set.annotations),
-        ):
-            for key, value in entries.items():
-                require(kind, key, target.setdefault(key, value) == value, node_set)
-        for taint in node_set.taints:
-            identity = taint_identity(taint)
-            same = format_taint(desired.taints.setdefault(identity, taint)) == format_taint(taint)
-            require("taint", ":".join(identity), same and identity not in desired.absent_taints, node_set)
-        for taint in node_set.absent_taints:
-            identity = taint_identity(taint)
-            require("taint", ":".join(identity), identity not in desired.taints, node_set)
-            desired.absent_taints.add(identity)
-        desired.purge = desired.purge or node_set.purge
+    if not matching:
+        return None
+    desired = NodeMetadata(
+        sets=[node_set.name for node_set in matching],
+        labels=_combine(node, "label", [(node_set.name, node_set.labels) for node_set in matching]),
+        annotations=_combine(node, "annotation", [(node_set.name, node_set.annotations) for node_set in matching]),
+        taints=_combine(node, "taint", [(node_set.name, node_set.taints) for node_set in matching]),
+        purge=any(node_set.purge for node_set in matching),
+    )
     _require_pool_agrees(node, desired)
-    return desired if matching else None
+    return desired
+
+
+def _combine(node: Node, kind: str, sets: t.Iterable[tuple[str, t.Mapping[str, V]]]) -> dict[str, V]:
+    """The entries of all sets, each given with its name."""
+    combined: dict[str, V] = {}
+    required_by: dict[str, str] = {}
+    for name, entries in sets:
+        for key, value in entries.items():
+            if combined.setdefault(key, value) != value:
+                raise ConflictingSets(
+                    f"Node {node.name} is in the sets {required_by[key]} and {name}, which require different values of its {kind} {key}."
+                )
+            required_by.setdefault(key, name)
+    return combined
 
 
 def node_edit(node: Node, desired: NodeMetadata) -> NodeEdit | None:
@@ -78,8 +74,8 @@ def node_edit(node: Node, desired: NodeMetadata) -> NodeEdit | None:
     taints, owned_taints = merge_taints(
         node.taints,
         recorded_keys(node.annotations, NODES.taints),
-        desired.taints.values(),
-        lambda identity: desired.purge or identity in desired.absent_taints,
+        [taint for taint in desired.taints.values() if taint is not None],
+        lambda identity: desired.purge or ":".join(identity) in desired.taints,
     )
     records = {NODES.labels: owned_labels, NODES.taints: owned_taints, NODES.annotations: owned_annotations}
     return build_edit(node, labels, annotations, taints, records)
@@ -95,6 +91,6 @@ def _require_pool_agrees(node: Node, desired: NodeMetadata) -> None:
             )
     for text in recorded_keys(node.annotations, POOLS.taints):
         key, effect = text.partition("=")[0].partition(":")[0], text.rpartition(":")[2]
-        taint = desired.taints.get((key, effect))
+        taint = desired.taints.get(f"{key}:{effect}")
         if taint is not None and text != format_taint(taint):
             raise ConflictingSets(f"Taint {text} of node {node.name} is set by its pool; change it in gpu_pools.")

@@ -8,14 +8,17 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog import models
-from ..catalog.names import NFD_PREFIX, POOL_LABEL
-from ..catalog.taints import TAINT_EFFECTS
+from ..catalog.names import POOL_LABEL
+from ..catalog.taints import TAINT_EFFECTS, Taint, plain_taint, taint_identity
 from ..cluster_state import label_selector
 from ..cluster_state.label_selector import Requirement, Selector
 from ..cluster_state.node import Node
+from ..cluster_state.ownership import Entries
 from ..common.errors import InvalidOptions
 from ..schema import coercion, validators
 from ..schema.types import Boolean, Choice, ListOf, MapOf, Section, Text
+
+V = t.TypeVar("V")
 
 
 def _invalid_selector(value: str) -> str | None:
@@ -30,6 +33,13 @@ def _reserved_key(value: str) -> str | None:
     if value.startswith("accel.gpu/") and value != POOL_LABEL:
         return "is reserved for this collection's own records"
     return None
+
+
+class _TextOrNull(Text):
+    """Text, or null, which removes an entry."""
+
+    def problems(self, value: t.Any, path: str) -> t.Iterator[str]:
+        return iter(()) if value is None else super().problems(value, path)
 
 
 _SETS = ListOf(
@@ -47,9 +57,9 @@ _SETS = ListOf(
                 }
             ),
             "labels": MapOf(
-                keys=(validators.label_key, _reserved_key), item=Text((validators.label_value,), empty=True)
+                keys=(validators.label_key, _reserved_key), item=_TextOrNull((validators.label_value,), empty=True)
             ),
-            "annotations": MapOf(keys=(validators.label_key, _reserved_key), item=Text(empty=True)),
+            "annotations": MapOf(keys=(validators.label_key, _reserved_key), item=_TextOrNull(empty=True)),
             "taints": ListOf(
                 item=Section(
                     fields={
@@ -69,16 +79,18 @@ _SETS = ListOf(
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Some nodes and their desired metadata; None as a value removes a managed entry."""
+    """Some nodes and their desired metadata, taints by key and effect; None as a value removes a managed entry.
+
+    `products` are the normalized product names of a GPU model; empty: nodes of any model and without GPUs.
+    """
 
     name: str
     selector: Selector
     names: frozenset[str] | None = None
-    model: str | None = None
-    labels: dict[str, str | None] = field(default_factory=dict)
-    annotations: dict[str, str | None] = field(default_factory=dict)
-    taints: tuple[dict[str, str], ...] = ()
-    absent_taints: tuple[dict[str, str], ...] = ()
+    products: frozenset[str] = frozenset()
+    labels: Entries = field(default_factory=dict)
+    annotations: Entries = field(default_factory=dict)
+    taints: t.Mapping[str, Taint | None] = field(default_factory=dict)
     purge: bool = False
 
     def contains(self, node: Node) -> bool:
@@ -87,19 +99,19 @@ class NodeSet:
             return False
         if not self.selector.matches(node.labels):
             return False
-        return self.model is None or models.normalized(models.bare_product(node.product)) in _products(self.model)
+        return not self.products or models.normalized(models.bare_product(node.product)) in self.products
 
     @property
     def needs_taints(self) -> bool:
         """Whether the nodes' specs are needed; labels and annotations are part of their metadata."""
-        return bool(self.taints or self.absent_taints or self.purge)
+        return bool(self.taints or self.purge)
 
 
 def node_sets(entries: t.Sequence[t.Any]) -> list[NodeSet]:
     """The sets; raises InvalidOptions with all problems."""
     problems: list[str] = []
     normalized = [_normalize(entry, f"sets[{index}]", problems) for index, entry in enumerate(entries)]
-    problems += _SETS.problems([_without_nulls(entry) for entry in normalized], "sets")
+    problems += _SETS.problems(normalized, "sets")
     if not problems:
         problems = [problem for index, entry in enumerate(normalized) for problem in _problems(entry, f"sets[{index}]")]
     if problems:
@@ -107,33 +119,30 @@ def node_sets(entries: t.Sequence[t.Any]) -> list[NodeSet]:
     return [_node_set(entry, f"sets[{index}]") for index, entry in enumerate(normalized)]
 
 
-def is_discovered(labels: t.Mapping[str, str]) -> bool:
-    """Whether NFD has labelled the node."""
-    return any(key.startswith(NFD_PREFIX) for key in labels)
-
-
 def _node_set(entry: t.Mapping[str, t.Any], path: str) -> NodeSet:
     absent = entry.get("state") == "absent"
     match = entry.get("match") or {}
     names = entry.get("names")
-    taints = tuple(dict(taint) for taint in entry.get("taints") or ())
+    model = models.find(match["model"]) if match.get("model") else None
     exact = {**(match.get("labels") or {}), **({POOL_LABEL: match["pool"]} if match.get("pool") else {})}
     requirements = [Requirement(key, False, (value,)) for key, value in exact.items()]
     for text in entry.get("label_selectors") or ():
         requirements += label_selector.parse_selector(text).requirements
-    labels, annotations = (
-        {key: None if absent else value for key, value in (entry.get(name) or {}).items()}
-        for name in ("labels", "annotations")
-    )
+    taints: dict[str, Taint] = {
+        ":".join(taint_identity(taint)): plain_taint(taint) for taint in entry.get("taints") or ()
+    }
+
+    def unless_absent(entries: t.Mapping[str, V]) -> dict[str, V | None]:
+        return {key: None if absent else value for key, value in entries.items()}
+
     return NodeSet(
         name=entry.get("name") or path,
         selector=Selector(tuple(requirements)),
         names=None if names is None else frozenset(names),
-        model=match.get("model"),
-        labels=labels,
-        annotations=annotations,
-        taints=() if absent else taints,
-        absent_taints=taints if absent else (),
+        products=frozenset(map(models.normalized, (model.key, *model.products))) if model else frozenset(),
+        labels=unless_absent(entry.get("labels") or {}),
+        annotations=unless_absent(entry.get("annotations") or {}),
+        taints=unless_absent(taints),
         purge=bool(entry.get("purge")),
     )
 
@@ -168,21 +177,3 @@ def _normalize(entry: t.Any, path: str, problems: list[str]) -> t.Any:
     if given != [] and (blank or not selectors):
         problems.append(f"{path}.label_selectors: contains an empty selector; write [] to select all nodes")
     return {**entry, "label_selectors": selectors}
-
-
-def _without_nulls(entry: t.Any) -> t.Any:
-    """The entry for the schema, which does not allow null; in labels and annotations null removes an entry."""
-    if not isinstance(entry, dict):
-        return entry
-    return {
-        key: {name: "" if item is None else item for name, item in value.items()}
-        if key in ("labels", "annotations") and isinstance(value, dict)
-        else value
-        for key, value in entry.items()
-    }
-
-
-def _products(model: str) -> frozenset[str]:
-    known = models.find(model)
-    names = (known.key, *known.products) if known else (model,)
-    return frozenset(models.normalized(name) for name in names)

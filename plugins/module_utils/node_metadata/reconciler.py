@@ -24,7 +24,7 @@ from ..kube.node_patcher import PatchStatus, patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from .node_patch import ConflictingSets, desired_metadata, node_edit
-from .node_sets import NodeSet, is_discovered
+from .node_sets import NodeSet
 
 MAX_NAMES = 100
 
@@ -57,6 +57,18 @@ class NodesOutcome:
 
     def result(self, report_path: str | None) -> dict[str, t.Any]:
         """The module's result with up to MAX_NAMES names; the report has all names."""
+        report = self._report(MAX_NAMES)
+        if report_path:
+            private_file.write(report_path, json.dumps(self._report(), indent=2), keep_mode=True)
+            report["report_path"] = report_path
+        return {
+            "changed": bool(self.changed) or (self.check and "after_discovery" in report),
+            "node_metadata": report,
+            "diff": self._diff(),
+        }
+
+    def _report(self, limit: int | None = None) -> dict[str, t.Any]:
+        """The result with at most `limit` names in each list."""
         statuses = list(self.statuses.values())
         gone = statuses.count("gone")
         report: dict[str, t.Any] = {
@@ -65,24 +77,16 @@ class NodesOutcome:
             "unchanged": self.matches.matched - len(self.changed) - len(self.failures) - gone,
             "failed": len(self.failures),
             "gone": gone,
-            "names_changed": self.changed,
-            "failures": self.failures,
+            "names_changed": self.changed[:limit],
+            "failures": dict(list(self.failures.items())[:limit]),
             "sets": {node_set.name: self.matches.by_set[node_set.name] for node_set in self.sets},
         }
-        by_model = [node_set.name for node_set in self.sets if node_set.model is not None]
-        awaits_discovery = bool(by_model and self.matches.undiscovered)
-        if awaits_discovery:
-            report["after_discovery"] = {"sets": by_model, "undiscovered": self.matches.undiscovered}
+        by_model = [node_set.name for node_set in self.sets if node_set.products]
+        if by_model and self.matches.undiscovered:
+            report["after_discovery"] = {"sets": by_model, "undiscovered": self.matches.undiscovered[:limit]}
         if "unchecked" in statuses:
             report["note"] = NOT_CHECKED
-        if report_path:
-            private_file.write(report_path, json.dumps(report, indent=2), keep_mode=True)
-            report["report_path"] = report_path
-        return {
-            "changed": bool(self.changed) or (self.check and awaits_discovery),
-            "node_metadata": _shorten(report),
-            "diff": self._diff(),
-        }
+        return report
 
     def raise_failures(self, result: dict[str, t.Any]) -> None:
         """Fail, with the result, when a node could not be changed."""
@@ -144,7 +148,7 @@ def _read(client: Client, sets: list[NodeSet]) -> SetMatches:
     for raw in client.list(NODES, metadata_only=not any(node_set.needs_taints for node_set in sets)):
         node = parse_node(raw)
         missing.discard(node.name)
-        if not node.product if node.has_gpu else not is_discovered(node.labels):
+        if not (node.discovered if node.has_gpu else node.has_nfd_labels):
             matches.undiscovered.append(node.name)
         try:
             desired = desired_metadata(node, sets)
@@ -154,7 +158,7 @@ def _read(client: Client, sets: list[NodeSet]) -> SetMatches:
         if desired is None:
             continue
         matches.matched += 1
-        matches.by_set.update(node_set.name for node_set in sets if node_set.contains(node))
+        matches.by_set.update(desired.sets)
         edit = node_edit(node, desired)
         if edit is not None:
             matches.edits[node.name] = edit
@@ -181,15 +185,3 @@ def _record(outcome: NodesOutcome, patches: list[Outcome[PatchStatus]], client: 
     if outcome.failures and outcome.cause is None:
         name, message = next(iter(outcome.failures.items()))
         outcome.cause = PartialFailure(f"{len(outcome.failures)} nodes could not be changed; {name}: {message}")
-
-
-def _shorten(report: dict[str, t.Any]) -> dict[str, t.Any]:
-    short = {
-        **report,
-        "names_changed": report["names_changed"][:MAX_NAMES],
-        "failures": dict(list(report["failures"].items())[:MAX_NAMES]),
-    }
-    if "after_discovery" in report:
-        names = report["after_discovery"]["undiscovered"][:MAX_NAMES]
-        short["after_discovery"] = {**report["after_discovery"], "undiscovered": names}
-    return short
