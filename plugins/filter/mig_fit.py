@@ -104,11 +104,9 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.mig.enumerate import nearest, unused
 from ..module_utils.mig.fit_error import fit_error
-from ..module_utils.mig.geometry_lookup import geometry_of
 from ..module_utils.mig.layout import PROFILE, format_devices
-from ..module_utils.mig.placement import place
+from ..module_utils.mig.placement import geometry_of, nearest, place, unused
 from ..module_utils.schema import coercion
 from ..module_utils.schema.messages import quote
 

@@ -49,9 +49,8 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.mig.enumerate import maximal
-from ..module_utils.mig.geometry_lookup import geometry_of
 from ..module_utils.mig.layout import format_devices
+from ..module_utils.mig.placement import geometry_of, maximal
 
 
 def mig_layouts(model: t.Any) -> list[list[str]]:

@@ -8,10 +8,9 @@ import itertools
 import typing as t
 from collections import Counter
 
-from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import Counts
 from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu
-from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits
+from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits, maximal
 
 Key = tuple[str, int]
 # Missing memory slices, used GPUs touched, GPUs touched, nodes touched, the GPUs.

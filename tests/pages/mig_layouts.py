@@ -10,9 +10,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS
 from ansible_collections.accel.gpu.plugins.module_utils.mig.drawing import draw_gpu
-from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import all_layouts, maximal, unused
 from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import format_layout
-from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import place
+from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import all_layouts, maximal, place, unused
 from tests.programs import REPO
 
 PAGE = REPO / "docs" / "mig-layouts.md"

@@ -13,8 +13,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.generated_mig_config import mig_capacity
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
-from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu, pack
+from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, plan_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.demand import plan_demand

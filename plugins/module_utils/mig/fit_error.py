@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from ..catalog.mig import Geometry, Profile
-from .enumerate import nearest
 from .layout import Counts, format_layout
-from .placement import Placement, fits, in_order, mask, media_conflict, place
+from .placement import Placement, fits, in_order, mask, media_conflict, nearest, place
 
 
 def fit_error(geometry: Geometry, counts: Counts) -> str | None:

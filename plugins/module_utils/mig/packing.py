@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 
 from ..catalog.mig import Geometry
 from .cover_search import MAX_STATES, CoverChange, CoverProblem, GpuKind, Vector, search_cover
-from .enumerate import maximal
-from .first_fit import first_fit
-from .gpu_selection import GpuSlot, Key, NewPatterns, assign_patterns, candidate_sets, fewest_nodes
+from .gpu_selection import GpuSlot, Key, NewPatterns, assign_patterns, candidate_sets, fewest_nodes, first_fit
 from .layout import Counts
+from .placement import maximal
 
 
 @dataclass(frozen=True)

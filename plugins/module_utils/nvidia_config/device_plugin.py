@@ -8,11 +8,6 @@ import hashlib
 import json
 import typing as t
 
-try:
-    import yaml
-except ImportError:  # reported by the modules' base class, together with the library that needs it
-    yaml = None  # type: ignore[assignment]
-
 from ..sharing_modes.sharing import Sharing
 
 
@@ -30,14 +25,6 @@ def config(sharing: Sharing) -> dict[str, t.Any]:
             }
         }
     return content
-
-
-def parse(text: str) -> t.Any:
-    """A live configuration as data; None where it cannot be parsed, which the plugin cannot do either."""
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return None
 
 
 def entry_name(sharing: Sharing) -> str:

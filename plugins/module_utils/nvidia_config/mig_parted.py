@@ -9,13 +9,8 @@ import json
 import re
 import typing as t
 
-try:
-    import yaml
-except ImportError:  # reported by the modules' base class, together with the library that needs it
-    yaml = None  # type: ignore[assignment]
-
 from ..mig import layout as mig
-from .yaml_text import render
+from .yaml_text import parse, render
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
@@ -133,10 +128,7 @@ def is_managed(name: str) -> bool:
 
 def parse_configmap(configmap: t.Mapping[str, t.Any] | None) -> dict[str, Entry]:
     """The entries of a live ConfigMap; none where its file cannot be parsed, which the MIG manager cannot do either."""
-    try:
-        content = yaml.safe_load(((configmap or {}).get("data") or {}).get(KEY) or "")
-    except yaml.YAMLError:
-        return {}
+    content = parse(((configmap or {}).get("data") or {}).get(KEY) or "")
     entries = content.get("mig-configs") if isinstance(content, dict) else None
     return dict(entries) if isinstance(entries, dict) else {}
 

@@ -1,12 +1,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""YAML text that is the same for the same content on every machine, without a YAML library (pure)."""
+"""Reads and writes YAML text (pure). What is written is the same for the same content on every machine, and needs no YAML library."""
 
 from __future__ import annotations
 
 import json
 import re
 import typing as t
+
+try:
+    import yaml
+except ImportError:  # reported by the modules' base class, together with the library that needs it
+    yaml = None  # type: ignore[assignment]
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9./_-]*")
 _READ_AS_OTHER = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
@@ -15,6 +20,14 @@ _READ_AS_OTHER = frozenset({"true", "false", "yes", "no", "on", "off", "null", "
 def render(content: t.Mapping[str, t.Any]) -> str:
     """The content as block YAML."""
     return "\n".join(_block(content)) + "\n"
+
+
+def parse(text: str) -> t.Any:
+    """The content of a live configuration; None where it cannot be parsed, which NVIDIA's operands cannot do either."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
 
 
 def _block(value: t.Any) -> list[str]:

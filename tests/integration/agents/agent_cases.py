@@ -12,7 +12,7 @@ from lab.api import Object
 from lab.hardware import describe
 from plugins.module_utils.catalog import mig, models
 from plugins.module_utils.catalog.mig import Geometry
-from plugins.module_utils.mig import enumerate, placement
+from plugins.module_utils.mig import placement
 from plugins.module_utils.mig.layout import Counts
 from tests.integration.agents.configs import BAD, CONFIGS, GOOD, GPU, SILENT, sharing
 
@@ -55,7 +55,7 @@ def unpartitioned(model: models.Model) -> list[AgentCase]:
 def partitioned(model: models.Model) -> list[AgentCase]:
     """Return every maximal layout with every strategy: not shared, time-sliced, renamed, and with MPS."""
     cases = []
-    for counts in enumerate.maximal(geometry_of(model)):
+    for counts in placement.maximal(geometry_of(model)):
         mig_devices = {0: devices(model, counts)}
         resources = [(f"nvidia.com/mig-{name.replace('+', '.')}", 3) for name in counts]
         for strategy in STRATEGIES:
@@ -72,7 +72,7 @@ def partitioned(model: models.Model) -> list[AgentCase]:
 
 def random_nodes(model: models.Model, rng: random.Random, count: int) -> list[AgentCase]:
     """Return random nodes with up to four GPUs, each with its own layout or without MIG, and any config."""
-    known = [*enumerate.all_layouts(geometry_of(model)), {}]
+    known = [*placement.all_layouts(geometry_of(model)), {}]
     cases = []
     for _number in range(count):
         gpus = rng.randint(1, 4)

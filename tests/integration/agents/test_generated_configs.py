@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import dev
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing import Sharing
 from lab.agents import AgentCase, run_nvidia, run_simulator
 from plugins.module_utils.catalog import models
-from plugins.module_utils.mig import enumerate
+from plugins.module_utils.mig import placement
 from tests.integration.agents import agent_cases
 
 GPUS = 2
@@ -67,7 +67,7 @@ def test_sharing_without_mig() -> None:
 @pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
 def test_mig(model: models.Model, rng: random.Random) -> None:
     """All GPUs with the same layout, only one GPU with a layout, or different layouts; with and without sharing."""
-    known = [dict(counts) for counts in enumerate.all_layouts(agent_cases.geometry_of(model))]
+    known = [dict(counts) for counts in placement.all_layouts(agent_cases.geometry_of(model))]
     uniform = [counts for counts in known if len(counts) == 1]
     layouts: list[tuple[Any, str]] = [(rng.choice(uniform), "single") for _number in range(3)]
     layouts += [(rng.choice(known), "mixed") for _number in range(3)]

@@ -17,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig
 from lab.agents import AgentCase, AgentOutput, run_nvidia, run_simulator
 from lab.api import Object
 from plugins.module_utils.catalog import models
-from plugins.module_utils.mig import enumerate, placement
+from plugins.module_utils.mig import placement
 from plugins.module_utils.mig.layout import Counts
 from tests.helpers.mig import GEOMETRIES
 from tests.integration.agents import agent_cases
@@ -81,7 +81,7 @@ def compare(cases: list[AgentCase]) -> list[AgentOutput]:
 
 def check_maximal_layouts(model: models.Model) -> None:
     """mig-parted creates every maximal layout, for both strategies by which the driver chooses positions."""
-    every = enumerate.maximal(agent_cases.geometry_of(model))
+    every = placement.maximal(agent_cases.geometry_of(model))
     cases = [
         applied(agent_cases.hardware(model), counts, first_fit=first_fit)
         for counts, first_fit in itertools.product(every, (False, True))
@@ -110,7 +110,7 @@ def test_maximal_layouts_of_an_a30() -> None:
 def test_random_layouts(model: models.Model, rng: random.Random) -> None:
     """Planner, simulator and NVIDIA agree on layouts that fit or do not fit, with and without existing devices."""
     geometry = agent_cases.geometry_of(model)
-    known = enumerate.all_layouts(geometry)
+    known = placement.all_layouts(geometry)
     demands, cases = [], []
     for _number in range(12):
         demand = Counter(rng.choice(known))
@@ -129,7 +129,7 @@ def test_all_entries_of_the_configuration_are_accepted() -> None:
     """The configuration has the usual entries (instead of NVIDIA's) of all models, and entries of pools."""
     entries = mig_parted.default_entries([(model.pci_ids, GEOMETRIES[model.key]) for model in CAPABLE])
     for model in CAPABLE:
-        for counts in enumerate.maximal(agent_cases.geometry_of(model)):
+        for counts in placement.maximal(agent_cases.geometry_of(model)):
             content = mig_parted.entry(written.parse_layout(dict(counts)), 8)
             entries[mig_parted.entry_name(content)] = content
     text = mig_parted.render_configuration(entries)

@@ -167,7 +167,7 @@ def test_what_a_pool_declares_comes_back_with_the_same_entries(
     document |= {"replicas": replicas} if replicas > 1 else {}
     declared = sharing_of(document | ({"strategy": strategy} if strategy else {}))
     entry = mig_parted.entry(declared.layout, 4)
-    content = device_plugin.parse(yaml_text.render(device_plugin.config(declared)))
+    content = yaml_text.parse(yaml_text.render(device_plugin.config(declared)))
     live = mig_parted.parse_configmap({"data": {"config.yaml": mig_parted.render_configuration({"x": entry})}})["x"]
     back = export_layout(live, 4, A100)
     again = sharing_of(export_sharing(content, back.layout))

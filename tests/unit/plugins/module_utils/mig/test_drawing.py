@@ -8,8 +8,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig, models
 from ansible_collections.accel.gpu.plugins.module_utils.mig.drawing import draw_gpu
-from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import maximal
-from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import Placement, place
+from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import Placement, maximal, place
 
 
 def test_devices_lie_on_their_slices_and_free_ones_are_lines() -> None:

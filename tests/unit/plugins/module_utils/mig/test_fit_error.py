@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
-from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import nearest
 from ansible_collections.accel.gpu.plugins.module_utils.mig.fit_error import fit_error
 from ansible_collections.accel.gpu.plugins.module_utils.mig.layout import format_layout
-from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits
+from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits, nearest
 from tests.helpers.mig import geometry_of
-from tests.unit.plugins.module_utils.mig.test_enumerate import geometries_and_counts
+from tests.unit.plugins.module_utils.mig.test_placement import geometries_and_counts
 
 A100, A30, RTX = geometry_of("A100-SXM4-40GB"), geometry_of("A30"), geometry_of("RTX-PRO-6000-Server")
 

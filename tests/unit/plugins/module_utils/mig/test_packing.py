@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.mig.enumerate import all_layouts
 from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu, PackingResult, pack
-from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import fits
+from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import all_layouts, fits
 from tests.helpers.mig import GEOMETRIES, geometry_of
 from tests.helpers.packings import cost, exhaustive, first_fit_decreasing
 
