@@ -307,21 +307,21 @@ import typing as t
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.sharing import scope
-from ..module_utils.sharing.operation import SharingOperation, scope_of
+from ..module_utils.sharing.operation import SharingOperation
+from ..module_utils.sharing.scope import PRESENT, STATES, scope_of
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
     """Adapt the plan to the installed operator, then preview or run."""
-    parsed = scope_of(module)
+    scope = scope_of(module)
     module.plan = adapt_plan_to_cluster(module.client, module.plan)
-    return SharingOperation(module, parsed).execute()
+    return SharingOperation(module, scope).execute()
 
 
 def main() -> None:
     """Run the module."""
     spec: ArgumentSpec = {
-        "state": {"type": "str", "choices": list(scope.STATES), "default": scope.PRESENT},
+        "state": {"type": "str", "choices": list(STATES), "default": PRESENT},
         "pool_names": {"type": "list", "elements": "str"},
         "label_selectors": {"type": "list", "elements": "str", "default": []},
         "allow_release": {"type": "list", "elements": "str", "default": []},

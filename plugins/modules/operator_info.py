@@ -121,7 +121,7 @@ from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.gpu_operator.detect import find_nfd, find_operator
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.sharing.release_guard import require_allowed
+from ..module_utils.sharing.overview import require_allowed
 
 _FIND = {"nfd": find_nfd, "operator": find_operator}
 

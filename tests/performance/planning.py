@@ -16,8 +16,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assig
 from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu, pack
 from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, plan_changes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.demand import plan_demand
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import plan_demand
 from tests.helpers.fleet import node
 
 MODEL = "A100-SXM4-40GB"

@@ -13,8 +13,7 @@ from collections import Counter
 from ..catalog import mig as geometries
 from ..catalog.names import MIG_CAPABLE_LABEL, MIG_CONFIG_LABEL, MIG_INFIX
 from ..mig import layout as layouts
-from ..mig.enumerate import unused
-from ..mig.placement import place
+from ..mig.placement import place, unused
 from ..nvidia_config import mig_parted
 from .node import Node
 from .ownership import POOLS, recorded_keys

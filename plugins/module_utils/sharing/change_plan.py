@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..catalog.taints import format_taint
-from ..cluster_state.generated_mig_config import NO_CAPACITY as UNKNOWN
-from ..cluster_state.generated_mig_config import NO_GENERATED_CONFIG, GeneratedMigConfig, MigCapacity
 from ..cluster_state.gpu_pods import PodsByNode
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
 from ..cluster_state.pool_edit import node_edit
 from ..cluster_state.pool_release import is_abandoned, is_managed, release_edit, released_pool
-from .configmap_entries import ConfigMap, ConfigMapEntries, device_plugin_entries, mig_entries
+from .configmaps import ConfigMapEntries, ConfigMaps, device_plugin_entries, mig_entries
 from .node_change import NodeChange, depends_on_pods, limit_changes, node_change
 from .released_nodes import ReleasedNodes, stops_sharing_silently
 from .scope import EVERYTHING, NEW_NODES, PRESENT, Scope
@@ -121,19 +119,6 @@ def _node_diff(change: NodeChange) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
     return before, after
 
 
-@dataclass(frozen=True)
-class ConfigMaps:
-    """The device plugin's ConfigMap and the MIG manager's; None: it does not exist, or was not read.
-
-    generated: entries that the MIG manager has generated for the nodes. capacity: what it publishes about their GPUs.
-    """
-
-    device_plugin: ConfigMap | None = None
-    mig: ConfigMap | None = None
-    generated: GeneratedMigConfig = NO_GENERATED_CONFIG
-    capacity: MigCapacity = UNKNOWN
-
-
 def held_back_taints(
     plan: ChangePlan, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]
 ) -> dict[str, list[str]]:
@@ -159,12 +144,11 @@ def plan_changes(
     *,
     scope: Scope = EVERYTHING,
     pods: PodsByNode | None = None,
-    excluded: t.Collection[str] = (),
     previous: ChangePlan | None = None,
 ) -> ChangePlan:
     """Compare every node with its pool; a node without a pool is changed only where the collection has written something.
 
-    A node that several pools claim is left as it is, as are nodes outside the scope and `excluded` ones.
+    A node that several pools claim is left as it is, as are nodes outside the scope.
     `pods` are those on the nodes; None: they have not been listed. `previous` is the result for the same nodes without pods.
     """
     pools = {pool.name: pool for pool in plan.pools}
@@ -176,7 +160,7 @@ def plan_changes(
     unshared: dict[str, int] = {}
     for node in nodes:
         pool = pools.get(pool_of.get(node.name, ""))
-        if node.name in excluded or (pool is None and node.name in ambiguous) or not scope.contains(node, pool):
+        if (pool is None and node.name in ambiguous) or not scope.contains(node, pool):
             continue
         edit = None
         if scope.repairs:

@@ -1,11 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and writes the two ConfigMaps that NVIDIA's device plugin and MIG manager read."""
+"""The two ConfigMaps that NVIDIA's device plugin and MIG manager read: compares, reads and writes their entries.
+
+Entries are added before a label names them, and removed when no label names them any more.
+"""
 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..catalog.names import (
     CONFIG_LABEL,
@@ -15,21 +18,131 @@ from ..catalog.names import (
     MIG_CONFIG_LABEL,
     MIG_CONFIGMAP,
 )
-from ..cluster_state.generated_mig_config import merge_generated, mig_capacity, parse_generated
+from ..cluster_state.generated_mig_config import (
+    NO_CAPACITY,
+    NO_GENERATED_CONFIG,
+    GeneratedMigConfig,
+    MigCapacity,
+    merge_generated,
+    mig_capacity,
+    parse_generated,
+)
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, collection_path, object_path
 from ..nvidia_config import mig_parted
-from .change_plan import ConfigMaps
+from ..nvidia_config.device_plugin import config, entry_name
+from ..nvidia_config.yaml_text import render
+from ..sharing_modes.sharing import Sharing
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..kube.client import Client
     from ..kube.lease import Lease
-    from ..pools.plan import Plan
+    from ..pools.plan import MigPlan, Plan
     from .change_plan import ChangePlan
-    from .configmap_entries import ConfigMap
 
+ConfigMap = t.Mapping[str, t.Any]
 EntriesByNode = dict[str, dict[str, mig_parted.Entry]]
+
+# Whole GPUs. This entry stays when no other is left: NVIDIA's agents do not start with an empty ConfigMap ("no configuration files
+# available", k8s-device-plugin cmd/config-manager).
+WHOLE: t.Final = {entry_name(Sharing()): render(config(Sharing()))}
+
+
+@dataclass(frozen=True)
+class ConfigMaps:
+    """The device plugin's ConfigMap and the MIG manager's; None: it does not exist, or was not read.
+
+    generated: entries that the MIG manager has generated for the nodes. capacity: what it publishes about their GPUs.
+    """
+
+    device_plugin: ConfigMap | None = None
+    mig: ConfigMap | None = None
+    generated: GeneratedMigConfig = NO_GENERATED_CONFIG
+    capacity: MigCapacity = NO_CAPACITY
+
+
+@dataclass(frozen=True)
+class ConfigMapEntries:
+    """The changes of one ConfigMap: `added` before any label names them, `removed` when no label names them any more.
+
+    `applied` is what the ConfigMap contains before the labels change: for the device plugin's ConfigMap only the keys of this field
+    manager, for the MIG manager's file all entries.
+    """
+
+    actual: t.Mapping[str, t.Any]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    applied: t.Mapping[str, t.Any]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything is written."""
+        return bool(self.added or self.removed)
+
+    @property
+    def after(self) -> dict[str, t.Any]:
+        """All entries at the end of the run."""
+        return {name: entry for name, entry in {**self.actual, **self.applied}.items() if name not in self.removed}
+
+
+def device_plugin_entries(
+    desired: t.Mapping[str, str], named: t.Collection[str], configmap: ConfigMap | None
+) -> ConfigMapEntries:
+    """Compare the device plugin's ConfigMap with the desired entries and with those that node labels name at the end.
+
+    Entries of other field managers and entries that a node still names stay. An existing ConfigMap never becomes empty.
+    """
+    actual: dict[str, str] = dict((configmap or {}).get("data") or {})
+    owned = _owned_keys(configmap) & set(actual)
+    if configmap is not None and not desired and not any(key in named or key not in owned for key in actual):
+        desired = WHOLE
+    added = {key: text for key, text in sorted(desired.items()) if actual.get(key) != text}
+    return ConfigMapEntries(
+        actual,
+        added=tuple(added),
+        removed=tuple(sorted(key for key in owned if key not in desired and key not in named)),
+        applied={**{key: actual[key] for key in sorted(owned)}, **added},
+    )
+
+
+def mig_entries(
+    plan: MigPlan,
+    named: t.Collection[str],
+    configmap: ConfigMap | None,
+    generated: GeneratedMigConfig = NO_GENERATED_CONFIG,
+) -> ConfigMapEntries:
+    """Compare the MIG manager's file with the desired entries and with those that node labels name at the end.
+
+    Own entries have names of mig_parted.entry_name(). Entries of NVIDIA's file, and those that its MIG manager has generated on the
+    nodes, are added if they are missing; they and all others are never changed.
+    """
+    actual = mig_parted.parse_configmap(configmap)
+    # A released node gets the entry that disables MIG, also if no pool uses MIG any more.
+    disabled = {mig_parted.DISABLED: mig_parted.DISABLED_ENTRY} if configmap and mig_parted.DISABLED in named else {}
+    desired = {**disabled, **plan.default_entries, **generated.entries, **plan.entries}
+    added = [
+        name
+        for name, entry in desired.items()
+        if name not in actual or (mig_parted.is_managed(name) and actual[name] != entry)
+    ]
+    unused = (name for name in actual if mig_parted.is_managed(name) and name not in desired and name not in named)
+    return ConfigMapEntries(
+        actual,
+        added=tuple(sorted(added)),
+        removed=tuple(sorted(unused)),
+        applied={**actual, **{name: desired[name] for name in sorted(added)}},
+    )
+
+
+def _owned_keys(configmap: ConfigMap | None) -> set[str]:
+    """The keys that this field manager has written and no other has."""
+    owned: set[str] = set()
+    foreign: set[str] = set()
+    for entry in ((configmap or {}).get("metadata") or {}).get("managedFields") or ():
+        keys = {field[2:] for field in ((entry.get("fieldsV1") or {}).get("f:data") or {}) if field.startswith("f:")}
+        (owned if entry.get("manager") == FIELD_MANAGER else foreign).update(keys)
+    return owned - foreign
 
 
 class SharingConfigMaps:
@@ -96,11 +209,7 @@ class SharingConfigMaps:
         written: list[str] = []
         for path, entries in ((self._device_plugin, changes.device_plugin), (self._mig, changes.mig)):
             if entries.added and (path in self._existing or not dry_run):
-                is_file = path == self._mig
-                data = (
-                    {mig_parted.KEY: mig_parted.render_configuration(entries.applied)} if is_file else entries.applied
-                )
-                self._apply(path, data, lease, dry_run)
+                self._apply(path, entries.applied, lease, dry_run=dry_run)
                 written += entries.added
         return written
 
@@ -119,7 +228,7 @@ class SharingConfigMaps:
             self._client.patch(self._device_plugin, {"data": dict.fromkeys(sorted(device_plugin))})
         if mig:
             kept = {name: entry for name, entry in changes.mig.applied.items() if name not in mig}
-            self._apply(self._mig, {mig_parted.KEY: mig_parted.render_configuration(kept)}, lease, dry_run=False)
+            self._apply(self._mig, kept, lease)
         return sorted([*device_plugin, *mig])
 
     def _unused(self, label: str, entries: tuple[str, ...]) -> tuple[str, ...]:
@@ -129,12 +238,14 @@ class SharingConfigMaps:
         nodes = self._client.list(NODES, label_selector=f"{label} in ({','.join(entries)})", metadata_only=True)
         return tuple(set(entries) - {node["metadata"]["labels"][label] for node in nodes})
 
-    def _apply(self, path: str, data: t.Mapping[str, str], lease: Lease | None, dry_run: bool) -> None:
+    def _apply(self, path: str, entries: t.Mapping[str, t.Any], lease: Lease | None, *, dry_run: bool = False) -> None:
         if lease is not None:
             lease.check()
         name = path.rpartition("/")[2]
         metadata: dict[str, t.Any] = {"name": name, "namespace": self._plan.config.namespace}
         if name in (DEVICE_PLUGIN_CONFIGMAP, MIG_CONFIGMAP):
             metadata["labels"] = {"app.kubernetes.io/managed-by": FIELD_MANAGER}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
-        self._client.apply(path, body, dry_run=dry_run)
+        data = {mig_parted.KEY: mig_parted.render_configuration(entries)} if path == self._mig else dict(entries)
+        self._client.apply(
+            path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, dry_run=dry_run
+        )

@@ -8,7 +8,6 @@ import typing as t
 
 from ..cluster_state import operand_pods
 from ..cluster_state.operand_pods import ContainerFailure
-from ..common.wait import StateTimer
 from ..drain.operand_diagnosis import log_end
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
@@ -17,15 +16,14 @@ if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
     from ..kube.client import Client
     from ..pools.plan import Plan
+    from .run_context import RunContext
 
 _MAX_NAMES = 5
 
 
-def diagnose(
-    client: Client, plan: Plan, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str], since: StateTimer
-) -> str:
-    """The message for these nodes, with details for the first few; `since` knows for how long each has had its finding."""
-    namespace = plan.config.namespace
+def diagnose(context: RunContext, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str] = ()) -> str:
+    """The message for these nodes, and for GPU nodes that are not discovered, with details for the first few."""
+    client, namespace = context.client, context.namespace
     pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.SELECTOR))
     failures = operand_pods.container_failures(pods)
     without_plugin = set(operand_pods.nodes_without_plugin(pods, findings))
@@ -33,7 +31,7 @@ def diagnose(
     for name in sorted(findings)[:_MAX_NAMES]:
         finding = findings[name]
         parts = [str(finding)]
-        seconds = since.seconds(name, finding.differences)
+        seconds = context.since.seconds(name, finding.differences)
         if not finding.final:
             parts.append(f"so for {seconds:.0f} s")
         parts += [_describe_failure(client, namespace, failure) for failure in failures.get(name, ())]
@@ -56,7 +54,7 @@ def diagnose(
         lines.append(f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labelled: {shown}")
     if undiscovered or not all(finding.final for finding in findings.values()):
         # A final finding says itself what to do.
-        lines.append(_advice(client, plan, bool(failures)))
+        lines.append(_advice(client, context.plan, bool(failures)))
     return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from ..drain.operand_diagnosis import failing_operands
 from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate
 from . import operands
-from .reboot import RebootFailed
+from .diagnosis import diagnose
 from .run_context import NodeFailure
 
 if t.TYPE_CHECKING:
@@ -103,7 +103,7 @@ class NodeVerifier:
         restart_mig_manager(self._context, self._node)
 
     def _failure(self, finding: Finding | None, stuck: str, advice: str = "") -> NodeFailure:
-        message = self._context.describe({finding.node: finding}) if finding else f"{self._node.name} is not ready"
+        message = diagnose(self._context, {finding.node: finding}) if finding else f"{self._node.name} is not ready"
         return NodeFailure("mig-failed" if stuck else "not-verified", f"{message}{advice}")
 
     def _verdict(self, node: Node | None) -> str | None:
@@ -118,7 +118,7 @@ class NodeVerifier:
         if self._context.scope.repairs and node_edit(node, self._pool, self._context.held_back) is not None:
             # A repair does not change what the node is to become.
             return "" if working_configuration(node) and not repair_reason(node, self._pool) else None
-        if not self._discovery_restarted and operands.labels_are_late(finding, seconds):
+        if not self._discovery_restarted and finding.labels_only and seconds >= operands.LABELS_LATE:
             return _LABELS_LATE
         return str(finding) if finding.final else None
 
@@ -148,12 +148,29 @@ class NodeVerifier:
         self._result.repaired = self._result.repaired or operands.DISCOVERY_RESTARTED
 
     def _reboot(self, reboot: RebootPlan) -> None:
-        self._context.report(self._node.name, "rebooting")
+        """Run the user's program, one at a time, and wait until the node is ready with another boot ID."""
+        name, node, program = self._node.name, self._node.latest, reboot.command[0]
+        self._context.report(name, "rebooting")
         self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
-        try:
-            self._context.rebooter.reboot(self._node.name, reboot, self._node.wait)
-        except RebootFailed as error:
-            raise NodeFailure("reboot", str(error)) from error
+        before = node.boot_id if node else ""
+        with self._context.reboot_lock:
+            status, dummy, stderr = self._context.run_command([word.replace("{node}", name) for word in reboot.command])
+        if status:
+            output = stderr.strip()[-300:] or "nothing"
+            raise NodeFailure(
+                "reboot",
+                f"{program} (rollout.reboot.command) failed for {name} with exit status {status} and wrote to stderr: {output}",
+            )
+
+        def is_rebooted(actual: Node | None) -> bool | None:
+            return True if actual is not None and actual.ready and actual.boot_id != before else None
+
+        if not self._node.wait(is_rebooted, reboot.timeout):
+            raise NodeFailure(
+                "reboot",
+                f"{name} was not ready with another boot ID within {reboot.timeout} s after {program} (rollout.reboot.timeout): "
+                "check its console",
+            )
         self._result.repaired = "rebooted"
 
     def _reset_layout(self, node: Node) -> None:

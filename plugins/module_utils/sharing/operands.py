@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import typing as t
 
 from ..catalog.names import MIG_STATE_LABEL, REFRESH_ANNOTATION
@@ -16,7 +17,6 @@ from ..kube.paths import NAMESPACES, NODES, object_path
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
-    from ..cluster_state.node_check import Finding
     from ..common.progress import Progress
     from ..kube.client import Client
     from ..kube.lease import Lease
@@ -48,11 +48,6 @@ def refresh_configmaps(client: Client, namespace: str, values: t.Mapping[str, st
 
     # A pod that is gone is replaced by one that mounts the present ConfigMap.
     return _for_each(values_by_pod, annotate, lease)
-
-
-def labels_are_late(finding: Finding, seconds: float) -> bool:
-    """Whether only the labels of a node have differed for too long, while it offers the right resources."""
-    return finding.labels_only and seconds >= LABELS_LATE
 
 
 def restart_discovery(client: Client, namespace: str, nodes: t.Collection[str], lease: Lease) -> None:
@@ -149,14 +144,11 @@ def _delete_pods(client: Client, namespace: str, pods: t.Iterable[t.Mapping[str,
 def _for_each(names: t.Iterable[str], send: t.Callable[[str], None], lease: Lease) -> int:
     """Send one request for each name while the lease is held; returns for how many objects, as gone ones do not count."""
 
-    def call(name: str) -> t.Callable[[], None]:
-        def run() -> None:
-            lease.check()
-            send(name)
+    def call(name: str) -> None:
+        lease.check()
+        send(name)
 
-        return run
-
-    outcomes = run_bounded([(name, call(name)) for name in names], stop=lease.lost)
+    outcomes = run_bounded([(name, functools.partial(call, name)) for name in names], stop=lease.lost)
     for outcome in outcomes:
         if outcome.error and not (isinstance(outcome.error, ApiError) and outcome.error.not_found):
             raise outcome.error

@@ -1,47 +1,37 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The work of the module gpu_sharing: a preview in check mode, else a run with its result."""
+"""The work of the module gpu_sharing: a preview in check mode, else a run that applies changes until the cluster is as declared."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL
+from ..cluster_state.cluster_policy import active_policy
 from ..cluster_state.warnings import unusual_nodes
 from ..common import private_file
-from ..common.errors import ConnectionProblem, InvalidOptions, ReleaseRefused
+from ..common.errors import ConnectionProblem, InvalidOptions, PartialFailure, ReleaseRefused
 from ..common.results import diff_of
-from ..pools.derive import derive
-from .preconditions import mig_config_problem
-from .reader import ClusterState, ExpectedPolicy, StateReader
+from ..common.wait import WaitTimeout
+from ..kube.paths import CLUSTER_POLICIES
+from .diagnosis import diagnose
+from .reader import ClusterState, StateReader
 from .readiness_watch import ObservedNodes, ReadinessWatch
-from .reboot import Rebooter
-from .reconciler import Reconciler
-from .result import after_discovery, build_result, warnings
-from .rollout import Rollout, RolloutResult
+from .result import RolloutResult, after_discovery, build_result, warnings
+from .rollout import Rollout
 from .run_context import RunContext
-from .scope import RESET, Scope, parse_scope, without_sharing
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..kube.module import GpuModule
+    from .scope import Scope
 
-
-def scope_of(module: GpuModule) -> Scope:
-    """The scope that the options define; with state reset the module's plan becomes that of the same pools with whole GPUs."""
-    params = module.params
-    state, pool_names = params["state"], params["pool_names"]
-    declared = {pool.name for pool in module.plan.pools}
-    scope, problems = parse_scope(state, pool_names, params["label_selectors"], declared)
-    if state == RESET and pool_names is not None and not pool_names:
-        problems.append("pool_names: names no pool; name the pools to reset, or leave it out to reset all")
-    if problems:
-        raise InvalidOptions(problems)
-    if state == RESET:
-        defaults, pools = without_sharing(params["gpu_defaults"], params["gpu_pools"], pool_names)
-        module.plan = derive(params["gpu_cluster"], defaults, pools)
-    return scope
+_MAX_NAMES = 5
+# If something undoes the changes this often, the run reports that and stops.
+_MAX_ROUNDS = 5
 
 
 class SharingOperation:
@@ -51,22 +41,21 @@ class SharingOperation:
         """Keep the arguments; nothing is read."""
         self._module = module
         self._allowed = frozenset(module.params["allow_release"])
-        self._policy = module.params["expected_policy"] if module.check_mode else {}
-        expected = ExpectedPolicy(
-            tuple(self._policy.get("tolerations") or ()), tuple(self._policy.get("configmaps") or ())
-        )
+        self._expected = module.params["expected_policy"] if module.check_mode else {}
         self._context = RunContext(
             client=module.client,
             plan=module.plan,
             scope=scope,
-            reader=StateReader(module.client, module.plan, scope=scope, expected=expected),
+            reader=StateReader(module.client, module.plan, scope=scope, expected=self._expected),
             progress=module.progress,
             run_id=module.run_id,
-            rebooter=Rebooter(module.run_command),
+            run_command=module.run_command,
             wait_timeout=module.params["wait_timeout"],
         )
         self._watch = ReadinessWatch(self._context)
         self._rollout = Rollout(self._context)
+        # The result of the last wait.
+        self._observed: ObservedNodes | None = None
 
     def execute(self) -> dict[str, t.Any]:
         """Preview in check mode, else apply and verify; returns the module's result."""
@@ -79,8 +68,8 @@ class SharingOperation:
             edit.labels.get(MIG_CONFIG_LABEL) in state.plan.mig.entries for edit in state.changes.edits
         )
         # In a preview of site the ClusterPolicy is still the old one.
-        if uses_mig_entries and not self._policy:
-            problem = mig_config_problem(self._context.client, self._context.plan)
+        if uses_mig_entries and not self._expected:
+            problem = self._mig_config_problem()
             if problem:
                 raise InvalidOptions([problem])
         refusal = state.changes.releases.refusal(self._allowed)
@@ -91,6 +80,20 @@ class SharingOperation:
         if self._module.check_mode:
             return self._preview(state, check_on_server=True)
         return self._run(state, lease)
+
+    def _mig_config_problem(self) -> str | None:
+        """Why the MIG manager would not find the pools' layouts: it reads another ConfigMap. None: it reads the right one, or there is no policy."""
+        policy = active_policy(self._context.client.list_known(CLUSTER_POLICIES))
+        if policy is None:
+            return None
+        named = ((((policy.get("spec") or {}).get("migManager") or {}).get("config") or {}).get("name")) or "none"
+        configmap = self._context.plan.mig.name
+        if named == configmap:
+            return None
+        return (
+            f"ClusterPolicy {policy['metadata']['name']}: spec.migManager.config.name is {named}, but the layouts of the pools are in "
+            f"{configmap}, where the MIG manager would not find them; run site, or the role gpu_operator (module cluster_policy), first"
+        )
 
     def _preview(self, state: ClusterState, *, check_on_server: bool) -> dict[str, t.Any]:
         self._watch.look_for_failures(state)
@@ -115,13 +118,10 @@ class SharingOperation:
 
     def _run(self, state: ClusterState, lease: Lease) -> dict[str, t.Any]:
         before, after = state.changes.diff()
-        # A repair verifies each node that it changes, and does not require the others to be as declared.
-        wait = self._module.params["wait"] and not self._context.scope.repairs
-        reconciler = Reconciler(self._context, self._rollout, self._watch, wait=wait, allowed=self._allowed)
         try:
-            observed = reconciler.reconcile(state, lease)
+            observed = self._reconcile(state, lease)
         except Exception as error:
-            observed = self._watch.latest or ObservedNodes(state, self._watch.findings(state), [])
+            observed = self._observed or ObservedNodes(state, self._watch.findings(state), [])
             error.partial = {  # type: ignore[attr-defined]
                 "gpu_sharing": self._result(observed),
                 "changed": self._rollout.done.any,
@@ -135,6 +135,85 @@ class SharingOperation:
             "gpu_sharing": self._result(observed),
             "diff": diff_of(before, after, "gpu_sharing"),
         }
+
+    def _reconcile(self, state: ClusterState, run_lease: Lease) -> ObservedNodes:
+        """Make the changes, including those of nodes that join or are discovered meanwhile; the lease is acquired before the first change.
+
+        Raises PartialFailure or WaitTimeout for nodes that are not as declared.
+        """
+        # A repair verifies each node that it changes, and does not require the others to be as declared.
+        wait = self._module.params["wait"] and not self._context.scope.repairs
+        deadline = time.monotonic() + self._context.wait_timeout
+        rounds = 0
+        with contextlib.ExitStack() as stack:
+            lease: Lease | None = None
+
+            def restart_discovery(nodes: t.Collection[str]) -> None:
+                nonlocal lease
+                lease = lease or stack.enter_context(run_lease)
+                self._rollout.restart_discovery(nodes, lease)
+
+            self._watch.restart_discovery = restart_discovery
+            while True:
+                if state.changes.changed and rounds < _MAX_ROUNDS:
+                    if lease is None:
+                        lease = stack.enter_context(run_lease)
+                        if not lease.untouched:
+                            # Another run may have changed the cluster before this one acquired the lease.
+                            state = self._context.reader.read_again()
+                    refusal = state.changes.releases.refusal(self._allowed, begun=self._rollout.done.any)
+                    if refusal:
+                        raise ReleaseRefused(refusal)
+                    self._rollout.apply(state, lease)
+                    self._exclude_reported_nodes(state)
+                    rounds += 1
+                    deadline = time.monotonic() + self._context.wait_timeout
+                    if state.changes.rolling_changes:
+                        # A rolling update takes long: nodes may have joined, and others may have changed nodes.
+                        state = self._context.reader.read()
+                        if state.changes.node_changes:
+                            continue
+                if not wait:
+                    observed = ObservedNodes(state, self._watch.findings(state), [])
+                else:
+                    observed = self._observed = self._watch.wait(state, deadline)
+                    if observed.findings and lease is not None:
+                        self._rollout.roll_back_failed(observed.state, observed.findings, lease)
+                    self._require_verified(observed)
+                if observed.state.changes is state.changes or not observed.state.changes.changed:
+                    break
+                state = observed.state
+            if lease is not None:
+                self._rollout.remove_unused_entries(observed.state, lease)
+        if self._rollout.done.failed:
+            raise PartialFailure(self._failures())
+        return observed
+
+    def _exclude_reported_nodes(self, state: ClusterState) -> None:
+        """Neither wait for nodes that are reported otherwise nor change them again."""
+        done, changes = self._rollout.done, state.changes
+        self._context.scope.excluded.update(done.failed, done.not_started, changes.limited, changes.not_ready)
+
+    def _require_verified(self, observed: ObservedNodes) -> None:
+        failed = self._rollout.done.failed
+        findings = {name: finding for name, finding in observed.findings.items() if name not in failed}
+        if not findings and not observed.undiscovered:
+            return
+        message = diagnose(self._context, findings, observed.undiscovered)
+        failures = f"{self._failures()}\n" if failed else ""
+        raise WaitTimeout(
+            f"{failures}{len(findings) + len(observed.undiscovered)} node(s) are not as their pools declare "
+            f"(wait_timeout {self._context.wait_timeout:.0f} s):\n{message}"
+        )
+
+    def _failures(self) -> str:
+        done = self._rollout.done
+        lines = [f"{name}: {done.failed[name]}" for name in sorted(done.failed)[:_MAX_NAMES]]
+        if len(done.failed) > _MAX_NAMES:
+            lines.append(f"and {len(done.failed) - _MAX_NAMES} more")
+        if done.not_started:
+            lines.append(f"{len(done.not_started)} node(s) were not started (rollout.pause_on_failure)")
+        return "\n".join([f"{len(done.failed)} node(s) could not be changed:", *lines])
 
     def _result(self, observed: ObservedNodes) -> dict[str, t.Any]:
         """The result; `report_path` gets the one without limits."""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares the pools with the cluster without a run, for modules that only report."""
+"""Compares the pools with the cluster for modules that change no node: they report the changes, or refuse a release."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.names import CONFIG_LABEL, POOL_LABEL
 from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, impact_by_pool
 from ..cluster_state.operand_pods import operands_by_node
 from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.warnings import NAMES_LIMIT, abandoned_node_warnings, all_warnings, as_list, unusual_nodes
 from ..cluster_state.warnings import unusual_node_warnings as unusual_warnings
+from ..common.errors import ReleaseRefused
 from ..drain.operand_diagnosis import failing_operands
 from ..drain.pods_on_nodes import pods_by_node
-from .change_plan import ChangePlan, ConfigMaps, plan_changes
-from .configmaps import SharingConfigMaps
-from .demand import layout_problems, plan_demand
+from ..kube.paths import NODES
+from .change_plan import ChangePlan, plan_changes
+from .configmaps import ConfigMaps, SharingConfigMaps
+from .reader import StateReader, layout_problems, plan_demand
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
@@ -95,3 +98,27 @@ def add_unusual(client: Client, found: Overview, nodes: t.Sequence[Node], result
     result["unusual_nodes"] = as_list(unusual, NAMES_LIMIT)
     result["undiscovered"] = [name for name in undiscovered if name not in unusual][:NAMES_LIMIT]
     result["warnings"] += unusual_warnings(unusual, found.changes.pool_of)
+
+
+def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:
+    """Raise ReleaseRefused where gpu_sharing would.
+
+    Costs one list of nodes that is empty unless a node has the label of an undeclared pool, and another one if pools do not set
+    sharing.mode. Nodes that leave a declared pool because its match has changed are only found by gpu_sharing.
+    """
+    if not any(list(client.list(NODES, label_selector=selector, metadata_only=True)) for selector in _selectors(plan)):
+        return
+    refusal = StateReader(client, plan).read().changes.releases.refusal(allowed)
+    if refusal:
+        raise ReleaseRefused(refusal)
+
+
+def _selectors(plan: Plan) -> t.Iterator[str]:
+    """Label selectors of the nodes that may be released or lose their sharing."""
+    names = ",".join(sorted(pool.name for pool in plan.pools))
+    yield f"{POOL_LABEL},{POOL_LABEL} notin ({names})" if names else POOL_LABEL
+    silent = [pool for pool in plan.pools if not pool.declares_sharing]
+    if silent:
+        whole = ",".join(sorted({pool.config_key for pool in silent}))
+        names = ",".join(sorted(pool.name for pool in silent))
+        yield f"{POOL_LABEL} in ({names}),{CONFIG_LABEL},{CONFIG_LABEL} notin ({whole})"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the cluster and compares it with the pools."""
+"""Reads the cluster and compares it with the pools: the changes, and the layouts, demands and taints that are not possible."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.taints import format_taint, untolerated_taints
+from ..cluster_state.cluster_policy import active_policy, policy_tolerations
 from ..cluster_state.gpu_pods import PodsByNode
+from ..cluster_state.mig_allocation import KnownLayouts, MigAllocation, allocate
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.pool_assignment import assign_pools
 from ..drain.pods_on_nodes import pods_by_node, pods_on
-from ..kube.paths import NODES
+from ..kube.paths import CLUSTER_POLICIES, NODES
+from ..mig.fit_error import fit_error
+from ..mig.layout import Layout, format_layout
+from ..nvidia_config import mig_parted
+from ..schema.messages import abbreviate
 from .change_plan import ChangePlan, plan_changes
-from .configmaps import SharingConfigMaps
-from .demand import demand_problems, layout_problems, plan_demand
-from .preconditions import taints_to_hold_back
-from .scope import EVERYTHING, Scope
+from .configmaps import ConfigMaps, SharingConfigMaps
+from .scope import EVERYTHING, PRESENT, Scope
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
-    from ..mig.layout import Layout
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan, Toleration
 
@@ -56,27 +60,18 @@ class ClusterState:
         return [self.nodes[name] for name in self.membership.by_pool.get(pool, ()) if name in self.nodes]
 
 
-class ExpectedPolicy(t.NamedTuple):
-    """What a preview counts as present although it is not yet: tolerations of the ClusterPolicy, and ConfigMaps."""
-
-    tolerations: tuple[Toleration, ...] = ()
-    configmaps: tuple[t.Mapping[str, t.Any], ...] = ()
-
-
 class StateReader:
     """Reads the nodes, the ConfigMaps and, if they matter, the pods on the nodes."""
 
     def __init__(
-        self, client: Client, plan: Plan, *, scope: Scope = EVERYTHING, expected: ExpectedPolicy | None = None
+        self, client: Client, plan: Plan, *, scope: Scope = EVERYTHING, expected: t.Mapping[str, t.Any] | None = None
     ) -> None:
-        """Keep the arguments; nothing is read."""
+        """Read nothing yet. `expected`: what counts as present although it is not yet, as in the option expected_policy."""
         self._client = client
         self._plan = plan
         self._scope = scope
-        self._expected = expected or ExpectedPolicy()
-        self.configmaps = SharingConfigMaps(client, plan, self._expected.configmaps)
-        # Nodes that this run does not change any more.
-        self.excluded: set[str] = set()
+        self._expected_tolerations = (expected or {}).get("tolerations") or ()
+        self.configmaps = SharingConfigMaps(client, plan, (expected or {}).get("configmaps") or ())
         # The layouts that this run has chosen for nodes whose pool has a demand; it does not choose again.
         self._settled: dict[str, Layout] = {}
 
@@ -97,25 +92,16 @@ class StateReader:
         membership = assign_pools(self._plan.pools, node_list)
         configmaps = self.configmaps.read(node_list)
         spread = functools.partial(
-            plan_demand,
-            self._plan,
-            node_list,
-            membership,
-            configmaps,
-            scope=self._scope,
-            excluded=self.excluded,
-            settled=self._settled,
+            plan_demand, self._plan, node_list, membership, configmaps, scope=self._scope, settled=self._settled
         )
         allocation = spread()
         pods = self.list_pods() if allocation.needs_usage else None
         if pods is not None:
             allocation = spread(pods)
         plan = allocation.plan
-        compare = functools.partial(
-            plan_changes, plan, node_list, membership, configmaps, scope=self._scope, excluded=self.excluded
-        )
+        compare = functools.partial(plan_changes, plan, node_list, membership, configmaps, scope=self._scope)
         changes = compare(pods=pods)
-        held_back = taints_to_hold_back(self._client, plan, changes.new_taints, self._expected.tolerations)
+        held_back = taints_to_hold_back(self._client, plan, changes.new_taints, self._expected_tolerations)
         if held_back:
             changes = compare(held_back, pods=pods)
         if changes.needs_pods:
@@ -134,9 +120,96 @@ class StateReader:
                 *layout_problems(plan, node_list, membership, configmaps),
                 *demand_problems(allocation, nodes, membership, self._scope),
             ),
-            warnings=configmaps.capacity.warnings,
+            warnings=(*configmaps.generated.warnings, *configmaps.capacity.warnings),
         )
 
     def list_pods(self, node: str | None = None) -> PodsByNode:
         """The pods on one node, or on all."""
         return pods_by_node(self._client, pods_on(self._client, node), self._plan.config.namespace)
+
+
+def plan_demand(
+    plan: Plan,
+    nodes: t.Sequence[Node],
+    membership: Membership,
+    configmaps: ConfigMaps,
+    pods: PodsByNode | None = None,
+    *,
+    scope: Scope = EVERYTHING,
+    settled: t.Mapping[str, Layout] | None = None,
+) -> MigAllocation:
+    """Spread each demand over the nodes of its pool.
+
+    `pods` are those on the nodes; None: they have not been listed. Nodes outside the scope keep their layout; `settled` are layouts that the same run has chosen before.
+    """
+
+    def may_change(node: Node, pool: PoolPlan) -> bool:
+        return not scope.repairs and scope.contains(node, pool)
+
+    known = KnownLayouts(
+        entries={
+            **plan.mig.default_entries,
+            **configmaps.generated.entries,
+            **mig_parted.parse_configmap(configmaps.mig),
+        },
+        geometries=configmaps.capacity.geometries,
+        nodes_in_use=None if pods is None else {name for name, users in pods.gpu_pods.items() if users},
+        previous=settled or {},
+    )
+    return allocate(plan, nodes, membership, known, may_change)
+
+
+def layout_problems(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configmaps: ConfigMaps) -> list[str]:
+    """The layouts that do not fit what the nodes publish about their GPUs, one sentence each."""
+    geometries = configmaps.capacity.geometries
+    problems = []
+    for pool in plan.pools:
+        nodes_by_reason: dict[str, list[str]] = {}
+        for name in membership.by_pool[pool.name]:
+            for part in pool.sharing.layout if name in geometries else ():
+                reason = fit_error(geometries[name], part.profiles)
+                if reason:
+                    nodes_by_reason.setdefault(reason, []).append(name)
+        problems += [
+            f"gpu_pools: the layout of pool {pool.name} does not fit {abbreviate(names)}: the GPU {reason}"
+            for reason, names in nodes_by_reason.items()
+        ]
+    return problems
+
+
+def demand_problems(
+    allocation: MigAllocation, nodes: t.Mapping[str, Node], membership: Membership, scope: Scope = EVERYTHING
+) -> list[str]:
+    """The demands that do not fit the nodes, one sentence each.
+
+    None while nodes are not discovered or not ready, since these may add capacity, and none if the run is not for whole pools.
+    """
+    if scope.state != PRESENT or scope.selectors:
+        return []
+    problems = []
+    for pool in allocation.plan.pools:
+        missing = allocation.missing.get(pool.name)
+        members = [nodes[name] for name in membership.by_pool[pool.name] if name in nodes]
+        in_scope = scope.pools is None or pool.name in scope.pools
+        if missing and in_scope and members and all(node.discovered and node.ready for node in members):
+            problems.append(
+                f"gpu_pools: sharing.demand of pool {pool.name} is {format_layout(pool.sharing.demand)}, but its {len(members)} node(s) "
+                f"have no room for {format_layout(missing)} of it; reduce the demand, or add nodes to the pool"
+            )
+    return problems
+
+
+def taints_to_hold_back(
+    client: Client, plan: Plan, new: t.Collection[str], expected: t.Sequence[Toleration]
+) -> set[str]:
+    """The new taints (as format_taint() writes them) that NVIDIA's pods would not tolerate after a restart.
+
+    Counts the tolerations of the active ClusterPolicy and those that it is `expected` to get; without a policy there are no such pods.
+    """
+    taints = [taint for pool in plan.pools for taint in pool.taints if format_taint(taint) in new]
+    if not taints:
+        return set()
+    policy = active_policy(client.list_known(CLUSTER_POLICIES))
+    if policy is None:
+        return set()
+    return {format_taint(taint) for taint in untolerated_taints([*policy_tolerations(policy), *expected], taints)}

@@ -15,7 +15,7 @@ from ..cluster_state.pool_assignment import awaited_nodes
 from ..drain.operand_diagnosis import failing_operands
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
-from . import operands
+from .operands import LABELS_LATE
 from .reader import ClusterState
 
 if t.TYPE_CHECKING:
@@ -36,28 +36,19 @@ class ObservedNodes(t.NamedTuple):
 
 
 class ReadinessWatch:
-    """Verifies nodes and waits for them; nodes outside the scope and `excused` ones are not verified."""
+    """Verifies nodes and waits for them; nodes outside the scope are not verified."""
 
     def __init__(self, context: RunContext) -> None:
         """Keep the context; nothing is read."""
         self._context = context
-        self.excused: set[str] = set()
         # Restarts gpu-feature-discovery on some nodes, once for each; set only if the run may change the cluster.
         self.restart_discovery: t.Callable[[t.Collection[str]], None] | None = None
         self._restarted: set[str] = set()
         # Undiscovered nodes on which NVIDIA's pods fail, with the reason; they are not waited for.
         self.failing: dict[str, str] = {}
-        self.latest: ObservedNodes | None = None
 
     def wait(self, state: ClusterState, deadline: float) -> ObservedNodes:
-        """Wait until each node is as its pool declares, a new one is discovered, or the deadline.
-
-        The result is kept as `latest`, for a failure that reports how far the run came.
-        """
-        self.latest = self._wait(state, deadline)
-        return self.latest
-
-    def _wait(self, state: ClusterState, deadline: float) -> ObservedNodes:
+        """Wait until each node is as its pool declares, a new one is discovered, or the deadline."""
         nodes = dict(state.nodes)
         findings = self.findings(state)
         undiscovered = self._undiscovered(nodes, state)
@@ -129,12 +120,12 @@ class ReadinessWatch:
             for name, finding in findings.items()
             if finding.labels_only and name not in self._restarted
         }
-        late = [name for name, seconds in ages.items() if operands.labels_are_late(findings[name], seconds)]
+        late = [name for name, seconds in ages.items() if seconds >= LABELS_LATE]
         if late:
             self._context.progress.report(f"restarting gpu-feature-discovery on {len(late)} nodes")
             self._restarted.update(late)
             self.restart_discovery(late)
-        return min((operands.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
+        return min((LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
 
     def _undiscovered(self, nodes: t.Mapping[str, Node], state: ClusterState) -> set[str]:
         names = awaited_nodes(self._context.plan.pools, nodes.values(), state.membership)
@@ -166,12 +157,7 @@ class ReadinessWatch:
 
     def _update(self, node: Node, state: ClusterState, findings: dict[str, Finding]) -> None:
         pool = state.pool_of(node.name)
-        verified = (
-            pool is not None
-            and node.ready
-            and node.name not in self.excused
-            and self._context.scope.contains(node, pool)
-        )
+        verified = pool is not None and node.ready and self._context.scope.contains(node, pool)
         finding = check(node, pool) if verified and pool else None
         if finding and not node.discovered and node.name in self.failing:
             finding = Finding(node.name, finding.pool, (self.failing[node.name],), final=True)

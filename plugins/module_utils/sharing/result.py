@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import typing as t
+from dataclasses import dataclass, field
 
 from ..cluster_state import expected_state
 from ..cluster_state.pool_assignment import awaited_nodes, is_undiscovered
@@ -16,12 +17,66 @@ from ..schema.messages import abbreviate
 from .change_plan import held_back_taints
 from .operands import DISCOVERY_RESTARTED
 from .released_nodes import UNKNOWN
-from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK
+from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, NodeResult
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
+    from .change_plan import ChangePlan
+    from .node_change import NodeChange
     from .reader import ClusterState
-    from .rollout import RolloutResult
+
+_OUTCOMES = {
+    ROLLED_BACK: " (it is back on its last good configuration)",
+    QUARANTINED: " (it is left cordoned and tainted; the next run continues with it)",
+    INTERRUPTED: " (it is left cordoned; the next run continues with it)",
+}
+
+
+@dataclass
+class RolloutResult:
+    """What was sent so far, or is predicted; `steps` are the changes that were started, with the pods that were evicted."""
+
+    changed: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
+    results: dict[str, NodeResult] = field(default_factory=dict)
+    steps: dict[str, dict[str, t.Any]] = field(default_factory=dict)
+    not_started: list[str] = field(default_factory=list)
+    refreshed_pods: int = 0
+    # Nodes whose gpu-feature-discovery was restarted outside the rolling update.
+    discovery_restarted: set[str] = field(default_factory=set)
+    added: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    predicted: bool = False
+
+    @classmethod
+    def predict(cls, changes: ChangePlan) -> RolloutResult:
+        """The result of a run that makes all these changes."""
+        return cls(
+            changed={change.node for change in changes.node_changes},
+            results={change.node: NodeResult(change.node, repaired=change.stuck) for change in changes.node_changes},
+            steps={change.node: change.as_dict() for change in changes.node_changes},
+            added=[*changes.device_plugin.added, *changes.mig.added],
+            removed=[*changes.device_plugin.removed, *changes.mig.removed],
+            predicted=True,
+        )
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was changed."""
+        return bool(self.changed or self.added or self.removed or self.discovery_restarted)
+
+    def nodes_with(self, *outcomes: str) -> list[str]:
+        """The nodes with one of these outcomes."""
+        return sorted(name for name, result in self.results.items() if result.outcome in outcomes)
+
+    def add(self, change: NodeChange, result: NodeResult) -> None:
+        """Add the result of one node."""
+        self.results[change.node] = result
+        self.steps[change.node] = {**change.as_dict(), "evicts": result.evicted}
+        if result.changed:
+            self.changed.add(change.node)
+        if result.failure:
+            self.failed[change.node] = f"{result.failure}{_OUTCOMES.get(result.outcome, '')}"
 
 
 def build_result(
@@ -128,7 +183,6 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
     ]
     if blocked:
         texts.append(f"{len(blocked)} node(s) cannot be changed, because their GPUs are in use: {abbreviate(blocked)}")
-    texts += state.changes.mig.generated_warnings
     texts += state.warnings
     texts += [
         f"pool {name} lacks {format_layout(missing)} of its sharing.demand: they do not fit its nodes"

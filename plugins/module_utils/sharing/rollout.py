@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import dataclass, field
 
 from ..cluster_state.node import parse_node
 from ..cluster_state.pool_edit import last_good, node_edit
@@ -18,9 +17,11 @@ from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 from ..schema import rollout
 from . import operands
+from .diagnosis import diagnose
 from .node_runner import NodeRunner
+from .result import RolloutResult
 from .rolling_update import pool_queues, run_rolling_update
-from .run_context import INTERRUPTED, QUARANTINED, ROLLED_BACK, NodeContext, NodeResult
+from .run_context import NodeContext, NodeResult
 from .watched_nodes import WatchedNodes
 
 if t.TYPE_CHECKING:
@@ -28,64 +29,10 @@ if t.TYPE_CHECKING:
     from ..cluster_state.ownership import NodeEdit
     from ..kube.lease import Lease
     from ..pools.plan import PoolPlan
-    from .change_plan import ChangePlan
     from .node_change import NodeChange
     from .reader import ClusterState
     from .rolling_update import RollingResult
     from .run_context import RunContext
-
-_OUTCOMES = {
-    ROLLED_BACK: " (it is back on its last good configuration)",
-    QUARANTINED: " (it is left cordoned and tainted; the next run continues with it)",
-    INTERRUPTED: " (it is left cordoned; the next run continues with it)",
-}
-
-
-@dataclass
-class RolloutResult:
-    """What was sent so far, or is predicted; `steps` are the changes that were started, with the pods that were evicted."""
-
-    changed: set[str] = field(default_factory=set)
-    failed: dict[str, str] = field(default_factory=dict)
-    results: dict[str, NodeResult] = field(default_factory=dict)
-    steps: dict[str, dict[str, t.Any]] = field(default_factory=dict)
-    not_started: list[str] = field(default_factory=list)
-    refreshed_pods: int = 0
-    # Nodes whose gpu-feature-discovery was restarted outside the rolling update.
-    discovery_restarted: set[str] = field(default_factory=set)
-    added: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    predicted: bool = False
-
-    @classmethod
-    def predict(cls, changes: ChangePlan) -> RolloutResult:
-        """The result of a run that makes all these changes."""
-        return cls(
-            changed={change.node for change in changes.node_changes},
-            results={change.node: NodeResult(change.node, repaired=change.stuck) for change in changes.node_changes},
-            steps={change.node: change.as_dict() for change in changes.node_changes},
-            added=[*changes.device_plugin.added, *changes.mig.added],
-            removed=[*changes.device_plugin.removed, *changes.mig.removed],
-            predicted=True,
-        )
-
-    @property
-    def any(self) -> bool:
-        """Whether anything was changed."""
-        return bool(self.changed or self.added or self.removed or self.discovery_restarted)
-
-    def nodes_with(self, *outcomes: str) -> list[str]:
-        """The nodes with one of these outcomes."""
-        return sorted(name for name, result in self.results.items() if result.outcome in outcomes)
-
-    def add(self, change: NodeChange, result: NodeResult) -> None:
-        """Add the result of one node."""
-        self.results[change.node] = result
-        self.steps[change.node] = {**change.as_dict(), "evicts": result.evicted}
-        if result.changed:
-            self.changed.add(change.node)
-        if result.failure:
-            self.failed[change.node] = f"{result.failure}{_OUTCOMES.get(result.outcome, '')}"
 
 
 class Rollout:
@@ -148,7 +95,7 @@ class Rollout:
             return
         with WatchedNodes(self._context.client, state.nodes, state.resource_version) as nodes:
             context = self._node_context(state, nodes, lease)
-            messages = {change.node: self._context.describe({change.node: findings[change.node]}) for change in failed}
+            messages = {change.node: diagnose(self._context, {change.node: findings[change.node]}) for change in failed}
             calls = [
                 (change.node, functools.partial(NodeRunner(context, change).fail_immediate, messages[change.node]))
                 for change in failed

@@ -4,20 +4,18 @@
 
 from __future__ import annotations
 
+import threading
 import typing as t
 from dataclasses import dataclass, field
 
 from ..common.wait import StateTimer
-from .diagnosis import diagnose
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.node_check import Finding
     from ..common.progress import Progress
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..pools.plan import Plan
     from .reader import StateReader
-    from .reboot import Rebooter
     from .scope import Scope
     from .watched_nodes import WatchedNodes
 
@@ -49,7 +47,11 @@ class NodeFailure(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """What all parts of a run share; `since` remembers for how long each node has had its finding."""
+    """What all parts of a run share.
+
+    run_command: runs a program and waits for its end (exit status, stdout, stderr); `reboot_lock` is held meanwhile.
+    since: remembers for how long each node has had its finding.
+    """
 
     client: Client
     plan: Plan
@@ -57,18 +59,15 @@ class RunContext:
     reader: StateReader
     progress: Progress
     run_id: str
-    rebooter: Rebooter
+    run_command: t.Callable[[t.Sequence[str]], tuple[int, str, str]]
     wait_timeout: float
     since: StateTimer = field(default_factory=StateTimer)
+    reboot_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def namespace(self) -> str:
         """The namespace of the operator."""
         return self.plan.config.namespace
-
-    def describe(self, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str] = ()) -> str:
-        """The message for these findings and for GPU nodes that are not discovered."""
-        return diagnose(self.client, self.plan, findings, undiscovered, self.since)
 
 
 @dataclass(frozen=True, kw_only=True)

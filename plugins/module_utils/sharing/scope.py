@@ -5,17 +5,20 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..catalog.names import POOL_LABEL
 from ..cluster_state import label_selector
 from ..cluster_state.pool_release import is_abandoned, is_being_repaired
+from ..common.errors import InvalidOptions
+from ..pools.derive import derive
 from ..pools.merge import merge
 from .node_change import is_marked
 
 if t.TYPE_CHECKING:
     from ..cluster_state.label_selector import Selector
     from ..cluster_state.node import Node
+    from ..kube.module import GpuModule
     from ..pools.plan import PoolPlan
 
 PRESENT, RESET, REPAIRED, NEW_NODES = "present", "reset", "repaired", "new_nodes"
@@ -24,11 +27,15 @@ STATES = (PRESENT, RESET, REPAIRED, NEW_NODES)
 
 @dataclass(frozen=True)
 class Scope:
-    """The nodes of some pools (None: of all pools and of none) that match every selector."""
+    """The nodes of some pools (None: of all pools and of none) that match every selector.
+
+    excluded: nodes that are reported already, because their change failed or is left for another run; the run adds them.
+    """
 
     state: str = PRESENT
     pools: frozenset[str] | None = None
     selectors: tuple[Selector, ...] = ()
+    excluded: set[str] = field(default_factory=set)
 
     @property
     def repairs(self) -> bool:
@@ -37,6 +44,8 @@ class Scope:
 
     def contains(self, node: Node, pool: PoolPlan | None) -> bool:
         """Whether the run may change this node. Only PRESENT releases nodes; REPAIRED continues releases that failed."""
+        if node.name in self.excluded:
+            return False
         if pool is None and (self.pools is not None or self.state in (RESET, NEW_NODES)):
             return False
         if pool is None and self.repairs and not (is_abandoned(node) or is_being_repaired(node)):
@@ -51,25 +60,33 @@ class Scope:
 EVERYTHING = Scope()
 
 
-def parse_scope(
-    state: str, pool_names: t.Sequence[str] | None, label_selectors: t.Sequence[str], declared: t.Collection[str]
-) -> tuple[Scope, list[str]]:
-    """The scope that the options define, and what is wrong with them."""
+def scope_of(module: GpuModule) -> Scope:
+    """The scope that the options define; with state reset the module's plan becomes that of the same pools with whole GPUs."""
+    params = module.params
+    state, pool_names = params["state"], params["pool_names"]
+    declared = {pool.name for pool in module.plan.pools}
     problems = [
         f"pool_names: {name} is not a declared pool; declared are {', '.join(sorted(declared))}"
         for name in pool_names or ()
         if name not in declared
     ]
     selectors: list[Selector] = []
-    for text in label_selectors:
+    for text in params["label_selectors"]:
         try:
             selectors.append(label_selector.parse_selector(text))
         except ValueError as error:
             problems.append(f"label_selectors: {text!r} {error}")
-    return Scope(state, frozenset(pool_names) if pool_names else None, tuple(selectors)), problems
+    if state == RESET and pool_names is not None and not pool_names:
+        problems.append("pool_names: names no pool; name the pools to reset, or leave it out to reset all")
+    if problems:
+        raise InvalidOptions(problems)
+    if state == RESET:
+        defaults, pools = _without_sharing(params["gpu_defaults"], params["gpu_pools"], pool_names)
+        module.plan = derive(params["gpu_cluster"], defaults, pools)
+    return Scope(state, frozenset(pool_names) if pool_names else None, tuple(selectors))
 
 
-def without_sharing(defaults: t.Any, pools: t.Any, pool_names: t.Collection[str] | None) -> tuple[t.Any, t.Any]:
+def _without_sharing(defaults: t.Any, pools: t.Any, pool_names: t.Collection[str] | None) -> tuple[t.Any, t.Any]:
     """gpu_defaults and gpu_pools with whole GPUs in these pools (None: in all); the other pools keep their sharing explicitly."""
     dropped = ("sharing", "startup_taint")
     changed = []

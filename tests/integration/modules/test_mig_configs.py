@@ -85,7 +85,7 @@ def test_generated_entries_are_included_and_nvidias_parser_accepts_the_file(
     plan = fleet.plan({"3g.40gb": 2})
     configs = SharingConfigMaps(fleet.kube.client, plan)
     changes = fleet.compared(plan, configs)
-    assert changes.mig.generated_warnings == ()
+    assert configs.read(fleet.nodes()).generated.warnings == ()
     configs.add_entries(changes)
     generated = {name: item for model in MODELS for name, item in generated_entries(model).items()}
     assert set(fleet.entries()) == {*generated, plan.pools[0].mig_key}

@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.generated_
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmap_entries import mig_entries
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import mig_entries
 from tests.helpers.fleet import node
 from tests.helpers.mig import generated_entries, generated_of
 
@@ -175,9 +175,10 @@ def test_entries_are_added_once_and_never_change_or_disappear() -> None:
     live = mig_parted.parse_configmap(configmap)
     assert not mig_entries(plan.mig, [name], configmap, of(("n1", A80, OF_80), static=live, plan=plan)).changed
     # Another node whose MIG manager has not read the managed ConfigMap yet, then no node that generates.
-    later = mig_entries(plan.mig, [name], configmap, of(("n3", A30, OF_30), static=live, plan=plan))
+    found = of(("n3", A30, OF_30), static=live, plan=plan)
+    later = mig_entries(plan.mig, [name], configmap, found)
     assert set(later.added) == set(OF_30) - set(OF_80)
-    assert later.generated_warnings == (
+    assert found.warnings == (
         "MIG configuration all-balanced of n3: differs from what the MIG manager has generated, and is kept.",
     )
     assert {key: later.after[key] for key in live} == live

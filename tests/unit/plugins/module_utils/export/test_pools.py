@@ -14,7 +14,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assig
 from ansible_collections.accel.gpu.plugins.module_utils.export.pools import ExportedPools, export_pools
 from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import LiveConfig, mig_configmap
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from tests.helpers.fleet import node
 
 CONFIG, PIN = "nvidia.com/device-plugin.config", "accel.gpu/pool"

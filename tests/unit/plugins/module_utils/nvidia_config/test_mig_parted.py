@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.mig import layout as mig
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import MigPlan
 from ansible_collections.accel.gpu.plugins.module_utils.schema import validators
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmap_entries import mig_entries
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import mig_entries
 from tests.helpers.mig import GEOMETRIES, geometry_of
 
 

@@ -21,10 +21,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import (
     DIFF_LIMIT,
     ChangePlan,
-    ConfigMaps,
     held_back_taints,
     plan_changes,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from tests.helpers.fleet import node
 
 CONFIG = "nvidia.com/device-plugin.config"

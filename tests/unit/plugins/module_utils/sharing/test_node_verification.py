@@ -20,7 +20,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPl
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import operands, watched_nodes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_verification import NodeVerifier
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import StateReader
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.reboot import Rebooter
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import NodeContext, NodeFailure, NodeResult
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.watched_nodes import WatchedNode, WatchedNodes
@@ -78,7 +77,7 @@ def verifier(cluster: Cluster, actual: Node, to: PoolPlan | None, result: NodeRe
         reader=StateReader(cluster, plan),  # type: ignore[arg-type]
         progress=Progress(None),
         run_id="test",
-        rebooter=Rebooter(lambda command: (0, "", "")),
+        run_command=lambda command: (0, "", ""),
         wait_timeout=TIMEOUT,
         since=StateTimer(cluster.clock),
         lease=cluster,  # type: ignore[arg-type]

@@ -10,11 +10,13 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, PodsByNode
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.label_selector import parse_selector
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, ConfigMaps, plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import pool_queues
 from tests.helpers.fleet import node
 
@@ -146,8 +148,7 @@ def test_only_state_present_releases_nodes(state: str) -> None:
 
 
 def test_a_label_selector_does_not_avoid_the_refusal() -> None:
-    scope, problems = scopes.parse_scope(scopes.PRESENT, None, ["accel.gpu/pool=train"], set())
-    assert problems == []
+    scope = scopes.Scope(selectors=(parse_selector("accel.gpu/pool=train"),))
     releases = changes([], fleet(), scope).releases
     assert releases.counts == {"train": 1}
     assert releases.uncovered(()) == ["train"]

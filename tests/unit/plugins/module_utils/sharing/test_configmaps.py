@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmap_entries import (
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import (
     WHOLE,
     device_plugin_entries,
 )

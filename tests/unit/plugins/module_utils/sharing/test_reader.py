@@ -14,8 +14,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node impor
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.demand import (
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import (
     demand_problems,
     layout_problems,
     plan_demand,
