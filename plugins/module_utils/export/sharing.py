@@ -12,7 +12,7 @@ from ..catalog.names import CONFIG_LABEL, GPU_RESOURCE, MIG_CONFIG_LABEL, MIG_IN
 from ..cluster_state.cluster_policy import plugin_configmap, recorded_tolerations
 from ..common.nested import get_nested
 from ..mig import layout as mig
-from ..nvidia_config import device_plugin, mig_parted
+from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..schema.messages import is_whole
 from ..sharing_modes.base import SharingMode
 from ..sharing_modes.mig import MIG
@@ -79,7 +79,7 @@ class LiveConfig:
             raise Inexpressible(
                 f"its label names the configuration {name}, which the device plugin's ConfigMap does not contain"
             )
-        return device_plugin.parse(data[name])
+        return yaml_text.parse(data[name])
 
     def _layout(self, node: Node) -> ExportedLayout:
         name = node.mig_config
