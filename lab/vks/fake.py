@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from .. import cloud_requests
 from ..layout import Lab
@@ -42,7 +44,7 @@ class FakeVks:
         self.state = AccountState(self._file, self._seed())
         self.service = Dispatcher(self.state, Iam(secrets), lab.name if real else None)
         self._node_sync = VksNodeSync(lab) if real else None
-        self._server: ThreadingHTTPServer | None = None
+        self._server: _VksServer | None = None
         self._over = threading.Event()
         clusters.begin(self.state, VksRules.now(self.settings), lab.name, real=real)
         self.state.save()
@@ -53,14 +55,19 @@ class FakeVks:
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
+    @property
+    def connections(self) -> int:
+        """The number of accepted connections that are still open."""
+        assert self._server is not None
+        return self._server.connections
+
     def addresses(self) -> dict[str, str]:
         """Return the addresses, by the variables of the modules and of the lab's environment."""
         return addresses(self.url)
 
     def start(self, port: int = 0) -> None:
         """Start the server on the port (0: a free one) and the timer."""
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
-        self._server.daemon_threads = True
+        self._server = _VksServer(("127.0.0.1", port), _handler(self))
         threading.Thread(target=self._server.serve_forever, args=(_STOP_SECONDS,), daemon=True).start()
         threading.Thread(target=self._tick, daemon=True).start()
 
@@ -150,6 +157,35 @@ def _autoscaled(state: AccountState, rules: VksRules) -> bool:
         lifecycle.resize(state, rules, group, min(max(wanted, bounds["minSize"]), bounds["maxSize"]))
         lifecycle.begin(state, rules, group, "autoscale")
     return True
+
+
+class _VksServer(ThreadingHTTPServer):
+    """A thread for each connection, and the number of open connections."""
+
+    daemon_threads = True
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.connections = 0
+        self._lock = threading.Lock()
+
+    def process_request(self, *args: Any) -> None:
+        """Count the connection in the thread that accepts: connections are accepted in the order of their arrival."""
+        with self._lock:
+            self.connections += 1
+        super().process_request(*args)
+
+    def process_request_thread(self, *args: Any) -> None:
+        try:
+            super().process_request_thread(*args)
+        finally:
+            with self._lock:
+                self.connections -= 1
+
+    def handle_error(self, *args: Any) -> None:
+        """Print nothing about a client that is gone: tests kill clients."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(*args)
 
 
 def _handler(fake: FakeVks) -> type[BaseHTTPRequestHandler]:

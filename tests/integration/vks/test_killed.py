@@ -74,4 +74,7 @@ def _killed_after(account: Account, number: int, args: Object) -> bool:
     account.fake.answer = watched  # type: ignore[method-assign]
     process.communicate(json.dumps(args))
     account.fake.answer = answer  # type: ignore[method-assign]
+    # The process had sent other requests, which the service may not have read yet. It accepts connections in their order.
+    account.login()
+    until(lambda: account.fake.connections, lambda connections: connections == 0)
     return process.returncode < 0

@@ -1,0 +1,95 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: misspelled_variables
+short_description: Names of variables that resemble a variable of this collection
+version_added: 0.1.0
+description:
+  - Compares names of variables with all variables of the roles and playbooks of this collection, and returns one line for each name
+    that is almost one of them. Ansible ignores a misspelled variable, so C(-e gpu_sharing_pool_name=train) would select all pools.
+  - A name that continues the name of a variable, such as C(gpu_pools_of_team_a), is not reported, nor is a name that resembles none.
+positional: _input
+options:
+  _input:
+    description: The names, such as those that the lookup C(ansible.builtin.varnames) returns.
+    type: list
+    elements: str
+    required: true
+author:
+  - The accel.gpu authors (@accel-gpu)
+"""
+
+EXAMPLES = r"""
+- name: Refuse misspelled variables
+  ansible.builtin.assert:
+    that: problems | length == 0
+    fail_msg: "{{ problems }}"
+  vars:
+    problems: "{{ query('ansible.builtin.varnames', '^gpu_') | accel.gpu.misspelled_variables }}"
+
+# gpu_sharing_pool_name: the collection does not read this variable; did you mean gpu_sharing_pool_names? Correct its name, or rename
+# your own variable
+"""
+
+RETURN = r"""
+_value:
+  description: One line for each name, in the order of the input.
+  type: list
+  elements: str
+  sample:
+    - "gpu_host: the collection does not read this variable; did you mean gpu_hosts? Correct its name, or rename your own variable"
+"""
+
+import difflib
+import functools
+import pathlib
+import typing as t
+
+import yaml
+
+# The variables of playbooks, the defaults that several roles share, and the results of roles: no argument specification lists them.
+_OF_NO_ROLE = (
+    *("gpu_hosts", "gpu_pool", "gpu_node_count"),
+    *("gpu_helm_binary", "gpu_secure_logging"),
+    *("gpu_plan", "gpu_nodegroups_result", "gpu_operator_policy"),
+)
+# One wrong, missing or additional character in a name of ten.
+_SIMILARITY = 0.9
+
+
+def misspelled_variables(names: t.Iterable[str]) -> list[str]:
+    """A line for each name that resembles a variable of the collection."""
+    known = known_variables()
+    found = {
+        name: difflib.get_close_matches(name, known, 1, _SIMILARITY) for name in map(str, names) if name not in known
+    }
+    return [
+        f"{name}: the collection does not read this variable; did you mean {similar[0]}? Correct its name, or rename your own variable"
+        for name, similar in found.items()
+        if similar and not name.startswith(f"{similar[0]}_")
+    ]
+
+
+@functools.cache
+def known_variables() -> tuple[str, ...]:
+    """The variables of all roles, as their argument specifications list them, and the others."""
+    found = set(_OF_NO_ROLE)
+    for path in pathlib.Path(__file__).parents[2].glob("roles/*/meta/argument_specs.yml"):
+        with path.open(encoding="utf-8") as file:
+            found.update(yaml.load(file, _LOADER)["argument_specs"]["main"]["options"])
+    return tuple(sorted(found))
+
+
+# The loader in C is about ten times faster, but not every PyYAML has it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class FilterModule:
+    """The filter accel.gpu.misspelled_variables."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Name and function."""
+        return {"misspelled_variables": misspelled_variables}

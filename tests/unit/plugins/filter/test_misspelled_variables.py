@@ -1,0 +1,49 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Misspelled variables of the collection are found; the variables of users are not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.filter.misspelled_variables import known_variables, misspelled_variables
+from tests.programs import REPO
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("gpu_host", "gpu_hosts"),
+        ("gpu_pol", "gpu_pool"),
+        ("gpu_default", "gpu_defaults"),
+        ("gpu_confim", "gpu_confirm"),
+        ("gpu_sharing_pool_name", "gpu_sharing_pool_names"),
+        ("gpu_nodegroup_pool_names", "gpu_nodegroups_pool_names"),
+        ("gpu_allow_releases", "gpu_allow_release"),
+    ],
+)
+def test_a_misspelled_variable_is_found(name: str, meant: str) -> None:
+    (line,) = misspelled_variables([name])
+    assert line.startswith(f"{name}: ")
+    assert f"did you mean {meant}?" in line
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu_pools_of_team_a", "gpu_cluster_name", "gpu_sharing_result", "gpu_team", "gpu_pools_b"]
+)
+def test_variables_of_users_are_accepted(name: str) -> None:
+    assert misspelled_variables([name]) == []
+
+
+def test_every_variable_that_a_role_or_playbook_reads_is_known() -> None:
+    files = [*REPO.glob("roles/*/defaults/main.yml"), *REPO.glob("roles/*/tasks/*.yml"), *REPO.glob("playbooks/*.yml")]
+    read = {name for file in files for name in re.findall(r"\b(gpu_\w+) \| default\(", file.read_text())}
+    assert "gpu_helm_binary" in read
+    assert sorted(read - set(known_variables())) == []
+
+
+def test_all_variables_of_the_collection_are_accepted() -> None:
+    assert {"gpu_cluster", "gpu_pools", "gpu_hosts", "gpu_plan", "gpu_report_kind"} <= set(known_variables())
+    assert misspelled_variables(known_variables()) == []
