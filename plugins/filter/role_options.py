@@ -43,7 +43,6 @@ _value:
 """
 
 import copy
-import json
 import typing as t
 
 from ansible.errors import AnsibleFilterError
@@ -120,12 +119,7 @@ def _number(value: t.Any) -> int:
 
 
 def _map(value: t.Any) -> dict[t.Any, t.Any]:
-    found = value
-    if isinstance(value, str):
-        try:
-            found = json.loads(value)
-        except (ValueError, RecursionError):
-            found = None
+    found = coercion.from_json(value) if isinstance(value, str) else value
     if not isinstance(found, dict):
         raise ValueError(f'is {type_name(value)}, not a map; write it as JSON, such as {{"train": 3}}')
     return found

@@ -48,6 +48,10 @@ _VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
 Release = tuple[int, int]
 _NEWEST: Release = (98, 0)
 
+# The releases that added fields of gpu_cluster.operator.driver to the ClusterPolicy; earlier ones silently drop them (CRDs of the tags v24.9.2 to
+# v25.10.0).
+DRIVER_FIELDS_SINCE: dict[str, Release] = {"kernel_module_type": (25, 3), "secret_env": (25, 10)}
+
 
 @dataclasses.dataclass(frozen=True)
 class OperatorRelease:

@@ -14,7 +14,7 @@ from .nodegroup import CLOUD
 from .nodegroup_checks import cloud_is_one
 from .operator import OPERATOR, OPERATOR_CHECKS, HelmValues
 from .secret_values import values_hold_no_secrets
-from .types import Document, Field, ListOf, Problems, Section, Text
+from .types import INVALID, Document, Field, ListOf, Problems, Section, Text
 
 
 def _release(namespace: str, release: str, chart: str, chart_repo: str, version: str, **more: Field) -> Section:
@@ -33,6 +33,18 @@ def _release(namespace: str, release: str, chart: str, chart_repo: str, version:
     )
 
 
+_RELEASES = {
+    "operator": _release(
+        releases.OPERATOR_NAMESPACE,
+        releases.OPERATOR_RELEASE,
+        releases.OPERATOR_CHART,
+        releases.OPERATOR_CHART_REPO,
+        releases.OPERATOR_VERSION,
+        **OPERATOR,
+    ),
+    "nfd": _release(releases.NFD_NAMESPACE, releases.NFD_RELEASE, releases.NFD_CHART, "", releases.NFD_VERSION),
+}
+
 CLUSTER = Section(
     fields={
         "name": Text(
@@ -48,15 +60,7 @@ CLUSTER = Section(
         "impersonate_user": Text(),
         "impersonate_groups": ListOf(),
         "cloud": CLOUD,
-        "operator": _release(
-            releases.OPERATOR_NAMESPACE,
-            releases.OPERATOR_RELEASE,
-            releases.OPERATOR_CHART,
-            releases.OPERATOR_CHART_REPO,
-            releases.OPERATOR_VERSION,
-            **OPERATOR,
-        ),
-        "nfd": _release(releases.NFD_NAMESPACE, releases.NFD_RELEASE, releases.NFD_CHART, "", releases.NFD_VERSION),
+        **_RELEASES,
         "validation": Section(fields={"image": Text((validators.image,)), "namespace": Text((validators.dns_label,))}),
     }
 )
@@ -75,18 +79,21 @@ def groups_have_a_user(cluster: Document) -> Problems:
         yield "gpu_cluster.impersonate_user: is missing; Kubernetes impersonates groups only together with a user"
 
 
+def _setting(cluster: Document, release: str, key: str) -> t.Any:
+    """A setting of one of the releases, or its default."""
+    value = get_nested(cluster, release, key)
+    return _RELEASES[release].fields[key].default if value is None else value
+
+
 def chart_has_a_repository(cluster: Document) -> Problems:
     """A chart's name needs a repository, and the other forms of a chart do not."""
-    for which, default_chart, default_repo in (
-        ("operator", releases.OPERATOR_CHART, releases.OPERATOR_CHART_REPO),
-        ("nfd", releases.NFD_CHART, ""),
-    ):
-        chart, repo = get_nested(cluster, which, "chart") or default_chart, get_nested(cluster, which, "chart_repo")
+    for which in _RELEASES:
+        chart, repo = _setting(cluster, which, "chart"), get_nested(cluster, which, "chart_repo")
         path = f"gpu_cluster.{which}.chart_repo"
         if not isinstance(chart, str):
             continue
         if validators.is_bare_chart(chart):
-            if not (default_repo if repo is None else repo):
+            if not _setting(cluster, which, "chart_repo"):
                 yield f"{path}: is missing; the chart {quote(chart)} is only a name, so set its repository"
         elif repo and isinstance(repo, str):
             yield f"{path}: {quote(repo)} has no effect beside the chart {quote(chart)}; remove it"
@@ -94,15 +101,8 @@ def chart_has_a_repository(cluster: Document) -> Problems:
 
 def releases_differ(cluster: Document) -> Problems:
     """Helm identifies a release by its namespace and name."""
-    operator = (
-        get_nested(cluster, "operator", "namespace") or releases.OPERATOR_NAMESPACE,
-        get_nested(cluster, "operator", "release") or releases.OPERATOR_RELEASE,
-    )
-    nfd = (
-        get_nested(cluster, "nfd", "namespace") or releases.NFD_NAMESPACE,
-        get_nested(cluster, "nfd", "release") or releases.NFD_RELEASE,
-    )
-    if operator == nfd and all(isinstance(word, str) for word in nfd):
+    operator, nfd = ([_setting(cluster, which, key) for key in ("namespace", "release")] for which in _RELEASES)
+    if operator == nfd and INVALID not in nfd:
         yield "gpu_cluster.nfd.release: is the operator's release in the same namespace; give one of them another name"
 
 

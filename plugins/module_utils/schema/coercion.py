@@ -45,8 +45,8 @@ def elements(text: str) -> list[t.Any]:
     stripped = text.strip()
     lines = [line.strip() for line in stripped.splitlines() if line.strip()]
     if stripped.startswith("[") and stripped.endswith("]"):
-        from_json = _from_json(stripped)
-        return _unquoted(_split(stripped[1:-1])) if from_json is None else from_json
+        parsed = from_json(stripped)
+        return parsed if isinstance(parsed, list) else _unquoted(_split(stripped[1:-1]))
     if lines and all(line == "-" or line.startswith("- ") for line in lines):
         return _unquoted(line[1:] for line in lines)
     return _unquoted(_split(stripped))
@@ -76,12 +76,12 @@ def _is_open(text: str) -> bool:
     return any(text.count(opening) != text.count(closing) for opening, closing in _BRACKETS.items())
 
 
-def _from_json(text: str) -> list[t.Any] | None:
+def from_json(text: str) -> t.Any:
+    """The value of JSON text."""
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, list) else None
 
 
 def _split(text: str) -> t.Iterator[str]:

@@ -8,7 +8,7 @@ import dataclasses
 import typing as t
 
 from .providers import PROVIDERS
-from .types import MAX_NODES, Boolean, Field, Integer, OptionalSection, Text, integer_between
+from .types import MAX_NODES, Boolean, Field, Integer, Section, Text, integer_between
 from .validators import not_in_defaults
 
 
@@ -35,17 +35,20 @@ _HINTS = {
     "cluster": "it belongs under gpu_cluster.cloud",
 }
 
-CLOUD = OptionalSection(
-    fields={key: OptionalSection(fields=provider.cloud_fields) for key, provider in PROVIDERS.items()}
+CLOUD = Section(
+    default=None,
+    fields={key: Section(default=None, fields=provider.cloud_fields) for key, provider in PROVIDERS.items()},
 )
-NODES = OptionalSection(
+NODES = Section(
+    default=None,
     fields={
         **COMMON_NODES_FIELDS,
         **{name: field for provider in PROVIDERS.values() for name, field in provider.nodes_fields.items()},
     },
     hints=_HINTS,
 )
-AUTOSCALE = OptionalSection(
+AUTOSCALE = Section(
+    default=None,
     fields={
         "min": _nodes(0, _NEGATIVE, required=True, missing="give the smallest number of nodes"),
         "max": _nodes(
@@ -54,16 +57,17 @@ AUTOSCALE = OptionalSection(
             required=True,
             missing="give the largest number of nodes",
         ),
-    }
+    },
 )
 # The defaults of all pools with node groups: any part, none required.
-NODES_DEFAULTS = OptionalSection(
+NODES_DEFAULTS = Section(
+    default=None,
     fields={
         **{name: dataclasses.replace(field, required=False) for name, field in NODES.fields.items()},
         "name": Text((not_in_defaults("each node group has its own name"),)),
     },
     hints=_HINTS,
 )
-AUTOSCALE_DEFAULTS = OptionalSection(
-    fields={name: dataclasses.replace(field, required=False) for name, field in AUTOSCALE.fields.items()}
+AUTOSCALE_DEFAULTS = Section(
+    default=None, fields={name: dataclasses.replace(field, required=False) for name, field in AUTOSCALE.fields.items()}
 )

@@ -11,26 +11,13 @@ import typing as t
 
 from ..catalog import releases
 from ..catalog.chart_values import NFD_MAPS, OPERATOR_MAPS
-from ..catalog.releases import Release, release_of
 from ..common.nested import get_nested
-from . import operator_validators as rules
+from . import validators
 from .messages import field_path, quote, type_name
 from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, Problems, Section, Text
-from .validators import is_bare_chart
 
 _MAX_INTEGER = 2**63
 KERNEL_MODULES = ("auto", "open", "proprietary")
-
-
-@dataclasses.dataclass(frozen=True)
-class ProxyAddress(Text):
-    """The address of a proxy; messages about it do not show a user and password in it."""
-
-    def problems(self, value: object, path: str) -> Problems:
-        """As for any text, with the address as it may be shown."""
-        shown = rules.without_user(value) if isinstance(value, str) else value
-        for problem in super().problems(value, path):
-            yield problem if shown == value else f"{path}: {quote(shown)} {rules.proxy_url(str(value))}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,28 +48,28 @@ def _unreadable(value: t.Any) -> str | None:
 _DRIVER = Section(
     fields={
         "enabled": Boolean(default=True),
-        "version": Text((rules.driver_version,)),
+        "version": Text((validators.driver_version,)),
         "kernel_module_type": Choice(known=KERNEL_MODULES),
         "precompiled": Boolean(default=False),
-        "secret_env": Text((rules.object_name,)),
+        "secret_env": Text((validators.object_name,)),
     }
 )
 
 _PROXY = Section(
     fields={
-        "http": ProxyAddress((rules.proxy_url,)),
-        "https": ProxyAddress((rules.proxy_url,)),
-        "no_proxy": ListOf(item=Text((rules.no_proxy_entry,))),
+        "http": Text((validators.proxy_url,)),
+        "https": Text((validators.proxy_url,)),
+        "no_proxy": ListOf(item=Text((validators.no_proxy_entry,))),
     }
 )
 
 OPERATOR: dict[str, Field] = {
-    "registry": Text((rules.registry,)),
-    "image_pull_secrets": ListOf(item=Text((rules.object_name,))),
+    "registry": Text((validators.registry,)),
+    "image_pull_secrets": ListOf(item=Text((validators.object_name,))),
     "driver": _DRIVER,
     "proxy": _PROXY,
-    "repo_config": Text((rules.object_name,)),
-    "cert_config": Text((rules.object_name,)),
+    "repo_config": Text((validators.object_name,)),
+    "cert_config": Text((validators.object_name,)),
 }
 
 _PATH = "gpu_cluster.operator"
@@ -98,11 +85,6 @@ _DRIVER_FIELDS = (
 )
 # A precompiled driver does not use these; the same function returns before them.
 _BUILD_FIELDS = (("driver", "secret_env"), ("repo_config",), ("cert_config",))
-# Fields of the ClusterPolicy that earlier releases silently drop (CRDs of the tags v24.9.2 to v25.10.0).
-_SINCE: tuple[tuple[tuple[str, ...], Release], ...] = (
-    (("driver", "kernel_module_type"), (25, 3)),
-    (("driver", "secret_env"), (25, 10)),
-)
 
 
 def driver_fields_have_an_effect(cluster: Document) -> Problems:
@@ -146,10 +128,10 @@ def release_knows_the_fields(cluster: Document) -> Problems:
     version = releases.OPERATOR_VERSION if version is None else version
     if not isinstance(version, str):
         return
-    for keys, since in _SINCE:
-        if get_nested(cluster, "operator", *keys) is not None and release_of(version) < since:
+    for key, since in releases.DRIVER_FIELDS_SINCE.items():
+        if get_nested(cluster, "operator", "driver", key) is not None and releases.release_of(version) < since:
             remedy = f"it was added in v{since[0]}.{since[1]}; remove it, or install a later release"
-            yield f"{_PATH}.{'.'.join(keys)}: is not a field of operator {version}; {remedy}"
+            yield f"{_PATH}.driver.{key}: is not a field of operator {version}; {remedy}"
 
 
 def release_is_known(cluster: Document) -> Problems:
@@ -162,7 +144,7 @@ def release_is_known(cluster: Document) -> Problems:
         or get_nested(operator, "version") is not None
     ):
         return
-    if not is_bare_chart(chart) and not chart.startswith("oci://"):
+    if not validators.is_bare_chart(chart) and not chart.startswith("oci://"):
         remedy = "set the version of the chart, too, since the images' paths below registry depend on it"
         yield f"{_PATH}.version: is missing; {remedy}"
 
@@ -170,7 +152,7 @@ def release_is_known(cluster: Document) -> Problems:
 def values_have_no_os_tag(cluster: Document) -> Problems:
     """A version with the tag of an operating system, a common mistake, is refused in the Helm values, too."""
     version = get_nested(cluster, "operator", "values", "driver", "version")
-    reason = rules.os_tag(version) if isinstance(version, str) else None
+    reason = validators.os_tag(version) if isinstance(version, str) else None
     if reason:
         yield f"{_PATH}.values.driver.version: {quote(version)} {reason}"
 

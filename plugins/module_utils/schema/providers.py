@@ -19,8 +19,6 @@ from .types import (
     Field,
     ListOf,
     MapOf,
-    OptionalList,
-    OptionalSection,
     Rule,
     Section,
     Text,
@@ -30,7 +28,6 @@ from .types import (
 # By this label Magnum names a node's group (magnum, doc/source/user/node-groups.rst).
 MAGNUM_NODEGROUP_LABEL = "magnum.openstack.org/nodegroup"
 _MAGNUM_ID = re.compile(r"\d+|[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
-_VKS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{3,13}[a-z0-9]")
 
 
 @dataclass(frozen=True)
@@ -66,14 +63,6 @@ def _magnum_group_name(value: str) -> str | None:
     if _MAGNUM_ID.fullmatch(value):
         return "looks like an id, by which Magnum would never find the group; begin it with a letter"
     return validators.label_value(value)
-
-
-def _vks_group_name(value: str) -> str | None:
-    if _VKS_NAME.fullmatch(value):
-        return None
-    return (
-        "is not a VKS node group name; use 5 to 15 characters of a-z, 0-9 and '-', with a letter or digit at both ends"
-    )
 
 
 def _not_master(value: str) -> str | None:
@@ -137,12 +126,13 @@ VKS = ProviderDefinition(
         "disk_type": Text(),
         "ssh_key": Text(),
         "subnet": Text(),
-        "secondary_subnets": OptionalList(item=Text()),
-        "security_groups": OptionalList(item=Text()),
+        "secondary_subnets": ListOf(default=None, item=Text()),
+        "security_groups": ListOf(default=None, item=Text()),
         "private_nodes": Boolean(),
         "encrypted_volume": Boolean(),
         "tags": MapOf(item=Text(empty=True)),
-        "upgrade_strategy": OptionalSection(
+        "upgrade_strategy": Section(
+            default=None,
             fields={
                 "max_surge": integer_between(
                     1, 100, "VKS requires at least 1; give more", "VKS allows at most 100; give less"
@@ -150,7 +140,7 @@ VKS = ProviderDefinition(
                 "max_unavailable": integer_between(
                     0, 100, "it must not be negative; give 0 or more", "VKS allows at most 100; give less"
                 ),
-            }
+            },
         ),
         "kubernetes_version": Text(),
     },
@@ -165,7 +155,10 @@ VKS = ProviderDefinition(
         }
     ),
     max_name_length=15,
-    name_rule=_vks_group_name,
+    name_rule=validators.matches(
+        r"[a-z0-9][a-z0-9-]{3,13}[a-z0-9]",
+        "is not a VKS node group name; use 5 to 15 characters of a-z, 0-9 and '-', with a letter or digit at both ends",
+    ),
     max_entries=50,
     flavor_gpus=vks_flavor_gpus,
 )

@@ -8,13 +8,11 @@ import dataclasses
 import re
 import typing as t
 
-from . import coercion
 from .messages import is_whole, type_name
 from .types import (
     MAX_NODES,
     Boolean,
     Choice,
-    Field,
     Integer,
     ListOf,
     Section,
@@ -33,13 +31,8 @@ _PER_CENT = re.compile(r"([1-9][0-9]?|100)%")
 
 
 @dataclasses.dataclass(frozen=True)
-class NodeAmount(Field):
+class NodeAmount(Integer):
     """A number of nodes, or a percentage of the pool's nodes."""
-
-    def coerce(self, value: t.Any) -> t.Any:
-        """A number that is written as text."""
-        number = coercion.integer(value) if isinstance(value, str) else None
-        return value if number is None else number
 
     def mistyped(self, value: t.Any) -> str | None:
         if is_whole(value):

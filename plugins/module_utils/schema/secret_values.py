@@ -32,9 +32,21 @@ class SecretValue:
     value: str = field(repr=False)
 
 
-def find_secrets(document: t.Any, path: str = "") -> t.Iterator[SecretValue]:
-    """Every secret in a document; `path` is the document's own, with which each secret's path begins."""
-    yield from _find(document, path, "")
+def find_secrets(value: t.Any, path: str = "", name: str = "") -> t.Iterator[SecretValue]:
+    """Every secret in a value; `path` is the value's own, with which each secret's path begins.
+
+    `name` is the name that describes a text: its key, that of the list around it, or the `name` of a variable.
+    """
+    if isinstance(value, dict):
+        yield from _in_map(value, path, name)
+    elif isinstance(value, (list, tuple)):
+        yield from _in_list(value, path, name)
+    elif isinstance(value, str):
+        description = _describe(value, name)
+        if description:
+            yield SecretValue(path, description, value)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool) and secrets.names_a_password(name):
+        yield SecretValue(path, "a password", str(value))
 
 
 def secret_texts(document: t.Any) -> set[str]:
@@ -46,20 +58,6 @@ def without_secrets(document: t.Any) -> tuple[t.Any, list[str]]:
     """A copy of a document without the fields that hold a secret, and the paths of these fields."""
     paths = [secret.path for secret in find_secrets(document)]
     return _without(document, "", frozenset(paths)), paths
-
-
-def _find(value: t.Any, path: str, name: str) -> t.Iterator[SecretValue]:
-    """`name` is the name that describes a text: its key, that of the list around it, or the `name` of a variable."""
-    if isinstance(value, dict):
-        yield from _in_map(value, path, name)
-    elif isinstance(value, (list, tuple)):
-        yield from _in_list(value, path, name)
-    elif isinstance(value, str):
-        description = _describe(value, name)
-        if description:
-            yield SecretValue(path, description, value)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool) and secrets.names_a_password(name):
-        yield SecretValue(path, "a password", str(value))
 
 
 def _in_map(value: t.Mapping[t.Any, t.Any], path: str, name: str) -> t.Iterator[SecretValue]:
@@ -75,13 +73,13 @@ def _in_map(value: t.Mapping[t.Any, t.Any], path: str, name: str) -> t.Iterator[
         elif _is_plural(name) and isinstance(item, str):
             # Every entry of `passwords: {alice: ...}` and `stringData: {...}` is a secret.
             item_name = name
-        yield from _find(item, item_path, item_name)
+        yield from find_secrets(item, item_path, item_name)
 
 
 def _in_list(value: t.Sequence[t.Any], path: str, name: str) -> t.Iterator[SecretValue]:
     option = ""
     for index, item in enumerate(value):
-        yield from _find(item, f"{path}[{index}]", option or name)
+        yield from find_secrets(item, f"{path}[{index}]", option or name)
         # `["--token", "..."]`: the next argument is the option's.
         is_option = isinstance(item, str) and re.fullmatch(r"--?[A-Za-z][\w-]*", item)
         option = str(item) if is_option and secrets.names_a_secret(str(item)) else ""

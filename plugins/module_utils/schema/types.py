@@ -226,8 +226,12 @@ class MapOf(Anything):
 
 @dataclasses.dataclass(frozen=True)
 class ListOf(Field):
-    """A list of elements of one type; `splits`: text is split at its commas and line breaks, where the elements are text."""
+    """A list of elements of one type; `splits`: text is split at its commas and line breaks, where the elements are text.
 
+    One that is left out is empty; with `default=None` it stays left out.
+    """
+
+    default: t.Any = dataclasses.field(default_factory=list)
     item: Field = dataclasses.field(default_factory=Text)
     splits: bool = True
 
@@ -249,7 +253,8 @@ class ListOf(Field):
             yield from self.item.problems(item, field_path(path, index))
 
     def complete(self, value: t.Any) -> t.Any:
-        return [self.item.complete(item) for item in value or ()]
+        value = super().complete(value)
+        return None if value is None else [self.item.complete(item) for item in value]
 
     def without_invalid(self, value: t.Any) -> t.Any:
         if not isinstance(value, list):
@@ -259,8 +264,12 @@ class ListOf(Field):
 
 @dataclasses.dataclass(frozen=True)
 class Section(Anything):
-    """A map with known keys; `hints` tell what to write in place of other keys."""
+    """A map with known keys; `hints` tell what to write in place of other keys.
 
+    One that is left out has the defaults of its keys; with `default=None` it stays left out.
+    """
+
+    default: t.Any = dataclasses.field(default_factory=dict)
     fields: t.Mapping[str, Field] = dataclasses.field(default_factory=dict)
     hints: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -280,7 +289,10 @@ class Section(Anything):
                 yield f"{field_path(path, key)}: is missing; {field.missing}"
 
     def complete(self, value: t.Any) -> t.Any:
-        filled = {key: field.complete((value or {}).get(key)) for key, field in self.fields.items()}
+        value = super().complete(value)
+        if value is None:
+            return None
+        filled = {key: field.complete(value.get(key)) for key, field in self.fields.items()}
         return {key: item for key, item in filled.items() if item is not None}
 
     def without_invalid(self, value: t.Any) -> t.Any:
@@ -320,18 +332,3 @@ class PoolVariables:
         """How messages about other pools name this one."""
         name = self.merged.get("name")
         return f"{self.path} ({name})" if isinstance(name, str) else self.path
-
-
-class OptionalSection(Section):
-    """A map without defaults where it is left out."""
-
-    def complete(self, value: t.Any) -> t.Any:
-        return None if value is None else super().complete(value)
-
-
-@dataclasses.dataclass(frozen=True)
-class OptionalList(ListOf):
-    """A list that differs from an empty one where it is left out."""
-
-    def complete(self, value: t.Any) -> t.Any:
-        return None if value is None else super().complete(value)

@@ -5,20 +5,28 @@
 from __future__ import annotations
 
 import re
+import urllib.parse
 
 from ..catalog import models, names, secrets, taints
 from ..mig.layout import PROFILE
-from .messages import join_words
+from .messages import join_words, quote
 from .operand_labels import is_for_users
 from .types import Rule
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 _CHART_NAME = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})")
-_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_REGISTRY_HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?")
+_REGISTRY_FOLDER = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*")
+_REGISTRY_SCHEMES = ("http", "https", "oci", "docker")
+_DRIVER_VERSION = re.compile(r"[0-9]+(\.[0-9]+){0,3}|sha256:[0-9a-f]{64}")
+# What the operator appends to a driver's tag: ID and VERSION_ID of the node's operating system (gpu-operator
+# controllers/object_controls.go, resolveDriverTag), as in rhcos4.18, rhel9.6 or ubuntu22.04.
+_DRIVER_OS_TAG = re.compile(
+    r"(?P<bare>[\w.-]+?)-(?P<system>(rhcos|rhel|ubuntu|centos|rocky|sles|sl-micro|ol|debian|fedora)[0-9.X]*)"
+)
 _LETTERS = "a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
 _PATH_STARTS = ("/", "./", "../", "~")
 # Labels in Kubernetes' namespaces that a kubelet may put on its own node ("NodeRestriction"). Magnum 23 refuses the others
@@ -54,6 +62,30 @@ _TAINT_OWNERS = (
         taints.STARTUP_TAINT_PREFIX,
         "startup taints are removed once a node has started, and a pool's taints stay (use startup_taint)",
     ),
+)
+
+
+def matches(pattern: str, problem: str) -> Rule:
+    """Refuses text of another form."""
+    compiled = re.compile(pattern)
+    return lambda value: None if compiled.fullmatch(value) else problem
+
+
+# A profile as nvidia-smi lists it; whether a GPU supports it is checked with the whole pool.
+mig_profile = matches(PROFILE.pattern, "is not a MIG profile; write it as nvidia-smi mig -lgip does, such as 3g.20gb")
+# One exact version, since a range would upgrade automatically.
+release_version = matches(
+    r"v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?",
+    "is not one exact version; write all of it, such as v25.10.1 (no range)",
+)
+# The address of an API, without user and password, which other users could read.
+http_address = matches(
+    r"https?://[^\s/@]+(/\S*)?", "is not an address; write it as https://host, without user and password"
+)
+# The UID of an object, as the API server gives it (RFC 4122).
+uid = matches(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    "is not a UID; kubectl get namespace kube-system -o jsonpath='{.metadata.uid}' shows it",
 )
 
 
@@ -155,20 +187,6 @@ def not_in_defaults(remedy: str) -> Rule:
     return lambda value: f"cannot be set in the defaults; {remedy}"
 
 
-def mig_profile(value: str) -> str | None:
-    """A profile as nvidia-smi lists it; whether a GPU supports it is checked with the whole pool."""
-    if PROFILE.fullmatch(value):
-        return None
-    return "is not a MIG profile; write it as nvidia-smi mig -lgip does, such as 3g.20gb"
-
-
-def release_version(value: str) -> str | None:
-    """One exact version, since a range would upgrade automatically."""
-    if _VERSION.fullmatch(value):
-        return None
-    return "is not one exact version; write all of it, such as v25.10.1 (no range)"
-
-
 def is_bare_chart(value: str) -> bool:
     """Whether it is only a chart's name, to be found in a repository."""
     return bool(_CHART_NAME.fullmatch(value)) and ".tgz" not in value
@@ -206,20 +224,6 @@ def image(value: str) -> str | None:
     return "is not an image with a tag or digest; write it as registry/name:tag, without https://"
 
 
-def http_address(value: str) -> str | None:
-    """The address of an API, without user and password, which other users could read."""
-    if not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", value):
-        return "is not an address; write it as https://host, without user and password"
-    return None
-
-
-def uid(value: str) -> str | None:
-    """The UID of an object, as the API server gives it (RFC 4122)."""
-    if _UID.fullmatch(value):
-        return None
-    return "is not a UID; kubectl get namespace kube-system -o jsonpath='{.metadata.uid}' shows it"
-
-
 def kubeconfig_path(value: str) -> str | None:
     """A file on the machine that runs the tasks; never the content, which contains secrets."""
     if "\n" in value or "apiVersion" in value:
@@ -227,3 +231,75 @@ def kubeconfig_path(value: str) -> str | None:
     if "://" in value:
         return "is an address; give the path of a kubeconfig file (or the modules' own option host)"
     return None
+
+
+def object_name(value: str) -> str | None:
+    """The name of a ConfigMap or Secret: a DNS subdomain of at most 253 characters (RFC 1123)."""
+    if len(value) > 253:
+        return f"has {len(value)} characters; an object's name has at most 253"
+    if _DNS_SUBDOMAIN.fullmatch(value):
+        return None
+    return "is not an object's name (RFC 1123); use a-z, 0-9, '-' and '.', with a letter or digit at both ends"
+
+
+def registry(value: str) -> str | None:
+    """A registry and optionally a folder in it; the images' paths below nvcr.io and registry.k8s.io are appended."""
+    if "://" in value:
+        scheme = value.partition("://")[0]
+        unwanted = f"{scheme}://" if scheme in _REGISTRY_SCHEMES else "a scheme"
+        return f"is an address; write it without {unwanted}, as in registry.example.com/mirror"
+    host, *folders = value.split("/")
+    if _REGISTRY_HOST.fullmatch(host) and ("." in host or ":" in host or host == "localhost"):
+        invalid = next((folder for folder in folders if not _REGISTRY_FOLDER.fullmatch(folder)), None)
+        if invalid is None:
+            return None
+        if not invalid:
+            return "has an empty folder; write it without '//' and without '/' at its end"
+        return f"has the folder {quote(invalid)}; folders are lower-case letters and digits, with '.', '_' or '-' between them"
+    return "is not a registry; write host[:port] and the folder below it, as in registry.example.com/mirror"
+
+
+def proxy_url(value: str) -> str | None:
+    """The address of a proxy; a password would be readable in the ClusterPolicy."""
+    try:
+        parts = urllib.parse.urlsplit(value)
+        host, dummy = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https") or any(character.isspace() for character in value):
+        return "is not a proxy's address; write it as http://host:port"
+    if "@" in parts.netloc:
+        return (
+            "contains a user or password, which would be readable in the ClusterPolicy; "
+            "put the variable into a Secret and name that in driver.secret_env"
+        )
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        return "has a path; a proxy is a host and a port, as in http://host:port"
+    return None
+
+
+def no_proxy_entry(value: str) -> str | None:
+    """One host, domain or network that is reached directly."""
+    if "," in value or any(character.isspace() for character in value):
+        return "is more than one entry; give each its own"
+    return "is an address; write the host, the domain or the network alone" if "://" in value else None
+
+
+def driver_version(value: str) -> str | None:
+    """A driver's version without the operating system, which the operator appends."""
+    if _DRIVER_VERSION.fullmatch(value):
+        return None
+    return os_tag(value) or (
+        "is not a driver's version; write only its numbers, such as 580.105.08, or sha256: and the digest of an image"
+    )
+
+
+def os_tag(value: str) -> str | None:
+    """Why a version must not end in an operating system's tag; None for one that does not."""
+    match = _DRIVER_OS_TAG.fullmatch(value)
+    if not match:
+        return None
+    return (
+        f"ends in the tag of an operating system, which the operator appends: the nodes would look for "
+        f"{value}-{match['system']}; write {match['bare']}"
+    )
