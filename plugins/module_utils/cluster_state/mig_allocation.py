@@ -17,7 +17,7 @@ from ..mig import layout as layouts
 from ..mig.layout import Counts
 from ..mig.packing import PackedGpu, pack
 from ..nvidia_config import mig_parted
-from ..pools.per_node_plan import per_node_plan
+from ..pools.derive import per_node_plan
 from . import expected_state
 from .generated_mig_config import device_ids
 

@@ -11,6 +11,7 @@ from ..catalog import mig as geometries
 from ..catalog import models, names, releases
 from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
 from ..common.nested import get_nested
+from ..mig.layout import Layout
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..schema.matching import resolve_match
 from ..schema.types import Document
@@ -59,15 +60,12 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     release = releases.operator_release(settings["operator"]["version"]).release
     cloud = cloud_of(settings)
     planned = tuple(
-        replace(
-            _pool(pool, nodegroup_plan(pool, cloud), release.extras_named),
-            declares_sharing=pool["name"] not in variables.pools_without_mode,
-        )
+        _pool(pool, nodegroup_plan(pool, cloud), release.extras_named, pool["name"] not in variables.pools_without_mode)
         for pool in variables.pools
     )
     operator, nfd = settings["operator"], settings["nfd"]
     tolerations = _tolerations(taint for pool in planned for taint in pool.registration.taints)
-    config = device_plugin_configmap(planned, operator["namespace"])
+    config = ConfigPlan(names.DEVICE_PLUGIN_CONFIGMAP, operator["namespace"], _config_entries(planned))
     mig = _mig(planned, operator["namespace"])
     return Plan(
         cluster=ClusterPlan(
@@ -113,16 +111,43 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     )
 
 
-def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool) -> PoolPlan:
+def per_node_plan(plan: Plan, layouts: t.Mapping[str, t.Mapping[str, tuple[Layout, int]]]) -> Plan:
+    """The plan after MIG allocation: with these layouts and numbers of GPUs, by pool and node, for pools with a demand."""
+    pools = tuple(
+        replace(pool, by_node=_by_node(pool, layouts[pool.name])) if pool.name in layouts else pool
+        for pool in plan.pools
+    )
+    # Nodes with the same layout share one object.
+    variants = {id(one): one for pool in pools for one in (pool, *pool.by_node.values())}.values()
+    return replace(
+        plan,
+        pools=pools,
+        config=replace(plan.config, data=_config_entries(variants)),
+        mig=replace(plan.mig, entries=_mig_entries(variants)),
+    )
+
+
+def _by_node(pool: PoolPlan, layouts: t.Mapping[str, tuple[Layout, int]]) -> dict[str, PoolPlan]:
+    variants: dict[tuple[str, int], PoolPlan] = {}
+    for layout, gpus in layouts.values():
+        if (repr(layout), gpus) not in variants:
+            sharing = replace(pool.sharing, layout=layout)
+            variants[repr(layout), gpus] = replace(
+                pool, sharing=sharing, **_node_values(pool.name, pool.labels, sharing, gpus)
+            )
+    return {node: variants[repr(layout), gpus] for node, (layout, gpus) in layouts.items()}
+
+
+def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool, declares_sharing: bool) -> PoolPlan:
     match = resolve_match(pool.get("match") or {})
     model_name = match.model or pool.get("model")
     model = models.find(model_name) if model_name else None
     sharing = sharing_of(pool["sharing"], model.product if model else "", extras_named)
-    config_key, mig_key, mig_entry = node_entries(sharing, pool.get("gpus_per_node"))
     gpus_differ = bool(sharing.demand) or any(part.devices for part in sharing.layout)
     labels = pool.get("labels") or {}
     taints = tuple(plain_taint(taint) for taint in pool.get("taints") or ())
-    node_labels = pool_node_labels(pool["name"], labels, config_key, mig_key)
+    gpus = pool.get("gpus_per_node")
+    values = _node_values(pool["name"], labels, sharing, gpus)
     has_startup_taint = pool["startup_taint"] and sharing.definition.partitions_gpus
     return PoolPlan(
         name=pool["name"],
@@ -133,39 +158,31 @@ def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool) -
         taints=taints,
         tolerations=_tolerations(taints),
         sharing=sharing,
-        gpus_per_node=pool.get("gpus_per_node"),
+        gpus_per_node=gpus,
         resource=sharing.resources[0],
         resources=sharing.resources,
         quota_keys=tuple(f"{names.QUOTA_PREFIX}{resource}" for resource in sharing.resources),
         accelerator=sharing.definition.accelerator(sharing, model.product) if model else None,
         shares_per_gpu=None if gpus_differ else sum(sharing.offers(1).values()),
-        config_key=config_key,
-        mig_key=mig_key,
-        mig_entry=mig_entry,
         memory_mib_per_share=sharing.definition.memory_per_share(sharing, model.memory_mib) if model else None,
-        node_labels=node_labels,
         registration=Registration(
-            node_labels=dict(node_labels),
+            node_labels=dict(values["node_labels"]),
             taints=(*taints, dict(STARTUP_TAINT)) if has_startup_taint else taints,
         ),
         rollout=rollout_plan(pool["rollout"]),
+        declares_sharing=declares_sharing,
+        **values,
     )
 
 
-def node_entries(sharing: Sharing, gpus: int | None) -> tuple[str, str, mig_parted.Entry]:
-    """The names of the device plugin's and the MIG manager's entries for a node with this number of GPUs, and the latter; empty without MIG."""
-    entry = mig_parted.entry(sharing.layout, gpus)
-    return device_plugin.entry_name(sharing), mig_parted.entry_name(entry) if entry else "", entry
-
-
-def pool_node_labels(pool: str, labels: t.Mapping[str, str], config_key: str, mig_key: str) -> dict[str, str]:
-    """The labels of a pool's nodes: its own labels, its name, and the names of their configurations."""
-    return {
-        **labels,
-        names.POOL_LABEL: pool,
-        names.CONFIG_LABEL: config_key,
-        **({names.MIG_CONFIG_LABEL: mig_key} if mig_key else {}),
-    }
+def _node_values(pool: str, labels: t.Mapping[str, str], sharing: Sharing, gpus: int | None) -> dict[str, t.Any]:
+    """The fields of a PoolPlan that depend on the layout of a node with this number of GPUs: the names of its configurations, and its labels."""
+    mig_entry = mig_parted.entry(sharing.layout, gpus)
+    config_key, mig_key = device_plugin.entry_name(sharing), mig_parted.entry_name(mig_entry) if mig_entry else ""
+    node_labels = {**labels, names.POOL_LABEL: pool, names.CONFIG_LABEL: config_key}
+    if mig_key:
+        node_labels[names.MIG_CONFIG_LABEL] = mig_key
+    return {"config_key": config_key, "mig_key": mig_key, "mig_entry": mig_entry, "node_labels": node_labels}
 
 
 def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
@@ -177,11 +194,10 @@ def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
     )
 
 
-def device_plugin_configmap(pools: t.Iterable[PoolPlan], namespace: str) -> ConfigPlan:
-    """The device plugin's ConfigMap with the entries of these pools."""
+def _config_entries(pools: t.Iterable[PoolPlan]) -> dict[str, str]:
+    """The entries of the device plugin's ConfigMap for these pools."""
     contents = {pool.config_key: device_plugin.config(pool.sharing) for pool in pools}
-    data = {key: yaml_text.render(contents[key]) for key in sorted(contents)}
-    return ConfigPlan(name=names.DEVICE_PLUGIN_CONFIGMAP, namespace=namespace, data=data)
+    return {key: yaml_text.render(contents[key]) for key in sorted(contents)}
 
 
 def _mig(pools: t.Sequence[PoolPlan], namespace: str) -> MigPlan:
@@ -191,12 +207,12 @@ def _mig(pools: t.Sequence[PoolPlan], namespace: str) -> MigPlan:
     return MigPlan(
         name=names.MIG_CONFIGMAP,
         namespace=namespace,
-        entries=mig_entries(pools),
+        entries=_mig_entries(pools),
         default_entries=mig_parted.default_entries(gpus) if needed else {},
     )
 
 
-def mig_entries(pools: t.Iterable[PoolPlan]) -> Document:
+def _mig_entries(pools: t.Iterable[PoolPlan]) -> Document:
     """The entries of the MIG manager's ConfigMap for these pools."""
     entries = {pool.mig_key: pool.mig_entry for pool in pools if pool.mig_key}
     return {key: entries[key] for key in sorted(entries)}

@@ -161,13 +161,13 @@ class RolloutPlan:
     max_unavailable: int | str
     drain: str
     force: bool
-    grace_period: int | None
     drain_timeout: int
     order: str
-    limit: int | str | None
     pause_on_failure: bool
     on_failure: str
     reboot: RebootPlan | None
+    grace_period: int | None = None
+    limit: int | str | None = None
 
     def max_parallel(self, nodes: int) -> int:
         """How many nodes of a pool of this size may be changed at the same time; at least one."""
@@ -181,18 +181,8 @@ class RolloutPlan:
 def rollout_plan(complete: t.Mapping[str, t.Any]) -> RolloutPlan:
     """The settings of a valid `rollout` with all defaults."""
     reboot = complete["reboot"]
-    return RolloutPlan(
-        max_unavailable=complete["max_unavailable"],
-        drain=complete["drain"],
-        force=complete["force"],
-        grace_period=complete.get("grace_period"),
-        drain_timeout=complete["drain_timeout"],
-        order=complete["order"],
-        limit=complete.get("limit"),
-        pause_on_failure=complete["pause_on_failure"],
-        on_failure=complete["on_failure"],
-        reboot=RebootPlan(tuple(reboot["command"]), reboot["timeout"]) if reboot["command"] else None,
-    )
+    command = RebootPlan(tuple(reboot["command"]), reboot["timeout"]) if reboot["command"] else None
+    return RolloutPlan(**{**complete, "reboot": command})
 
 
 def node_count_of(amount: int | str, total: int) -> int:

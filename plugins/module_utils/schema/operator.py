@@ -73,7 +73,9 @@ OPERATOR: dict[str, Field] = {
 }
 
 _PATH = "gpu_cluster.operator"
-_NAME_REMEDY = "write the name of the variable, as in `- name: HTTPS_PROXY`"
+# The variables of the driver's container. Text in place of one may be a variable with its value.
+_VARIABLES = ListOf(item=Anything(quotes_text=False), quotes_text=False)
+_VARIABLE_NAME = Text(quotes_text=False)
 # Only the driver's own container reads these (gpu-operator controllers/object_controls.go, transformDriverContainer).
 _DRIVER_FIELDS = (
     ("driver", "version"),
@@ -174,24 +176,12 @@ def driver_variables_have_names(cluster: Document) -> Problems:
     path = f"{_PATH}.values.driver.env"
     if variables is None or variables is INVALID:
         return
-    if not isinstance(variables, list):
-        yield f"{path}: is {type_name(variables)}, not a list; begin each entry with a dash"
-        return
-    for index, variable in enumerate(variables):
-        if not isinstance(variable, dict):
-            yield f"{path}[{index}]: {_quoted(variable)}is {type_name(variable)}, not a map; write `name` and `value` of the variable"
-        elif "name" not in variable:
-            yield f"{path}[{index}].name: is missing; {_NAME_REMEDY}"
-        elif not isinstance(variable["name"], str):
-            name = variable["name"]
-            yield f"{path}[{index}].name: {_quoted(name)}is {type_name(name)}, not text; {_NAME_REMEDY}"
-        elif not variable["name"].strip():
-            yield f"{path}[{index}].name: {quote(variable['name'])} is empty; {_NAME_REMEDY}"
-
-
-def _quoted(value: object) -> str:
-    """A number or a boolean, followed by a space; empty for text, which may be a variable with its value."""
-    return f"{quote(value)} " if isinstance(value, (int, float)) else ""
+    yield from _VARIABLES.problems(variables, path)
+    for index, variable in enumerate(variables if isinstance(variables, list) else ()):
+        if isinstance(variable, dict) and variable.get("name") is None:
+            yield f"{path}[{index}].name: is missing; write the name of the variable, as in `- name: HTTPS_PROXY`"
+        elif isinstance(variable, dict):
+            yield from _VARIABLE_NAME.problems(variable["name"], f"{path}[{index}].name")
 
 
 OPERATOR_CHECKS = (

@@ -60,16 +60,16 @@ VALUES_MISTAKES: list[tuple[Document, str]] = [
     *(
         ({"operator": {"values": {"driver": {"env": [{"name": "A", "value": "b"}, entry]}}}}, f"operator.values.driver.env[1]{message}")
         for entry, message in (
-            ({"name": ["a"], "value": "b"}, ".name: is a list, not text; write the name of the variable, as in `- name: HTTPS_PROXY`"),
-            ({"name": "", "value": "b"}, ".name: \"\" is empty; write the name of the variable"),
-            ({"name": 4}, ".name: 4 is a number, not text; write the name of the variable"),
+            ({"name": ["a"], "value": "b"}, ".name: is a list, not text; give one value"),
+            ({"name": "", "value": "b"}, ".name: is empty; set a value"),
+            ({"name": 4}, ".name: 4 is a number, not text; put it in quotes"),
             ({"value": "b"}, ".name: is missing; write the name of the variable"),
             ({}, ".name: is missing; write the name of the variable"),
-            ("password=x", ": is text, not a map; write `name` and `value` of the variable"),
-            ("", ": is text, not a map; write `name` and `value` of the variable"),
-            (True, ": true is a boolean, not a map; write `name` and `value` of the variable"),
-            (None, ": is nothing, not a map; write `name` and `value` of the variable"),
-            (["a"], ": is a list, not a map; write `name` and `value` of the variable"),
+            ("password=x", ": is text, not a map; write it as `key: value` lines"),
+            ("", ": is text, not a map; write it as `key: value` lines"),
+            (True, ": true is a boolean, not a map; write it as `key: value` lines"),
+            (None, ": is nothing, not a map; write it as `key: value` lines"),
+            (["a"], ": is a list, not a map; write it as `key: value` lines"),
         )
     ),
     ({"operator": {"values": {"driver": {"env": "A=b"}}}}, "operator.values.driver.env: is text, not a list; begin each entry with a dash"),

@@ -11,8 +11,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import exp
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import gpu_requests
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.mig import layout
-from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.per_node_plan import per_node_plan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive, per_node_plan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from ansible_collections.accel.gpu.plugins.module_utils.report.node_view import GpuNode
 from ansible_collections.accel.gpu.plugins.module_utils.report.usage import ResourceUsage
