@@ -11,19 +11,18 @@ from dataclasses import dataclass, field
 from ..catalog import models
 from ..catalog.names import (
     COUNT_LABEL,
-    GPU_PRESENT_LABEL,
     GPUS_ANNOTATION,
     MEMORY_LABEL,
     MIG_CONFIG_LABEL,
     MIG_INFIX,
     MIG_STATE_LABEL,
     NFD_PREFIX,
-    PCI_PRESENT_LABELS,
     PRODUCT_LABEL,
     REPLICAS_LABEL,
     SHARED_SUFFIX,
     STRATEGY_LABEL,
 )
+from ..pools.membership import NodeFacts
 
 DRIVER = "nvidia.com/cuda.driver-version.full"
 DRIVER_PARTS = tuple(f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev"))
@@ -37,11 +36,9 @@ _MAX_TEXTS = 200_000
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(NodeFacts):
     """One Node object; counts are whole GPUs or shares, never None."""
 
-    name: str
-    labels: t.Mapping[str, str] = field(default_factory=dict)
     annotations: t.Mapping[str, str] = field(default_factory=dict)
     taints: tuple[t.Mapping[str, t.Any], ...] = ()
     allocatable: t.Mapping[str, int] = field(default_factory=dict)
@@ -54,11 +51,6 @@ class Node:
     created: str = ""
     provider_id: str = ""
     addresses: tuple[str, ...] = ()
-
-    @property
-    def product(self) -> str:
-        """GFD's product name with the suffixes of sharing and MIG; empty before discovery."""
-        return self.labels.get(PRODUCT_LABEL, "")
 
     @property
     def model(self) -> str:
@@ -120,17 +112,6 @@ class Node:
         """The driver's version; empty before discovery."""
         full = self.labels.get(DRIVER)
         return full or ".".join(self.labels[key] for key in DRIVER_PARTS if key in self.labels)
-
-    @property
-    def has_gpu(self) -> bool:
-        """Whether labels of NFD, the GPU operator or GFD show an NVIDIA GPU."""
-        if self.labels.get(GPU_PRESENT_LABEL) == "false":
-            return False
-        return (
-            self.labels.get(GPU_PRESENT_LABEL) == "true"
-            or PRODUCT_LABEL in self.labels
-            or any(self.labels.get(key) == "true" for key in PCI_PRESENT_LABELS)
-        )
 
     @property
     def discovered(self) -> bool:

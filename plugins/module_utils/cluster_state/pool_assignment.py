@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ..catalog.names import NFD_PREFIX, POOL_LABEL
-from ..pools.membership import Membership, NodeFacts, assign_nodes
+from ..pools.membership import Membership, assign_nodes
 from ..schema.operand_labels import without_discovery
 from .ownership import POOLS, recorded_keys
 
@@ -24,16 +25,16 @@ def assign_pools(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Member
 
     A label that the user has set always counts.
     """
-    facts = {node.name: NodeFacts(node.name, node.labels, node.annotations) for node in nodes}
-    membership = assign_nodes(pools, facts.values())
+    membership = assign_nodes(pools, nodes)
+    by_name = {node.name: node for node in nodes}
     mismatched = [name for names in membership.mismatched.values() for name in names]
-    owned = [name for name in mismatched if POOL_LABEL in recorded_keys(facts[name].annotations, POOLS.labels)]
+    owned = [name for name in mismatched if POOL_LABEL in recorded_keys(by_name[name].annotations, POOLS.labels)]
     if not owned:
         return membership
     for name in owned:
-        labels = {key: value for key, value in facts[name].labels.items() if key != POOL_LABEL}
-        facts[name] = NodeFacts(name, labels, facts[name].annotations)
-    return assign_nodes(pools, facts.values())
+        labels = {key: value for key, value in by_name[name].labels.items() if key != POOL_LABEL}
+        by_name[name] = dataclasses.replace(by_name[name], labels=labels)
+    return assign_nodes(pools, by_name.values())
 
 
 def pool_members(membership: Membership) -> set[str]:

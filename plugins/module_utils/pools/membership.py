@@ -18,20 +18,21 @@ class NodeFacts:
     """The fields of a Node object that decide its pool."""
 
     name: str
-    labels: t.Mapping[str, str]
-    annotations: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    labels: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def product(self) -> str:
-        """GFD's product name; empty before discovery."""
+        """GFD's product name with the suffixes of sharing and MIG; empty before discovery."""
         return self.labels.get(names.PRODUCT_LABEL, "")
 
     @property
     def has_gpu(self) -> bool:
-        """True once NFD or the operator has labelled it as a GPU node."""
-        if self.product or self.labels.get(names.GPU_PRESENT_LABEL) == "true":
-            return True
-        return any(self.labels.get(label) == "true" for label in names.PCI_PRESENT_LABELS)
+        """Whether labels of NFD, the GPU operator or GFD show an NVIDIA GPU."""
+        if self.labels.get(names.GPU_PRESENT_LABEL) == "false":
+            return False
+        return bool(self.product) or any(
+            self.labels.get(label) == "true" for label in (names.GPU_PRESENT_LABEL, *names.PCI_PRESENT_LABELS)
+        )
 
     @property
     def pin(self) -> str:
