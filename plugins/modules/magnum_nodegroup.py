@@ -118,14 +118,12 @@ nodegroup:
 
 import typing as t
 
-from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.drain.module import KUBERNETES, DrainingModule
-from ..module_utils.nodegroups.reconciler import INVALID_GROUPS
 from ..module_utils.nodegroups.spec import NODE_LABELS, NODE_TAINTS
 from ..module_utils.providers.magnum.module import MagnumModule
 from ..module_utils.providers.magnum.provider import MagnumProvider
-from ..module_utils.providers.magnum.specs import OPTIONS, declared_group, problems
-from ..module_utils.providers.reconcile import reconcile_nodegroups
+from ..module_utils.providers.magnum.specs import FIELDS, problems_of, spec_of
+from ..module_utils.providers.nodegroups import reconcile_nodegroups, require_valid
 
 
 class MagnumNodeGroupModule(MagnumModule, DrainingModule):
@@ -135,9 +133,8 @@ class MagnumNodeGroupModule(MagnumModule, DrainingModule):
 def work(module: MagnumNodeGroupModule) -> dict[str, t.Any]:
     """Validate the options, and reconcile the groups."""
     params = module.params
-    groups = OPTIONS.declared_groups(params)
-    if found := problems(groups):
-        raise InvalidOptions(found, INVALID_GROUPS)
+    groups = FIELDS.declared_groups(params)
+    require_valid(groups, problems_of)
     cluster = module.magnum.cluster(params["cluster"])
     node_metadata = module.magnum.has_node_labels
     if not node_metadata and any(group.get(NODE_LABELS) or group.get(NODE_TAINTS) for group in groups):
@@ -145,17 +142,15 @@ def work(module: MagnumNodeGroupModule) -> dict[str, t.Any]:
             "This Magnum has no node labels and taints (release 23, microversion 1.14, is the first). Set them with "
             "accel.gpu.node_metadata, or as labels and taints of the pools."
         )
-    declared = [
-        declared_group(group, cluster_labels=cluster.get("labels") or {}, node_metadata=node_metadata)
-        for group in groups
-    ]
-    provider = MagnumProvider(module.magnum, module.nova, module.glance, cluster, declared)
-    return reconcile_nodegroups(module, provider, [group.spec for group in declared], timeout=params["wait_timeout"])
+    labels = cluster.get("labels") or {}
+    specs = [spec_of(group, cluster_labels=labels, node_metadata=node_metadata) for group in groups]
+    provider = MagnumProvider(module.magnum, module.nova, module.glance, cluster, specs)
+    return reconcile_nodegroups(module, provider, specs)
 
 
 def main() -> None:
     """Run the module."""
-    MagnumNodeGroupModule({**OPTIONS.argument_spec, **KUBERNETES}, wait=True, **OPTIONS.constraints).run(work)
+    MagnumNodeGroupModule({**FIELDS.argument_spec, **KUBERNETES}, wait=True, **FIELDS.constraints).run(work)
 
 
 if __name__ == "__main__":

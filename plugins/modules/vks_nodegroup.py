@@ -103,10 +103,10 @@ nodegroup:
 import typing as t
 
 from ..module_utils.drain.module import KUBERNETES, DrainingModule
-from ..module_utils.providers.reconcile import reconcile_nodegroups
+from ..module_utils.providers.nodegroups import reconcile_nodegroups
+from ..module_utils.providers.vks.fields import FIELDS
 from ..module_utils.providers.vks.module import WAIT, VksModule
 from ..module_utils.providers.vks.provider import VksProvider
-from ..module_utils.providers.vks.specs import OPTIONS
 
 # An accepted request that shows no effect after this number of reads counts as lost.
 _READS = 4
@@ -122,13 +122,13 @@ def work(module: VksNodeGroupModule) -> dict[str, t.Any]:
     cluster = module.cluster(params["cluster"])
     patience = float(_READS * max(1, params["wait_sleep"]))
     provider = VksProvider(module.transport, module.vserver, cluster, patience=patience)
-    specs = provider.specs_of(OPTIONS.declared_groups(params))
-    return reconcile_nodegroups(module, provider, specs, timeout=params["wait_timeout"])
+    specs = provider.specs_of(FIELDS.declared_groups(params))
+    return reconcile_nodegroups(module, provider, specs)
 
 
 def main() -> None:
     """Run the module."""
-    VksNodeGroupModule({**WAIT, **KUBERNETES, **OPTIONS.argument_spec}, **OPTIONS.constraints).run(work)
+    VksNodeGroupModule({**WAIT, **KUBERNETES, **FIELDS.argument_spec}, **FIELDS.constraints).run(work)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,8 @@ from ...nodegroups.provider import CloudRequest, ClusterNode, ListedGroup
 from ...nodegroups.spec import (
     MAX_NODE_COUNT,
     MIN_NODE_COUNT,
-    NODE_LABELS,
-    NODE_TAINTS,
     NodeGroupSpec,
     NodeGroupState,
-    taint_list,
-    taint_map,
 )
 from ...schema.providers import MAGNUM, MAGNUM_NODEGROUP_LABEL
 from .checks import MagnumChecks
@@ -28,7 +24,7 @@ from .client import Magnum
 from .errors import OpenStackError
 from .nova_glance import Glance, Nova
 from .size_steps import Size, next_size
-from .specs import IMMUTABLE_FIELDS, DeclaredGroup, create_body, magnum_label, patch_value
+from .specs import FIELDS, NODE_METADATA, MagnumSpec, create_body, patch_value
 
 Object = dict[str, t.Any]
 
@@ -38,24 +34,26 @@ GROUP_LABELS = (MAGNUM_NODEGROUP_LABEL, "capi.stackhpc.com/node-group")
 _CLUSTER_API_DRIVERS = ("capi", "cluster_api")
 _SERVER_PREFIX = "openstack://"
 
+_Spec = t.TypeVar("_Spec", bound=NodeGroupSpec)
+
 
 class MagnumProvider:
     """The node groups of one cluster."""
 
-    immutable_fields = IMMUTABLE_FIELDS
+    immutable_fields = FIELDS.immutable_fields
     max_name_length = MAGNUM.max_name_length
     # A driver stores a request after it has passed it on to Heat or Helm, which takes some seconds.
     patience = 20.0
 
     def __init__(
-        self, magnum: Magnum, nova: Nova, glance: Glance, cluster: Object, declared: t.Sequence[DeclaredGroup]
+        self, magnum: Magnum, nova: Nova, glance: Glance, cluster: Object, specs: t.Sequence[MagnumSpec]
     ) -> None:
         """Send nothing; `cluster` is Magnum's response."""
         self._magnum = magnum
         self._nova = nova
         self._glance = glance
         self._cluster = cluster
-        self._declared = {group.spec.name: group for group in declared}
+        self._specs = {spec.name: spec for spec in specs}
         self._checks = MagnumChecks(magnum, nova, glance, cluster)
         self._states: list[NodeGroupState] = []
         # Ids of groups that had failed before this run: each is retried once.
@@ -83,7 +81,7 @@ class MagnumProvider:
         groups = self._magnum.whole(self.cluster_id, ids)
         defaults = [group["name"] for group in groups if group.get("is_default")]
         self._checks.defaults = frozenset(defaults)
-        undeletable = [name for name in defaults if name in self._declared and not self._declared[name].spec.present]
+        undeletable = [name for name in defaults if name in self._specs and not self._specs[name].present]
         if undeletable:
             raise InvalidOptions([self._checks.undeletable(name) for name in undeletable])
         self._states = [self._state(group) for group in groups]
@@ -106,9 +104,8 @@ class MagnumProvider:
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
         """Request a group; a replacement inherits from the old group what is not declared."""
-        complete = self._complete(spec)
-        declared = dataclasses.replace(self._declared[spec.name], spec=complete)
-        body = create_body(declared, name, complete.count if count is None else count)
+        complete = self._complete(t.cast("MagnumSpec", spec))
+        body = create_body(complete, name, complete.count if count is None else count)
         self._magnum.create_nodegroup(self.cluster_id, body)
 
     def requests(
@@ -123,7 +120,7 @@ class MagnumProvider:
             state.max_count if spec.max_count is None else spec.max_count,
         )
         differences = field_differences(spec, state)
-        fields = {name: differences[name][1] for name in (NODE_LABELS, NODE_TAINTS) if name in differences}
+        fields = {field: desired for field, (dummy, desired) in differences.items() if field in NODE_METADATA}
         following = next_size(current, desired)
         if following.count != current.count:
             return [self._resize(state, following.count, leaving)]
@@ -159,7 +156,7 @@ class MagnumProvider:
         status = f"The cluster is {cluster.get('status')}"
         return [*faults, f"{status}: {reason}" if reason else status]
 
-    def _complete(self, spec: NodeGroupSpec) -> NodeGroupSpec:
+    def _complete(self, spec: _Spec) -> _Spec:
         """The spec with the values of the existing group, if there is one, for what is not declared."""
         existing = groups_of_spec(spec.name, self._states, self.max_name_length)
         if not existing:
@@ -200,10 +197,7 @@ class MagnumProvider:
             changed[MAX_NODE_COUNT] = following.high
         if following.low != current.low:
             changed[MIN_NODE_COUNT] = following.low
-        if NODE_LABELS in fields:
-            changed[NODE_LABELS] = patch_value(fields[NODE_LABELS])
-        if NODE_TAINTS in fields:
-            changed[NODE_TAINTS] = patch_value(taint_list(fields[NODE_TAINTS]))
+        changed |= {name: patch_value(value) for name, value in FIELDS.encode(fields).items()}
         patch = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in changed.items()]
         return CloudRequest(
             f"change {', '.join(changed)}",
@@ -216,16 +210,11 @@ class MagnumProvider:
 
     def _state(self, group: Object) -> NodeGroupState:
         status = _status(group)
-        fields: Object = {
-            "flavor": self._as_declared("flavor", group),
-            "image": self._as_declared("image", group),
-            "role": group.get("role"),
-            "docker_volume_size": group.get("docker_volume_size"),
-            "labels": {key: magnum_label(value) for key, value in (group.get("labels") or {}).items()},
-        }
-        if self._magnum.has_node_labels:
-            fields[NODE_LABELS] = dict(group.get(NODE_LABELS) or {})
-            fields[NODE_TAINTS] = taint_map(group.get(NODE_TAINTS))
+        fields = FIELDS.decode(group)
+        if not self._magnum.has_node_labels:
+            fields = {name: value for name, value in fields.items() if name not in NODE_METADATA}
+        for kind in ("flavor", "image"):
+            fields[kind] = self._as_declared(kind, str(group["name"]), fields[kind])
         return NodeGroupState(
             id=str(group["uuid"]),
             name=str(group["name"]),
@@ -241,21 +230,16 @@ class MagnumProvider:
             addresses=tuple(group.get("node_addresses") or ()),
         )
 
-    def _as_declared(self, kind: str, group: Object) -> t.Any:
+    def _as_declared(self, kind: str, group: str, stored: str | None) -> str | None:
         """The flavor or image by its declared name or id, where both mean the same: Magnum stores what it was given."""
-        stored = group.get(f"{kind}_id")
-        declared = next(
-            (
-                one
-                for name, one in self._declared.items()
-                if is_group_or_replacement(group["name"], name, self.max_name_length)
-            ),
-            None,
+        specs = (
+            spec for name, spec in self._specs.items() if is_group_or_replacement(group, name, self.max_name_length)
         )
-        wanted = declared.spec.fields.get(kind) if declared else None
-        if wanted in (None, stored) or stored is None:
+        spec = next(specs, None)
+        declared = spec.fields.get(kind) if spec else None
+        if declared in (None, stored) or stored is None:
             return stored
-        return wanted if self._ids_of(kind, str(stored)) & self._ids_of(kind, str(wanted)) else stored
+        return declared if self._ids_of(kind, stored) & self._ids_of(kind, str(declared)) else stored
 
     def _ids_of(self, kind: str, name: str) -> set[t.Any]:
         flavor = self._nova.flavor(name) if kind == "flavor" else None

@@ -34,33 +34,25 @@ class CatalogItem:
         return {"id": self.id, "name": self.name, "usable": self.usable, **self.details}
 
 
-@dataclass(frozen=True)
-class ResolvedName:
-    """The id that a name means, or the problem with the name."""
-
-    id: str | None = None
-    problem: str | None = None
+class UnresolvedName(Exception):
+    """A name means nothing, or several things; the message lists the available ones."""
 
 
-def resolve(option: str, wanted: str, items: t.Sequence[CatalogItem], place: str) -> ResolvedName:
-    """The one item with this id or name; a name of several is refused with their ids."""
+def resolve(option: str, wanted: str, items: t.Sequence[CatalogItem], place: str) -> str:
+    """The id of the one item with this id or name; raises UnresolvedName, for a name of several with their ids."""
     matches = [item for item in items if item.id == wanted]
     matches = matches or [item for item in items if item.name == wanted]
     matches = matches or [item for item in items if wanted in item.aliases]
     usable = [item for item in matches if item.usable]
     if len(usable) == 1:
-        return ResolvedName(id=usable[0].id)
+        return usable[0].id
     if len(usable) > 1:
         ids = ", ".join(f"{item.id}{f' ({item.note})' if item.note else ''}" for item in usable)
-        return ResolvedName(
-            problem=f"{option}: {wanted!r} is the name of {len(usable)} in {place}: {ids}. Give the id."
-        )
+        raise UnresolvedName(f"{option}: {wanted!r} is the name of {len(usable)} in {place}: {ids}. Give the id.")
     if matches:
-        return ResolvedName(
-            problem=f"{option}: {wanted!r} in {place} is not usable now ({matches[0].note or 'not ACTIVE'})."
-        )
+        raise UnresolvedName(f"{option}: {wanted!r} in {place} is not usable now ({matches[0].note or 'not ACTIVE'}).")
     names = [item.name for item in items if item.usable]
-    return ResolvedName(problem=f"{option}: there is no {wanted!r} in {place}. {available(wanted, names)}")
+    raise UnresolvedName(f"{option}: there is no {wanted!r} in {place}. {available(wanted, names)}")
 
 
 def available(wanted: str, names: t.Iterable[str]) -> str:

@@ -69,15 +69,13 @@ def _creation_problems(spec: NodeGroupSpec, cluster: VksCluster, resolver: NameR
     if not subnets:
         yield f"subnet: {subnet} is not an active subnet of VPC {cluster.vpc}. {available('', names)}"
         return
-    required: dict[str, t.Callable[[], list[str]]] = {
-        "flavor": lambda: _available_flavors(resolver.flavors(subnet)),
-        "disk_type": lambda: [item.name for item in resolver.volume_types(subnet)],
-        "ssh_key": lambda: [item.name for item in resolver.ssh_keys()],
-    }
-    for option, choices in required.items():
+    for option in ("flavor", "disk_type", "ssh_key"):
         if not spec.fields.get(option):
-            yield f"{option}: required for a new group. {available('', choices())}"
-    disk_types = [item for item in resolver.volume_types(subnet) if item.id == spec.fields.get("disk_type")]
+            choices = [item.name for item in resolver.choices(option, subnet) if item.usable]
+            if option == "flavor":
+                choices = _available_flavors(resolver.flavors(subnet))
+            yield f"{option}: required for a new group. {available('', choices)}"
+    disk_types = [item for item in resolver.choices("disk_type", subnet) if item.id == spec.fields.get("disk_type")]
     yield from _disk_problems(spec, disk_types)
     native, secondary = cluster.network == NATIVE_ROUTING, spec.fields.get("secondary_subnets")
     if native and not secondary:

@@ -8,13 +8,16 @@ import functools
 import re
 import typing as t
 
-from .catalog import CatalogItem, ResolvedName, flavor_items, resolve
+from .catalog import CatalogItem, UnresolvedName, flavor_items, resolve
 from .clusters import VksCluster
 from .flavors import Flavor
 from .vserver import VServer
 
 # Ids are not looked up, so that a run with ids only sends no request for them.
 _ID = re.compile(r"(flav|vtype|ssh|secg|sub)-[0-9a-f]{4,}[0-9a-f-]*")
+# The options that name something: the subnet first, in whose zone those of ZONAL are looked up.
+NAMED = ("subnet", "flavor", "disk_type", "ssh_key", "security_groups")
+ZONAL = ("flavor", "disk_type")
 
 
 class NameResolver:
@@ -35,33 +38,29 @@ class NameResolver:
         """The cluster's subnet, where it has just one."""
         return self.cluster.subnets[0] if len(self.cluster.subnets) == 1 else None
 
-    def subnet(self, wanted: str) -> ResolvedName:
-        """A subnet of the cluster's VPC."""
-        return _as_id(wanted) or self._resolve_subnet(wanted)
+    def resolve(self, option: str, wanted: str, subnet: str | None) -> str:
+        """The id of what an option of NAMED names; raises UnresolvedName. subnet: needed for those of ZONAL only."""
+        if _ID.fullmatch(wanted):
+            return wanted
+        if option in ZONAL and all(item.id != subnet for item in self.subnets()):
+            # Nothing can be looked up in the zone of a subnet that the VPC does not have.
+            resolve("subnet", str(subnet), self.subnets(), self._place("subnet", subnet))
+        try:
+            return resolve(option, wanted, self.choices(option, subnet), self._place(option, subnet))
+        except UnresolvedName as error:
+            zones = self._zones_with(wanted) if option == "flavor" else []
+            if not zones:
+                raise
+            raise UnresolvedName(f"{error} Zone {' and '.join(zones)} has it: choose a subnet of that zone.") from None
 
-    def flavor(self, wanted: str, subnet: str) -> ResolvedName:
-        """A flavor of the subnet's zone; the problem names the other zones that have it."""
-        if found := _as_id(wanted) or self._subnet_problem(subnet):
-            return found
-        flavor = resolve("flavor", wanted, flavor_items(self.flavors(subnet)), self.zone_text(subnet))
-        elsewhere = [] if flavor.id else self._zones_with(wanted)
-        if not elsewhere:
-            return flavor
-        zones = " and ".join(elsewhere)
-        return ResolvedName(problem=f"{flavor.problem} Zone {zones} has it: choose a subnet of that zone.")
-
-    def disk_type(self, wanted: str, subnet: str) -> ResolvedName:
-        """A volume type of the subnet's zone."""
-        found = _as_id(wanted) or self._subnet_problem(subnet)
-        return found or resolve("disk_type", wanted, self.volume_types(subnet), self.zone_text(subnet))
-
-    def ssh_key(self, wanted: str) -> ResolvedName:
-        """An SSH key of the project."""
-        return _as_id(wanted) or resolve("ssh_key", wanted, self.ssh_keys(), self._project)
-
-    def security_group(self, wanted: str) -> ResolvedName:
-        """A security group of the project."""
-        return _as_id(wanted) or resolve("security_groups", wanted, self._vserver.security_groups(), self._project)
+    def choices(self, option: str, subnet: str | None) -> list[CatalogItem]:
+        """What an option of NAMED can name."""
+        if option in ZONAL:
+            zone = self._zone(str(subnet))[0]
+            return flavor_items(self._vserver.flavors(zone)) if option == "flavor" else self._vserver.volume_types(zone)
+        if option == "subnet":
+            return self.subnets()
+        return self._vserver.ssh_keys() if option == "ssh_key" else self._vserver.security_groups()
 
     def subnets(self) -> list[CatalogItem]:
         """The subnets of the cluster's VPC."""
@@ -70,14 +69,6 @@ class NameResolver:
     def flavors(self, subnet: str) -> list[Flavor]:
         """The flavors of the subnet's zone."""
         return self._vserver.flavors(self._zone(subnet)[0])
-
-    def volume_types(self, subnet: str) -> list[CatalogItem]:
-        """The volume types of the subnet's zone."""
-        return self._vserver.volume_types(self._zone(subnet)[0])
-
-    def ssh_keys(self) -> list[CatalogItem]:
-        """The SSH keys of the project."""
-        return self._vserver.ssh_keys()
 
     def system_groups(self) -> set[str]:
         """Ids of the security groups that the service itself adds to machines."""
@@ -92,18 +83,11 @@ class NameResolver:
         details: t.Mapping[str, t.Any] = next((item.details for item in self.subnets() if item.id == subnet), {})
         return str(details.get("zone") or ""), str(details.get("zone_name") or details.get("zone") or "")
 
-    def _subnet_problem(self, subnet: str) -> ResolvedName | None:
-        """The problem of a subnet that the VPC does not have, in whose zone nothing can be looked up."""
-        if any(item.id == subnet for item in self.subnets()):
-            return None
-        return ResolvedName(problem=self._resolve_subnet(subnet).problem)
-
-    def _resolve_subnet(self, wanted: str) -> ResolvedName:
-        return resolve("subnet", wanted, self.subnets(), f"VPC {self.cluster.vpc}")
-
-    @property
-    def _project(self) -> str:
-        return f"project {self._vserver.project}"
+    def _place(self, option: str, subnet: str | None) -> str:
+        """Where the choices of an option are, for a message."""
+        if option in ZONAL:
+            return self.zone_text(str(subnet))
+        return f"VPC {self.cluster.vpc}" if option == "subnet" else f"project {self._vserver.project}"
 
     def _zones_with(self, flavor: str) -> list[str]:
         return [
@@ -111,7 +95,3 @@ class NameResolver:
             for zone in self._vserver.zones()
             if zone.usable and any(flavor == other.name for other in self._vserver.flavors(zone.id))
         ]
-
-
-def _as_id(wanted: str) -> ResolvedName | None:
-    return ResolvedName(id=wanted) if _ID.fullmatch(wanted) else None

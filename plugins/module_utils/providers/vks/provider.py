@@ -16,10 +16,12 @@ from ...nodegroups.provider import CloudRequest, ClusterNode, ListedGroup
 from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...schema.providers import VKS as DEFINITION
-from . import checks, encode
+from ..nodegroups import require_valid
+from . import checks, encoding
 from .clusters import VksCluster, detailed
-from .decode import IMMUTABLE_FIELDS, listed_of, state_of
+from .encoding import listed_of, state_of
 from .errors import VksError
+from .fields import FIELDS, METADATA, UPDATE, UPGRADE
 from .name_resolver import NameResolver
 from .paging import PAGE_SIZE, Row, rows_of
 from .specs import Options, problems_of, spec_of
@@ -32,7 +34,7 @@ _EVENTS = 5
 class VksProvider:
     """The node groups of one cluster; safe for use by many threads."""
 
-    immutable_fields = IMMUTABLE_FIELDS
+    immutable_fields = FIELDS.immutable_fields
     max_name_length = DEFINITION.max_name_length
     # PUT takes a number; the service chooses the nodes.
     can_choose_nodes = False
@@ -48,12 +50,11 @@ class VksProvider:
 
     def specs_of(self, groups: t.Sequence[Options]) -> list[NodeGroupSpec]:
         """The specs of the options; raises InvalidOptions with all their problems."""
-        problems = [problem for options in groups for problem in problems_of(options)]
-        if problems:
-            raise InvalidOptions(problems, INVALID_GROUPS)
+        require_valid(groups, problems_of)
         longest, names = self.max_name_length, [options["name"] for options in groups]
         states = self.read(lambda group: any(is_group_or_replacement(group, name, longest) for name in names))
-        specs = []
+        specs: list[NodeGroupSpec] = []
+        problems: list[str] = []
         for options in groups:
             state = next(iter(groups_of_spec(options["name"], states, longest)), None)
             spec, found = spec_of(options, state, self._resolver)
@@ -94,7 +95,7 @@ class VksProvider:
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
         """Request a group; one that exists already, by a request whose response was lost, is no error."""
-        body = encode.create_body(spec, name, count, self._resolver.default_subnet)
+        body = encoding.create_body(spec, name, count, self._resolver.default_subnet)
         try:
             self._transport.send(VKS, "POST", self._groups, body=body)
         except VksError as error:
@@ -105,21 +106,17 @@ class VksProvider:
         self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[ClusterNode]
     ) -> list[CloudRequest]:
         """Metadata first, so that nodes of the next request register with it; an upgrade last."""
-        differences = field_differences(self._with_system_groups(spec, state), state)
-        path = self._path(state)
-        put: tuple[str, ...] = encode.PUT_FIELDS
-        steps = [("PATCH", f"{path}/metadata", tuple(encode.METADATA), encode.metadata_body)]
-        if encode.disables_autoscaling(differences):
+        differences = dict(field_differences(self._with_system_groups(spec, state), state))
+        steps = [(request, encoding.REQUEST_FIELDS[request]) for request in (METADATA, UPDATE, UPGRADE)]
+        if encoding.disables_autoscaling(differences):
             # Alone: the service may ignore a number of nodes while there is a range.
-            steps.append(("PUT", path, encode.RANGE, functools.partial(encode.put_body, state=state)))
-            put = tuple(field for field in put if field not in encode.RANGE)
-        steps.append(("PUT", path, put, functools.partial(encode.put_body, state=state)))
-        steps.append(("POST", f"{path}/upgrade-version", (encode.VERSION_FIELD,), encode.upgrade_body))
-        return [
-            self._request(method, url, part, body(part))
-            for method, url, fields, body in steps
-            if (part := {field: differences[field] for field in fields if field in differences})
-        ]
+            steps.insert(1, (UPDATE, encoding.RANGE))
+        requests = []
+        for request, fields in steps:
+            part = {field: differences.pop(field) for field in fields if field in differences}
+            if part:
+                requests.append(self._request(state, request, part))
+        return requests
 
     def delete(self, state: NodeGroupState) -> None:
         """Request the deletion; a failed group is deleted by force only."""
@@ -159,11 +156,13 @@ class VksProvider:
                 return []
             raise
 
-    def _request(self, method: str, path: str, differences: Differences, body: Row) -> CloudRequest:
+    def _request(self, state: NodeGroupState, request: tuple[str, str], differences: Differences) -> CloudRequest:
+        method, path = request
+        body = encoding.change_body(differences, state)
         return CloudRequest(
             f"change {', '.join(differences)}",
-            lambda: self._transport.send(VKS, method, path, body=body),
-            functools.partial(encode.is_shown, differences),
+            lambda: self._transport.send(VKS, method, self._path(state) + path, body=body),
+            functools.partial(encoding.is_shown, differences),
         )
 
     def _with_system_groups(self, spec: NodeGroupSpec, state: NodeGroupState | None) -> NodeGroupSpec:

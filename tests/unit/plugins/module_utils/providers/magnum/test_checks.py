@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider impo
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.checks import MagnumChecks
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.provider import MagnumProvider
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.specs import declared_group
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.specs import spec_of
 
 Object = dict[str, Any]
 
@@ -119,7 +119,7 @@ def test_the_quota_counts_added_nodes(limits: Object, refused: bool) -> None:
 
 def provider(*names: str, driver: str = "heat") -> MagnumProvider:
     cloud = cast("Any", Cloud(driver=driver))
-    groups = [declared_group({"name": name}, cluster_labels={}, node_metadata=True) for name in names]
+    groups = [spec_of({"name": name}, cluster_labels={}, node_metadata=True) for name in names]
     return MagnumProvider(cloud, cloud, cloud, {"uuid": "u", "name": "c"}, groups)
 
 
@@ -171,7 +171,7 @@ def test_a_failed_group_is_retried_once() -> None:
         cloud,
         cloud,
         {"uuid": "u", "name": "c"},
-        [declared_group({"name": "g"}, cluster_labels={}, node_metadata=True)],
+        [spec_of({"name": "g"}, cluster_labels={}, node_metadata=True)],
     )
     [failed] = there.read(lambda name: True)
     [request] = there.requests(failed, NodeGroupSpec("g", count=2), ())

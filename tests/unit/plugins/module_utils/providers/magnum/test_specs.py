@@ -11,17 +11,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum import specs
+from ansible_collections.accel.gpu.plugins.module_utils.providers.nodegroups import require_valid
 
 Options = dict[str, Any]
 
 
-def of(cluster_labels: dict[str, str] | None = None, *, labelled: bool = True, **options: Any) -> specs.DeclaredGroup:
-    return specs.declared_group({"name": "g", **options}, cluster_labels=cluster_labels or {}, node_metadata=labelled)
+def of(cluster_labels: dict[str, str] | None = None, *, labelled: bool = True, **options: Any) -> specs.MagnumSpec:
+    return specs.spec_of({"name": "g", **options}, cluster_labels=cluster_labels or {}, node_metadata=labelled)
+
+
+def problems(*groups: Options) -> list[str]:
+    try:
+        require_valid(groups, specs.problems_of)
+    except InvalidOptions as error:
+        return error.problems
+    return []
 
 
 def test_unset_options_are_not_declared() -> None:
-    assert of().spec.fields == {}
+    assert of().fields == {}
     assert specs.create_body(of(), "g", None) == {"name": "g"}
 
 
@@ -37,7 +47,7 @@ def test_everything() -> None:
         min_node_count=1,
         max_node_count=4,
     )
-    assert declared.spec.fields["labels"] == {"a": "true", "gone": None}
+    assert declared.fields["labels"] == {"a": "true", "gone": None}
     assert specs.create_body(declared, "g-1234", 2) == {
         "name": "g-1234",
         "node_count": 2,
@@ -56,7 +66,7 @@ def test_everything() -> None:
 
 def test_a_magnum_without_node_labels_receives_none() -> None:
     declared = of(labelled=False, node_labels={"x": "1"}, node_taints=[{"key": "k", "effect": "NoSchedule"}])
-    assert not declared.spec.fields.keys() & {"node_labels", "node_taints"}
+    assert not declared.fields.keys() & {"node_labels", "node_taints"}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +82,7 @@ def test_a_magnum_without_node_labels_receives_none() -> None:
     ],
 )
 def test_who_chooses_the_number_of_nodes(options: Options, cluster_labels: dict[str, str], autoscaled: bool) -> None:
-    assert of(cluster_labels, **options).spec.autoscaled is autoscaled
+    assert of(cluster_labels, **options).autoscaled is autoscaled
 
 
 @pytest.mark.parametrize(
@@ -89,16 +99,14 @@ def test_who_chooses_the_number_of_nodes(options: Options, cluster_labels: dict[
     ],
 )
 def test_mistakes(options: Options, message: str) -> None:
-    [problem] = specs.problems([{"name": "g", **options}])
+    [problem] = problems({"name": "g", **options})
     assert message in problem
     assert problem.startswith(f"Node group {options.get('name', 'g')}: ")
 
 
 def test_all_mistakes_of_all_groups_at_once() -> None:
-    assert (
-        len(specs.problems([{"name": "a", "node_count": -1, "role": "master"}, {"name": "b", "max_node_count": 0}]))
-        == 3
-    )
+    found = problems({"name": "a", "node_count": -1, "role": "master"}, {"name": "b", "max_node_count": 0})
+    assert len(found) == 3
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.catalog import (
     CatalogItem,
+    UnresolvedName,
     available,
     plain_item,
     resolve,
@@ -49,21 +50,23 @@ KEYS = [
 ]
 
 
+@pytest.mark.parametrize(("wanted", "found"), [("ops", "ssh-1"), ("ssh-3", "ssh-3")])
+def test_a_name_or_id_means_one_item(wanted: str, found: str) -> None:
+    assert resolve("ssh_key", wanted, KEYS, "project p") == found
+
+
 @pytest.mark.parametrize(
-    ("wanted", "found", "message"),
+    ("wanted", "message"),
     [
-        ("ops", "ssh-1", ""),
-        ("ssh-3", "ssh-3", ""),
-        ("twin", None, "'twin' is the name of 2 in project p: ssh-2 (older), ssh-3. Give the id."),
-        ("gone", None, "'gone' in project p is not usable now"),
-        ("opps", None, "there is no 'opps' in project p. Available: ops, twin."),
+        ("twin", "'twin' is the name of 2 in project p: ssh-2 (older), ssh-3. Give the id."),
+        ("gone", "'gone' in project p is not usable now"),
+        ("opps", "there is no 'opps' in project p. Available: ops, twin."),
     ],
 )
-def test_a_name_means_one_item_or_is_refused(wanted: str, found: str | None, message: str) -> None:
-    choice = resolve("ssh_key", wanted, KEYS, "project p")
-    assert choice.id == found
-    assert message in (choice.problem or "")
-    assert (choice.id is None) == (choice.problem is not None)
+def test_another_name_is_refused(wanted: str, message: str) -> None:
+    with pytest.raises(UnresolvedName) as raised:
+        resolve("ssh_key", wanted, KEYS, "project p")
+    assert message in str(raised.value)
 
 
 def test_the_kind_of_a_volume_type_is_a_name_where_it_is_unique() -> None:
@@ -73,9 +76,10 @@ def test_the_kind_of_a_volume_type_is_a_name_where_it_is_unique() -> None:
     ]
     nvme = [volume_item(row, "NVME") for row in rows]
     ssd = volume_item({"id": "vtype-3", "name": "ssd-iops3000", "iops": 3000}, "SSD")
-    assert resolve("disk_type", "SSD", [*nvme, ssd], "zone").id == "vtype-3"
-    assert resolve("disk_type", "NVME-5000", [*nvme, ssd], "zone").id == "vtype-2"
-    assert "is the name of 2" in str(resolve("disk_type", "NVME", [*nvme, ssd], "zone").problem)
+    assert resolve("disk_type", "SSD", [*nvme, ssd], "zone") == "vtype-3"
+    assert resolve("disk_type", "NVME-5000", [*nvme, ssd], "zone") == "vtype-2"
+    with pytest.raises(UnresolvedName, match="is the name of 2"):
+        resolve("disk_type", "NVME", [*nvme, ssd], "zone")
 
 
 def test_of_many_names_similar_ones_are_shown() -> None:

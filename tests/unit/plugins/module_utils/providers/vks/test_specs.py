@@ -8,11 +8,22 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.specs import OPTIONS, problems_of
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.providers.nodegroups import require_valid
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.fields import FIELDS
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.specs import problems_of
 
 
 def options(**more: Any) -> dict[str, Any]:
-    return {**{name: option.get("default") for name, option in OPTIONS.argument_spec.items()}, "name": "train", **more}
+    return {**{name: option.get("default") for name, option in FIELDS.argument_spec.items()}, "name": "train", **more}
+
+
+def problems(given: dict[str, Any]) -> list[str]:
+    try:
+        require_valid([given], problems_of)
+    except InvalidOptions as error:
+        return error.problems
+    return []
 
 
 def taint(**more: Any) -> dict[str, Any]:
@@ -33,7 +44,7 @@ def taint(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_valid_options(given: dict[str, Any]) -> None:
-    assert problems_of(options(**given)) == []
+    assert problems(options(**given)) == []
 
 
 @pytest.mark.parametrize(
@@ -70,11 +81,10 @@ def test_valid_options(given: dict[str, Any]) -> None:
     ],
 )
 def test_invalid_options(given: dict[str, Any], message: str) -> None:
-    problems = problems_of(options(**given))
-    assert len(problems) == 1
-    assert message in problems[0]
-    assert problems[0].startswith(f"Node group {given.get('name', 'train')}: ")
+    [problem] = problems(options(**given))
+    assert message in problem
+    assert problem.startswith(f"Node group {given.get('name', 'train')}: ")
 
 
 def test_an_absent_group_needs_only_its_name() -> None:
-    assert problems_of(options(state="absent", node_count=-1)) == []
+    assert problems(options(state="absent", node_count=-1)) == []

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.node_metadata_rules import (
+from ansible_collections.accel.gpu.plugins.module_utils.providers.fields import (
     node_label_problems,
     node_taint_problems,
 )

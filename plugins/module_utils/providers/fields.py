@@ -1,0 +1,114 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The settings of a node group: one table a provider, from which all other code derives a setting (pure).
+
+An entry gives the option of the module, the checks, the request bodies, the result, the differences, and whether a change replaces the group.
+The type of a setting that a pool's `nodes` has is in schema/providers.py.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.taints import TAINT_EFFECTS
+from ..nodegroups.spec import NODE_LABELS, NODE_TAINTS, label_map, label_text, taint_list, taint_map
+from ..schema import validators
+from ..schema.types import Field, ListOf, MapOf, Rule
+
+STATES = ["present", "absent"]
+_TAINT: dict[str, dict[str, t.Any]] = {
+    "key": {"type": "str", "required": True, "no_log": False},
+    "value": {"type": "str"},
+    "effect": {"type": "str", "choices": list(TAINT_EFFECTS), "required": True},
+    "state": {"type": "str", "choices": STATES, "default": "present"},
+}
+
+
+def _unchanged(value: t.Any) -> t.Any:
+    return value
+
+
+@dataclass(frozen=True)
+class NodeGroupField:
+    """One setting of a node group.
+
+    name: the option of the module; also its name in results and differences.
+    api, api_answer: its name in requests, and in answers where that differs.
+    request: method and path (below the group's) of the request that changes it; None where a change replaces the group.
+    type: of its values, with their rules; None: that of the setting in a pool's `nodes`.
+    default: its value in a request that creates a group. option: attributes of the option that do not follow from the type.
+    check: the mistakes in a value of the option, where the type's rules do not apply.
+    normalize: the option's value as it is compared. decode: the API's value as it is compared. encode: the compared value for the API.
+    """
+
+    name: str
+    api: str
+    request: tuple[str, str] | None = None
+    type: Field | None = None
+    default: t.Any = None
+    option: t.Mapping[str, t.Any] = field(default_factory=dict)
+    check: t.Callable[[t.Any], t.Iterator[str]] | None = None
+    normalize: t.Callable[[t.Any], t.Any] = _unchanged
+    decode: t.Callable[[t.Any], t.Any] = _unchanged
+    encode: t.Callable[[t.Any], t.Any] = _unchanged
+    api_answer: str = ""
+
+
+def node_labels_field(api: str, request: tuple[str, str], *key_rules: Rule) -> NodeGroupField:
+    """The labels of the nodes; a pool declares them as its own labels. key_rules: further rules for keys."""
+    return NodeGroupField(
+        NODE_LABELS,
+        api,
+        request,
+        MapOf(),
+        check=lambda labels: node_label_problems(labels, *key_rules),
+        normalize=label_map,
+        decode=text_map,
+    )
+
+
+def node_taints_field(
+    api: str, request: tuple[str, str], encode: t.Callable[[t.Any], t.Any] = taint_list
+) -> NodeGroupField:
+    """The taints of the nodes, compared as a map; a pool declares them as its own taints."""
+    return NodeGroupField(
+        NODE_TAINTS,
+        api,
+        request,
+        ListOf(),
+        option={"elements": "dict", "options": _TAINT},
+        check=node_taint_problems,
+        normalize=taint_map,
+        decode=taint_map,
+        encode=encode,
+    )
+
+
+def text_map(entries: t.Mapping[str, t.Any] | None) -> dict[str, str]:
+    """The labels or tags of an answer."""
+    return {str(key): str(value) for key, value in (entries or {}).items()}
+
+
+def node_label_problems(labels: t.Mapping[str, t.Any], *key_rules: Rule) -> t.Iterator[str]:
+    """A line for each label that Kubernetes, or one of the further rules for keys, does not allow."""
+    for key, value in labels.items():
+        problem = next((problem for rule in (validators.label_key, *key_rules) if (problem := rule(str(key)))), None)
+        if problem:
+            yield f"node_labels: {str(key)!r} {problem}"
+        if value is not None and (problem := validators.label_value(label_text(value))):
+            yield f"node_labels.{key}: {label_text(value)!r} {problem}"
+
+
+def node_taint_problems(taints: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
+    """A line for each taint that Kubernetes does not allow, or that is there twice."""
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints):
+        path, key, value = f"node_taints[{index}]", str(taint["key"]), str(taint.get("value") or "")
+        if problem := validators.label_key(key):
+            yield f"{path}.key: {key!r} {problem.replace('label key', 'taint key')}"
+        if problem := validators.label_value(value):
+            yield f"{path}.value: {value!r} {problem.replace('label value', 'taint value')}"
+        if (key, taint["effect"]) in seen:
+            yield f"{path}: repeats key {key} and effect {taint['effect']}; a node has one taint for both, so keep one"
+        seen.add((key, taint["effect"]))

@@ -1,0 +1,202 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the modules KEY_nodegroup share: options, checks, specs, request bodies, and the call of the reconciler."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..common.errors import InvalidOptions
+from ..nodegroups.plan import merge_field
+from ..nodegroups.reconciler import INVALID_GROUPS, ReconcileOptions, reconcile
+from ..nodegroups.spec import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
+from ..schema.types import Boolean, Field, Integer, ListOf, MapOf, Section, Text
+from .fields import STATES, NodeGroupField
+
+if t.TYPE_CHECKING:
+    from ..drain.module import DrainingModule
+    from ..nodegroups.provider import NodeGroupProvider
+    from ..nodegroups.spec import NodeGroupSpec
+    from ..schema.providers import ProviderDefinition
+
+ArgumentSpec = dict[str, dict[str, t.Any]]
+Object = dict[str, t.Any]
+Options = t.Mapping[str, t.Any]
+
+_NUMBERS = (NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT)
+# Ansible's types of options.
+_TYPES: dict[type[Field], str] = {
+    Text: "str",
+    Integer: "int",
+    Boolean: "bool",
+    MapOf: "dict",
+    ListOf: "list",
+    Section: "dict",
+}
+
+
+class NodeGroupFields:
+    """The settings of a provider's node groups, and what follows from them."""
+
+    def __init__(
+        self,
+        definition: ProviderDefinition,
+        fields: t.Sequence[NodeGroupField],
+        *,
+        switches: t.Mapping[str, bool] | None = None,
+        aliases: t.Mapping[str, str] | None = None,
+    ) -> None:
+        """switches: options that matter only to the request that creates a group, with their defaults. aliases: further names of options."""
+        self.fields = {field.name: field for field in fields}
+        self._types = {field.name: field.type or definition.nodes_fields[field.name] for field in fields}
+        self.immutable_fields = frozenset(field.name for field in fields if field.request is None)
+        options: ArgumentSpec = {
+            **{number: {"type": "int"} for number in _NUMBERS},
+            **({"autoscaling": {"type": "bool"}} if definition.autoscaling_option else {}),
+            **{field.name: {**_option(self._types[field.name]), **field.option} for field in fields},
+        }
+        for name, alias in (aliases or {}).items():
+            options[name]["aliases"] = [alias]
+        self._group = options
+        # A value beside `nodegroups` holds for each group that sets none.
+        self._shared: ArgumentSpec = {
+            "state": {"type": "str", "choices": STATES, "default": "present"},
+            "recreate": {"type": "bool", "default": False},
+            **{name: {"type": "bool", "default": default} for name, default in (switches or {}).items()},
+        }
+
+    @property
+    def argument_spec(self) -> ArgumentSpec:
+        """The module's options without those of connection, wait and drain."""
+        shared_of_one = {
+            name: {key: value for key, value in option.items() if key != "default"}
+            for name, option in self._shared.items()
+        }
+        return {
+            "cluster": {"type": "str", "required": True},
+            "name": {"type": "str"},
+            **self._group,
+            **self._shared,
+            "nodegroups": {
+                "type": "list",
+                "elements": "dict",
+                "options": {"name": {"type": "str", "required": True}, **self._group, **shared_of_one},
+            },
+            "parallel": {"type": "int", "default": 32},
+        }
+
+    @property
+    def constraints(self) -> dict[str, t.Any]:
+        """Which options exclude each other, as arguments of AnsibleModule."""
+        return {
+            "mutually_exclusive": [("nodegroups", option) for option in ("name", *self._group)],
+            "required_one_of": [("name", "nodegroups")],
+        }
+
+    def declared_groups(self, params: Options) -> list[dict[str, t.Any]]:
+        """The options of each declared group."""
+        if params["nodegroups"] is None:
+            return [{name: params[name] for name in ("name", *self._group, *self._shared)}]
+        return [
+            {**group, **{name: params[name] if group[name] is None else group[name] for name in self._shared}}
+            for group in params["nodegroups"]
+        ]
+
+    def changed_by(self, request: tuple[str, str]) -> tuple[str, ...]:
+        """The fields that a request changes."""
+        return tuple(name for name, field in self.fields.items() if field.request == request)
+
+    def problems(self, group: Options) -> t.Iterator[str]:
+        """The mistakes in the options of a group that are visible without the cloud."""
+        for option in (NODE_COUNT, MIN_NODE_COUNT):
+            if (group.get(option) or 0) < 0:
+                yield f"{option} is {group[option]}; it must not be negative"
+        for name, field in self.fields.items():
+            if _is_declared(group, name):
+                value = group[name]
+                yield from field.check(value) if field.check else self._types[name].problems(value, name)
+
+    def spec_arguments(self, group: Options) -> Object:
+        """The arguments of a NodeGroupSpec that follow from the options in the same way for every provider."""
+        return {
+            "name": group["name"],
+            "present": group.get("state") != "absent",
+            "count": group.get(NODE_COUNT),
+            "min_count": group.get(MIN_NODE_COUNT),
+            "max_count": group.get(MAX_NODE_COUNT),
+            "recreate": bool(group.get("recreate")),
+            "fields": {
+                name: field.normalize(group[name]) for name, field in self.fields.items() if _is_declared(group, name)
+            },
+        }
+
+    def decode(self, row: Options) -> Object:
+        """The fields of a group in an answer of the API, as they are compared."""
+        return {name: field.decode(row.get(field.api_answer or field.api)) for name, field in self.fields.items()}
+
+    def encode(self, values: Options) -> Object:
+        """The part of a request with these compared values."""
+        return {self.fields[name].api: self.fields[name].encode(value) for name, value in values.items()}
+
+    def creation_body(self, declared: Options) -> Object:
+        """The part of the request that creates a group: the declared fields, else their defaults."""
+        values: Object = {}
+        for name, field in self.fields.items():
+            value = declared.get(name)
+            if isinstance(value, t.Mapping):
+                values[name] = merge_field(field.default or {}, value)
+            elif value is not None or field.default is not None:
+                values[name] = field.default if value is None else value
+        return self.encode(values)
+
+
+def _is_declared(group: Options, name: str) -> bool:
+    """Empty text counts as left out, as in the variables."""
+    return group.get(name) not in (None, "")
+
+
+def _option(kind: Field) -> dict[str, t.Any]:
+    """The attributes of an option of this type."""
+    option: dict[str, t.Any] = {"type": next(name for known, name in _TYPES.items() if isinstance(kind, known))}
+    if isinstance(kind, ListOf):
+        option["elements"] = _option(kind.item)["type"]
+    if isinstance(kind, Section):
+        option["options"] = {name: _option(inner) for name, inner in kind.fields.items()}
+    return option
+
+
+def require_valid(groups: t.Iterable[Options], problems_of: t.Callable[[Options], t.Iterator[str]]) -> None:
+    """Raise InvalidOptions with the problems of all groups."""
+    problems = [f"Node group {group['name']}: {problem}." for group in groups for problem in problems_of(group)]
+    if problems:
+        raise InvalidOptions(problems, INVALID_GROUPS)
+
+
+def reconcile_nodegroups(
+    module: DrainingModule, provider: NodeGroupProvider, specs: t.Sequence[NodeGroupSpec]
+) -> dict[str, t.Any]:
+    """The module's result; `nodegroup` is the group of the option `name`. Raises what reconcile() raises."""
+    params = module.params
+    options = ReconcileOptions(params["wait"], params["wait_timeout"], params["wait_sleep"], max(1, params["parallel"]))
+    try:
+        reconciled = reconcile(
+            provider,
+            specs,
+            check_mode=module.check_mode,
+            options=options,
+            drainer=module.drainer,
+            progress=module.progress,
+        )
+    except Exception as error:
+        _add_single(getattr(error, "partial", None) or {}, params["name"])
+        raise
+    for text in reconciled.warnings:
+        module.warn(text)
+    result = reconciled.result()
+    _add_single(result, params["name"])
+    return result
+
+
+def _add_single(result: dict[str, t.Any], name: str | None) -> None:
+    if name is not None and "nodegroups" in result:
+        result["nodegroup"] = result["nodegroups"][name]

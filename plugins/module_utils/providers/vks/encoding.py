@@ -1,0 +1,100 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Node groups in VKS's API: responses as the reconciler compares them, and the bodies of requests (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...nodegroups.plan import Differences
+from ...nodegroups.provider import ListedGroup
+from ...nodegroups.spec import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NodeGroupSpec, NodeGroupState
+from .fields import FIELDS, METADATA, UPDATE, UPGRADE, number, text
+from .paging import Row
+
+RANGE = (MIN_NODE_COUNT, MAX_NODE_COUNT)
+# The fields that each request changes.
+REQUEST_FIELDS = {
+    METADATA: FIELDS.changed_by(METADATA),
+    UPDATE: (NODE_COUNT, *RANGE, *FIELDS.changed_by(UPDATE)),
+    UPGRADE: FIELDS.changed_by(UPGRADE),
+}
+_SETTLED, _FAILED = ("ACTIVE",), ("ERROR", "FAILED")
+
+
+def state_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
+    """A group's details. `subnet` is the cluster's, for a group that has none.
+
+    With its `nodes` it counts as settled only when as many as desired are ready: after a change the status is the old one for a while.
+    An unknown status means that an operation is in progress.
+    """
+    listed = listed_of(row)
+    failed = listed.status in _FAILED
+    count = number(row.get("numNodes"))
+    scaling = row.get("autoScaleConfig")
+    all_ready = nodes is None or sum(node.get("ready") is not False for node in nodes) >= count
+    return NodeGroupState(
+        id=listed.id,
+        name=listed.name,
+        status=listed.status,
+        settled=listed.settled and (failed or all_ready),
+        failed=failed,
+        count=count,
+        min_count=number(scaling.get("minSize")) if scaling else 0,
+        max_count=number(scaling.get("maxSize")) if scaling else None,
+        fields=FIELDS.decode({**row, "subnetId": row.get("subnetId") or subnet}),
+        addresses=tuple(str(node["fixedIp"]) for node in nodes or () if node.get("fixedIp")),
+        machines=tuple(str(node["name"]) for node in nodes or () if node.get("name")),
+    )
+
+
+def listed_of(row: Row) -> ListedGroup:
+    """A row of the list."""
+    status = text(row.get("status"))
+    return ListedGroup(text(row.get("id")), text(row.get("name")), status, status in (*_SETTLED, *_FAILED))
+
+
+def create_body(spec: NodeGroupSpec, name: str, count: int | None, subnet: str | None) -> Row:
+    """The body of POST .../node-groups; names are resolved already, `subnet` is the cluster's, for a spec without one."""
+    # The version of a new group is the cluster's.
+    fields = {name: value for name, value in spec.fields.items() if name not in REQUEST_FIELDS[UPGRADE]}
+    settings = FIELDS.creation_body({**fields, "subnet": fields.get("subnet") or subnet})
+    body: Row = {"name": name, "numNodes": 1 if count is None else count, **settings}
+    if spec.max_count is not None:
+        body["autoScaleConfig"] = {"minSize": spec.min_count or 0, "maxSize": spec.max_count}
+    optional = ("secondarySubnets", "labels", "taints", "tags")
+    return {key: value for key, value in body.items() if value or key not in optional}
+
+
+def change_body(differences: Differences, state: NodeGroupState) -> Row:
+    """The body of one of the requests that change a group, with what changes; maps and sets are written as a whole.
+
+    An `autoScaleConfig` of null disables autoscaling, a missing one keeps it (vngcloud/greennode-mcp, models.py).
+    """
+    desired = {field: after for field, (dummy, after) in differences.items()}
+    body: Row = FIELDS.encode({field: after for field, after in desired.items() if field in FIELDS.fields})
+    if NODE_COUNT in desired:
+        body["numNodes"] = desired[NODE_COUNT]
+    if desired.keys() & set(RANGE):
+        high = desired.get(MAX_NODE_COUNT, state.max_count)
+        low = desired.get(MIN_NODE_COUNT, state.min_count)
+        body["autoScaleConfig"] = None if high is None else {"minSize": low, "maxSize": high}
+    return body
+
+
+def disables_autoscaling(differences: Differences) -> bool:
+    """Whether the group's range is removed."""
+    return MAX_NODE_COUNT in differences and differences[MAX_NODE_COUNT][1] is None
+
+
+def is_shown(differences: Differences, state: NodeGroupState) -> bool:
+    """Whether the group shows the changes; of a map, only the entries that change, since the service adds entries of its own."""
+    return all(_is_shown(difference, state.values.get(field)) for field, difference in differences.items())
+
+
+def _is_shown(difference: tuple[t.Any, t.Any], current: t.Any) -> bool:
+    before, desired = difference
+    if not isinstance(desired, t.Mapping):
+        return bool(current == desired)
+    old, now = before or {}, current or {}
+    return all(now.get(key) == desired.get(key) for key in {*old, *desired} if old.get(key) != desired.get(key))

@@ -1,0 +1,118 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The settings of a VKS node group, and how its API spells their values (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...nodegroups.spec import label_map, taint_list
+from ...schema.providers import VKS
+from ...schema.types import Text
+from ..fields import NodeGroupField, node_labels_field, node_taints_field, text_map
+from ..nodegroups import NodeGroupFields
+
+# Prefixes of the service's own tags, which it ignores in requests (docs, release notes of June 2026).
+_RESERVED_TAGS = ("vng.vks.", "vng.vpc.", "vng.billing.", "vks-", "vks-mgmt-")
+# The requests that change a group. The vendor's Terraform provider replaces it for a change of any other field (ForceNew).
+METADATA, UPDATE, UPGRADE = ("PATCH", "/metadata"), ("PUT", ""), ("POST", "/upgrade-version")
+_STRATEGY = {"max_surge": 1, "max_unavailable": 0}
+
+
+def text(value: t.Any) -> str:
+    """A value of an answer as text; empty where it is missing."""
+    return "" if value is None else str(value)
+
+
+def number(value: t.Any) -> int:
+    """A whole number of an answer; 0 where it is missing."""
+    return int(value) if isinstance(value, (int, float)) else 0
+
+
+def _sorted(values: t.Iterable[t.Any] | None) -> list[str]:
+    return sorted(map(str, values or ()))
+
+
+def _system(image: t.Any) -> str:
+    """The option `os` of an image's operating system (Ubuntu 22.04, Container-Optimized OS)."""
+    word = text(image).lower().partition(" ")[0]
+    return "linux" if word.startswith("container") else word or "ubuntu"
+
+
+def _tag_problems(tags: t.Iterable[t.Any]) -> t.Iterator[str]:
+    for tag in tags:
+        if str(tag).startswith(_RESERVED_TAGS):
+            yield f"tags: {tag!r} has a prefix of the service's own tags, which it ignores; choose another key"
+
+
+def _without_reserved(tags: t.Mapping[str, str]) -> dict[str, str]:
+    return {tag: value for tag, value in tags.items() if not tag.startswith(_RESERVED_TAGS)}
+
+
+def _without_none(entries: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {key: value for key, value in entries.items() if value is not None}
+
+
+def _decoded_strategy(upgrade: t.Mapping[str, t.Any] | None) -> dict[str, int]:
+    upgrade = upgrade or {}
+    return {
+        "max_surge": number(upgrade.get("maxSurge", 1)),
+        "max_unavailable": number(upgrade.get("maxUnavailable", 0)),
+    }
+
+
+def _encoded_strategy(strategy: t.Mapping[str, int]) -> dict[str, t.Any]:
+    return {"strategy": "SURGE", "maxSurge": strategy["max_surge"], "maxUnavailable": strategy["max_unavailable"]}
+
+
+# The defaults of a new group are those of the vendor's own client (GreenNodeHub/greennode-cli, go/cmd/vks).
+FIELDS = NodeGroupFields(
+    VKS,
+    (
+        NodeGroupField("flavor", "flavorId", type=Text(), decode=text),
+        NodeGroupField("os", "os", default="ubuntu", decode=_system, api_answer="imageOS"),
+        NodeGroupField("disk_size", "diskSize", default=100, decode=number),
+        NodeGroupField("disk_type", "diskType", decode=text),
+        NodeGroupField("ssh_key", "sshKeyId", decode=text, option={"no_log": False}),
+        NodeGroupField("subnet", "subnetId", decode=text),
+        NodeGroupField("secondary_subnets", "secondarySubnets", normalize=sorted, decode=_sorted),
+        NodeGroupField("security_groups", "securityGroups", UPDATE, default=[], decode=_sorted),
+        NodeGroupField("private_nodes", "enablePrivateNodes", default=False, decode=bool),
+        NodeGroupField("encrypted_volume", "enabledEncryptionVolume", default=False, decode=bool),
+        node_labels_field("labels", METADATA),
+        # No taints are null, as in the vendor's client.
+        node_taints_field("taints", METADATA, lambda taints: taint_list(taints) or None),
+        NodeGroupField(
+            "tags",
+            "tags",
+            METADATA,
+            check=_tag_problems,
+            normalize=label_map,
+            decode=text_map,
+            encode=_without_reserved,
+        ),
+        NodeGroupField(
+            "upgrade_strategy",
+            "upgradeConfig",
+            UPDATE,
+            default=_STRATEGY,
+            normalize=_without_none,
+            decode=_decoded_strategy,
+            encode=_encoded_strategy,
+        ),
+        NodeGroupField(
+            "kubernetes_version",
+            "kubernetesVersion",
+            UPGRADE,
+            decode=lambda version: text(version) or None,
+        ),
+    ),
+    # The names in VKS's own API.
+    aliases={
+        "node_count": "num_nodes",
+        "min_node_count": "min_size",
+        "max_node_count": "max_size",
+        "node_labels": "labels",
+        "node_taints": "taints",
+    },
+)

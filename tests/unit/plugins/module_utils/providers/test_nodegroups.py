@@ -1,0 +1,56 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options of a provider's module: one group or many."""
+
+from __future__ import annotations
+
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.specs import FIELDS as MAGNUM
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.fields import FIELDS as VKS
+
+GROUP = dict.fromkeys(
+    name for name in VKS.argument_spec if name not in ("cluster", "name", "state", "recreate", "nodegroups", "parallel")
+)
+
+
+def test_an_option_follows_from_the_type_of_its_field() -> None:
+    spec = VKS.argument_spec
+    assert spec["disk_size"] == {"type": "int"}
+    assert spec["private_nodes"] == {"type": "bool"}
+    assert spec["ssh_key"] == {"type": "str", "no_log": False}
+    assert spec["security_groups"] == {"type": "list", "elements": "str"}
+    assert spec["node_labels"] == {"type": "dict", "aliases": ["labels"]}
+    assert spec["node_taints"]["elements"] == "dict"
+    assert spec["upgrade_strategy"] == {
+        "type": "dict",
+        "options": {"max_surge": {"type": "int"}, "max_unavailable": {"type": "int"}},
+    }
+
+
+def test_only_a_provider_with_a_switch_for_autoscaling_has_the_option() -> None:
+    assert "autoscaling" not in GROUP
+    assert MAGNUM.argument_spec["autoscaling"] == {"type": "bool"}
+
+
+def test_options_with_defaults_have_none_in_the_list() -> None:
+    spec = MAGNUM.argument_spec
+    assert spec["merge_labels"] == {"type": "bool", "default": True}
+    assert spec["nodegroups"]["options"]["merge_labels"] == {"type": "bool"}
+
+
+def test_the_options_of_one_group() -> None:
+    params = {**GROUP, "name": "train", "node_count": 2, "state": "present", "recreate": False, "nodegroups": None}
+    assert VKS.declared_groups(params) == [
+        {"name": "train", **GROUP, "node_count": 2, "state": "present", "recreate": False}
+    ]
+
+
+def test_options_beside_the_list_apply_to_groups_without_them() -> None:
+    groups = [
+        {"name": "a", **GROUP, "state": None, "recreate": None},
+        {"name": "b", **GROUP, "state": "present", "recreate": None},
+    ]
+    params = {**GROUP, "name": None, "state": "absent", "recreate": True, "nodegroups": groups}
+    assert [(group["name"], group["state"], group["recreate"]) for group in VKS.declared_groups(params)] == [
+        ("a", "absent", True),
+        ("b", "present", True),
+    ]
