@@ -134,10 +134,10 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         raise InvalidOptions(problems)
     cloud = module.plan.cluster.cloud
     reconciler = GroupNodesReconciler(
-        module.client,
-        module.plan,
-        module.params["nodegroups"],
-        pool_names,
+        client=module.client,
+        plan=module.plan,
+        nodegroups=module.params["nodegroups"],
+        pool_names=pool_names,
         check_mode=module.check_mode,
         lease=module.lease,
     )

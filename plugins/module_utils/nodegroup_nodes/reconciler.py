@@ -20,8 +20,7 @@ from ..kube.node_patcher import patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from ..pools.plan import Plan
-from .messages import StatusHistory, progress
-from .status import GroupStatus, edit_of, group_statuses
+from .status import GroupStatus, StatusHistory, edit_of, group_statuses, progress_text
 
 NAMES_SHOWN = 100
 
@@ -71,35 +70,28 @@ class GroupNodesResult:
         }
 
 
+@dataclass(kw_only=True)
 class GroupNodesReconciler:
-    """Reconciles the nodes of one cluster's node groups."""
+    """Reconciles the nodes of one cluster's node groups.
 
-    def __init__(
-        self,
-        client: Client,
-        plan: Plan,
-        nodegroups: t.Mapping[str, t.Any],
-        pool_names: t.Collection[str],
-        *,
-        check_mode: bool,
-        lease: t.Callable[[], Lease],
-    ) -> None:
-        """`nodegroups` is the result of the cloud's module, by group; `lease` is called whenever nodes have to be changed."""
-        self._client = client
-        self._plan = plan
-        self._nodegroups = nodegroups
-        self._pool_names = pool_names
-        self._check_mode = check_mode
-        self._lease = lease
-        self.result = GroupNodesResult()
+    `nodegroups` is the result of the cloud's module, by group; `lease` is called whenever nodes have to be changed.
+    """
+
+    client: Client
+    plan: Plan
+    nodegroups: t.Mapping[str, t.Any]
+    pool_names: t.Collection[str]
+    check_mode: bool
+    lease: t.Callable[[], Lease]
+    result: GroupNodesResult = field(default_factory=GroupNodesResult)
 
     def reconcile(self) -> list[GroupStatus]:
         """List the nodes once, and patch those that differ from their pools."""
-        nodes = self._client.list(NODES)
-        groups = self.result.groups = group_statuses(self._plan, self._nodegroups, nodes, self._pool_names)
+        nodes = self.client.list(NODES)
+        groups = self.result.groups = group_statuses(self.plan, self.nodegroups, nodes, self.pool_names)
         edits = [(node.edit, status) for status in groups for node in status.nodes if node.edit is not None]
         if edits:
-            with self._lease() as lease:
+            with self.lease() as lease:
                 calls = [(edit.name, functools.partial(self._patch, edit, status, lease)) for edit, status in edits]
                 outcomes = run_bounded(calls, stop=lease.lost)
             errors = [outcome.error for outcome in outcomes if outcome.error is not None]
@@ -122,22 +114,22 @@ class GroupNodesReconciler:
                 lambda groups: all(status.complete for status in groups),
                 timeout=timeout,
                 interval=interval,
-                first_interval=min(1.0, interval),
+                first_interval=1.0,
                 describe=lambda groups: history.timeout_message(groups, look_at),
-                progress_text=progress,
+                progress_text=progress_text,
                 progress=say,
             )
         except WaitTimeout as error:
-            error.partial = self.result.result(self._check_mode)
+            error.partial = self.result.result(self.check_mode)
             raise
 
     def _patch(self, edit: NodeEdit, status: GroupStatus, lease: Lease) -> None:
         patched = patch_node(
-            self._client,
+            self.client,
             edit,
             lambda item: edit_of(parse_node(item), status.pool, has_surplus=status.has_surplus),
             lease.check,
-            dry_run=self._check_mode,
+            dry_run=self.check_mode,
         )
         self.result.unchecked = self.result.unchecked or patched.status == "unchecked"
         if patched.status in ("changed", "unchecked"):

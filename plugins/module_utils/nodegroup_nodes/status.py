@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The nodes of the pools' node groups in the cluster, and the edits that make them match their pools (pure)."""
+"""The nodes of the pools' node groups in the cluster, the edits that make them match their pools, and the texts while they are awaited.
+
+Pure but for the clock of StatusHistory.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,18 @@ from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import POOLS, NodeEdit, metadata_edit
 from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.pool_edit import node_edit
+from ..common.wait import StateTimer
 from ..nodegroups.names import is_group_or_replacement
 from ..nodegroups.spec import NODE_COUNT
+from ..pools.merge import merge
+from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
     from ..pools.plan import NodeGroupPlan, Plan, PoolPlan
 
 NodeObject = t.Mapping[str, t.Any]
+
+_NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -77,22 +85,16 @@ def group_statuses(
     membership = assign_pools(plan.pools, list(nodes.values()))
     found = []
     for pool in plan.pools:
-        if pool.nodegroup is None or (pool_names and pool.name not in pool_names):
+        group = pool.nodegroup
+        if group is None or (pool_names and pool.name not in pool_names):
             continue
-        members = [nodes[name] for name in membership.by_pool[pool.name] if _is_member(nodes[name], pool.nodegroup)]
-        desired = _desired_count(pool.nodegroup, nodegroups)
+        members = [nodes[name] for name in membership.by_pool[pool.name] if _is_member(nodes[name], group)]
+        desired = _desired_count(group, nodegroups)
         has_surplus = len(members) > desired
-        found.append(
-            GroupStatus(
-                pool,
-                pool.nodegroup,
-                desired,
-                tuple(
-                    GroupNode(node, not_ready[node.name], edit_of(node, pool, has_surplus=has_surplus))
-                    for node in members
-                ),
-            )
+        group_nodes = (
+            GroupNode(node, not_ready[node.name], edit_of(node, pool, has_surplus=has_surplus)) for node in members
         )
+        found.append(GroupStatus(pool, group, desired, tuple(group_nodes)))
     return found
 
 
@@ -107,19 +109,14 @@ def edit_of(node: Node, pool: PoolPlan, *, has_surplus: bool) -> NodeEdit | None
     else:
         change = node_edit(node, pool)
     uncordoning = None if has_surplus else cordon.cancel_removal(node)
-    return _with_uncordon(node, change, uncordoning) if uncordoning else change
-
-
-def _with_uncordon(node: Node, change: NodeEdit | None, uncordoning: cordon.Patch) -> NodeEdit:
-    change = change or NodeEdit(node.name, {"metadata": {}})
-    metadata, more = change.patch["metadata"], uncordoning["metadata"]
-    annotations = {**metadata.get("annotations", {}), **more["annotations"]}
-    patch = {
-        "metadata": {**metadata, **more, "annotations": annotations},
-        "spec": {**change.patch.get("spec", {}), **uncordoning["spec"]},
-    }
+    if uncordoning is None:
+        return change
+    change = change or NodeEdit(node.name, {})
     return NodeEdit(
-        node.name, patch, {**change.before, "unschedulable": True}, {**change.after, "unschedulable": False}
+        node.name,
+        merge(change.patch, uncordoning),
+        {**change.before, "unschedulable": True},
+        {**change.after, "unschedulable": False},
     )
 
 
@@ -142,3 +139,55 @@ def _not_ready_reason(item: NodeObject) -> str:
     ready: NodeObject = next((condition for condition in conditions if condition.get("type") == "Ready"), {})
     texts = [str(ready[key]) for key in ("reason", "message") if ready.get(key)]
     return ": ".join(texts) or "the kubelet has not reported yet"
+
+
+def progress_text(groups: t.Sequence[GroupStatus]) -> str:
+    """One line about the groups that are not complete."""
+    waiting = [f"{status.group.name} {status.ready}/{status.desired}" for status in groups if not status.complete]
+    return f"nodes ready: {abbreviate(waiting)}" if waiting else "all nodes are ready"
+
+
+class StatusHistory:
+    """Records since when groups and nodes have their status."""
+
+    def __init__(self, timer: StateTimer | None = None) -> None:
+        """Start without records."""
+        self._timer = timer or StateTimer()
+
+    def record(self, groups: t.Sequence[GroupStatus]) -> None:
+        """Record the current status."""
+        for status in groups:
+            self._group_age(status)
+            for node in status.nodes:
+                self._node_age(node)
+
+    def timeout_message(self, groups: t.Sequence[GroupStatus], look_at: str) -> str:
+        """Each group that is not complete: how many nodes are ready, since when, which are not and why, and what to do."""
+        return " ".join(
+            [
+                *(self._group_message(status) for status in groups if not status.complete),
+                f"Check the machines in the cloud ({look_at}), and run again.",
+            ]
+        )
+
+    def _group_age(self, status: GroupStatus) -> float:
+        return self._timer.seconds(status.group.name, (status.ready, status.missing))
+
+    def _node_age(self, node: GroupNode) -> float:
+        return self._timer.seconds(node.node.name, node.not_ready)
+
+    def _group_message(self, status: GroupStatus) -> str:
+        parts = [
+            f"Node group {status.group.name} (pool {status.pool.name}): {status.ready} of {status.desired} nodes are ready, for "
+            f"{self._group_age(status):.0f} s"
+        ]
+        if status.missing:
+            parts.append(f"{status.missing} never joined the cluster")
+        not_ready = [node for node in status.nodes if node.not_ready]
+        parts += [
+            f"{node.node.name} is not ready for {self._node_age(node):.0f} s or longer ({node.not_ready})"
+            for node in not_ready[:_NAMES_SHOWN]
+        ]
+        if len(not_ready) > _NAMES_SHOWN:
+            parts.append(f"{len(not_ready) - _NAMES_SHOWN} more are not ready")
+        return f"{'; '.join(parts)}."

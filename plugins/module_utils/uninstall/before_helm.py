@@ -14,16 +14,19 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import MIG_CONFIG_LABEL
 from ..cluster_state.cluster_policy import plugin_configmap
+from ..cluster_state.gpu_pods import PREFIX
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
+from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..helm.release_removal import ReleaseRemoval
+from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
 from ..kube.paths import CLUSTER_POLICIES
+from ..schema.messages import abbreviate, abbreviate_nodes
 from . import ownership_marks
 from .cluster_policy import restore_policy
 from .configmaps import CONFIGMAPS, configmap_removals, pod_removals
-from .gpu_pods import driver_warning
 from .mig_reset import MigReset
 from .node_cleanup import MIG_OFF, NodeRestoration, kept_parts, managed_parts, restore_node
 from .operands import await_operands
@@ -219,6 +222,27 @@ class BeforeHelm(Stage):
                 return None
             live = current
         return live
+
+
+def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[Node]) -> str:
+    """The pods that lose the driver when it is removed; empty if there are none. Check mode shows it in advance.
+
+    Pods of nodes without a GPU do not count, and neither do privileged pods of the cluster itself: those run on every node.
+    """
+    with_gpus = {node.name for node in nodes if node.has_gpu or any(name.startswith(PREFIX) for name in node.capacity)}
+    found = {
+        name: pods
+        for name, pods in pods_by_node(client, pods_on(client), operator_namespace).gpu_pods.items()
+        if name in with_gpus
+    }
+    if not found:
+        return ""
+    pods = [f"{user.full_name} ({', '.join(user.access)})" for on_node in found.values() for user in on_node]
+    count, verb = (f"{len(pods)} pods", "lose") if len(pods) > 1 else ("1 pod", "loses")
+    return (
+        f"{count} on {abbreviate_nodes(found)} can use GPUs, and {verb} the driver: {abbreviate(pods)}. "
+        "Delete these pods, or drain their nodes, first."
+    )
 
 
 def _path(policy: Document) -> str:

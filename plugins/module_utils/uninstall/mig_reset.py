@@ -14,10 +14,10 @@ from ..cluster_state.node_check import FAILED
 from ..common.errors import PartialFailure
 from ..common.wait import StateTimer, WaitOptions
 from ..drain.operand_diagnosis import log_end
+from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..schema.messages import abbreviate, abbreviate_nodes
-from .gpu_pods import holders_on
 from .node_cleanup import restore_node
 from .stage import read_nodes
 
@@ -117,7 +117,7 @@ class MigReset:
     def _reason(self, name: str) -> str:
         try:
             log = self._log(name)
-            held = holders_on(self.client, self.namespace, name)
+            held = _holders_on(self.client, self.namespace, name)
         except ApiError as error:
             # An error here must not hide the original failure.
             return f"the pods that hold its GPUs cannot be read ({error})"
@@ -132,3 +132,17 @@ class MigReset:
         if pod is None:
             return "(no MIG manager runs there)"
         return log_end(self.client, self.namespace, pod, operand_pods.MIG_MANAGER, previous=False)
+
+
+def _holders_on(client: Client, operator_namespace: str, node: str) -> str:
+    """The pods of a node that prevent, or may prevent, the reset of its MIG layout, as text."""
+    found = pods_by_node(client, pods_on(client, node), operator_namespace)
+    using = [f"{user.full_name} ({', '.join(user.access)})" for user in found.gpu_pods.get(node, ())]
+    possible = [
+        f"{user.full_name} ({', '.join(user.possible_access)})" for user in found.possible_holders.get(node, ())
+    ]
+    parts = [
+        *([f"pods that use its GPUs: {abbreviate(using)}"] if using else []),
+        *([f"pods that may hold one, since they are privileged: {abbreviate(possible)}"] if possible else []),
+    ]
+    return "; ".join(parts) or "no pod is known to use its GPUs, so a process of the host may hold one"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass
 
@@ -74,23 +75,13 @@ class NodeRestoration:
 
 def managed_parts(node: Node) -> Residue:
     """Everything that our annotations record, and those annotations themselves."""
+    recorded = functools.partial(recorded_keys, node.annotations)
+    own = {key for key in node.annotations if key.startswith(PREFIX)}
+    own_taints = {format_taint(taint) for taint in node.taints if taint.get("key") in (FAILED_KEY, STARTUP_TAINT_KEY)}
     return Residue(
-        labels=frozenset(
-            (*recorded_keys(node.annotations, POOLS.labels), *recorded_keys(node.annotations, NODES.labels))
-        ),
-        annotations=frozenset(
-            (
-                *recorded_keys(node.annotations, NODES.annotations),
-                *(key for key in node.annotations if key.startswith(PREFIX)),
-            )
-        ),
-        taints=frozenset(
-            (
-                *recorded_keys(node.annotations, POOLS.taints),
-                *recorded_keys(node.annotations, NODES.taints),
-                *(format_taint(taint) for taint in node.taints if taint.get("key") in (FAILED_KEY, STARTUP_TAINT_KEY)),
-            )
-        ),
+        labels=frozenset(recorded(POOLS.labels) + recorded(NODES.labels)),
+        annotations=frozenset(own).union(recorded(NODES.annotations)),
+        taints=frozenset(own_taints).union(recorded(POOLS.taints), recorded(NODES.taints)),
     )
 
 

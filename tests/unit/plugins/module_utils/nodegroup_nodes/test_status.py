@@ -9,8 +9,12 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import StateTimer
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.messages import StatusHistory, progress
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.status import GroupStatus, group_statuses
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroup_nodes.status import (
+    GroupStatus,
+    StatusHistory,
+    group_statuses,
+    progress_text,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from tests.helpers.variables import Document
 
@@ -135,7 +139,7 @@ def test_the_message_of_a_timeout() -> None:
         ),
         pools=(TRAIN, {**SCALED, "autoscale": {"min": 0, "max": 4}}),
     )
-    assert progress(found) == "nodes ready: gpus-a 0/2"
+    assert progress_text(found) == "nodes ready: gpus-a 0/2"
     history.record(found)
     now[0] = 60.0
     assert history.timeout_message(found, "the console") == (

@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.errors import Par
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions, WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.gpu_pods import driver_warning
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.before_helm import driver_warning
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.mig_reset import MigReset
 
 Object = dict[str, Any]
