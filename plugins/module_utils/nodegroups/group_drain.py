@@ -11,7 +11,6 @@ from ..common.errors import ServiceError
 from .provider import ClusterNode, Drainer, NodeGroupProvider
 from .spec import NodeGroupState
 
-T = t.TypeVar("T")
 _NAMES_SHOWN = 5
 
 
@@ -39,15 +38,6 @@ class GroupDrain:
         """Raise when the lease of the cluster whose nodes are drained was lost."""
         if self._drainer is not None:
             self._drainer.check()
-
-    def checked(self, read: t.Callable[[], T]) -> t.Callable[[], T]:
-        """`read`, preceded by check()."""
-
-        def read_checked() -> T:
-            self.check()
-            return read()
-
-        return read_checked
 
     def drain_surplus(self, group: NodeGroupState, count: int | None) -> list[ClusterNode]:
         """Drain the nodes that a scale-down to `count` removes, and return them; none where the cloud does not let us choose."""

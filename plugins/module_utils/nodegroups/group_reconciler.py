@@ -8,6 +8,7 @@ import contextlib
 import functools
 import time
 import typing as t
+from dataclasses import dataclass
 
 from ..common.errors import ServiceError
 from ..common.wait import wait_until
@@ -21,6 +22,16 @@ T = t.TypeVar("T")
 _FIRST_PAUSE = 0.1
 
 
+@dataclass(frozen=True)
+class ReconcileOptions:
+    """Whether and how long the reconciler waits (seconds for a group, seconds between two reads), and for how many groups at a time."""
+
+    wait: bool = True
+    timeout: float = 3600.0
+    interval: float = 10.0
+    parallel: int = 32
+
+
 class GroupReconciler:
     """Reconciles one group; all its waits share the group's own timeout."""
 
@@ -29,21 +40,19 @@ class GroupReconciler:
         cache: GroupListCache,
         change: GroupChange,
         drainer: Drainer | None,
-        *,
-        timeout: float,
-        interval: float,
+        options: ReconcileOptions,
         say: t.Callable[[str], None],
         clock: t.Callable[[], float] = time.monotonic,
         sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
-        """Send nothing yet. timeout: seconds for the whole change; interval: the longest pause between two reads, in seconds."""
+        """Send nothing yet; the time for the whole change starts now."""
         self._provider, self._change = cache.provider, change
         self._drain = GroupDrain(cache.provider, drainer, say)
         self._view = GroupView(cache)
         self._spec, self._name = change.spec, change.name
-        self._timeout, self._interval, self._say = timeout, interval, say
+        self._options, self._say = options, say
         self._clock, self._sleep = clock, sleep
-        self._end = clock() + timeout
+        self._started = clock()
 
     def reconcile(self) -> NodeGroupState | None:
         """Apply the change and return the group's final state; None when it was deleted.
@@ -161,7 +170,7 @@ class GroupReconciler:
         while self._clock() < until:
             if self._read(lambda: self._view.find(self._name)) is not None:
                 return True
-            self._sleep(min(self._interval, 1.0))
+            self._sleep(min(self._options.interval, 1.0))
         return False
 
     def _delete(self, old: NodeGroupState) -> None:
@@ -239,7 +248,7 @@ class GroupReconciler:
                 self._say(f"{self._name}: the cloud is busy ({error.message})")
             finally:
                 self._view.invalidate()
-            self._sleep(min(pause, self._interval))
+            self._sleep(min(pause, self._options.interval))
             pause *= 2
 
     def _settled(self, state: NodeGroupState) -> NodeGroupState:
@@ -261,12 +270,16 @@ class GroupReconciler:
         return self._wait(read, lambda dummy: True, lambda dummy: "")
 
     def _wait(self, read: t.Callable[[], T], done: t.Callable[[T], bool], describe: t.Callable[[T], str]) -> T:
+        def read_with_lease() -> T:
+            self._drain.check()
+            return read()
+
         return wait_until(
-            self._drain.checked(read),
+            read_with_lease,
             done,
-            timeout=self._timeout,
-            started=self._end - self._timeout,
-            interval=self._interval,
+            timeout=self._options.timeout,
+            started=self._started,
+            interval=self._options.interval,
             first_interval=_FIRST_PAUSE,
             describe=describe,
             clock=self._clock,
@@ -274,7 +287,7 @@ class GroupReconciler:
         )
 
     def _seconds_left(self) -> float:
-        return self._end - self._clock()
+        return self._started + self._options.timeout - self._clock()
 
     def _failure(self, state: NodeGroupState) -> GroupFailed:
         return GroupFailed(" ".join([f"Node group {state.name} is {state.status}.", *self._reasons(state)]))

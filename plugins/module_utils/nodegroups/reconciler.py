@@ -14,7 +14,7 @@ from ..common.progress import Progress
 from ..common.results import diff_of
 from ..common.wait import WaitTimeout
 from .group_drain import GroupFailed
-from .group_reconciler import GroupReconciler
+from .group_reconciler import GroupReconciler, ReconcileOptions
 from .list_cache import GroupListCache
 from .names import is_group_or_replacement
 from .plan import DELETE, NOTHING, REPLACE, GroupChange, plan_changes, range_problems
@@ -22,16 +22,6 @@ from .provider import Drainer, NodeGroupProvider
 from .spec import NodeGroupSpec, NodeGroupState
 
 INVALID_GROUPS = "Invalid node groups:"
-
-
-@dataclass(frozen=True)
-class ReconcileOptions:
-    """How long the reconciler waits (seconds), and for how many groups at a time."""
-
-    wait: bool = True
-    timeout: float = 3600.0
-    interval: float = 10.0
-    parallel: int = 32
 
 
 @dataclass
@@ -107,9 +97,7 @@ def reconcile(
     with drainer if drainer is not None and removes_nodes else contextlib.nullcontext():
         tasks = []
         for change in changes:
-            reconciler = GroupReconciler(
-                cache, change, drainer, timeout=options.timeout, interval=options.interval, say=say
-            )
+            reconciler = GroupReconciler(cache, change, drainer, options, say)
             if task := _task(change, reconciler, options.wait):
                 tasks.append((change.spec.name, task))
         done = 0

@@ -14,7 +14,10 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_drain import GroupFailed
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import GroupReconciler
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import (
+    GroupReconciler,
+    ReconcileOptions,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import GroupListCache
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import plan_changes
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import ClusterNode
@@ -91,11 +94,10 @@ def reconciler(cloud: Refusing, cluster: Cluster, spec: NodeGroupSpec) -> GroupR
         GroupListCache(cloud),
         change,
         cluster,
-        timeout=30,
-        interval=1,
-        say=lambda dummy: None,
-        clock=time.clock,
-        sleep=time.sleep,
+        ReconcileOptions(timeout=30, interval=1),
+        lambda dummy: None,
+        time.clock,
+        time.sleep,
     )
 
 

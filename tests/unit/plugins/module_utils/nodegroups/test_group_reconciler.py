@@ -14,7 +14,10 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_drain import GroupFailed
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import GroupReconciler
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import (
+    GroupReconciler,
+    ReconcileOptions,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import GroupListCache
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import plan_changes
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import CloudRequest, ClusterNode
@@ -43,11 +46,10 @@ def reconciler(cloud: SlowCloud, time: Time, spec: NodeGroupSpec, timeout: float
         GroupListCache(cloud),
         change,
         None,
-        timeout=timeout,
-        interval=2.0,
-        say=lambda dummy: None,
-        clock=time.clock,
-        sleep=time.sleep,
+        ReconcileOptions(timeout=timeout, interval=2),
+        lambda dummy: None,
+        time.clock,
+        time.sleep,
     )
 
 
