@@ -24,7 +24,7 @@ _MAX_KEYS = 5
 
 
 def configmap_removals(client: Client, foreign: t.Iterable[tuple[str, str]]) -> t.Iterator[Removal]:
-    """Our ConfigMaps in all namespaces, since the operator's may have changed, and `foreign` ones (namespace, name) with entries of this collection."""
+    """Our ConfigMaps in all namespaces, since the operator's may have changed, and `foreign` ones (namespace, name) with our entries."""
     for name in CONFIGMAPS:
         for configmap in client.list("/api/v1/configmaps", field_selector=f"metadata.name={name}"):
             if ownership_marks.is_marked(configmap):
@@ -37,7 +37,7 @@ def configmap_removals(client: Client, foreign: t.Iterable[tuple[str, str]]) -> 
 
 
 def pod_removals(client: Client) -> t.Iterator[Removal]:
-    """Validation pods of killed runs, and the annotation that made agents read their configuration again; without their number, which varies."""
+    """Validation pods of killed runs, and the annotation that made agents read their configuration again; their number varies."""
     for pod in client.list(PODS, label_selector=_VALIDATION, metadata_only=True):
         yield Removal("validation pods", send=functools.partial(client.delete, _path("Pod", pod)))
     for pod in client.list(PODS, label_selector=operand_pods.SELECTOR, metadata_only=True):
@@ -47,7 +47,7 @@ def pod_removals(client: Client) -> t.Iterator[Removal]:
 
 
 def _configmap_removal(client: Client, configmap: Document, kept: str) -> Removal:
-    """A ConfigMap is deleted unless it has foreign entries; otherwise, or if there is a reason to keep it (`kept`), it only loses our entries."""
+    """A ConfigMap is deleted; it only loses our entries if it has foreign ones, or is `kept` for a reason."""
     metadata = configmap["metadata"]
     label, path = f"ConfigMap {metadata['namespace']}/{metadata['name']}", _path("ConfigMap", configmap)
     own, foreign = ownership_marks.split_keys(configmap)

@@ -13,7 +13,7 @@ from ..cluster_state.node import Node
 from ..cluster_state.node_check import FAILED
 from ..common.errors import PartialFailure
 from ..common.wait import StateTimer, WaitOptions
-from ..drain.operand_diagnosis import log_end
+from ..drain import operand_diagnosis
 from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..kube.client import Client
 from ..kube.errors import ApiError
@@ -124,25 +124,21 @@ class MigReset:
         return f"{held}; the MIG manager's log ends: {log}" if log else held
 
     def _log(self, name: str) -> str:
-        pods = f"/api/v1/namespaces/{self.namespace}/pods"
-        found = self.client.list(
-            pods, label_selector=f"app={operand_pods.MIG_MANAGER}", field_selector=f"spec.nodeName={name}"
-        )
-        pod = operand_pods.pod_of(found, operand_pods.MIG_MANAGER, name)
+        pods = operand_diagnosis.operand_pods(self.client, self.namespace, [name])
+        pod = operand_pods.pod_of(pods, operand_pods.MIG_MANAGER, name)
         if pod is None:
             return "(no MIG manager runs there)"
-        return log_end(self.client, self.namespace, pod, operand_pods.MIG_MANAGER, previous=False)
+        return operand_diagnosis.log_end(self.client, self.namespace, pod, operand_pods.MIG_MANAGER, previous=False)
 
 
 def _holders_on(client: Client, operator_namespace: str, node: str) -> str:
     """The pods of a node that prevent, or may prevent, the reset of its MIG layout, as text."""
     found = pods_by_node(client, pods_on(client, node), operator_namespace)
-    using = [f"{user.full_name} ({', '.join(user.access)})" for user in found.gpu_pods.get(node, ())]
-    possible = [
-        f"{user.full_name} ({', '.join(user.possible_access)})" for user in found.possible_holders.get(node, ())
-    ]
-    parts = [
-        *([f"pods that use its GPUs: {abbreviate(using)}"] if using else []),
-        *([f"pods that may hold one, since they are privileged: {abbreviate(possible)}"] if possible else []),
-    ]
+    using = [f"{pod.full_name} ({', '.join(pod.access)})" for pod in found.gpu_pods.get(node, ())]
+    possible = [f"{pod.full_name} ({', '.join(pod.possible_access)})" for pod in found.possible_holders.get(node, ())]
+    titles = {
+        "pods that use its GPUs": using,
+        "pods that may hold one, since they are privileged": possible,
+    }
+    parts = [f"{title}: {abbreviate(pods)}" for title, pods in titles.items() if pods]
     return "; ".join(parts) or "no pod is known to use its GPUs, so a process of the host may hold one"

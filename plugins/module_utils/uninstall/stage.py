@@ -30,7 +30,8 @@ class Removal:
     """What happens to one object, and how the result names it.
 
     action: what is done with the object; empty if the result does not mention it. kept: why the object, or the rest of it, is kept.
-    after: the rest of it; None if it is deleted. held_back: a field that stays, since the driver would roll without it. send: sends the requests. check: sends them as a dry run. wait: waits for their effect.
+    after: the rest of it; None if it is deleted. held_back: a field that stays, since the driver would roll without it.
+    send: sends the requests. check: sends them as a dry run. wait: waits for their effect.
     """
 
     label: str
