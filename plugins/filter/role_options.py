@@ -47,7 +47,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.pools.merge import plain
+from ..module_utils.pools.variables import plain
 from ..module_utils.schema import coercion
 from ..module_utils.schema.messages import is_whole, quote, type_name
 

@@ -16,7 +16,6 @@ from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..schema.matching import resolve_match
 from ..schema.types import Document
 from ..sharing_modes.sharing import Sharing, sharing_of
-from .merge import merge
 from .nodegroups import cloud_of, drain_options, nodegroup_plan, nodegroups_option
 from .operator_values import mirrored_image, nfd_values, operator_values
 from .plan import (
@@ -35,7 +34,7 @@ from .plan import (
     ValidationPlan,
     rollout_plan,
 )
-from .variables import load
+from .variables import load, merge
 
 # Every GPU workload tolerates the usual taint of GPU nodes.
 _GPU_TOLERATION: Toleration = {"key": names.GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}

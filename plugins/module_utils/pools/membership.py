@@ -45,20 +45,23 @@ class Membership:
     """All lists hold node names, sorted."""
 
     by_pool: dict[str, list[str]]
-    overlaps: dict[str, list[str]]
+    overlaps: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     """Nodes that several pools match, with those pools; such a node is in none of them."""
-    empty: list[str]
-    """Pools without a node."""
-    undiscovered: list[str]
+    undiscovered: list[str] = dataclasses.field(default_factory=list)
     """GPU nodes whose model is not known yet; pinned ones are in their pool, too."""
-    undeclared_pins: dict[str, list[str]]
+    undeclared_pins: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     """Nodes pinned to a pool that is not declared, by the name of that pool."""
-    mismatched: dict[str, list[str]]
+    mismatched: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     """Nodes pinned to a pool that does not match them, by pool; the pin takes precedence."""
-    unclaimed: list[str]
+    unclaimed: list[str] = dataclasses.field(default_factory=list)
     """Discovered GPU nodes that belong to no pool."""
     wrong_model: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     """Nodes with another model than the one that their pool declares for its node group, by pool; they belong to it nevertheless."""
+
+    @property
+    def empty(self) -> list[str]:
+        """Pools without a node."""
+        return [pool for pool, members in self.by_pool.items() if not members]
 
 
 def matches(pool: PoolPlan, node: NodeFacts) -> bool:
@@ -105,7 +108,7 @@ class _Index:
                     self._by_product[models.normalized(product)].append(pool)
         self._with_group = [pool for pool in pools if pool.nodegroup and pool.nodegroup.group_label]
 
-    def by_nodegroup(self, node: NodeFacts) -> str | None:
+    def by_nodegroup(self, node: NodeFacts) -> PoolPlan | None:
         """The pool of the node's node group; an exact name takes precedence over one with a suffix."""
         candidates = [pool for pool in self._with_group if is_from_group(pool, node)]
         exact = [
@@ -113,7 +116,7 @@ class _Index:
             for pool in candidates
             if pool.nodegroup and node.labels[pool.nodegroup.group_label] == pool.nodegroup.name
         ]
-        return next((pool.name for pool in (*exact, *candidates)), None)
+        return next(iter((*exact, *candidates)), None)
 
     def matching(self, node: NodeFacts) -> list[str]:
         """The pools whose match fits the node, sorted."""
@@ -128,47 +131,26 @@ def assign_nodes(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> M
     """Assigns every node to the pool in its label accel.gpu/pool, else to that of its node group, else to the only pool that matches it."""
     declared = {pool.name: pool for pool in pools}
     index = _Index(pools)
-    by_pool: dict[str, list[str]] = {name: [] for name in declared}
-    overlaps: dict[str, list[str]] = {}
-    undiscovered: list[str] = []
-    unclaimed: list[str] = []
-    undeclared_pins: dict[str, list[str]] = collections.defaultdict(list)
-    mismatched: dict[str, list[str]] = collections.defaultdict(list)
-    wrong_model: dict[str, list[str]] = collections.defaultdict(list)
+    found = Membership(by_pool={name: [] for name in declared})
     for node in sorted(nodes, key=lambda node: node.name):
         known = bool(node.product)
         if node.has_gpu and not known:
-            undiscovered.append(node.name)
-        if node.pin in declared:
-            by_pool[node.pin].append(node.name)
-            pool = declared[node.pin]
-            if known and not pool.match.pins_only and not matches(pool, node):
-                mismatched[node.pin].append(node.name)
-            if _has_wrong_model(pool, node):
-                wrong_model[node.pin].append(node.name)
-            continue
-        if node.pin:
-            undeclared_pins[node.pin].append(node.name)
-        nodegroup_pool = index.by_nodegroup(node)
-        if nodegroup_pool is not None:
-            by_pool[nodegroup_pool].append(node.name)
-            if _has_wrong_model(declared[nodegroup_pool], node):
-                wrong_model[nodegroup_pool].append(node.name)
+            found.undiscovered.append(node.name)
+        if node.pin and node.pin not in declared:
+            found.undeclared_pins.setdefault(node.pin, []).append(node.name)
+        owner = declared.get(node.pin) or index.by_nodegroup(node)
+        if owner is not None:
+            found.by_pool[owner.name].append(node.name)
+            if node.pin in declared and known and not owner.match.pins_only and not matches(owner, node):
+                found.mismatched.setdefault(owner.name, []).append(node.name)
+            if _has_wrong_model(owner, node):
+                found.wrong_model.setdefault(owner.name, []).append(node.name)
             continue
         matching = index.matching(node) if node.has_gpu else []
         if len(matching) == 1:
-            by_pool[matching[0]].append(node.name)
+            found.by_pool[matching[0]].append(node.name)
         elif matching:
-            overlaps[node.name] = matching
+            found.overlaps[node.name] = matching
         elif known and not node.pin:
-            unclaimed.append(node.name)
-    return Membership(
-        by_pool=by_pool,
-        overlaps=overlaps,
-        empty=[name for name, members in by_pool.items() if not members],
-        undiscovered=undiscovered,
-        undeclared_pins=dict(undeclared_pins),
-        mismatched=dict(mismatched),
-        unclaimed=unclaimed,
-        wrong_model=dict(wrong_model),
-    )
+            found.unclaimed.append(node.name)
+    return found

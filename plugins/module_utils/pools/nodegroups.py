@@ -10,10 +10,10 @@ from ..catalog import names
 from ..catalog.taints import STARTUP_TAINT
 from ..common.nested import get_nested
 from ..nodegroups.spec import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NODE_LABELS, NODE_TAINTS
-from ..schema import coercion
-from ..schema.messages import is_whole, quote, type_name
+from ..schema.pool import POOLS
 from ..schema.providers import PROVIDERS
 from ..schema.rollout import NONE, ROLLOUT
+from ..schema.types import Integer, MapOf
 from .plan import CloudPlan, NodeGroupPlan
 from .variables import NOT_SET, InvalidVariables
 
@@ -23,6 +23,8 @@ if t.TYPE_CHECKING:
 Document = dict[str, t.Any]
 
 _DRAIN_TIMEOUT = ROLLOUT.fields["drain_timeout"].default
+# Other numbers of nodes, by pool.
+_COUNTS = MapOf(item=Integer())
 # A label of an earlier sharing mode is removed by null, the startup taint by `state: absent`.
 _OWN_LABELS = (names.MIG_CONFIG_LABEL,)
 
@@ -103,15 +105,11 @@ def with_node_counts(
     """gpu_pools with other numbers of nodes, by pool; raises InvalidVariables for a pool without a fixed number of nodes."""
     if pools is None:
         raise InvalidVariables([NOT_SET])
-    problems = list(_type_problems(pools, counts))
+    counts = _COUNTS.coerce(counts)
+    reason = POOLS.mistyped(pools)
+    problems = [*([f"gpu_pools: {reason}"] if reason else []), *_COUNTS.problems(counts, "the numbers of nodes")]
     if not problems:
-        counts = {name: coercion.integer(count) if isinstance(count, str) else count for name, count in counts.items()}
-        problems = [
-            f"the number of nodes of pool {name}: {quote(count)} is not a whole number; give one such as 3"
-            for name, count in counts.items()
-            if not is_whole(count)
-        ]
-        problems += [problem for name in counts for problem in _count_problems(name, pools, defaults or {})]
+        problems = [problem for name in counts for problem in _count_problems(name, pools, defaults or {})]
     if problems:
         raise InvalidVariables(problems)
     return [
@@ -120,14 +118,6 @@ def with_node_counts(
         else pool
         for pool in pools
     ]
-
-
-def _type_problems(pools: t.Any, counts: t.Any) -> t.Iterator[str]:
-    """Wrong types of the two arguments; other problems of the pools are found by their own validation."""
-    if not isinstance(pools, list):
-        yield f"gpu_pools: is {type_name(pools)}, not a list; begin each entry with a dash"
-    if not isinstance(counts, dict) or not all(isinstance(name, str) for name in counts):
-        yield f"the numbers of nodes: are {type_name(counts)}, not a map; write them as {{train: 3}}"
 
 
 def _count_problems(name: str, pools: t.Sequence[t.Any], defaults: t.Any) -> t.Iterator[str]:

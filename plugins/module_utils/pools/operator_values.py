@@ -12,7 +12,7 @@ import typing as t
 from ..catalog.releases import Release, release_of
 from ..common.nested import set_nested
 from ..schema.types import Document
-from .merge import merge
+from .variables import merge
 
 _NEVER: Release = (99, 0)
 

@@ -18,7 +18,6 @@ from ..schema.pool import DEFAULTS, POOL, POOLS
 from ..schema.pool_checks import ALL_POOLS_CHECKS, POOL_CHECKS
 from ..schema.types import Document, PoolVariables
 from ..schema.validators import is_bare_chart
-from .merge import merge, plain
 
 _NAMES = ("gpu_cluster", "gpu_defaults", "gpu_pools")
 # Not an empty list: a variable that is missing or misspelled must never release a node.
@@ -54,6 +53,37 @@ class Variables:
     pools: tuple[Document, ...]
     declared_cluster: Document
     pools_without_mode: frozenset[str] = frozenset()
+
+
+def merge(under: t.Any, over: t.Any) -> t.Any:
+    """`over` merged over `under`: maps are merged key by key at every depth, all other values (also lists) are replaced.
+
+    None in `over` keeps the value of `under`, so `merge({}, x) == merge(x, {}) == x`, and merging is associative.
+    Neither argument is changed.
+    """
+    if isinstance(under, dict) and isinstance(over, dict):
+        result = dict(under)
+        for key, value in over.items():
+            result[key] = merge(under[key], value) if key in under else value
+        return result
+    return under if over is None else over
+
+
+def plain(value: t.Any) -> t.Any:
+    """A copy of Python's built-in types; ansible-core passes tagged subclasses of str, int, dict and list."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
 
 
 def split_variables(variables: t.Any) -> tuple[t.Any, t.Any, t.Any]:

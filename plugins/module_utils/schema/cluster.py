@@ -10,9 +10,9 @@ from ..catalog import releases
 from ..common.nested import get_nested
 from . import validators
 from .messages import quote
-from .nodegroup import CLOUD
 from .nodegroup_checks import cloud_is_one
 from .operator import OPERATOR, OPERATOR_CHECKS, HelmValues
+from .providers import PROVIDERS
 from .secret_values import values_hold_no_secrets
 from .types import INVALID, Document, Field, ListOf, Problems, Section, Text
 
@@ -59,7 +59,10 @@ CLUSTER = Section(
         "context": Text(blank_is_unset=False),
         "impersonate_user": Text(),
         "impersonate_groups": ListOf(),
-        "cloud": CLOUD,
+        "cloud": Section(
+            default=None,
+            fields={key: Section(default=None, fields=provider.cloud_fields) for key, provider in PROVIDERS.items()},
+        ),
         **_RELEASES,
         "validation": Section(fields={"image": Text((validators.image,)), "namespace": Text((validators.dns_label,))}),
     }

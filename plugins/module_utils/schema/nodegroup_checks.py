@@ -11,7 +11,7 @@ from ..catalog.vks_flavor_names import FlavorGpus
 from ..common.nested import get_nested
 from ..sharing_modes.mig import MIG
 from .messages import field_path, join_words, quote
-from .nodegroup import COMMON_NODES_FIELDS
+from .pool import COMMON_NODES_FIELDS
 from .providers import PROVIDERS, ProviderDefinition
 from .types import INVALID, Document, PoolVariables, Problems
 from .validators import kubelet_label

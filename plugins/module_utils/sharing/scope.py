@@ -12,7 +12,7 @@ from ..cluster_state import label_selector
 from ..cluster_state.pool_release import is_abandoned, is_being_repaired
 from ..common.errors import InvalidOptions
 from ..pools.derive import derive
-from ..pools.merge import merge
+from ..pools.variables import merge
 from .node_change import is_marked
 
 if t.TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.export.variables import 
     residual_values,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.merge import merge
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import merge
 from tests.helpers.variables import LAB_POOLS
 
 Document = dict[str, t.Any]

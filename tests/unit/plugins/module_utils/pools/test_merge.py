@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.merge import merge, plain
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import merge, plain
 
 keys = st.sampled_from("abc")
 values = st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
