@@ -19,7 +19,7 @@ from ..cluster_state.pool_edit import node_edit
 from ..common.wait import StateTimer
 from ..nodegroups.names import is_group_or_replacement
 from ..nodegroups.spec import NODE_COUNT
-from ..pools.merge import merge
+from ..pools.variables import merge
 from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
