@@ -52,7 +52,7 @@ clusters:
 import functools
 import typing as t
 
-from ..module_utils.common.parallel import run_bounded
+from ..module_utils.common.parallel import call_all
 from ..module_utils.providers.magnum import clusters
 from ..module_utils.providers.magnum.client import PARALLEL
 from ..module_utils.providers.magnum.module import MagnumModule
@@ -63,11 +63,7 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
     name = module.params["name"]
     ids = [found["uuid"] for found in module.magnum.clusters() if name in (None, found["name"], found["uuid"])]
     calls = [(cluster_id, functools.partial(module.magnum.find_cluster, cluster_id)) for cluster_id in ids]
-    outcomes = run_bounded(calls, PARALLEL, fatal=lambda error: True)
-    for outcome in outcomes:
-        if outcome.error is not None:
-            raise outcome.error
-    found = [clusters.cluster_result(outcome.value) for outcome in outcomes if outcome.value is not None]
+    found = [clusters.cluster_result(cluster) for cluster in call_all(calls, PARALLEL) if cluster is not None]
     return {"changed": False, "clusters": sorted(found, key=lambda each: (str(each["name"]), str(each["id"])))}
 
 

@@ -72,7 +72,7 @@ import functools
 import typing as t
 
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.common.parallel import run_bounded
+from ..module_utils.common.parallel import call_all
 from ..module_utils.nodegroups.spec import NodeGroupState
 from ..module_utils.providers.vks.module import VksModule
 from ..module_utils.providers.vks.provider import VksProvider
@@ -105,14 +105,11 @@ def work(module: VksModule) -> dict[str, t.Any]:
 
 
 def _nodes(provider: VksProvider, states: t.Sequence[NodeGroupState]) -> dict[str, list[dict[str, t.Any]]]:
-    found = {}
-    for outcome in run_bounded([(state.name, functools.partial(provider.nodes, state)) for state in states]):
-        if outcome.error is not None:
-            raise outcome.error
-        found[outcome.name] = [
-            {key: row.get(field) for key, field in _NODE_FIELDS.items()} for row in outcome.value or []
-        ]
-    return found
+    rows_by_group = call_all([(state.name, functools.partial(provider.nodes, state)) for state in states])
+    return {
+        state.name: [{key: row.get(field) for key, field in _NODE_FIELDS.items()} for row in rows]
+        for state, rows in zip(states, rows_by_group, strict=True)
+    }
 
 
 def main() -> None:

@@ -77,6 +77,20 @@ def run_bounded(
     return [outcomes[index] for index in sorted(outcomes)]
 
 
+def call_all(
+    calls: t.Iterable[tuple[str, t.Callable[[], T]]], limit: int = DEFAULT_LIMIT, *, stop: threading.Event | None = None
+) -> list[T]:
+    """Make named calls as run_bounded() does, and return their values in their order; after any error no other call starts, and it is raised.
+
+    Once `stop` is set, only the values of the calls that were made are returned.
+    """
+    outcomes = run_bounded(calls, limit, fatal=lambda dummy: True, stop=stop)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+    return [t.cast("T", outcome.value) for outcome in outcomes if outcome.made]
+
+
 def _outcome(name: str, future: Future[T]) -> Outcome[T]:
     error = future.exception()
     if isinstance(error, Exception):

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER
-from ..common.parallel import run_bounded
+from ..common.parallel import call_all
 from .client import Client
 from .diff import Difference, Object, difference, same_object, shown
 from .errors import ApiError
@@ -206,12 +206,8 @@ class _Run:
     def _read(self, targets: list[_ObjectTarget]) -> list[Object | None]:
         paths = [target.path for target in targets if target.kind is not None]
         calls = [(path, functools.partial(self.client.get, path)) for path in paths]
-        outcomes = run_bounded(calls, fatal=lambda dummy: True)
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-        values = iter(outcomes)
-        return [next(values).value if target.kind is not None else None for target in targets]
+        values = iter(call_all(calls))
+        return [next(values) if target.kind is not None else None for target in targets]
 
     def _check_namespaces(self, targets: list[_ObjectTarget], live: list[Object | None]) -> None:
         """Only new objects need their namespace."""

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION
-from ..common.parallel import run_bounded
+from ..common.parallel import call_all
 from ..helm.release import helm_release_of
 from ..kube.client import Client
 from ..kube.errors import ApiError
@@ -145,15 +145,7 @@ def namespace_objects(client: Client, namespace: str) -> list[tuple[str, Documen
         for group_version in versions
         for kind in _kinds(client, group_version)
     ]
-    objects: list[tuple[str, Document]] = []
-    for outcome in run_bounded(calls, fatal=lambda dummy: True):
-        error = outcome.error
-        if isinstance(error, ApiError) and not error.unreachable:
-            raise UnknownContents(f"its {outcome.name} cannot be listed: {error.message}") from error
-        if error is not None:
-            raise error
-        objects += outcome.value or []
-    return objects
+    return [item for objects in call_all(calls) for item in objects]
 
 
 def _delete(client: Client, path: str, live: Document) -> None:
@@ -190,7 +182,12 @@ def _kinds(client: Client, group_version: str) -> list[Kind]:
 
 
 def _list(client: Client, kind: Kind, namespace: str) -> list[tuple[str, Document]]:
-    return [(kind.kind, item["metadata"]) for item in client.list(kind.collection(namespace), metadata_only=True)]
+    try:
+        return [(kind.kind, item["metadata"]) for item in client.list(kind.collection(namespace), metadata_only=True)]
+    except ApiError as error:
+        if error.unreachable:
+            raise
+        raise UnknownContents(f"its {kind.plural} cannot be listed: {error.message}") from error
 
 
 def _condition_messages(live: Document) -> str:

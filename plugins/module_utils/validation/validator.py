@@ -13,7 +13,7 @@ from ..catalog.names import FIELD_MANAGER, LIVE_PODS
 from ..cluster_state.gpu_pods import gpu_requests
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.pool_assignment import assign_pools
-from ..common.parallel import run_bounded
+from ..common.parallel import call_all
 from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, PODS, object_path
@@ -152,9 +152,7 @@ class Validator:
         for wave in (holders, [(test, request) for test in tests for request in test.site.negative_checks]):
             bodies = [manifest(test.pool, test.site, request, self.workload) for test, request in wave]
             calls = [(body["metadata"]["name"], functools.partial(create, body)) for body in bodies]
-            for outcome in run_bounded(calls, stop=lease.lost):
-                if outcome.error is not None:
-                    raise outcome.error
+            call_all(calls, stop=lease.lost)
             lease.check()
 
     def _await_pods(self, tests: t.Sequence[PoolTest], timeout: float) -> None:
@@ -193,14 +191,9 @@ class Validator:
             return DeviceCheck(problems=(f"its {expected} pods were never all running at the same time",))
         if test.problems:
             return DeviceCheck(problems=test.problems)
-        logs = {}
-        for outcome in run_bounded(
-            [(name, functools.partial(self._log, name)) for name in map(test.pod_name, test.site.holders)]
-        ):
-            if outcome.error is not None:
-                raise outcome.error
-            logs[outcome.name] = outcome.value or ""
-        return check_devices(test.pool, test.site.node, logs)
+        pods = [test.pod_name(request) for request in test.site.holders]
+        logs = call_all([(pod, functools.partial(self._log, pod)) for pod in pods])
+        return check_devices(test.pool, test.site.node, dict(zip(pods, logs, strict=True)))
 
     def _log(self, pod: str) -> str:
         return self._client.text(f"{self._pods}/{pod}/log")

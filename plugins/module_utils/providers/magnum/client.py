@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ...common.errors import ConnectionProblem
 from ...common.http import HttpResponse
-from ...common.parallel import run_bounded
+from ...common.parallel import call_all
 from .errors import OpenStackError
 from .session import Session
 from .transport import Object, Service
@@ -201,11 +201,7 @@ class Magnum:
     def whole(self, cluster_id: str, ids: t.Iterable[str]) -> list[Object]:
         """The node groups with these ids, with all fields, read in parallel; deleted ones are left out."""
         calls = [(group, functools.partial(self.nodegroup, cluster_id, group)) for group in ids]
-        outcomes = run_bounded(calls, PARALLEL, fatal=lambda error: True)
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-        return [outcome.value for outcome in outcomes if outcome.value is not None]
+        return [group for group in call_all(calls, PARALLEL) if group is not None]
 
     def create_nodegroup(self, cluster_id: str, body: t.Mapping[str, t.Any]) -> None:
         """Create a node group; not repeated after a lost answer, so the caller has to look for the group first."""

@@ -8,7 +8,7 @@ import functools
 import typing as t
 
 from ...common.errors import ConnectionProblem
-from ...common.parallel import run_bounded
+from ...common.parallel import call_all
 from ...schema.providers import MAGNUM
 from ..discovery import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
 from . import kubeconfig
@@ -53,11 +53,9 @@ class MagnumSource:
         nova = Nova(self._session)
         calls = [(str(row["uuid"]), functools.partial(self._details, str(row["uuid"]))) for row in rows]
         found = []
-        for outcome in run_bounded(calls, fatal=lambda error: True):
-            if outcome.error is not None:
-                raise outcome.error
-            if outcome.value is not None:
-                cluster, groups = outcome.value
+        for details in call_all(calls):
+            if details is not None:
+                cluster, groups = details
                 unique = names.count(str(cluster["name"])) == 1
                 found.append(self._discovered(cluster, groups, nova, unique=unique))
         return found

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...common.errors import InvalidOptions
-from ...common.parallel import run_bounded
+from ...common.parallel import call_all
 from .catalog import available
 from .errors import VksError
 from .paging import Row
@@ -81,12 +81,7 @@ def detailed_clusters(transport: VksTransport, wanted: t.Callable[[VksCluster], 
     """The wanted clusters of the account in the region, with their details; sorted by name and id."""
     rows = [cluster_of(row) for row in transport.items(VKS, _PATH)]
     calls = [(cluster.id, functools.partial(_detail, transport, cluster)) for cluster in rows if wanted(cluster)]
-    found = []
-    for outcome in run_bounded(calls):
-        if outcome.error is not None:
-            raise outcome.error
-        if outcome.value is not None:
-            found.append(outcome.value)
+    found = [cluster for cluster in call_all(calls) if cluster is not None]
     return sorted(found, key=lambda cluster: (cluster.name, cluster.id))
 
 

@@ -8,7 +8,7 @@ import datetime
 import functools
 import typing as t
 
-from ...common.parallel import run_bounded
+from ...common.parallel import call_all
 from ...common.progress import Progress
 from ...common.wait import WaitOptions
 from ...nodegroups.spec import NodeGroupState
@@ -57,12 +57,10 @@ class VksSource:
         )
         names = [cluster.name for cluster in clusters]
         calls = [(cluster.id, functools.partial(self._groups, cluster)) for cluster in clusters]
-        found = []
-        for cluster, outcome in zip(clusters, run_bounded(calls, fatal=lambda error: True), strict=True):
-            if outcome.error is not None:
-                raise outcome.error
-            found.append(self._discovered(cluster, outcome.value or [], unique=names.count(cluster.name) == 1))
-        return found
+        return [
+            self._discovered(cluster, groups, unique=names.count(cluster.name) == 1)
+            for cluster, groups in zip(clusters, call_all(calls), strict=True)
+        ]
 
     def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
         """The service's, or a new one where there is none or it expires soon."""

@@ -9,7 +9,7 @@ import functools
 import typing as t
 
 from ...common.errors import InvalidOptions, ServiceError
-from ...common.parallel import run_bounded
+from ...common.parallel import call_all
 from ...nodegroups.names import is_group_or_replacement
 from ...nodegroups.plan import Differences, field_differences, groups_of_spec
 from ...nodegroups.provider import CloudRequest, ClusterNode, ListedGroup
@@ -182,12 +182,11 @@ class VksProvider:
 
     def _details(self, rows: t.Sequence[Row]) -> list[NodeGroupState]:
         ids = [str(row.get("id")) for row in rows]
-        calls = [(group, functools.partial(self._detail, group)) for group in ids if group not in self._states]
-        for outcome in run_bounded(calls):
-            if outcome.error is not None:
-                raise outcome.error
-            if outcome.value is not None:
-                self._states[outcome.name] = self._state(outcome.value)
+        unknown = [group for group in ids if group not in self._states]
+        details = call_all([(group, functools.partial(self._detail, group)) for group in unknown])
+        for group, row in zip(unknown, details, strict=True):
+            if row is not None:
+                self._states[group] = self._state(row)
         return [self._states[group] for group in ids if group in self._states]
 
     def _detail(self, group: str) -> Row | None:

@@ -8,7 +8,7 @@ import threading
 import typing as t
 
 from ...common.errors import InvalidOptions
-from ...common.parallel import run_bounded
+from ...common.parallel import call_all
 from . import catalog
 from .catalog import CatalogItem
 from .errors import VksError
@@ -140,12 +140,7 @@ class VServer:
                 raise
 
         calls = [(key, lambda p=path, n=name, q=query: rows(p, n, q)) for key, path, name, query in asked]
-        found = []
-        for outcome in run_bounded(calls, limit=_PARALLEL):
-            if outcome.error is not None:
-                raise outcome.error
-            found.append((outcome.name, outcome.value or []))
-        return found
+        return list(zip((key for key, *dummy in asked), call_all(calls, _PARALLEL), strict=True))
 
     def _once(self, key: tuple[t.Any, ...], ask: t.Callable[[], T]) -> T:
         with self._lock:

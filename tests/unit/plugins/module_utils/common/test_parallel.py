@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.parallel import Outcome, run_bounded
+from ansible_collections.accel.gpu.plugins.module_utils.common.parallel import Outcome, call_all, run_bounded
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 
 
@@ -74,3 +74,21 @@ def test_a_lost_lease_stops_the_sending() -> None:
 
 def test_nothing_to_do() -> None:
     assert run_bounded([]) == []
+
+
+def test_call_all_returns_the_values_in_order() -> None:
+    assert call_all(calls(5, lambda number: number), 2) == [0, 1, 2, 3, 4]
+
+
+def test_call_all_raises_the_first_error_and_starts_no_other_call() -> None:
+    made: list[int] = []
+
+    def call(number: int) -> int:
+        made.append(number)
+        if number == 1:
+            raise ApiError("busy", status=409)
+        return number
+
+    with pytest.raises(ApiError, match="busy"):
+        call_all(calls(5, call), 1)
+    assert made == [0, 1]
