@@ -8,6 +8,7 @@ Source: k8s-operator-libs v0.0.0-20251027171627, pkg/upgrade (consts.go, upgrade
 from __future__ import annotations
 
 import typing as t
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ..catalog.names import DRIVER_UPGRADE_LABEL, DRIVER_UPGRADE_SKIP_LABEL
@@ -29,22 +30,14 @@ class DriverUpgrade:
     failed: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
-    @property
-    def finished(self) -> bool:
-        """Whether no node is left."""
-        return not (self.waiting or self.working or self.failed or self.skipped)
-
-    @property
-    def states(self) -> dict[str, int]:
-        """The number of nodes in each state of the label."""
-        counts: dict[str, int] = {}
-        for state in (*(REQUIRED for dummy in (*self.waiting, *self.skipped)), *self.working.values()):
-            counts[state] = counts.get(state, 0) + 1
-        return {**counts, **({FAILED: len(self.failed)} if self.failed else {})}
-
     def as_dict(self) -> dict[str, t.Any]:
-        """For a result: counts by state, and the names of nodes that need a user."""
-        return {"states": self.states, "failed": list(self.failed[:100]), "skipped": list(self.skipped[:100])}
+        """For a result: the number of nodes in each state of the label, and the names of nodes that need a user."""
+        idle = {REQUIRED: len(self.waiting) + len(self.skipped), FAILED: len(self.failed)}
+        return {
+            "states": dict(+(Counter(idle) + Counter(self.working.values()))),
+            "failed": list(self.failed[:100]),
+            "skipped": list(self.skipped[:100]),
+        }
 
     def is_stuck(self, max_parallel: int) -> bool:
         """Whether the upgrade cannot continue: no node is being upgraded, and failed nodes, which keep their slots, block waiting ones."""
@@ -69,17 +62,12 @@ class DriverUpgrade:
         return lines
 
 
-def upgrade_state(labels: Labels) -> str:
-    """The state of a node's driver upgrade; empty where there is none."""
-    return labels.get(DRIVER_UPGRADE_LABEL, "")
-
-
 def driver_upgrade(nodes: t.Iterable[tuple[str, Labels]]) -> DriverUpgrade:
     """The unfinished nodes among these, given by name and labels."""
     waiting, working, failed, skipped = [], {}, [], []
     for name, labels in nodes:
-        state = upgrade_state(labels)
-        if state in ("", DONE):
+        state = labels.get(DRIVER_UPGRADE_LABEL) or DONE
+        if state == DONE:
             continue
         if state == FAILED:
             failed.append(name)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import typing as t
 from dataclasses import dataclass
 
@@ -56,12 +57,6 @@ def container_failures(pods: t.Iterable[Pod]) -> dict[str, list[ContainerFailure
     return failures
 
 
-def nodes_without_plugin(pods: t.Iterable[Pod], nodes: t.Iterable[str]) -> list[str]:
-    """The nodes without a pod of the device plugin."""
-    served = {node_of(pod) for pod in pods if app_of(pod) == PLUGIN}
-    return [name for name in nodes if name not in served]
-
-
 def is_ready(pod: Pod) -> bool:
     """Whether a pod has the condition Ready."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
@@ -74,24 +69,23 @@ def pod_of(pods: t.Iterable[Pod], app: str, node: str) -> str | None:
 
 
 def _pod_failures(pod: Pod) -> t.Iterator[ContainerFailure]:
-    name = pod["metadata"]["name"]
     status = pod.get("status") or {}
+    failure = functools.partial(ContainerFailure, node_of(pod), pod["metadata"]["name"])
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     for container in containers:
         waiting = (container.get("state") or {}).get("waiting") or {}
         termination = _termination(container)
         restarts = int(container.get("restartCount") or 0)
         if waiting.get("reason") and waiting["reason"] != "PodInitializing":
-            details = (
-                f" ({termination})" if termination else f" ({waiting['message']})" if waiting.get("message") else ""
-            )
-            yield ContainerFailure(node_of(pod), name, container["name"], f"{waiting['reason']}{details}", restarts)
+            details = termination or waiting.get("message")
+            reason = f"{waiting['reason']} ({details})" if details else waiting["reason"]
+            yield failure(container["name"], reason, restarts)
         elif termination and restarts and not container.get("ready"):
-            yield ContainerFailure(node_of(pod), name, container["name"], termination, restarts)
+            yield failure(container["name"], termination, restarts)
     if not containers and status.get("phase") != "Running":
-        yield ContainerFailure(
-            node_of(pod), name, "-", f"{status.get('phase') or 'unknown'}{_condition_message(status)}"
-        )
+        conditions = status.get("conditions") or ()
+        unmet = (entry.get("message") for entry in conditions if entry.get("status") == "False")
+        yield failure("-", ": ".join(filter(None, (status.get("phase") or "unknown", next(filter(None, unmet), "")))))
 
 
 def _termination(container: t.Mapping[str, t.Any]) -> str:
@@ -100,13 +94,6 @@ def _termination(container: t.Mapping[str, t.Any]) -> str:
         if terminated and terminated.get("exitCode"):
             message = str(terminated.get("message") or terminated.get("reason") or "").strip()
             return f"exit {terminated['exitCode']}" + (f": {message[-400:]}" if message else "")
-    return ""
-
-
-def _condition_message(status: t.Mapping[str, t.Any]) -> str:
-    for condition in status.get("conditions") or ():
-        if condition.get("status") == "False" and condition.get("message"):
-            return f": {condition['message']}"
     return ""
 
 
@@ -140,13 +127,12 @@ _START_ORDER = (DRIVER, "nvidia-container-toolkit-daemonset", VALIDATOR, DISCOVE
 
 def operand_failures(pods: t.Iterable[Pod], now: float) -> dict[str, ContainerFailure]:
     """The lasting failure of the first failing operand of each node, in their start order; `now` is in seconds since 1970."""
-    first: dict[str, tuple[int, ContainerFailure]] = {}
-    for pod in pods:
-        position = _start_position(app_of(pod))
+    first: dict[str, ContainerFailure] = {}
+    for pod in sorted(pods, key=_start_position):
         for failure in _pod_failures(pod):
-            if failure.node and _lasts(pod, failure, now) and position < first.get(failure.node, (99, failure))[0]:
-                first[failure.node] = (position, failure)
-    return {node: failure for node, (dummy, failure) in first.items()}
+            if failure.node and _lasts(pod, failure, now):
+                first.setdefault(failure.node, failure)
+    return first
 
 
 def unready_operands(pods: t.Iterable[Pod], nodes: t.Collection[str]) -> dict[str, set[str]]:
@@ -159,7 +145,8 @@ def unready_operands(pods: t.Iterable[Pod], nodes: t.Collection[str]) -> dict[st
     return unready
 
 
-def _start_position(app: str) -> int:
+def _start_position(pod: Pod) -> int:
+    app = app_of(pod)
     known = DRIVER if app.startswith((DRIVER, "nvidia-gpu-driver")) else app
     return _START_ORDER.index(known) if known in _START_ORDER else len(_START_ORDER)
 

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from ..catalog.names import (
     CONFIG_LABEL,
     CORDONED_ANNOTATION,
+    DRIVER_UPGRADE_LABEL,
     FAILED_KEY,
     MIG_CAPABLE_LABEL,
     MIG_CONFIG_LABEL,
@@ -21,7 +22,7 @@ from ..mig.layout import format_layout
 from ..sharing_modes.mig import MIG
 from ..sharing_modes.registry import mode_title
 from . import expected_state
-from .driver_upgrade import driver_upgrade, upgrade_state
+from .driver_upgrade import driver_upgrade
 from .node_check import check
 
 if t.TYPE_CHECKING:
@@ -77,7 +78,7 @@ def node_result(
         "gpus": expected_state.expected_gpus(node, pool) if pool else node.recorded_gpus or node.gpus,
         "memory_mib": node.memory_mib,
         "driver": node.driver or None,
-        "driver_upgrade": upgrade_state(node.labels) or None,
+        "driver_upgrade": node.labels.get(DRIVER_UPGRADE_LABEL) or None,
         "mode": node.mode or None,
         "replicas": node.replicas,
         "config": node.labels.get(CONFIG_LABEL),
@@ -143,10 +144,31 @@ def pool_results(
     results = {}
     for pool in allocation.plan.pools:
         members = [by_name[name] for name in membership.by_pool[pool.name]]
-        results[pool.name] = _pool_result(pool, members, edit_of, allocation.missing.get(pool.name, {}))
-        layouts = expected_state.node_layouts(pool, members, geometries)
-        if layouts:
-            results[pool.name]["gpu_layouts"] = layouts
+        missing = allocation.missing.get(pool.name, {})
+        findings = [finding for node in members if (finding := check(node, pool))]
+        changes = [edit_of[node.name] for node in members if node.name in edit_of]
+        shares = [
+            share
+            for node in members
+            if node.memory_mib and (share := pool.sharing.definition.memory_per_share(pool.sharing, node.memory_mib))
+        ]
+        drift = (
+            [f"its {len(members)} node(s) have no room for {format_layout(missing)} of its demand"] if missing else []
+        )
+        declared = declared_pool(pool)
+        results[pool.name] = {
+            **declared,
+            "gpu_layouts": expected_state.node_layouts(pool, members, geometries) or declared["gpu_layouts"],
+            "memory_mib_per_share": min(shares, default=pool.memory_mib_per_share),
+            "models": sorted({node.model for node in members if node.model}),
+            "nodes": len(members),
+            "gpus": sum(expected_state.expected_gpus(node, pool) for node in members),
+            **expected_state.pool_resources(members, pool),
+            "changes": _changes_result(changes, members),
+            "drift": [*drift, *map(str, findings)][:POOL_DRIFT_LIMIT],
+            "drifted_nodes": len({finding.node for finding in findings} | {edit.name for edit in changes}),
+            "as_declared": bool(members) and not findings and not changes and not missing,
+        }
     return results
 
 
@@ -181,32 +203,6 @@ def drift_entries(pools: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str
         changed = [f"{changes['nodes']} node(s) have other labels or taints than declared"] if changes else []
         entries += [{"pool": name, "message": message} for message in (*pool.get("drift", ()), *changed)]
     return entries[:DRIFT_LIMIT]
-
-
-def _pool_result(
-    pool: PoolPlan, nodes: t.Sequence[Node], edits: t.Mapping[str, NodeEdit], missing: t.Mapping[str, int]
-) -> dict[str, t.Any]:
-    findings = [finding for node in nodes if (finding := check(node, pool))]
-    changes = [edits[node.name] for node in nodes if node.name in edits]
-    mode = pool.sharing.definition
-    shares = [mode.memory_per_share(pool.sharing, node.memory_mib) for node in nodes if node.memory_mib]
-    unallocated = (
-        [f"its {len(nodes)} node(s) have no room for {format_layout(missing)} of its demand"] if missing else []
-    )
-    return {
-        **declared_pool(pool),
-        "memory_mib_per_share": min(
-            (share for share in shares if share is not None), default=pool.memory_mib_per_share
-        ),
-        "models": sorted({node.model for node in nodes if node.model}),
-        "nodes": len(nodes),
-        "gpus": sum(expected_state.expected_gpus(node, pool) for node in nodes),
-        **expected_state.pool_resources(nodes, pool),
-        "changes": _changes_result(changes, nodes),
-        "drift": [*unallocated, *(str(finding) for finding in findings)][:POOL_DRIFT_LIMIT],
-        "drifted_nodes": len({finding.node for finding in findings} | {edit.name for edit in changes}),
-        "as_declared": bool(nodes) and not findings and not changes and not missing,
-    }
 
 
 def _changes_result(changes: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> dict[str, t.Any]:

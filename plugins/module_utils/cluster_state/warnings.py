@@ -32,14 +32,6 @@ def all_warnings(nodes: t.Sequence[Node], membership: Membership, released: t.Co
     return [*membership_warnings(membership, released), *_node_warnings(nodes, pool_members(membership))]
 
 
-def abandoned_node_warnings(nodes: t.Iterable[Node], membership: Membership) -> t.Iterator[str]:
-    """Nodes of no pool whose GPUs may still be partitioned after a release without verification."""
-    members = pool_members(membership)
-    names = sorted(node.name for node in nodes if node.name not in members and is_abandoned(node))
-    if names:
-        yield f"{abbreviate(names)}: {ABANDONED}; the playbook share, site or repair disables MIG on them."
-
-
 def membership_warnings(membership: Membership, released: t.Collection[str]) -> t.Iterator[str]:
     """Nodes that several pools match, pools without nodes, and labels accel.gpu/pool that do not fit.
 
@@ -66,10 +58,17 @@ def _node_warnings(nodes: t.Sequence[Node], members: t.Collection[str]) -> t.Ite
     not_ready = sorted(node.name for node in nodes if node.name in members and not node.ready)
     if not_ready:
         yield not_ready_message(not_ready)
-    unknown = {node.model for node in nodes if node.discovered and node.catalog_model is None}
-    for model in sorted(unknown):
-        names = sorted(node.name for node in nodes if node.model == model)
-        yield f"The catalog has no GPU model {model} ({abbreviate(names)}); a MIG layout for it cannot be verified before it is applied."
+    unknown: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.discovered and node.catalog_model is None:
+            unknown.setdefault(node.model, []).append(node.name)
+    for model, names in sorted(unknown.items()):
+        yield (
+            f"The catalog has no GPU model {model} ({abbreviate(sorted(names))}); a MIG layout for it cannot be verified before it is applied."
+        )
+    abandoned = sorted(node.name for node in nodes if node.name not in members and is_abandoned(node))
+    if abandoned:
+        yield f"{abbreviate(abandoned)}: {ABANDONED}; the playbook share, site or repair disables MIG on them."
 
 
 def not_ready_message(names: t.Sequence[str]) -> str:

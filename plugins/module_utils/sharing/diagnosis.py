@@ -26,7 +26,6 @@ def diagnose(context: RunContext, findings: t.Mapping[str, Finding], undiscovere
     client, namespace = context.client, context.namespace
     pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.SELECTOR))
     failures = operand_pods.container_failures(pods)
-    without_plugin = set(operand_pods.nodes_without_plugin(pods, findings))
     lines: list[str] = []
     for name in sorted(findings)[:_MAX_NAMES]:
         finding = findings[name]
@@ -35,7 +34,7 @@ def diagnose(context: RunContext, findings: t.Mapping[str, Finding], undiscovere
         if not finding.final:
             parts.append(f"so for {seconds:.0f} s")
         parts += [_describe_failure(client, namespace, failure) for failure in failures.get(name, ())]
-        if name in without_plugin:
+        if operand_pods.pod_of(pods, operand_pods.PLUGIN, name) is None:
             parts.append(
                 f"no {operand_pods.PLUGIN} pod runs there: check its label nvidia.com/gpu.deploy.device-plugin and its taints"
             )

@@ -12,8 +12,7 @@ from ..catalog.names import CONFIG_LABEL, POOL_LABEL
 from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, impact_by_pool
 from ..cluster_state.operand_pods import operands_by_node
 from ..cluster_state.pool_assignment import assign_pools
-from ..cluster_state.warnings import NAMES_LIMIT, abandoned_node_warnings, all_warnings, as_list, unusual_nodes
-from ..cluster_state.warnings import unusual_node_warnings as unusual_warnings
+from ..cluster_state.warnings import NAMES_LIMIT, all_warnings, as_list, unusual_node_warnings, unusual_nodes
 from ..common.errors import ReleaseRefused
 from ..drain.operand_diagnosis import failing_operands
 from ..drain.pods_on_nodes import pods_by_node
@@ -87,7 +86,7 @@ def add_membership(found: Overview, nodes: t.Sequence[Node], result: dict[str, t
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:NAMES_LIMIT])
     result["released"] = released[:NAMES_LIMIT]
     result["unclaimed"] = membership.unclaimed[:NAMES_LIMIT]
-    result["warnings"] += [*all_warnings(nodes, membership, released), *abandoned_node_warnings(nodes, membership)]
+    result["warnings"] += all_warnings(nodes, membership, released)
 
 
 def add_unusual(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
@@ -97,7 +96,7 @@ def add_unusual(client: Client, found: Overview, nodes: t.Sequence[Node], result
     unusual = unusual_nodes(found.plan.pools, nodes, found.membership, failing)
     result["unusual_nodes"] = as_list(unusual, NAMES_LIMIT)
     result["undiscovered"] = [name for name in undiscovered if name not in unusual][:NAMES_LIMIT]
-    result["warnings"] += unusual_warnings(unusual, found.changes.pool_of)
+    result["warnings"] += unusual_node_warnings(unusual, found.changes.pool_of)
 
 
 def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:

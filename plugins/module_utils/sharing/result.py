@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from ..cluster_state import expected_state
 from ..cluster_state.pool_assignment import awaited_nodes, is_undiscovered
-from ..cluster_state.warnings import NAMES_LIMIT, as_list, membership_warnings, not_ready_message
-from ..cluster_state.warnings import unusual_node_warnings as unusual_warnings
+from ..cluster_state.warnings import NAMES_LIMIT, as_list, membership_warnings, not_ready_message, unusual_node_warnings
 from ..mig.layout import format_layout
 from ..schema.messages import abbreviate
 from .change_plan import held_back_taints
@@ -166,7 +165,7 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
             f"{'is to be' if done.predicted else 'was'} released"
             for name, nodes in sorted(released.items())
         ),
-        *unusual_warnings(unusual, state.changes.pool_of),
+        *unusual_node_warnings(unusual, state.changes.pool_of),
     ]
     gone = done.nodes_with(GONE)
     if gone:

@@ -33,15 +33,14 @@ def test_nodes_are_sorted_by_what_is_left_to_do() -> None:
         ]
     )
     assert found == DriverUpgrade(("b",), {"c": "drain-required"}, ("d",), ("f",))
-    assert found.states == {"upgrade-required": 2, "drain-required": 1, "upgrade-failed": 1}
+    assert found.as_dict()["states"] == {"upgrade-required": 2, "drain-required": 1, "upgrade-failed": 1}
     assert found.messages() == [
         "the driver upgrade failed on d",
         "the driver is being upgraded on c (drain-required)",
         "1 nodes wait for the upgrade",
         f"f keep the old driver because of their label {SKIP}",
     ]
-    assert not found.finished
-    assert driver_upgrade(nodes(a="upgrade-done", b="")).finished
+    assert driver_upgrade(nodes(a="upgrade-done", b="")) == DriverUpgrade()
 
 
 STUCK = [

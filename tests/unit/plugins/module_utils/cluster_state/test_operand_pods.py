@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods i
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operand_pods import (
     container_failures,
-    nodes_without_plugin,
+    pod_of,
 )
 from tests.helpers.fleet import pod
 
@@ -48,10 +48,11 @@ def test_a_pod_that_recovered_is_not_named() -> None:
     assert container_failures([pod("plugin-x", on="n1", containerStatuses=[FINE])]) == {}
 
 
-def test_nodes_without_a_plugin() -> None:
+def test_the_pod_of_an_operand_on_a_node() -> None:
     served = pod("plugin-x", on="n1")
     served["metadata"]["labels"] = {"app": "nvidia-device-plugin-daemonset"}
-    assert nodes_without_plugin([served, pod("other", on="n2")], ["n1", "n2"]) == ["n2"]
+    pods = [served, pod("other", on="n2")]
+    assert [pod_of(pods, "nvidia-device-plugin-daemonset", name) for name in ("n1", "n2")] == ["plugin-x", None]
 
 
 def test_holders() -> None:
