@@ -17,16 +17,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog import names
 from ..catalog.mig import RESET_FAMILIES
-from ..catalog.names import (
-    CONFIG_LABEL,
-    DRIVER_DEPLOY_LABEL,
-    FAMILY_LABEL,
-    GPU_RESOURCE,
-    MIG_CONFIG_LABEL,
-    OPERANDS_LABEL,
-    WORKLOAD_LABEL,
-)
 from ..schema.operand_labels import without_discovery
 from ..sharing_modes.registry import MODES
 from . import expected_state, operand_pods
@@ -75,31 +67,33 @@ def transition(node: Node, pool: PoolPlan | None, change: NodeEdit | None, *, re
     labels = change.labels if change else {}
     before = expected_state.device_counts(node.mig_devices)
     after = expected_state.device_counts(expected_state.expected_devices(node, pool)) if pool else {}
-    offers = expected_state.expected_offers(node, pool) if pool else {GPU_RESOURCE: node.recorded_gpus or node.gpus}
+    offers = (
+        expected_state.expected_offers(node, pool) if pool else {names.GPU_RESOURCE: node.recorded_gpus or node.gpus}
+    )
     if pool is None and (is_partitioned(node) or is_abandoned(node)):
         return _mode_switch(node, offers)
-    if ((repeat and pool is not None) or MIG_CONFIG_LABEL in labels) and before != after:
+    if ((repeat and pool is not None) or names.MIG_CONFIG_LABEL in labels) and before != after:
         if bool(before) != bool(after):
             return _mode_switch(node, offers)
         return Transition(GEOMETRY, True, offers)
     if _removes_gpus(node, labels):
         return Transition(PLUGIN, True, offers)
-    if CONFIG_LABEL in labels:
+    if names.CONFIG_LABEL in labels:
         modes = (node.mode, pool.mode if pool else "")
         return Transition(PLUGIN, any(name in MODES and MODES[name].evicts_all_pods for name in modes), offers)
-    return Transition(PLUGIN if MIG_CONFIG_LABEL in labels else LABELS, offers=offers)
+    return Transition(PLUGIN if names.MIG_CONFIG_LABEL in labels else LABELS, offers=offers)
 
 
 def _removes_gpus(node: Node, labels: t.Mapping[str, str | None]) -> bool:
     """Whether these labels make the operator unload the driver, or give the GPUs to virtual machines."""
-    if labels.get(DRIVER_DEPLOY_LABEL) == "false" or labels.get(OPERANDS_LABEL) == "false":
+    if labels.get(names.DRIVER_DEPLOY_LABEL) == "false" or labels.get(names.OPERANDS_LABEL) == "false":
         return True
     after = {key: value for key, value in {**node.labels, **labels}.items() if value is not None}
-    return WORKLOAD_LABEL in labels and without_discovery(after) != without_discovery(node.labels)
+    return names.WORKLOAD_LABEL in labels and without_discovery(after) != without_discovery(node.labels)
 
 
 def _mode_switch(node: Node, offers: t.Mapping[str, int]) -> Transition:
-    resets = node.labels.get(FAMILY_LABEL) in RESET_FAMILIES
+    resets = node.labels.get(names.FAMILY_LABEL) in RESET_FAMILIES
     is_virtual = node.labels.get(_VIRTUAL[0]) == _VIRTUAL[1]
     return Transition(MODE, True, offers, resets, resets and is_virtual)
 

@@ -35,19 +35,8 @@ class Requirement:
         return (labels.get(self.key) in self.members) is not self.negative
 
 
-@dataclass(frozen=True)
-class Selector:
-    """Conditions that must all be met; without conditions it matches everything."""
-
-    requirements: tuple[Requirement, ...]
-
-    def matches(self, labels: t.Mapping[str, str]) -> bool:
-        """True when the labels meet every condition."""
-        return all(requirement.is_met(labels) for requirement in self.requirements)
-
-
-def parse_selector(text: str) -> Selector:
-    """Parse a selector; raises ValueError with the position of the mistake."""
+def parse_selector(text: str) -> list[Requirement]:
+    """The conditions of a selector, of which a node must meet all; raises ValueError with the position of the mistake."""
     requirements: list[Requirement] = []
     position = 0
     while position < len(text.rstrip()):
@@ -56,7 +45,7 @@ def parse_selector(text: str) -> Selector:
             raise ValueError(f"is not a label selector, from {text[position:].strip()!r} on; write it as for kubectl")
         requirements.append(_requirement(match))
         position = match.end()
-    return Selector(tuple(requirements))
+    return requirements
 
 
 def _requirement(match: re.Match[str]) -> Requirement:

@@ -8,20 +8,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog import models
-from ..catalog.names import (
-    COUNT_LABEL,
-    GPUS_ANNOTATION,
-    MEMORY_LABEL,
-    MIG_CONFIG_LABEL,
-    MIG_INFIX,
-    MIG_STATE_LABEL,
-    NFD_PREFIX,
-    PRODUCT_LABEL,
-    REPLICAS_LABEL,
-    SHARED_SUFFIX,
-    STRATEGY_LABEL,
-)
+from ..catalog import models, names
 from ..pools.membership import NodeFacts
 
 DRIVER = "nvidia.com/cuda.driver-version.full"
@@ -60,38 +47,38 @@ class Node(NodeFacts):
     @property
     def catalog_model(self) -> models.Model | None:
         """The catalog's model of its GPUs. Under the MIG strategy single GFD's memory is that of a device and is not used."""
-        return models.of_gpu(self.product, None if MIG_INFIX in self.product else self.memory_mib)
+        return models.of_gpu(self.product, None if names.MIG_INFIX in self.product else self.memory_mib)
 
     @property
     def gpus(self) -> int:
         """The GPUs that GFD counts: the physical ones, or MIG devices under the MIG strategy single; 0 before discovery."""
-        return to_count(self.labels.get(COUNT_LABEL))
+        return to_count(self.labels.get(names.COUNT_LABEL))
 
     @property
     def recorded_gpus(self) -> int:
         """The physical GPUs, recorded before they were partitioned; 0 where nothing is recorded."""
-        return to_count(self.annotations.get(GPUS_ANNOTATION))
+        return to_count(self.annotations.get(names.GPUS_ANNOTATION))
 
     @property
     def mig_config(self) -> str:
         """The desired MIG configuration of the node; empty where it is not set."""
-        return self.labels.get(MIG_CONFIG_LABEL, "")
+        return self.labels.get(names.MIG_CONFIG_LABEL, "")
 
     @property
     def mig_state(self) -> str:
         """The MIG manager's state of it: pending, rebooting, success or failed; empty before the MIG manager has processed it."""
-        return self.labels.get(MIG_STATE_LABEL, "")
+        return self.labels.get(names.MIG_STATE_LABEL, "")
 
     @property
     def replicas(self) -> int:
         """The shares of a GPU by GFD; 0 without the label."""
-        return to_count(self.labels.get(REPLICAS_LABEL))
+        return to_count(self.labels.get(names.REPLICAS_LABEL))
 
     @property
     def mig_devices(self) -> dict[str, int]:
         """The MIG devices by profile, from GFD's labels under either strategy (with a dot for `+`)."""
-        if MIG_INFIX in self.product:
-            profile = self.product.partition(MIG_INFIX)[2].removesuffix(SHARED_SUFFIX)
+        if names.MIG_INFIX in self.product:
+            profile = self.product.partition(names.MIG_INFIX)[2].removesuffix(names.SHARED_SUFFIX)
             return {profile: self.gpus} if self.gpus else {}
         mig_labels = [(key, value) for key, value in self.labels.items() if key.startswith("nvidia.com/mig-")]
         counts = {_MIG_COUNT.fullmatch(key): value for key, value in mig_labels}
@@ -100,12 +87,12 @@ class Node(NodeFacts):
     @property
     def mode(self) -> str:
         """GFD's sharing strategy; empty before discovery."""
-        return self.labels.get(STRATEGY_LABEL, "")
+        return self.labels.get(names.STRATEGY_LABEL, "")
 
     @property
     def memory_mib(self) -> int:
         """The memory of one GPU; 0 before discovery."""
-        return to_count(self.labels.get(MEMORY_LABEL))
+        return to_count(self.labels.get(names.MEMORY_LABEL))
 
     @property
     def driver(self) -> str:
@@ -116,12 +103,12 @@ class Node(NodeFacts):
     @property
     def discovered(self) -> bool:
         """Whether GFD has labelled its GPU."""
-        return self.has_gpu and PRODUCT_LABEL in self.labels
+        return self.has_gpu and names.PRODUCT_LABEL in self.labels
 
     @property
     def has_nfd_labels(self) -> bool:
         """Whether NFD has labelled the node."""
-        return any(key.startswith(NFD_PREFIX) for key in self.labels)
+        return any(key.startswith(names.NFD_PREFIX) for key in self.labels)
 
     def has_taint(self, key: str) -> bool:
         """Whether it has a taint with this key, regardless of value and effect."""

@@ -10,15 +10,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import (
-    CLIENT_LABEL,
-    DEPLOY_PREFIX,
-    INVALID_SUFFIX,
-    MIG_CONFIG_LABEL,
-    MIG_STATE_LABEL,
-    PAUSED_FOR_MIG,
-    PRODUCT_LABEL,
-)
+from ..catalog import names
 from ..mig import layout as layouts
 from ..schema.operand_labels import without_discovery
 from . import expected_state
@@ -72,8 +64,8 @@ def check(node: Node, pool: PoolPlan) -> Finding | None:
         node.mig_config,
     ):
         return finding(mig_failure(node), final=True, operand=MIG_MANAGER)
-    if node.product.endswith(INVALID_SUFFIX):
-        return finding(f"{PRODUCT_LABEL} is {node.product}: its MIG layout is invalid")
+    if node.product.endswith(names.INVALID_SUFFIX):
+        return finding(f"{names.PRODUCT_LABEL} is {node.product}: its MIG layout is invalid")
     operands, labels, resources = (list(compare(node, pool)) for compare in (_operands, _labels, _resources))
     differences = [*operands, *labels, *resources]
     hardware = _hardware(node, pool)
@@ -88,7 +80,7 @@ def check(node: Node, pool: PoolPlan) -> Finding | None:
 
 def mig_failure(node: Node) -> str:
     """The message about a MIG manager that has failed."""
-    return f"{MIG_STATE_LABEL} is {FAILED} for {node.mig_config}, and the MIG manager does not retry"
+    return f"{names.MIG_STATE_LABEL} is {FAILED} for {node.mig_config}, and the MIG manager does not retry"
 
 
 def _undiscovered(node: Node) -> str:
@@ -96,7 +88,7 @@ def _undiscovered(node: Node) -> str:
         return "has an NVIDIA GPU that gpu-feature-discovery has not labelled yet"
     # NFD drops a label that is too long, and the strategy single appends the profile to the product's name.
     return (
-        f"has no label {PRODUCT_LABEL} although gpu-feature-discovery has counted its GPUs; if NFD has dropped it because of its length, set "
+        f"has no label {names.PRODUCT_LABEL} although gpu-feature-discovery has counted its GPUs; if NFD has dropped it because of its length, set "
         f"sharing.strategy to {layouts.MIXED}, or set match.model"
     )
 
@@ -107,15 +99,15 @@ def paused_operands(node: Node) -> list[str]:
     Clients of GPUs are not operands: they are restarted when the node is uncordoned.
     """
     return sorted(
-        key.removeprefix(DEPLOY_PREFIX)
+        key.removeprefix(names.DEPLOY_PREFIX)
         for key, value in node.labels.items()
-        if value == PAUSED_FOR_MIG and key.startswith(DEPLOY_PREFIX) and key != CLIENT_LABEL
+        if value == names.PAUSED_FOR_MIG and key.startswith(names.DEPLOY_PREFIX) and key != names.CLIENT_LABEL
     )
 
 
 def clients_paused(node: Node) -> bool:
     """Whether a run or the MIG manager keeps DaemonSets that select nvidia.com/gpu.deploy.client off the node although no change is in progress."""
-    return node.labels.get(CLIENT_LABEL) == PAUSED_FOR_MIG and node.mig_state not in CHANGING
+    return node.labels.get(names.CLIENT_LABEL) == names.PAUSED_FOR_MIG and node.mig_state not in CHANGING
 
 
 def all_final(findings: t.Mapping[str, Finding]) -> bool:
@@ -134,11 +126,11 @@ def pending_message(findings: t.Mapping[str, Finding], undiscovered: t.Collectio
 def _operands(node: Node, pool: PoolPlan) -> t.Iterator[str]:
     expected = expected_state.expected_mig_config(node, pool)
     # The operator has given the node a configuration that its MIG manager has not processed yet.
-    awaits_mig_manager = bool(node.mig_config) and node.labels.get(f"{DEPLOY_PREFIX}mig-manager") == "true"
+    awaits_mig_manager = bool(node.mig_config) and node.labels.get(f"{names.DEPLOY_PREFIX}mig-manager") == "true"
     if expected and node.mig_config != expected:
-        yield f"label {MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {expected} is expected"
+        yield f"label {names.MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {expected} is expected"
     elif node.mig_state in CHANGING:
-        yield f"{MIG_STATE_LABEL} is {node.mig_state}"
+        yield f"{names.MIG_STATE_LABEL} is {node.mig_state}"
     elif not node.mig_state and (expected or awaits_mig_manager):
         # Even if everything else is as expected: without a MIG strategy the plugin offers partitioned GPUs as whole ones, until the MIG
         # manager stops it to disable MIG.
@@ -191,7 +183,7 @@ def repair_reason(node: Node, pool: PoolPlan | None) -> str:
     paused = paused_operands(node)
     if paused:
         return f"{', '.join(paused)} were left paused"
-    if node.product.endswith(INVALID_SUFFIX):
+    if node.product.endswith(names.INVALID_SUFFIX):
         return f"its MIG layout is invalid ({node.product})"
     expected = expected_state.expected_mig_config(node, pool, managed=True) if pool else None
     if (

@@ -14,15 +14,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import (
-    CONFIG_LABEL,
-    DEPLOY_PREFIX,
-    GPUS_ANNOTATION,
-    LAST_GOOD_ANNOTATION,
-    MIG_CONFIG_LABEL,
-    MIG_STATE_LABEL,
-    ROLLOUT_ANNOTATION,
-)
+from ..catalog import names
 from ..catalog.taints import format_taint
 from ..mig import layout as layouts
 from ..nvidia_config import mig_parted
@@ -34,7 +26,7 @@ from .node_check import paused_operands
 from .ownership import POOLS, NodeEdit, metadata_edit, recorded_keys
 from .pool_release import is_managed, release_edit
 
-_CONFIG_LABELS = (CONFIG_LABEL, MIG_CONFIG_LABEL)
+_CONFIG_LABELS = (names.CONFIG_LABEL, names.MIG_CONFIG_LABEL)
 DEFAULT_ROLLOUT: t.Final = rollout_plan(ROLLOUT.complete({}))
 _ROLLOUT_FIELDS = tuple(field.name for field in dataclasses.fields(RolloutPlan) if field.name != "reboot")
 
@@ -59,10 +51,13 @@ def node_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] 
     if pool is None:
         return release_edit(node)
     declared, mig_config = pool.for_node(node.name), expected_state.expected_mig_config(node, pool)
-    annotations: dict[str, str | None] = {GPUS_ANNOTATION: None, ROLLOUT_ANNOTATION: rollout_annotation(pool.rollout)}
+    annotations: dict[str, str | None] = {
+        names.GPUS_ANNOTATION: None,
+        names.ROLLOUT_ANNOTATION: rollout_annotation(pool.rollout),
+    }
     if pool.sharing.strategy == layouts.SINGLE and node.discovered:
-        annotations[GPUS_ANNOTATION] = str(expected_state.expected_gpus(node, pool))
-    if node.labels.get(CONFIG_LABEL) != declared.config_key or (mig_config and node.mig_config != mig_config):
+        annotations[names.GPUS_ANNOTATION] = str(expected_state.expected_gpus(node, pool))
+    if node.labels.get(names.CONFIG_LABEL) != declared.config_key or (mig_config and node.mig_config != mig_config):
         annotations.update(_record_working_configuration(node))
     actual_taints = {format_taint(taint) for taint in node.taints}
     return metadata_edit(
@@ -70,7 +65,7 @@ def node_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] 
         POOLS,
         labels={
             **_without_paused_operands(node, declared.node_labels),
-            **({MIG_CONFIG_LABEL: mig_config} if mig_config else {}),
+            **({names.MIG_CONFIG_LABEL: mig_config} if mig_config else {}),
         },
         taints=[
             taint
@@ -88,10 +83,10 @@ def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:
     None if it is set already. The configuration that worked until then is recorded for a rollback.
     """
     labels: dict[str, str | None] = {}
-    if CONFIG_LABEL in node.labels and CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels):
-        labels[CONFIG_LABEL] = None
+    if names.CONFIG_LABEL in node.labels and names.CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels):
+        labels[names.CONFIG_LABEL] = None
     if node.mig_config != mig_parted.DISABLED:
-        labels.update({MIG_CONFIG_LABEL: mig_parted.DISABLED, MIG_STATE_LABEL: None})
+        labels.update({names.MIG_CONFIG_LABEL: mig_parted.DISABLED, names.MIG_STATE_LABEL: None})
     annotations = _record_working_configuration(node) if labels and is_managed(node) else {}
     metadata = {key: part for key, part in (("labels", labels), ("annotations", annotations)) if part}
     return {"metadata": metadata} if metadata else None
@@ -112,7 +107,7 @@ def working_configuration(node: Node) -> LastGood | None:
 def last_good(node: Node) -> LastGood | None:
     """The configuration that is recorded on the node; None where none is, or it cannot be parsed."""
     try:
-        recorded = json.loads(node.annotations.get(LAST_GOOD_ANNOTATION) or "null")
+        recorded = json.loads(node.annotations.get(names.LAST_GOOD_ANNOTATION) or "null")
         return LastGood({key: recorded["labels"].get(key) for key in _CONFIG_LABELS}, dict(recorded["offers"]))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -121,7 +116,7 @@ def last_good(node: Node) -> LastGood | None:
 def _record_working_configuration(node: Node) -> dict[str, str]:
     """The annotation that records the node's configuration; empty if it does not work."""
     good = working_configuration(node)
-    return {LAST_GOOD_ANNOTATION: str(good)} if good else {}
+    return {names.LAST_GOOD_ANNOTATION: str(good)} if good else {}
 
 
 def _without_paused_operands(node: Node, labels: t.Mapping[str, str]) -> dict[str, str]:
@@ -130,7 +125,9 @@ def _without_paused_operands(node: Node, labels: t.Mapping[str, str]) -> dict[st
         key: value
         for key, value in labels.items()
         if not (
-            value == "true" and key.startswith(DEPLOY_PREFIX) and node.labels.get(key, "").startswith("paused-for-")
+            value == "true"
+            and key.startswith(names.DEPLOY_PREFIX)
+            and node.labels.get(key, "").startswith("paused-for-")
         )
     }
 
@@ -154,7 +151,7 @@ def recorded_rollout(node: Node) -> RolloutPlan:
 
     The content of the annotation is not trusted: it is checked by the schema of `rollout`.
     """
-    return _parse_rollout(node.annotations.get(ROLLOUT_ANNOTATION) or "")
+    return _parse_rollout(node.annotations.get(names.ROLLOUT_ANNOTATION) or "")
 
 
 @functools.lru_cache(maxsize=256)

@@ -11,20 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import (
-    CORDONED_ANNOTATION,
-    GPU_RESOURCE,
-    GPUS_ANNOTATION,
-    INVALID_SUFFIX,
-    LAST_GOOD_ANNOTATION,
-    MIG_CAPABLE_LABEL,
-    MIG_CONFIG_LABEL,
-    MIG_STATE_LABEL,
-    POOL_LABEL,
-    PRODUCT_LABEL,
-    ROLLOUT_ANNOTATION,
-    SHARED_GPU_RESOURCE,
-)
+from ..catalog import names
 from ..nvidia_config import mig_parted
 from .cordon import is_cordoned_for_removal
 from .node_check import CHANGING, FAILED, Finding, mig_failure, paused_operands
@@ -34,7 +21,7 @@ from .ownership import POOLS, NodeEdit, metadata_edit, recorded_keys
 if t.TYPE_CHECKING:
     from .node import Node
 
-ABANDONED = f"{MIG_STATE_LABEL} is {FAILED} and {MIG_CONFIG_LABEL} is not set, so GPUs that are still partitioned may be offered as whole ones"
+ABANDONED = f"{names.MIG_STATE_LABEL} is {FAILED} and {names.MIG_CONFIG_LABEL} is not set, so GPUs that are still partitioned may be offered as whole ones"
 _DEPLOY_MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
 _DEPLOY_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
 _DONE = "success"
@@ -42,13 +29,13 @@ _DONE = "success"
 
 def released_pool(node: Node) -> str:
     """The name of the pool from which a node is released, by its label; empty without it."""
-    return node.labels.get(POOL_LABEL, "")
+    return node.labels.get(names.POOL_LABEL, "")
 
 
 def is_managed(node: Node) -> bool:
     """Whether the node has the name of a pool, or labels or taints that a pool has set."""
     owned = recorded_keys(node.annotations, POOLS.labels) or recorded_keys(node.annotations, POOLS.taints)
-    return bool(owned) or POOL_LABEL in node.labels
+    return bool(owned) or names.POOL_LABEL in node.labels
 
 
 def is_partitioned(node: Node) -> bool:
@@ -76,7 +63,7 @@ def is_abandoned(node: Node) -> bool:
         not is_managed(node)
         and not node.mig_config
         and node.mig_state == FAILED
-        and node.labels.get(MIG_CAPABLE_LABEL) == "true"
+        and node.labels.get(names.MIG_CAPABLE_LABEL) == "true"
         and has_mig_manager(node)
     )
 
@@ -84,7 +71,7 @@ def is_abandoned(node: Node) -> bool:
 def is_being_repaired(node: Node) -> bool:
     """Whether a run has begun to disable MIG on an abandoned node, and has not finished."""
     return (
-        CORDONED_ANNOTATION in node.annotations
+        names.CORDONED_ANNOTATION in node.annotations
         and not is_cordoned_for_removal(node)
         and not is_managed(node)
         and node.mig_config == mig_parted.DISABLED
@@ -111,8 +98,8 @@ def release_edit(node: Node) -> NodeEdit | None:
     handed_over: dict[str, str] = {}
     if _sets_mig_config(node) or is_abandoned(node):
         foreign = node.mig_config and not mig_parted.is_managed(node.mig_config)
-        handed_over = {MIG_CONFIG_LABEL: node.mig_config if foreign else mig_parted.DISABLED}
-    annotations = dict.fromkeys((GPUS_ANNOTATION, LAST_GOOD_ANNOTATION, ROLLOUT_ANNOTATION))
+        handed_over = {names.MIG_CONFIG_LABEL: node.mig_config if foreign else mig_parted.DISABLED}
+    annotations = dict.fromkeys((names.GPUS_ANNOTATION, names.LAST_GOOD_ANNOTATION, names.ROLLOUT_ANNOTATION))
     return metadata_edit(node, POOLS, remove_others=True, annotations=annotations, handed_over=handed_over)
 
 
@@ -132,23 +119,23 @@ def check_whole_gpus(node: Node) -> Finding | None:
 
 def _unfinished(node: Node) -> t.Iterator[str]:
     if node.mig_config != mig_parted.DISABLED:
-        yield f"label {MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {mig_parted.DISABLED} is expected"
+        yield f"label {names.MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {mig_parted.DISABLED} is expected"
     elif node.mig_state != _DONE:
-        yield f"{MIG_STATE_LABEL} is {node.mig_state or 'absent'}, {_DONE} is expected"
+        yield f"{names.MIG_STATE_LABEL} is {node.mig_state or 'absent'}, {_DONE} is expected"
     paused = paused_operands(node)
     if paused:
         yield f"{', '.join(paused)} paused for the change"
-    if node.mig_devices or node.product.endswith(INVALID_SUFFIX):
-        yield f"labels still show MIG devices ({PRODUCT_LABEL} is {node.product})"
+    if node.mig_devices or node.product.endswith(names.INVALID_SUFFIX):
+        yield f"labels still show MIG devices ({names.PRODUCT_LABEL} is {node.product})"
     for name, count in sorted(node.allocatable.items()):
         if name.startswith("nvidia.com/mig-") and count:
             yield f"allocatable {name} is still {count}"
     if node.labels.get(_DEPLOY_PLUGIN) == "false":
         return
     expected = node.gpus * max(1, node.replicas)
-    live = sum(node.allocatable.get(name, 0) for name in (GPU_RESOURCE, SHARED_GPU_RESOURCE))
+    live = sum(node.allocatable.get(name, 0) for name in (names.GPU_RESOURCE, names.SHARED_GPU_RESOURCE))
     if live != expected or not expected:
-        yield f"allocatable {GPU_RESOURCE} is {live}, {expected or 'a number of whole GPUs'} is expected"
+        yield f"allocatable {names.GPU_RESOURCE} is {live}, {expected or 'a number of whole GPUs'} is expected"
 
 
 def _has_mig_result(node: Node) -> bool:
@@ -158,5 +145,5 @@ def _has_mig_result(node: Node) -> bool:
 
 def _sets_mig_config(node: Node) -> bool:
     """Whether a pool has set the label nvidia.com/mig.config, on GPUs that support MIG."""
-    incapable = node.labels.get(MIG_CAPABLE_LABEL) == "false"
-    return MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels) and not incapable
+    incapable = node.labels.get(names.MIG_CAPABLE_LABEL) == "false"
+    return names.MIG_CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels) and not incapable

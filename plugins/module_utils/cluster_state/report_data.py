@@ -8,16 +8,7 @@ import typing as t
 from collections import Counter, defaultdict
 from dataclasses import asdict
 
-from ..catalog.names import (
-    CONFIG_LABEL,
-    CORDONED_ANNOTATION,
-    DRIVER_UPGRADE_LABEL,
-    FAILED_KEY,
-    MIG_CAPABLE_LABEL,
-    MIG_CONFIG_LABEL,
-    MIG_STATE_LABEL,
-    POOL_LABEL,
-)
+from ..catalog import names
 from ..mig.layout import format_layout
 from ..sharing_modes.mig import MIG
 from ..sharing_modes.registry import mode_title
@@ -37,7 +28,7 @@ if t.TYPE_CHECKING:
 DRIFT_LIMIT = 100
 POOL_DRIFT_LIMIT = 5
 # Labels of a change that a result shows in other fields.
-_UNLISTED_LABELS = {CONFIG_LABEL, POOL_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL}
+_UNLISTED_LABELS = {names.CONFIG_LABEL, names.POOL_LABEL, names.MIG_CONFIG_LABEL, names.MIG_STATE_LABEL}
 
 
 def node_results(
@@ -53,7 +44,7 @@ def node_results(
     by_name = {pool.name: pool for pool in pools}
     results = []
     for node in sorted((node for node in nodes if node.has_gpu), key=lambda node: node.name):
-        name = pool_of.get(node.name) if membership else node.labels.get(POOL_LABEL)
+        name = pool_of.get(node.name) if membership else node.labels.get(names.POOL_LABEL)
         pool = by_name.get(name or "")
         workloads = requests.get(node.name, ()) if requests is not None else None
         drift = None
@@ -78,10 +69,10 @@ def node_result(
         "gpus": expected_state.expected_gpus(node, pool) if pool else node.recorded_gpus or node.gpus,
         "memory_mib": node.memory_mib,
         "driver": node.driver or None,
-        "driver_upgrade": node.labels.get(DRIVER_UPGRADE_LABEL) or None,
+        "driver_upgrade": node.labels.get(names.DRIVER_UPGRADE_LABEL) or None,
         "mode": node.mode or None,
         "replicas": node.replicas,
-        "config": node.labels.get(CONFIG_LABEL),
+        "config": node.labels.get(names.CONFIG_LABEL),
         "allocatable": dict(node.allocatable),
         "capacity": dict(node.capacity),
         "mig": _mig_result(node),
@@ -98,7 +89,7 @@ def node_result(
 
 
 def _mig_result(node: Node) -> dict[str, t.Any] | None:
-    if node.labels.get(MIG_CAPABLE_LABEL) != "true":
+    if node.labels.get(names.MIG_CAPABLE_LABEL) != "true":
         return None
     return {"config": node.mig_config or None, "state": node.mig_state or None, "devices": node.mig_devices}
 
@@ -208,17 +199,12 @@ def drift_entries(pools: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str
 def _changes_result(changes: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> dict[str, t.Any]:
     if not changes:
         return {}
-    switched = {edit.name for edit in changes if {CONFIG_LABEL, MIG_CONFIG_LABEL} & edit.labels.keys()}
+    switched = {edit.name for edit in changes if {names.CONFIG_LABEL, names.MIG_CONFIG_LABEL} & edit.labels.keys()}
     modes = Counter(_current_mode(node) for node in nodes if node.name in switched)
-    taints = {
-        taint
-        for edit in changes
-        if "taints" in edit.after
-        for taint in set(edit.after["taints"]) ^ set(edit.before["taints"])
-    }
+    taints = {taint for edit in changes for side in (edit.before, edit.after) for taint in side.get("taints", ())}
     return {
-        "nodes": len({edit.name for edit in changes}),
-        "joining": sum(POOL_LABEL in edit.labels for edit in changes),
+        "nodes": len(changes),
+        "joining": sum(names.POOL_LABEL in edit.labels for edit in changes),
         "switched_from": dict(sorted(modes.items())),
         "labels": sorted({key for edit in changes for key in edit.labels} - _UNLISTED_LABELS),
         "taints": sorted(taints),
@@ -241,38 +227,31 @@ def drift_of_node(
     if matching:
         return [f"matches the pools {', '.join(matching)}, and is in none of them"]
     drift = [] if pool is None or node.ready else ["is not ready"]
-    drift.extend(_unfinished_runs(node))
+    if names.CORDONED_ANNOTATION in node.annotations:
+        drift.append(f"is cordoned by a run that has not finished: {node.annotations[names.CORDONED_ANNOTATION]}")
+    if names.FAILED_KEY in node.annotations:
+        drift.append(f"its last change failed: {node.annotations[names.FAILED_KEY]}")
     finding = check(node, pool) if pool else None
     drift.extend(finding.differences if finding else ())
-    drift.extend(text for text in _changes(change) if text not in drift)
+    drift.extend(text for text in (_change_texts(change) if change else ()) if text not in drift)
     return drift
 
 
-def _unfinished_runs(node: Node) -> t.Iterator[str]:
-    if CORDONED_ANNOTATION in node.annotations:
-        yield f"is cordoned by a run that has not finished: {node.annotations[CORDONED_ANNOTATION]}"
-    if FAILED_KEY in node.annotations:
-        yield f"its last change failed: {node.annotations[FAILED_KEY]}"
-
-
-def _changes(change: NodeEdit | None) -> t.Iterator[str]:
-    if change is None:
-        return
-    before, after = change.before.get("labels") or {}, change.after.get("labels") or {}
+def _change_texts(change: NodeEdit) -> t.Iterator[str]:
+    before, after = change.before.get("labels", {}), change.after.get("labels", {})
     for key, value in sorted(change.labels.items()):
         # This label is removed together with the configuration that it is about.
-        if key == MIG_STATE_LABEL:
+        if key == names.MIG_STATE_LABEL:
             continue
         live = before.get(key)
         if value is None:
             yield f"label {key}={live} is to be removed"
-        elif key == POOL_LABEL:
+        elif key == names.POOL_LABEL:
             yield f"is to join pool {after[key]}" if live is None else f"is to move from pool {live} to {after[key]}"
         else:
-            verb = "expected" if key in (CONFIG_LABEL, MIG_CONFIG_LABEL) else "declared"
+            verb = "expected" if key in (names.CONFIG_LABEL, names.MIG_CONFIG_LABEL) else "declared"
             yield f"label {key} is {live or 'absent'}, {value} is {verb}"
-    taints_before, taints_after = (set(part.get("taints") or ()) for part in (change.before, change.after))
-    yield from (f"taint {taint} is missing" for taint in sorted(taints_after - taints_before))
-    yield from (f"taint {taint} is to be removed" for taint in sorted(taints_before - taints_after))
+    yield from (f"taint {taint} is missing" for taint in change.after.get("taints", ()))
+    yield from (f"taint {taint} is to be removed" for taint in change.before.get("taints", ()))
     if set(change.before) | set(change.after) == {"annotations"}:
         yield "its annotations are to be updated"

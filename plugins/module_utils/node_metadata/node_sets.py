@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from ..catalog import models
 from ..catalog.names import POOL_LABEL
 from ..catalog.taints import TAINT_EFFECTS, Taint, plain_taint, taint_identity
-from ..cluster_state import label_selector
-from ..cluster_state.label_selector import Requirement, Selector
+from ..cluster_state.label_selector import Requirement, parse_selector
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import Entries
 from ..common.errors import InvalidOptions
@@ -23,7 +22,7 @@ V = t.TypeVar("V")
 
 def _invalid_selector(value: str) -> str | None:
     try:
-        label_selector.parse_selector(value)
+        parse_selector(value)
     except ValueError as error:
         return str(error)
     return None
@@ -85,7 +84,7 @@ class NodeSet:
     """
 
     name: str
-    selector: Selector
+    requirements: tuple[Requirement, ...]
     names: frozenset[str] | None = None
     products: frozenset[str] = frozenset()
     labels: Entries = field(default_factory=dict)
@@ -97,7 +96,7 @@ class NodeSet:
         """Whether the node is in the set."""
         if self.names is not None and node.name not in self.names:
             return False
-        if not self.selector.matches(node.labels):
+        if not all(requirement.is_met(node.labels) for requirement in self.requirements):
             return False
         return not self.products or models.normalized(models.bare_product(node.product)) in self.products
 
@@ -127,7 +126,7 @@ def _node_set(entry: t.Mapping[str, t.Any], path: str) -> NodeSet:
     exact = {**(match.get("labels") or {}), **({POOL_LABEL: match["pool"]} if match.get("pool") else {})}
     requirements = [Requirement(key, False, (value,)) for key, value in exact.items()]
     for text in entry.get("label_selectors") or ():
-        requirements += label_selector.parse_selector(text).requirements
+        requirements += parse_selector(text)
     taints: dict[str, Taint] = {
         ":".join(taint_identity(taint)): plain_taint(taint) for taint in entry.get("taints") or ()
     }
@@ -137,7 +136,7 @@ def _node_set(entry: t.Mapping[str, t.Any], path: str) -> NodeSet:
 
     return NodeSet(
         name=entry.get("name") or path,
-        selector=Selector(tuple(requirements)),
+        requirements=tuple(requirements),
         names=None if names is None else frozenset(names),
         products=frozenset(map(models.normalized, (model.key, *model.products))) if model else frozenset(),
         labels=unless_absent(entry.get("labels") or {}),

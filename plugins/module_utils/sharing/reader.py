@@ -184,7 +184,7 @@ def demand_problems(
 
     None while nodes are not discovered or not ready, since these may add capacity, and none if the run is not for whole pools.
     """
-    if scope.state != PRESENT or scope.selectors:
+    if scope.state != PRESENT or scope.requirements:
         return []
     problems = []
     for pool in allocation.plan.pools:

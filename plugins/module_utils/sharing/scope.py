@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import POOL_LABEL
-from ..cluster_state import label_selector
+from ..cluster_state.label_selector import Requirement, parse_selector
 from ..cluster_state.pool_release import is_abandoned, is_being_repaired
 from ..common.errors import InvalidOptions
 from ..pools.derive import derive
@@ -16,7 +16,6 @@ from ..pools.variables import merge
 from .node_change import is_marked
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.label_selector import Selector
     from ..cluster_state.node import Node
     from ..kube.module import GpuModule
     from ..pools.plan import PoolPlan
@@ -27,14 +26,14 @@ STATES = (PRESENT, RESET, REPAIRED, NEW_NODES)
 
 @dataclass(frozen=True)
 class Scope:
-    """The nodes of some pools (None: of all pools and of none) that match every selector.
+    """The nodes of some pools (None: of all pools and of none) whose labels meet all requirements.
 
     excluded: nodes that are reported already, because their change failed or is left for another run; the run adds them.
     """
 
     state: str = PRESENT
     pools: frozenset[str] | None = None
-    selectors: tuple[Selector, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
     excluded: set[str] = field(default_factory=set)
 
     @property
@@ -52,7 +51,7 @@ class Scope:
             return False
         if pool is not None and self.pools is not None and pool.name not in self.pools:
             return False
-        if not all(selector.matches(node.labels) for selector in self.selectors):
+        if not all(requirement.is_met(node.labels) for requirement in self.requirements):
             return False
         return self.state != NEW_NODES or is_marked(node) or bool(pool and node.labels.get(POOL_LABEL) != pool.name)
 
@@ -70,10 +69,10 @@ def scope_of(module: GpuModule) -> Scope:
         for name in pool_names or ()
         if name not in declared
     ]
-    selectors: list[Selector] = []
+    requirements: list[Requirement] = []
     for text in params["label_selectors"]:
         try:
-            selectors.append(label_selector.parse_selector(text))
+            requirements += parse_selector(text)
         except ValueError as error:
             problems.append(f"label_selectors: {text!r} {error}")
     if state == RESET and pool_names is not None and not pool_names:
@@ -83,7 +82,7 @@ def scope_of(module: GpuModule) -> Scope:
     if state == RESET:
         defaults, pools = _without_sharing(params["gpu_defaults"], params["gpu_pools"], pool_names)
         module.plan = derive(params["gpu_cluster"], defaults, pools)
-    return Scope(state, frozenset(pool_names) if pool_names else None, tuple(selectors))
+    return Scope(state, frozenset(pool_names) if pool_names else None, tuple(requirements))
 
 
 def _without_sharing(defaults: t.Any, pools: t.Any, pool_names: t.Collection[str] | None) -> tuple[t.Any, t.Any]:

@@ -36,7 +36,7 @@ LABELS = {"zone": "a", "gpu": "", "nvidia.com/gpu.product": "T4"}
     ],
 )
 def test_matches(text: str, matches: bool) -> None:
-    assert parse_selector(text).matches(LABELS) is matches
+    assert all(requirement.is_met(LABELS) for requirement in parse_selector(text)) is matches
 
 
 @pytest.mark.parametrize("text", ["a b", "a=b c", "in (a)", "a in b", "a in (b", "=a", "a,,b", "a==b=c", "a!"])

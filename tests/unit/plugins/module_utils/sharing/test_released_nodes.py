@@ -148,7 +148,7 @@ def test_only_state_present_releases_nodes(state: str) -> None:
 
 
 def test_a_label_selector_does_not_avoid_the_refusal() -> None:
-    scope = scopes.Scope(selectors=(parse_selector("accel.gpu/pool=train"),))
+    scope = scopes.Scope(requirements=tuple(parse_selector("accel.gpu/pool=train")))
     releases = changes([], fleet(), scope).releases
     assert releases.counts == {"train": 1}
     assert releases.uncovered(()) == ["train"]
