@@ -154,7 +154,7 @@ from ..module_utils.common.results import diff_of
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.lease import LeaseLost
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.kube.objects import ObjectChange, apply_objects
+from ..module_utils.kube.objects import ObjectChange, ObjectWriter
 
 _SPEC: dict[str, dict[str, t.Any]] = {
     "definitions": {"type": "list", "elements": "dict", "required": True},
@@ -169,17 +169,17 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     done: list[ObjectChange] = []
     try:
         with contextlib.ExitStack() as stack:
-            changes = apply_objects(
+            writer = ObjectWriter(
                 module.client,
-                module.params["definitions"],
-                check=module.check_mode,
+                module.check_mode,
+                before_write=lambda: stack.enter_context(module.lease()),
                 expected=module.expected,
-                state=module.params["state"],
                 force=module.params["force"],
                 note_creation=module.params["note_creation"],
-                before_write=lambda: stack.enter_context(module.lease()),
                 on_done=done.append,
             )
+            write = writer.apply if module.params["state"] == "present" else writer.delete
+            changes = write(module.params["definitions"])
     except (ApiError, LeaseLost) as error:
         error.partial = _result(done)
         raise

@@ -20,8 +20,9 @@ from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..helm.release_records import is_marked_installed, marker_path
 from ..helm.workloads import diagnose_pods, format_failure
 from ..kube.client import Client
+from ..kube.diff import same_object
 from ..kube.errors import ApiError
-from ..kube.objects import NOT_CHECKED, same_object
+from ..kube.objects import NOT_CHECKED
 from ..kube.paths import CLUSTER_POLICIES, NODES, collection_path, object_path
 from ..nvidia_config import mig_parted
 from ..pools.plan import Plan, PoolPlan

@@ -10,7 +10,7 @@ import typing as t
 
 from ..common.wait import wait_until
 from ..kube.client import Client
-from ..kube.objects import ObjectChange, apply_objects
+from ..kube.objects import ObjectChange, ObjectWriter
 from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS
 
 Object = dict[str, t.Any]
@@ -21,7 +21,7 @@ def apply_crds(
     client: Client, definitions: list[Object], *, check: bool, before_write: t.Callable[[], None]
 ) -> list[ObjectChange]:
     """Apply the CRDs that differ and wait until the server serves them; sends nothing in check mode."""
-    changes = apply_objects(client, definitions, check=check, before_write=before_write)
+    changes = ObjectWriter(client, check, before_write).apply(definitions)
     for change in changes:
         if change.changed and not check:
             _await_established(client, change.name)

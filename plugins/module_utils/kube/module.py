@@ -23,7 +23,7 @@ from .connection_options import CONNECTION, ConnectionOptions, secret_variables
 from .errors import ApiError, explain
 from .lease import Lease
 from .lease_holder import holder_of
-from .object_changes import ExpectedObjects
+from .objects import ExpectedObjects
 from .shown_options import secrets_in, shown_options
 
 if t.TYPE_CHECKING:

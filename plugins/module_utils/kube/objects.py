@@ -10,22 +10,15 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER
-from ..common.parallel import call_all
-from .client import Client
+from ..common.errors import InvalidOptions
+from ..common.parallel import run_bounded
 from .diff import Difference, Object, difference, same_object, shown
 from .errors import ApiError
-from .lease import Lease
-from .object_changes import (
-    Action,
-    ExpectedObjects,
-    InvalidObjects,
-    ObjectChange,
-    malformed_definitions,
-    objects_created_by,
-)
 from .paths import NAMESPACES, Discovery, Kind, UnknownKind
 
-__all__ = ["NOT_CHECKED", "ExpectedObjects", "InvalidObjects", "ObjectChange", "apply_objects", "same_object"]
+if t.TYPE_CHECKING:
+    from .client import Client
+    from .lease import Lease
 
 _TITLE = "These objects cannot be applied:"
 _ESTABLISH_TIMEOUT, _ESTABLISH_POLL = 30.0, 0.1
@@ -33,12 +26,71 @@ NOT_CHECKED = "not checked by the server: no right to a dry run"
 # Objects that others in the same list need come first.
 _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
 
+Action = t.Literal["created", "updated", "unchanged", "deleted"]
+
+
+class InvalidObjects(InvalidOptions):
+    """Objects that the cluster cannot have: an unknown kind, or a namespace that does not exist."""
+
+
+@dataclass(frozen=True)
+class ExpectedObjects:
+    """Namespaces and kinds (apiVersion, kind) that this run creates before the objects are applied."""
+
+    namespaces: frozenset[str] = frozenset()
+    kinds: frozenset[tuple[str, str]] = frozenset()
+
+    @classmethod
+    def from_dict(cls, option: t.Mapping[str, t.Any] | None) -> ExpectedObjects:
+        """From `{namespaces: [..], kinds: [{api_version, kind}]}`."""
+        given = option or {}
+        return cls(
+            frozenset(given.get("namespaces") or ()),
+            frozenset((kind["api_version"], kind["kind"]) for kind in given.get("kinds") or ()),
+        )
+
+
+@dataclass(frozen=True)
+class ObjectChange:
+    """The change of one object, or the one that check mode predicts."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str | None
+    action: Action
+    before: Object = field(default_factory=dict)
+    after: Object = field(default_factory=dict)
+    note: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Anything but unchanged."""
+        return self.action != "unchanged"
+
+    @property
+    def label(self) -> str:
+        """kind namespace/name, for messages."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    def summary(self) -> dict[str, t.Any]:
+        """The change without its objects, for a result."""
+        summary = {
+            "api_version": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "action": self.action,
+        }
+        return {**summary, "note": self.note} if self.note else summary
+
 
 @dataclass(frozen=True)
 class _ObjectTarget:
+    """A definition; `kind` is None as long as the server does not have it."""
+
     wanted: Object
     kind: Kind | None
-    namespace: str | None
 
     @property
     def api_version(self) -> str:
@@ -53,101 +105,44 @@ class _ObjectTarget:
         return str(self.wanted["metadata"]["name"])
 
     @property
-    def path(self) -> str:
-        """The path of the object; empty as long as the server does not have its kind."""
-        return self.kind.path(self.name, self.namespace) if self.kind is not None else ""
+    def namespace(self) -> str | None:
+        return self.wanted["metadata"].get("namespace") if self.kind is None or self.kind.namespaced else None
 
     def change(self, action: Action, before: Object, after: Object, note: str | None = None) -> ObjectChange:
         return ObjectChange(self.api_version, self.kind_name, self.name, self.namespace, action, before, after, note)
 
 
-def apply_objects(
-    client: Client,
-    wanted: t.Sequence[Object],
-    *,
-    check: bool,
-    expected: ExpectedObjects | None = None,
-    state: t.Literal["present", "absent"] = "present",
-    force: bool = True,
-    note_creation: bool = False,
-    manager: str = FIELD_MANAGER,
-    discovery: Discovery | None = None,
-    before_write: t.Callable[[], Lease | None] | None = None,
-    on_done: t.Callable[[ObjectChange], None] = lambda change: None,
-) -> list[ObjectChange]:
-    """Give objects their desired content, or delete them; an object without a difference costs one read.
+@dataclass
+class ObjectWriter:
+    """Gives objects their desired content, or deletes them; an object without a difference costs one read.
 
     `before_write` is called once before the first change, to acquire the lease; after that all objects are read again, and the
     lease is checked before each change. `on_done` is called for each object, also when a later one fails.
-    With `note_creation` an object that this function creates gets an annotation, which stays.
-    Raises InvalidObjects before anything is sent when a kind or namespace neither exists nor is expected.
+    With `note_creation` an object that the writer creates gets an annotation, which stays.
     """
-    run = _Run(
-        client,
-        expected or ExpectedObjects(),
-        check,
-        force,
-        note_creation,
-        manager,
-        discovery or Discovery(client),
-        before_write,
-        on_done,
-    )
-    targets = run.targets(wanted)
-    return run.delete(targets) if state == "absent" else run.apply(targets)
 
-
-@dataclass
-class _Run:
     client: Client
-    expected: ExpectedObjects
     check: bool
-    force: bool
-    note_creation: bool
-    manager: str
-    discovery: Discovery
-    before_write: t.Callable[[], Lease | None] | None
-    on_done: t.Callable[[ObjectChange], None]
-    _lease: Lease | None = None
-    _namespaces: dict[str, bool] = field(default_factory=dict)
-    # The kinds of CRDs in the list.
-    _own_kinds: frozenset[tuple[str, str]] = frozenset()
+    before_write: t.Callable[[], Lease | None]
+    expected: ExpectedObjects = field(default_factory=ExpectedObjects)
+    force: bool = True
+    note_creation: bool = False
+    on_done: t.Callable[[ObjectChange], None] = lambda change: None
 
-    def targets(self, wanted: t.Sequence[Object]) -> list[_ObjectTarget]:
-        """The paths of the objects; raises all problems together."""
-        own = objects_created_by(wanted)
-        self._own_kinds = own.kinds
-        problems: list[str] = []
-        found: list[_ObjectTarget] = []
-        for index, body in enumerate(wanted):
-            problem = malformed_definitions(body)
-            if problem:
-                problems.append(f"definitions[{index}]: {problem}")
-                continue
-            api_version, kind_name = str(body["apiVersion"]), str(body["kind"])
-            namespace = body["metadata"].get("namespace")
-            kind: Kind | None = None
-            try:
-                kind = self.discovery.get(api_version, kind_name)
-            except UnknownKind as error:
-                if (api_version, kind_name) not in (self.expected.kinds | own.kinds):
-                    problems.append(f"definitions[{index}] ({kind_name} {body['metadata']['name']}): {error}")
-                    continue
-            if kind is not None and kind.namespaced and not namespace:
-                problems.append(
-                    f"definitions[{index}] ({kind_name} {body['metadata']['name']}): metadata.namespace is missing"
-                )
-                continue
-            found.append(_ObjectTarget(body, kind, namespace if kind is None or kind.namespaced else None))
-        if problems:
-            raise InvalidObjects(problems, _TITLE)
-        return sorted(found, key=lambda target: _ORDER.get(target.kind_name, 2))
+    def __post_init__(self) -> None:
+        self._discovery = Discovery(self.client)
+        self._lease: Lease | None = None
+        # What the list itself creates.
+        self._own = ExpectedObjects()
+        self._namespaces: dict[str, bool] = {}
 
-    def apply(self, targets: list[_ObjectTarget]) -> list[ObjectChange]:
+    def apply(self, wanted: t.Sequence[Object]) -> list[ObjectChange]:
+        """Give the objects their content; raises InvalidObjects before anything is sent where a kind or namespace is missing."""
+        targets = self._targets(wanted)
         live = self._read(targets)
-        self._check_namespaces(targets, live)
+        self._require_namespaces(targets, live)
         planned = self._planned(targets, live)
-        if self.before_write is not None and not self.check and any(plan.changed for plan in planned):
+        if not self.check and any(plan.changed for plan in planned):
             self._lease = self.before_write()
             live = self._read(targets)
             planned = self._planned(targets, live)
@@ -156,69 +151,60 @@ class _Run:
             for target, found, plan in zip(targets, live, planned, strict=True)
         ]
 
-    def _planned(self, targets: list[_ObjectTarget], live: list[Object | None]) -> list[Difference]:
-        return [
-            difference(found, self._with_note(target.wanted, found), self.manager)
-            for target, found in zip(targets, live, strict=True)
-        ]
-
-    def _with_note(self, wanted: Object, found: Object | None) -> Object:
-        """Only a new object gets the note; one that has it keeps it, or the next apply would remove it."""
-        is_managed = found is None or CREATED_ANNOTATION in (found["metadata"].get("annotations") or {})
-        if not (self.note_creation and is_managed):
-            return wanted
-        metadata = wanted["metadata"]
-        annotations = {**(metadata.get("annotations") or {}), CREATED_ANNOTATION: "true"}
-        return {**wanted, "metadata": {**metadata, "annotations": annotations}}
-
-    def delete(self, targets: list[_ObjectTarget]) -> list[ObjectChange]:
+    def delete(self, unwanted: t.Sequence[Object]) -> list[ObjectChange]:
+        """Delete the objects; raises InvalidObjects before anything is sent where a kind is missing."""
+        targets = self._targets(unwanted)
         live = self._read(targets)
-        if self.before_write is not None and not self.check and any(found is not None for found in live):
+        if not self.check and any(found is not None for found in live):
             self._lease = self.before_write()
-        changes: list[ObjectChange] = []
         # In the opposite order: a namespace or CRD is deleted after its objects.
-        for target, found in reversed(list(zip(targets, live, strict=True))):
-            if found is None or found["metadata"].get("deletionTimestamp"):
-                changes.append(self._report(target.change("unchanged", {}, {})))
+        changes = [
+            self._report(self._delete_one(target, found))
+            for target, found in reversed(list(zip(targets, live, strict=True)))
+        ]
+        return changes[::-1]
+
+    def _targets(self, wanted: t.Sequence[Object]) -> list[_ObjectTarget]:
+        """The objects with their kinds, in the order in which they are applied; raises all problems together."""
+        self._own = _objects_created_by(wanted)
+        problems: list[str] = []
+        targets: list[_ObjectTarget] = []
+        for index, body in enumerate(wanted):
+            path = f"definitions[{index}]"
+            problem = _definition_problem(body)
+            if problem:
+                problems.append(f"{path}: {problem}")
                 continue
-            note = self._delete_one(target)
-            changes.append(self._report(target.change("deleted", shown(found), {}, note)))
-        return list(reversed(changes))
-
-    def _report(self, change: ObjectChange) -> ObjectChange:
-        self.on_done(change)
-        return change
-
-    def _check_lease(self) -> None:
-        if self._lease is not None:
-            self._lease.check()
-
-    def _delete_one(self, target: _ObjectTarget) -> str | None:
-        self._check_lease()
-        try:
-            self.client.delete(target.path, dry_run=self.check)
-        except ApiError as error:
-            if not (self.check and error.forbidden):
-                raise
-            return NOT_CHECKED
-        return None
+            api_version, kind_name = str(body["apiVersion"]), str(body["kind"])
+            path += f" ({kind_name} {body['metadata']['name']})"
+            kind: Kind | None = None
+            try:
+                kind = self._discovery.get(api_version, kind_name)
+            except UnknownKind as error:
+                if (api_version, kind_name) not in self.expected.kinds | self._own.kinds:
+                    problems.append(f"{path}: {error}")
+            if kind is not None and kind.namespaced and not body["metadata"].get("namespace"):
+                problems.append(f"{path}: metadata.namespace is missing")
+            targets.append(_ObjectTarget(body, kind))
+        if problems:
+            raise InvalidObjects(problems, _TITLE)
+        return sorted(targets, key=lambda target: _ORDER.get(target.kind_name, 2))
 
     def _read(self, targets: list[_ObjectTarget]) -> list[Object | None]:
-        paths = [target.path for target in targets if target.kind is not None]
-        calls = [(path, functools.partial(self.client.get, path)) for path in paths]
-        values = iter(call_all(calls))
-        return [next(values) if target.kind is not None else None for target in targets]
+        paths = [target.kind.path(target.name, target.namespace) if target.kind else "" for target in targets]
+        outcomes = run_bounded(
+            [(path, functools.partial(self.client.get, path)) for path in paths if path], fatal=lambda dummy: True
+        )
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+        live = {outcome.name: outcome.value for outcome in outcomes}
+        return [live.get(path) for path in paths]
 
-    def _check_namespaces(self, targets: list[_ObjectTarget], live: list[Object | None]) -> None:
-        """Only new objects need their namespace."""
-        own = objects_created_by([target.wanted for target in targets])
-        needed = {
-            target.namespace
-            for target, found in zip(targets, live, strict=True)
-            if found is None
-            and target.namespace
-            and target.namespace not in (self.expected.namespaces | own.namespaces)
-        }
+    def _require_namespaces(self, targets: list[_ObjectTarget], live: list[Object | None]) -> None:
+        """Raise InvalidObjects where the namespace of a new object neither exists nor is expected."""
+        new = {target.namespace for target, found in zip(targets, live, strict=True) if found is None}
+        needed = {name for name in new if name} - self.expected.namespaces - self._own.namespaces
         problems = [
             f"Namespace {name!r} does not exist, and no step of this run creates it. Create it, or name it in the option expected."
             for name in sorted(needed)
@@ -238,26 +224,60 @@ class _Run:
                 self._namespaces[name] = True
         return self._namespaces[name]
 
+    def _planned(self, targets: list[_ObjectTarget], live: list[Object | None]) -> list[Difference]:
+        return [
+            difference(found, self._with_note(target.wanted, found), FIELD_MANAGER)
+            for target, found in zip(targets, live, strict=True)
+        ]
+
+    def _with_note(self, wanted: Object, found: Object | None) -> Object:
+        """Only a new object gets the note; one that has it keeps it, or the next apply would remove it."""
+        is_managed = found is None or CREATED_ANNOTATION in (found["metadata"].get("annotations") or {})
+        if not (self.note_creation and is_managed):
+            return wanted
+        metadata = wanted["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), CREATED_ANNOTATION: "true"}
+        return {**wanted, "metadata": {**metadata, "annotations": annotations}}
+
+    def _report(self, change: ObjectChange) -> ObjectChange:
+        self.on_done(change)
+        return change
+
+    def _send(self, request: t.Callable[[], t.Any]) -> t.Any:
+        """The answer to a write or its dry run; NOT_CHECKED where there is no right to a dry run."""
+        if self._lease is not None:
+            self._lease.check()
+        try:
+            return request()
+        except ApiError as error:
+            if not (self.check and error.forbidden):
+                raise
+            return NOT_CHECKED
+
+    def _delete_one(self, target: _ObjectTarget, live: Object | None) -> ObjectChange:
+        if live is None or target.kind is None or live["metadata"].get("deletionTimestamp"):
+            return target.change("unchanged", {}, {})
+        path = target.kind.path(target.name, target.namespace)
+        answer = self._send(lambda: self.client.delete(path, dry_run=self.check))
+        return target.change("deleted", shown(live), {}, NOT_CHECKED if answer == NOT_CHECKED else None)
+
     def _apply_one(self, target: _ObjectTarget, live: Object | None, plan: Difference) -> ObjectChange:
         if not plan.changed:
             return target.change("unchanged", plan.before, plan.after)
         action: Action = "created" if live is None else "updated"
         if self.check and not self._can_dry_run(target, live):
             return target.change(action, plan.before, plan.after)
-        located = target if target.kind is not None else self._locate(target)
-        self._check_lease()
-        try:
-            result = self.client.apply(
-                located.path,
+        kind = target.kind or self._await_kind(target)
+        result = self._send(
+            lambda: self.client.apply(
+                kind.path(target.name, target.namespace),
                 plan.patch_body,
                 dry_run=self.check,
                 force=self.force,
                 field_validation="Strict",
-                manager=self.manager,
             )
-        except ApiError as error:
-            if not (self.check and error.forbidden):
-                raise
+        )
+        if result == NOT_CHECKED:
             return target.change(action, plan.before, plan.after, NOT_CHECKED)
         if live is not None and same_object(live, result):
             # Only forms and defaults of the server differed.
@@ -271,16 +291,44 @@ class _Run:
             return False
         return live is not None or not target.namespace or self._has_namespace(target.namespace)
 
-    def _locate(self, target: _ObjectTarget) -> _ObjectTarget:
-        """The target once the server has its kind; the kind of a CRD in the same list is served a moment later."""
+    def _await_kind(self, target: _ObjectTarget) -> Kind:
+        """The kind once the server has it, which is a moment later for that of a CRD in the same list."""
         deadline = time.monotonic() + _ESTABLISH_TIMEOUT
         while True:
-            self.discovery.forget()
+            self._discovery.forget()
             try:
-                kind = self.discovery.get(target.api_version, target.kind_name)
+                return self._discovery.get(target.api_version, target.kind_name)
             except UnknownKind as error:
-                if (target.api_version, target.kind_name) not in self._own_kinds or time.monotonic() > deadline:
+                is_own = (target.api_version, target.kind_name) in self._own.kinds
+                if not is_own or time.monotonic() > deadline:
                     raise InvalidObjects([f"{target.kind_name} {target.name}: {error}"]) from error
                 time.sleep(_ESTABLISH_POLL)
-                continue
-            return _ObjectTarget(target.wanted, kind, target.namespace if kind.namespaced else None)
+
+
+def _objects_created_by(wanted: t.Sequence[Object]) -> ExpectedObjects:
+    """Namespaces and kinds that the list itself creates."""
+    namespaces: set[str] = set()
+    kinds: set[tuple[str, str]] = set()
+    for body in wanted:
+        if _definition_problem(body):
+            continue
+        if body["kind"] == "Namespace":
+            namespaces.add(body["metadata"]["name"])
+        elif body["kind"] == "CustomResourceDefinition":
+            spec = body.get("spec") or {}
+            kind = str((spec.get("names") or {}).get("kind"))
+            kinds.update((f"{spec.get('group')}/{version.get('name')}", kind) for version in spec.get("versions") or [])
+    return ExpectedObjects(frozenset(namespaces), frozenset(kinds))
+
+
+def _definition_problem(body: t.Any) -> str | None:
+    """Why a definition is not an object, or None."""
+    if not isinstance(body, dict):
+        return "is not an object"
+    for name in ("apiVersion", "kind"):
+        if not isinstance(body.get(name), str) or not body[name]:
+            return f"{name} is missing"
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        return "metadata.name is missing"
+    return None

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from .errors import ApiError
 
+if t.TYPE_CHECKING:
+    from .client import Client
+
 NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
 PODS = "/api/v1/pods"
@@ -44,13 +47,6 @@ _KNOWN: dict[tuple[str, str], tuple[str, bool]] = {
 }
 
 
-class Reader(t.Protocol):
-    """The part of a client that discovery uses."""
-
-    def get(self, path: str, query: t.Mapping[str, t.Any] | None = None) -> dict[str, t.Any] | None:
-        """The object at a path, or None."""
-
-
 @dataclass(frozen=True)
 class Kind:
     """A kind of the server and the path of its objects."""
@@ -78,21 +74,15 @@ class UnknownKind(Exception):
 class Discovery:
     """Finds kinds; for those without a fixed path it reads each group and version once."""
 
-    def __init__(self, client: Reader) -> None:
+    def __init__(self, client: Client) -> None:
         """Send nothing yet."""
         self._client = client
-        self._groups: dict[str, dict[str, Kind] | None] = {}
-
-    def find(self, api_version: str, kind: str) -> Kind | None:
-        """The kind, or None when the server has no such kind."""
-        known = _KNOWN.get((api_version, kind))
-        if known:
-            return Kind(api_version, kind, *known)
-        return (self._kinds(api_version) or {}).get(kind)
+        self._groups: dict[str, dict[str, Kind]] = {}
 
     def get(self, api_version: str, kind: str) -> Kind:
         """The kind; raises UnknownKind with similar names."""
-        found = self.find(api_version, kind)
+        known = _KNOWN.get((api_version, kind))
+        found = Kind(api_version, kind, *known) if known else self._kinds(api_version).get(kind)
         if found is None:
             raise UnknownKind(self._why_unknown(api_version, kind))
         return found
@@ -101,11 +91,14 @@ class Discovery:
         """Read the kinds again, since a CRD was applied."""
         self._groups.clear()
 
-    def _kinds(self, api_version: str) -> dict[str, Kind] | None:
+    def _kinds(self, api_version: str) -> dict[str, Kind]:
         if api_version not in self._groups:
-            root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-            found = self._client.get(root)
-            self._groups[api_version] = None if found is None else _kinds_of(api_version, found)
+            found = self._client.get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}") or {}
+            self._groups[api_version] = {
+                resource["kind"]: Kind(api_version, resource["kind"], resource["name"], bool(resource["namespaced"]))
+                for resource in found.get("resources") or []
+                if "/" not in resource["name"]
+            }
         return self._groups[api_version]
 
     def _why_unknown(self, api_version: str, kind: str) -> str:
@@ -128,11 +121,6 @@ class Discovery:
         return f" The nearest that it has: {', '.join(near)}." if near else ""
 
 
-def path_of(client: Reader, api_version: str, kind: str, namespace: str | None, name: str) -> str:
-    """Path of an object; raises UnknownKind when the server does not have its kind."""
-    return Discovery(client).get(api_version, kind).path(name, namespace)
-
-
 def object_path(api_version: str, kind: str, name: str, namespace: str | None = None) -> str:
     """Path of an object of a kind with a fixed path; no request."""
     return Kind(api_version, kind, *_KNOWN[(api_version, kind)]).path(name, namespace)
@@ -141,11 +129,3 @@ def object_path(api_version: str, kind: str, name: str, namespace: str | None = 
 def collection_path(api_version: str, kind: str, namespace: str | None = None) -> str:
     """Path of the objects of a kind with a fixed path; no request."""
     return Kind(api_version, kind, *_KNOWN[(api_version, kind)]).collection(namespace)
-
-
-def _kinds_of(api_version: str, found: t.Mapping[str, t.Any]) -> dict[str, Kind]:
-    return {
-        resource["kind"]: Kind(api_version, resource["kind"], resource["name"], bool(resource["namespaced"]))
-        for resource in found.get("resources") or []
-        if "/" not in resource["name"]
-    }
