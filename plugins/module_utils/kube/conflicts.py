@@ -9,45 +9,40 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ..catalog.secrets import without_user_info
-from .connection_options import GPU_CLUSTER, OPTIONS, VARIABLES, environment, variable_of
+from .connection_options import GPU_CLUSTER, IMPERSONATION, OPTIONS, environment, variable_of
 from .errors import WrongCluster
 
 if t.TYPE_CHECKING:
     from .connection import Connection
     from .connection_options import ConnectionOptions
 
-_SECRET = ("api_key", "password")
 _FILES = {"client_cert": "cert_file", "client_key": "key_file", "ca_cert": "ssl_ca_cert"}
-_IMPERSONATION = ("impersonate_user", "impersonate_groups")
 # Variables that select neither the cluster nor the user; they are ignored when another source is selected.
 IGNORED = ("validate_certs", "proxy", "no_proxy")
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
-def require_no_conflict(options: ConnectionOptions, connection: Connection, environ: t.Mapping[str, str]) -> None:
+def require_no_conflict(options: ConnectionOptions, connection: Connection) -> None:
     """Raise WrongCluster where a variable contradicts the options or gpu_cluster; an equal value is no conflict."""
     selected = options.source in (OPTIONS, GPU_CLUSTER)
-    given = environment(environ)
-    given_names = [
-        name for name in VARIABLES if name in given and name not in IGNORED and (selected or name in _IMPERSONATION)
-    ]
-    default = environ.get("KUBECONFIG") or "~/.kube/config"
-    wrong = [name for name in given_names if not _is_equal(name, given[name], options, connection, default)]
+    wrong = {
+        name: value
+        for name, value in environment(os.environ).items()
+        if name not in IGNORED and (selected or name in IMPERSONATION)
+        if not is_same(name, value, options, connection)
+    }
     if not wrong:
         return
-    shown = [
-        variable_of(name, environ) + ("" if name in _SECRET else f" ({_text(name, given[name])})") for name in wrong
-    ]
+    shown = [describe(variable_of(name, os.environ), name, value) for name, value in wrong.items()]
     names = options.names() if selected else []
-    if any(name in _IMPERSONATION for name in wrong):
+    if wrong.keys() & set(IMPERSONATION):
         user = options.impersonate_user
         names.append(f"impersonate_user {user}" if user else "no impersonate_user")
-    where = f"{' and '.join(names)} ({connection.origin}, {connection.server})"
-    remove = f"remove {options.names()[0]} to use only the environment" if selected and options.names() else ""
+    them = "it" if len(wrong) == 1 else "them"
+    remove = f", or remove {options.names()[0]} to use only the environment" if selected and options.names() else ""
     raise WrongCluster(
-        f"{', '.join(shown)}: the environment contradicts {where}. A run uses one source for the cluster and the user, never two. "
-        f"Unset {'it' if len(wrong) == 1 else 'them'} (in AWX, detach the credential that sets "
-        f"{'it' if len(wrong) == 1 else 'them'})" + (f", or {remove}." if remove else ".")
+        f"{', '.join(shown)}: the environment contradicts {' and '.join(names)} ({connection.origin}, {connection.server}). A run uses one "
+        f"source for the cluster and the user, never two. Unset {them} (in AWX, detach the credential that sets {them}){remove}."
     )
 
 
@@ -59,12 +54,40 @@ def ignored_variables(options: ConnectionOptions, environ: t.Mapping[str, str]) 
     return [variable_of(name, environ) for name in IGNORED if name in given and getattr(options, name) is None]
 
 
+def is_same(option: str, value: t.Any, options: ConnectionOptions, connection: Connection) -> bool:
+    """Whether the connection uses this value of an option."""
+    if option == "kubeconfig":
+        return _same_kubeconfig(value, options)
+    if option == "host":
+        return same_server(value, connection.server)
+    if option in _FILES:
+        return _same_file(value, getattr(connection.configuration, _FILES[option], None))
+    if option == "impersonate_groups":
+        return set(value) == set(options.impersonate_groups)
+    used = {
+        "context": connection.context_name,
+        "api_key": _bearer_of(connection),
+        "impersonate_user": options.impersonate_user,
+        "tls_server_name": getattr(connection.configuration, "tls_server_name", None),
+        "skip_tls_verify": not connection.configuration.verify_ssl,
+    }
+    return bool(value == used.get(option))
+
+
+def describe(variable: str, option: str, value: t.Any) -> str:
+    """A variable that sets an option, with its value unless that is secret."""
+    if option in ("api_key", "password"):
+        return variable
+    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    return f"{variable} ({without_user_info(text) if option == 'host' else text})"
+
+
 def same_server(one: str, other: str) -> bool:
     """Whether two URLs have the same scheme, host, port and path; a host name and its IP address are different."""
     return _address(one) == _address(other)
 
 
-def same_file(one: str | None, other: str | None) -> bool:
+def _same_file(one: str | None, other: str | None) -> bool:
     """Whether two paths lead to the same file, or to files with equal content."""
     if not one or not other:
         return False
@@ -77,35 +100,16 @@ def same_file(one: str | None, other: str | None) -> bool:
         return False
 
 
-def bearer_of(connection: Connection) -> str:
+def _bearer_of(connection: Connection) -> str:
     """The token of the connection; empty where it has none."""
     return connection.authorization().get("authorization", "").removeprefix("Bearer ").strip()
 
 
-def _is_equal(
-    name: str, value: t.Any, options: ConnectionOptions, connection: Connection, default_kubeconfig: str
-) -> bool:
-    if name == "kubeconfig":
-        return _same_kubeconfig(value, options, default_kubeconfig)
-    if name == "context":
-        return bool(value == connection.context_name)
-    if name == "host":
-        return same_server(value, connection.server)
-    if name == "api_key":
-        return bool(value == bearer_of(connection))
-    if name in _FILES:
-        return same_file(value, getattr(connection.configuration, _FILES[name], None))
-    if name == "impersonate_user":
-        return bool(value == options.impersonate_user)
-    if name == "impersonate_groups":
-        return set(value) == set(options.impersonate_groups)
-    return False
-
-
-def _same_kubeconfig(value: str, options: ConnectionOptions, default: str) -> bool:
+def _same_kubeconfig(value: str, options: ConnectionOptions) -> bool:
     if isinstance(options.kubeconfig, dict) or (options.host and not options.kubeconfig):
         return False
-    one, other = (os.path.realpath(os.path.expanduser(text)) for text in (value, options.kubeconfig or default))
+    used = options.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    one, other = (os.path.realpath(os.path.expanduser(text)) for text in (value, used))
     return one == other
 
 
@@ -117,9 +121,3 @@ def _address(url: str) -> tuple[str, str, int | None, str]:
         # The port is not a number: such an address equals only itself.
         return url, "", None, ""
     return parts.scheme.lower(), (parts.hostname or "").lower(), port, parts.path.rstrip("/")
-
-
-def _text(name: str, value: t.Any) -> str:
-    if name == "host":
-        return without_user_info(str(value))
-    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import functools
 import logging
 import os
 import re
@@ -82,7 +84,21 @@ class Connection:
 
     def expiry(self) -> str:
         """When the client certificate expired; empty if it is valid."""
-        return _expired_since(getattr(self.configuration, "cert_file", None))
+        path = getattr(self.configuration, "cert_file", None)
+        if not path:
+            return ""
+        try:
+            from cryptography import x509
+
+            with open(path, "rb") as handle:
+                certificate = x509.load_pem_x509_certificate(handle.read())
+        except (ImportError, OSError, ValueError):
+            return ""
+        # Older releases of cryptography only have the time without its zone.
+        end = getattr(certificate, "not_valid_after_utc", None) or certificate.not_valid_after.replace(
+            tzinfo=datetime.UTC
+        )
+        return end.strftime("%Y-%m-%d %H:%M UTC") if end < datetime.datetime.now(datetime.UTC) else ""
 
 
 def connect(options: ConnectionOptions) -> Connection:
@@ -101,7 +117,7 @@ def connect(options: ConnectionOptions) -> Connection:
     found = replace(found, impersonation=_impersonation(options), token_origin=token_origin)
     # Checks the token now, before the first request.
     found.authorization()
-    require_no_conflict(options, found, os.environ)
+    require_no_conflict(options, found)
     return found
 
 
@@ -136,11 +152,32 @@ def check_cluster(connection: Connection, name: str, kube_name: str | None = Non
 
 
 def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
-    kubeconfig = options.kubeconfig
-    if isinstance(kubeconfig, dict):
-        origin = "kubeconfig given as a dictionary"
-        return _load_document(kubeconfig, origin, options, configuration)
-    path = kubeconfig or os.environ.get("KUBECONFIG")
+    if isinstance(options.kubeconfig, dict):
+        document, origin = options.kubeconfig, "kubeconfig given as a dictionary"
+        contexts = [entry for entry in document.get("contexts") or [] if isinstance(entry, dict)]
+        active = next((entry for entry in contexts if entry.get("name") == document.get("current-context")), None)
+        load = functools.partial(kubernetes.config.load_kube_config_from_dict, document)
+    elif path := _kubeconfig_path(options):
+        origin = f"kubeconfig {path}"
+        try:
+            contexts, active = kubernetes.config.list_kube_config_contexts(config_file=path)
+        except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError) as error:
+            raise _unreadable(origin, error) from error
+        load = functools.partial(kubernetes.config.load_kube_config, path)
+    else:
+        with _problems(_IN_CLUSTER, configuration):
+            kubernetes.config.load_incluster_config(client_configuration=configuration)
+        return Connection(configuration, _IN_CLUSTER)
+    entry = _context(contexts, active, options.context, origin)
+    name = str(entry["name"])
+    with _problems(origin, configuration):
+        load(context=name, client_configuration=configuration, persist_config=False)
+    return Connection(configuration, f"{origin}, context {name}", name, str(entry["context"]["cluster"]))
+
+
+def _kubeconfig_path(options: ConnectionOptions) -> str | None:
+    """The paths of the kubeconfig; None where the service account of this pod is used."""
+    path = str(options.kubeconfig or os.environ.get("KUBECONFIG") or "")
     if not path and not os.path.exists(os.path.expanduser(_DEFAULT_KUBECONFIG)):
         if options.context:
             option = f"{'gpu_cluster.' if options.source == GPU_CLUSTER else ''}context"
@@ -149,65 +186,28 @@ def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
                 "exist. Set gpu_cluster.kubeconfig, too."
             )
         if os.path.exists(_IN_CLUSTER_TOKEN):
-            with _problems(_IN_CLUSTER, configuration):
-                kubernetes.config.load_incluster_config(client_configuration=configuration)
-            return Connection(configuration, _IN_CLUSTER)
+            return None
         raise ConnectionProblem(
             "No cluster is named: the option kubeconfig and the variables K8S_AUTH_KUBECONFIG and KUBECONFIG are not set, and "
             f"{_DEFAULT_KUBECONFIG} does not exist. Set gpu_cluster.kubeconfig or the option kubeconfig."
         )
     path = os.path.expanduser(path or _DEFAULT_KUBECONFIG)
     parts = [part for part in path.split(os.pathsep) if part]
-    missing = [part for part in parts if not os.path.exists(os.path.expanduser(part))]
-    if missing == parts:
-        raise ConnectionProblem(f"The kubeconfig {', '.join(missing)} does not exist.")
-    return _load_files(path, f"kubeconfig {path}", options, configuration)
+    if not any(os.path.exists(os.path.expanduser(part)) for part in parts):
+        raise ConnectionProblem(f"The kubeconfig {', '.join(parts)} does not exist.")
+    return path
 
 
-def _load_files(path: str, origin: str, options: ConnectionOptions, configuration: t.Any) -> Connection:
-    try:
-        contexts, active = kubernetes.config.list_kube_config_contexts(config_file=path)
-    except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError) as error:
-        raise _unreadable(origin, error) from error
-    entry = _context(list(contexts), active, options.context, origin)
-    with _problems(origin, configuration):
-        kubernetes.config.load_kube_config(
-            config_file=path, context=entry["name"], client_configuration=configuration, persist_config=False
-        )
-    return _named(entry, origin, configuration)
-
-
-def _load_document(
-    document: dict[str, t.Any], origin: str, options: ConnectionOptions, configuration: t.Any
-) -> Connection:
-    contexts = [entry for entry in document.get("contexts") or [] if isinstance(entry, dict)]
-    current = document.get("current-context")
-    active = next((entry for entry in contexts if entry.get("name") == current), None)
-    entry = _context(contexts, active, options.context, origin)
-    with _problems(origin, configuration):
-        kubernetes.config.load_kube_config_from_dict(
-            document, context=entry["name"], client_configuration=configuration, persist_config=False
-        )
-    return _named(entry, origin, configuration)
-
-
-def _context(contexts: list[t.Any], active: t.Any, wanted: str | None, origin: str) -> t.Mapping[str, t.Any]:
-    names = [str(entry["name"]) for entry in contexts]
-    if wanted is None:
-        if active is None:
-            raise ConnectionProblem(
-                f"The {origin} has no current context; set context to one of: {', '.join(names) or '(none)'}."
-            )
-        return t.cast("t.Mapping[str, t.Any]", active)
-    for entry in contexts:
-        if entry["name"] == wanted:
-            return t.cast("t.Mapping[str, t.Any]", entry)
-    raise ConnectionProblem(f"The {origin} has no context {wanted!r}; it has: {', '.join(names) or '(none)'}.")
-
-
-def _named(entry: t.Mapping[str, t.Any], origin: str, configuration: t.Any) -> Connection:
-    context = str(entry["name"])
-    return Connection(configuration, f"{origin}, context {context}", context, str(entry["context"]["cluster"]))
+def _context(contexts: t.Iterable[t.Any], active: t.Any, wanted: str | None, origin: str) -> t.Mapping[str, t.Any]:
+    """The wanted context, or the current one."""
+    by_name = {str(entry["name"]): entry for entry in contexts}
+    found = active if wanted is None else by_name.get(wanted)
+    if found is None:
+        names = ", ".join(by_name) or "(none)"
+        if wanted is None:
+            raise ConnectionProblem(f"The {origin} has no current context; set context to one of: {names}.")
+        raise ConnectionProblem(f"The {origin} has no context {wanted!r}; it has: {names}.")
+    return t.cast("t.Mapping[str, t.Any]", found)
 
 
 @contextlib.contextmanager
@@ -299,23 +299,3 @@ def _check_files(configuration: t.Any, origin: str) -> None:
         path = getattr(configuration, attribute, None)
         if path and not os.path.exists(path):
             raise ConnectionProblem(f"The {word} {path} does not exist ({origin}).")
-
-
-def _expired_since(path: str | None) -> str:
-    if not path:
-        return ""
-    try:
-        import datetime
-
-        from cryptography import x509
-
-        with open(path, "rb") as handle:
-            certificate = x509.load_pem_x509_certificate(handle.read())
-        # Older releases of cryptography only have the time without its zone.
-        end = getattr(certificate, "not_valid_after_utc", None) or certificate.not_valid_after.replace(
-            tzinfo=datetime.UTC
-        )
-    except (ImportError, OSError, ValueError):
-        return ""
-    expired = end < datetime.datetime.now(datetime.UTC)
-    return end.strftime("%Y-%m-%d %H:%M UTC") if expired else ""

@@ -54,7 +54,7 @@ CONNECTION: dict[str, dict[str, t.Any]] = {
 _CLUSTER = ("kubeconfig", "context", "host")
 _USER = ("api_key", "client_cert", "client_key")
 _TUNING = ("ca_cert", "validate_certs", "proxy", "no_proxy")
-_IMPERSONATION = ("impersonate_user", "impersonate_groups")
+IMPERSONATION = ("impersonate_user", "impersonate_groups")
 _PATHS = ("ca_cert", "client_cert", "client_key")
 _FALSE = ("0", "false", "no", "off", "n", "f")
 
@@ -91,23 +91,26 @@ class ConnectionOptions:
 
         Raises WrongCluster where that source is incomplete.
         """
-        given, document = _of_params(params), _of_params(cluster or {}, ("kubeconfig", "context", *_IMPERSONATION))
+        given, document = _of_params(params), _of_params(cluster or {}, ("kubeconfig", "context", *IMPERSONATION))
         variables = environment(os.environ if environ is None else environ)
         source = _source(given, document, variables)
         chosen = {OPTIONS: given, GPU_CLUSTER: document, ENVIRONMENT: variables, DEFAULT: {}}[source]
         values = {key: chosen[key] for key in (*_CLUSTER, *_USER) if key in chosen}
         if source in (ENVIRONMENT, DEFAULT):
-            values |= {key: variables[key] for key in (*_TUNING, *_IMPERSONATION) if key in variables}
-        if any(key in document for key in _IMPERSONATION):
-            values |= {key: document.get(key) for key in _IMPERSONATION}
-        if any(key in given for key in _IMPERSONATION):
-            values |= {key: given.get(key) for key in _IMPERSONATION}
+            values |= {key: variables[key] for key in (*_TUNING, *IMPERSONATION) if key in variables}
+        for declared in (document, given):
+            if any(key in declared for key in IMPERSONATION):
+                values |= {key: declared.get(key) for key in IMPERSONATION}
         values |= {key: given[key] for key in _TUNING if key in given}
         groups = values.get("impersonate_groups") or ()
         values["impersonate_groups"] = _listed(groups) if isinstance(groups, str) else tuple(map(str, groups))
         _require_whole(values, source)
-        if source == ENVIRONMENT:
-            _require_no_basic_auth(variables)
+        basic_auth = [_name_in(ENVIRONMENT, name) for name in ("username", "password") if name in variables]
+        if source == ENVIRONMENT and basic_auth:
+            raise WrongCluster(
+                f"{' and '.join(basic_auth)}: the Kubernetes API has no basic authentication. Set {PREFIX}API_KEY beside {PREFIX}HOST, or "
+                "use a kubeconfig, and unset them."
+            )
         return cls(**values, request_timeout=float(params.get("request_timeout") or 30.0), source=source)
 
     def names(self) -> list[str]:
@@ -117,9 +120,7 @@ class ConnectionOptions:
 
     def name_of(self, option: str) -> str:
         """The name of an option in the source."""
-        if self.source == ENVIRONMENT:
-            return PREFIX + VARIABLES[option][0]
-        return f"gpu_cluster.{option}" if self.source == GPU_CLUSTER else f"option {option}"
+        return _name_in(self.source, option)
 
 
 def environment(environ: t.Mapping[str, str]) -> Values:
@@ -150,13 +151,19 @@ def variable_of(option: str, environ: t.Mapping[str, str]) -> str:
     return PREFIX + next((name for name in VARIABLES[option] if environ.get(PREFIX + name)), VARIABLES[option][0])
 
 
+def _name_in(source: str, option: str) -> str:
+    if source == ENVIRONMENT:
+        return PREFIX + VARIABLES[option][0]
+    return f"gpu_cluster.{option}" if source == GPU_CLUSTER else f"option {option}"
+
+
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _of_params(params: t.Mapping[str, t.Any], names: t.Iterable[str] | None = None) -> Values:
     """The options that are set; an empty text or list counts as not set."""
-    wanted = names or (*_CLUSTER, *_USER, *_TUNING, *_IMPERSONATION)
+    wanted = names or (*_CLUSTER, *_USER, *_TUNING, *IMPERSONATION)
     found = {name: params.get(name) for name in wanted if params.get(name) not in (None, "", [], {}, ())}
     groups = found.get("impersonate_groups", [])
     if not isinstance(groups, str) and not (isinstance(groups, list) and all(isinstance(name, str) for name in groups)):
@@ -195,33 +202,19 @@ def _source(given: Values, document: Values, variables: Values) -> str:
     return ENVIRONMENT if named else DEFAULT
 
 
-def _require_no_basic_auth(variables: Values) -> None:
-    given = [PREFIX + VARIABLES[name][0] for name in ("username", "password") if name in variables]
-    if given:
-        raise WrongCluster(
-            f"{' and '.join(given)}: the Kubernetes API has no basic authentication. Set {PREFIX}API_KEY beside {PREFIX}HOST, or use a "
-            "kubeconfig, and unset them."
-        )
-
-
 def _require_whole(values: Values, source: str) -> None:
     """Raise WrongCluster for values that only another source could complete."""
-    say = {GPU_CLUSTER: "gpu_cluster.{}", OPTIONS: "option {}"}.get(source, "{}")
-
-    def named(option: str) -> str:
-        return PREFIX + VARIABLES[option][0] if source == ENVIRONMENT else say.format(option)
-
     located = [name for name in _CLUSTER if values.get(name)]
     users = [name for name in _USER if values.get(name)]
     if source == ENVIRONMENT and not located:
-        setting = named(users[0]) if users else f"{PREFIX}USERNAME"
+        setting = _name_in(source, users[0]) if users else f"{PREFIX}USERNAME"
         raise WrongCluster(
             f"{setting} names a user and no cluster. Set {PREFIX}HOST or {PREFIX}KUBECONFIG, too, or unset it."
         )
     if values.get("host") and values.get("context") and not values.get("kubeconfig"):
         raise WrongCluster(
-            f"{named('context')} names an entry of a kubeconfig, and with {named('host')} none is read. Set "
-            f"{named('kubeconfig')}, too, or remove one of them."
+            f"{_name_in(source, 'context')} names an entry of a kubeconfig, and with {_name_in(source, 'host')} none is read. Set "
+            f"{_name_in(source, 'kubeconfig')}, too, or remove one of them."
         )
     if values["impersonate_groups"] and not values.get("impersonate_user"):
         raise WrongCluster(

@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ..catalog.secrets import without_user_info
 from ..common.errors import ConnectionProblem
-from .conflicts import bearer_of, same_file, same_server
+from .conflicts import describe, is_same
 from .connection_options import ENVIRONMENT, PREFIX, VARIABLES
 from .errors import WrongCluster
 
@@ -23,6 +22,17 @@ if t.TYPE_CHECKING:
     from .connection_options import ConnectionOptions
 
 _PREFIX = "HELM_KUBE"
+# Variables of helm that select the cluster or the user, and their options.
+_OPTIONS = {
+    f"{_PREFIX}CONTEXT": "context",
+    f"{_PREFIX}APISERVER": "host",
+    f"{_PREFIX}TOKEN": "api_key",
+    f"{_PREFIX}ASUSER": "impersonate_user",
+    f"{_PREFIX}ASGROUPS": "impersonate_groups",
+    f"{_PREFIX}CAFILE": "ca_cert",
+    f"{_PREFIX}TLS_SERVER_NAME": "tls_server_name",
+    f"{_PREFIX}INSECURE_SKIP_TLS_VERIFY": "skip_tls_verify",
+}
 _USE_A_KUBECONFIG = "Name a kubeconfig (gpu_cluster.kubeconfig), which can hold it."
 
 
@@ -85,24 +95,17 @@ def require_usable_token(environ: t.Mapping[str, str]) -> None:
         )
 
 
+def _value(option: str, text: str) -> t.Any:
+    if option == "impersonate_groups":
+        return text.split(",")
+    return text.lower() in ("1", "t", "true") if option == "skip_tls_verify" else text
+
+
 def _require_no_conflict(options: ConnectionOptions, connection: Connection, environ: t.Mapping[str, str]) -> None:
-    same: dict[str, t.Callable[[str], bool]] = {
-        "CONTEXT": lambda value: value == connection.context_name,
-        "APISERVER": lambda value: same_server(value, connection.server),
-        "TOKEN": lambda value: value == bearer_of(connection),
-        "ASUSER": lambda value: value == options.impersonate_user,
-        "ASGROUPS": lambda value: set(value.split(",")) == set(options.impersonate_groups),
-        "CAFILE": lambda value: same_file(value, getattr(connection.configuration, "ssl_ca_cert", None)),
-        "TLS_SERVER_NAME": lambda value: value == getattr(connection.configuration, "tls_server_name", None),
-        "INSECURE_SKIP_TLS_VERIFY": lambda value: (
-            (value.lower() in ("1", "t", "true")) is not connection.configuration.verify_ssl
-        ),
-    }
     wrong = [
-        f"{_PREFIX}{name}"
-        + ("" if name == "TOKEN" else f" ({without_user_info(value) if name == 'APISERVER' else value})")
-        for name, is_same in same.items()
-        if (value := environ.get(f"{_PREFIX}{name}")) and not is_same(value)
+        describe(variable, option, environ[variable])
+        for variable, option in _OPTIONS.items()
+        if environ.get(variable) and not is_same(option, _value(option, environ[variable]), options, connection)
     ]
     if wrong:
         raise WrongCluster(
