@@ -9,11 +9,11 @@ All nodes are cordoned before the first pod is evicted, so that no pod moves fro
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import threading
 import time
 import typing as t
+from dataclasses import dataclass, field, replace
 
 from ..cluster_state import cordon
 from ..cluster_state.gpu_pods import blocking_pods, parse_pods, pods_to_evict
@@ -38,31 +38,23 @@ T = t.TypeVar("T")
 # Nodes that are drained at the same time; disruption budgets limit the evictions.
 PARALLEL = 4
 _MAX_NAMES = 5
+_MAX_PROGRESS = 3
 
 
+@dataclass(eq=False)
 class NodeDrainer:
     """Drains nodes of one cluster; safe for several threads. `report` takes a node's name and a line of progress."""
 
-    def __init__(
-        self,
-        client: Client,
-        options: DrainOptions,
-        lease: SharedLease,
-        report: t.Callable[[str, str], None],
-        *,
-        parallel: int = PARALLEL,
-    ) -> None:
-        """Keep the arguments; nothing is sent."""
-        self._client = client
-        self._options = options
-        self._lease = lease
-        self._report = report
-        self._parallel = parallel
-        self._held = contextlib.ExitStack()
+    client: Client
+    options: DrainOptions
+    lease: SharedLease
+    report: t.Callable[[str, str], None]
+    parallel: int = PARALLEL
+    _held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def __enter__(self) -> NodeDrainer:
         """Hold the cluster's Lease until the end of the block."""
-        self._held.enter_context(self._lease.held())
+        self._held.enter_context(self.lease.held())
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -71,7 +63,7 @@ class NodeDrainer:
 
     def check(self) -> None:
         """Raise LeaseLost when the Lease was lost."""
-        self._lease.check()
+        self.lease.check()
 
     def cluster_nodes(self) -> list[ClusterNode]:
         """Return all nodes of the cluster with the fields by which a cloud identifies its machines."""
@@ -83,9 +75,9 @@ class NodeDrainer:
     def scale_down_candidates(self, names: t.Collection[str], count: int) -> list[str]:
         """Return the `count` of these nodes whose removal has the least impact (cluster_state.cordon)."""
         nodes = [node for node in self._list_nodes() if node.name in names]
-        pods = pods_on(self._client)
-        by_node = parse_pods(pods, claims_of(self._client, pods))
-        return [node.name for node in cordon.scale_down_candidates(nodes, by_node, count, force=self._options.force)]
+        pods = pods_on(self.client)
+        by_node = parse_pods(pods, claims_of(self.client, pods))
+        return [node.name for node in cordon.scale_down_candidates(nodes, by_node, count, force=self.options.force)]
 
     def drain(self, names: t.Collection[str]) -> list[str]:
         """Cordon the nodes and evict every pod that would end with them; returns the evicted pods.
@@ -95,13 +87,13 @@ class NodeDrainer:
         """
         if not names:
             return []
-        with self._lease.held() as lease:
+        with self.lease.held() as lease:
             nodes = {node.name: node for node in self._list_nodes() if node.name in names}
-            by_node = parse_pods(pods_on(self._client))
+            by_node = parse_pods(pods_on(self.client))
             self._require_no_blocking_pods({name: by_node.get(name, ()) for name in nodes})
             try:
                 self._patch_all(nodes, cordon.cordon_for_removal, lease)
-                evicted = _for_each(nodes, lambda name: self._drain_node(name, lease), self._parallel)
+                evicted = _for_each(nodes, lambda name: self._drain_node(name, lease), self.parallel)
             except Exception as error:
                 self._uncordon_after(error, nodes, lease)
                 raise
@@ -112,12 +104,12 @@ class NodeDrainer:
         nodes = {node.name: node for node in self._list_nodes() if node.name in names}
         cordoned = {name: node for name, node in nodes.items() if cordon.is_cordoned_for_removal(node)}
         if cordoned:
-            with self._lease.held() as lease:
+            with self.lease.held() as lease:
                 self._patch_all(cordoned, cordon.cancel_removal, lease)
         return sorted(cordoned)
 
     def _list_nodes(self) -> t.Iterator[Node]:
-        return map(parse_node, self._client.list(NODES))
+        return map(parse_node, self.client.list(NODES))
 
     def _patch_all(
         self, nodes: dict[str, Node], make_patch: t.Callable[[Node], cordon.Patch | None], lease: Lease
@@ -132,9 +124,7 @@ class NodeDrainer:
         def send(name: str) -> None:
             edit = make_edit(nodes[name])
             if edit is not None:
-                result = patch_node(
-                    self._client, edit, lambda raw: make_edit(parse_node(raw)), lease.check, answer=True
-                )
+                result = patch_node(self.client, edit, lambda raw: make_edit(parse_node(raw)), lease.check, answer=True)
                 if result.node is not None:
                     nodes[name] = parse_node(result.node)
 
@@ -152,7 +142,7 @@ class NodeDrainer:
                 )
 
     def _require_no_blocking_pods(self, by_node: t.Mapping[str, t.Sequence[PodOnNode]]) -> None:
-        force = self._options.force or not self._options.evict
+        force = self.options.force or not self.options.evict
         blocking = {name: found for name, pods in by_node.items() if (found := blocking_pods(pods, force=force))}
         if blocking:
             listed = [f"node {name}: {', '.join(pods[:_MAX_NAMES])}" for name, pods in sorted(blocking.items())]
@@ -164,22 +154,22 @@ class NodeDrainer:
 
     def _drain_node(self, name: str, lease: Lease) -> list[str]:
         """Evict the node's pods, including those that were scheduled to it before the cordon."""
-        report = functools.partial(self._report, name)
-        deadline = time.monotonic() + self._options.drain_timeout
+        report = functools.partial(self.report, name)
+        deadline = time.monotonic() + self.options.drain_timeout
         evicted: list[str] = []
         while pods := self._pods_to_evict(name):
             shown = [pod.full_name for pod in pods]
             left = deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimeout(
-                    f"Node {name} was not drained within {self._options.drain_timeout:.0f} s (drain_timeout): pods are scheduled to it "
+                    f"Node {name} was not drained within {self.options.drain_timeout:.0f} s (drain_timeout): pods are scheduled to it "
                     f"although it is cordoned, now {', '.join(shown[:_MAX_NAMES])}. Remove their toleration of "
                     "node.kubernetes.io/unschedulable, or scale down their controller.",
                     {"pods_left": shown},
                 )
-            options = dataclasses.replace(self._options, drain_timeout=left)
+            options = replace(self.options, drain_timeout=left)
             if options.evict:
-                evict_pods(self._client, name, pods, options, lease.check, report)
+                evict_pods(self.client, name, pods, options, lease.check, report)
                 evicted += shown
             else:
                 report(f"waiting until {len(pods)} pod(s) end")
@@ -193,7 +183,7 @@ class NodeDrainer:
         return evicted
 
     def _pods_to_evict(self, name: str) -> tuple[PodOnNode, ...]:
-        pods = parse_pods(pods_on(self._client, name)).get(name, ())
+        pods = parse_pods(pods_on(self.client, name)).get(name, ())
         self._require_no_blocking_pods({name: pods})
         return pods_to_evict(pods, force=True)
 
@@ -217,8 +207,8 @@ def _merge_errors(errors: t.Sequence[Exception]) -> Exception:
     return kind(" ".join(map(str, timeouts)), {"pods_left": pods_left})
 
 
-def progress_by_node(progress: Progress, limit: int = 3) -> t.Callable[[str, str], None]:
-    """A function that takes a node's name and what is done there; the progress line shows the latest `limit` nodes."""
+def progress_by_node(progress: Progress) -> t.Callable[[str, str], None]:
+    """A function that takes a node's name and what is done there; the progress line shows the latest few nodes."""
     texts: dict[str, str] = {}
     lock = threading.Lock()
 
@@ -226,7 +216,7 @@ def progress_by_node(progress: Progress, limit: int = 3) -> t.Callable[[str, str
         with lock:
             texts.pop(name, None)
             texts[name] = text
-            latest = list(texts.items())[-limit:]
+            latest = list(texts.items())[-_MAX_PROGRESS:]
         progress.report("; ".join(f"{node}: {shown}" for node, shown in latest))
 
     return report

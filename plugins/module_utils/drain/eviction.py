@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import LIVE_PODS
-from ..common.wait import StateTimer, WaitTimeout, wait_until
+from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import BUDGET_CAUSE, ApiError
 from ..kube.paths import NODES, PODS, object_path
 from ..schema import rollout as rollout_fields
@@ -78,7 +78,7 @@ def evict_pods(
     Raises WaitTimeout after `drain_timeout`, EvictionRefused where waiting cannot help, what check_lease() raises, and ApiError when
     the right to evict is missing or the request is invalid. The failure's `partial` has `pods_left`.
     """
-    eviction = _Eviction(client, node, pods, options.grace_period, check_lease, now)
+    eviction = _Eviction(client, node, {pod.uid: pod for pod in pods}, options.grace_period, check_lease, now)
     start = time.monotonic()
     while True:
         try:
@@ -122,34 +122,32 @@ def await_termination(
     )
 
 
+@dataclass(eq=False)
 class _Eviction:
     """The pods to evict from one node, and the state of each."""
 
-    def __init__(
-        self,
-        client: Client,
-        node: str,
-        pods: t.Iterable[PodOnNode],
-        grace_period: int | None,
-        check_lease: t.Callable[[], None],
-        now: t.Callable[[], float],
-    ) -> None:
-        self._client, self._node, self._check_lease, self._now = client, node, check_lease, now
-        self._pods = {pod.uid: pod for pod in pods}
-        self._grace_period = grace_period
-        # By uid: the metadata of each pod that is left, why its eviction was refused, and when it was requested.
-        self.remaining: dict[str, Object] = {uid: {} for uid in self._pods}
+    client: Client
+    node: str
+    # By uid.
+    pods: dict[str, PodOnNode]
+    grace_period: int | None
+    check_lease: t.Callable[[], None]
+    now: t.Callable[[], float]
+
+    def __post_init__(self) -> None:
+        # By uid: the metadata of each pod that is left, why and since when its eviction is refused, and when it was requested.
+        self.remaining: dict[str, Object] = {uid: {} for uid in self.pods}
         self._refused: dict[str, str] = {}
+        self._refused_since: dict[str, float] = {}
         self._requested: dict[str, float] = {}
-        self._since = StateTimer()
         self.last_error: ApiError | None = None
 
     def refresh(self) -> None:
         """Read which pods are left."""
-        selector = f"spec.nodeName={self._node},{LIVE_PODS}"
-        listed = self._client.list(PODS, field_selector=selector, metadata_only=True) if self._pods else ()
+        selector = f"spec.nodeName={self.node},{LIVE_PODS}"
+        listed = self.client.list(PODS, field_selector=selector, metadata_only=True) if self.pods else ()
         found = {pod["metadata"]["uid"]: pod["metadata"] for pod in listed}
-        self.remaining = {uid: found[uid] for uid in self._pods if uid in found}
+        self.remaining = {uid: found[uid] for uid in self.pods if uid in found}
         self._refused = {uid: reason for uid, reason in self._refused.items() if uid in self.remaining}
         self.last_error = None
 
@@ -159,35 +157,35 @@ class _Eviction:
         for uid, metadata in self.remaining.items():
             if not self._needs_request(uid, metadata):
                 continue
-            self._check_lease()
+            self.check_lease()
             self._requested[uid] = time.monotonic()
             try:
-                self._evict(self._pods[uid])
+                self._evict(self.pods[uid])
                 self._refused.pop(uid, None)
             except ApiError as error:
-                reason, can_pass = _refusal(error, self._pods[uid])
+                reason, can_pass = _refusal(error, self.pods[uid])
                 if reason:
                     self._refused[uid] = reason
                 permanent = permanent or not can_pass
         if permanent:
-            raise self.failure(f"Node {self._node} cannot be drained.", EvictionRefused)
+            raise self.failure(f"Node {self.node} cannot be drained.", EvictionRefused)
 
     def progress(self) -> str:
         """One line of progress."""
         lines = [
-            f"{self._pods[uid].full_name} refused for {self._refused_seconds(uid):.0f} s: {reason}"
+            f"{self.pods[uid].full_name} refused for {self._refused_seconds(uid):.0f} s: {reason}"
             for uid, reason in self._refused.items()
         ]
         for uid, metadata in self.remaining.items():
             grace = metadata.get("deletionGracePeriodSeconds") or 0
             if uid not in self._refused and grace > _TERMINATION_MARGIN:
-                lines.append(f"{self._pods[uid].full_name} has a grace period of {grace} s (grace_period shortens it)")
-        gone = len(self._pods) - len(self.remaining)
-        return "; ".join([f"node {self._node}: {gone}/{len(self._pods)} pods gone", *lines[:3]])
+                lines.append(f"{self.pods[uid].full_name} has a grace period of {grace} s (grace_period shortens it)")
+        gone = len(self.pods) - len(self.remaining)
+        return "; ".join([f"node {self.node}: {gone}/{len(self.pods)} pods gone", *lines[:3]])
 
     def all_terminating(self) -> bool:
         """Whether every pod that is left is being deleted, and its grace period is not over."""
-        now = datetime.datetime.fromtimestamp(self._now(), datetime.UTC)
+        now = datetime.datetime.fromtimestamp(self.now(), datetime.UTC)
         margin = datetime.timedelta(seconds=_TERMINATION_MARGIN)
         return all(
             uid not in self._refused and (end := _termination_time(metadata)) is not None and now < end + margin
@@ -198,23 +196,23 @@ class _Eviction:
         """The exception for what is left: each pod, why, and what to do."""
         advice = self._not_ready_advice()
         lines = [
-            f"{self._pods[uid].full_name}: {self._problem(uid, data, advice)}" for uid, data in self.remaining.items()
+            f"{self.pods[uid].full_name}: {self._problem(uid, data, advice)}" for uid, data in self.remaining.items()
         ]
         if self.last_error is not None:
             lines.append(f"The API server did not answer at the end: {self.last_error.message}")
-        return kind(" ".join([title, *lines]), {"pods_left": [self._pods[uid].full_name for uid in self.remaining]})
+        return kind(" ".join([title, *lines]), {"pods_left": [self.pods[uid].full_name for uid in self.remaining]})
 
     def _evict(self, pod: PodOnNode) -> None:
         options: dict[str, t.Any] = {"preconditions": {"uid": pod.uid}}
-        if self._grace_period is not None:
-            options["gracePeriodSeconds"] = self._grace_period
+        if self.grace_period is not None:
+            options["gracePeriodSeconds"] = self.grace_period
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": options,
         }
-        self._client.evict(f"{object_path('v1', 'Pod', pod.name, pod.namespace)}/eviction", body)
+        self.client.evict(f"{object_path('v1', 'Pod', pod.name, pod.namespace)}/eviction", body)
 
     def _needs_request(self, uid: str, metadata: Object) -> bool:
         if uid in self._requested and time.monotonic() - self._requested[uid] < RETRY_INTERVAL:
@@ -222,10 +220,10 @@ class _Eviction:
         if not metadata.get("deletionTimestamp"):
             return True
         given = metadata.get("deletionGracePeriodSeconds") or 0
-        return self._grace_period is not None and given > self._grace_period
+        return self.grace_period is not None and given > self.grace_period
 
     def _refused_seconds(self, uid: str) -> float:
-        return self._since.seconds(uid, "refused")
+        return time.monotonic() - self._refused_since.setdefault(uid, time.monotonic())
 
     def _problem(self, uid: str, metadata: Object, not_ready_advice: str) -> str:
         if uid in self._refused:
@@ -241,14 +239,14 @@ class _Eviction:
     def _not_ready_advice(self) -> str:
         """What to do if the node is not ready; empty if it is ready, or the API server does not answer."""
         try:
-            conditions = ((self._client.get(f"{NODES}/{self._node}") or {}).get("status") or {}).get("conditions") or ()
+            conditions = ((self.client.get(f"{NODES}/{self.node}") or {}).get("status") or {}).get("conditions") or ()
         except ApiError:
             return ""
         ready = next((entry for entry in conditions if entry.get("type") == "Ready"), None)
         if ready is None or ready.get("status") == "True":
             return ""
         return (
-            f"Node {self._node} is not ready since {ready.get('lastTransitionTime')}, so the end of its containers is not reported. "
+            f"Node {self.node} is not ready since {ready.get('lastTransitionTime')}, so the end of its containers is not reported. "
             "Repair the node; if it is certainly off, taint it node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, "
             "and its pods are removed."
         )

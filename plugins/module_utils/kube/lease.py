@@ -11,6 +11,7 @@ import threading
 import time
 import types
 import typing as t
+from dataclasses import dataclass, field
 
 from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
 from ..common.errors import ModuleFailure
@@ -18,7 +19,7 @@ from ..common.progress import Progress
 from .cluster_identity import ClusterIdentity
 from .errors import ApiError
 from .lease_holder import HOLDER_ANNOTATION, all_ended, held_message, others, reason_lost, remaining, this_process
-from .paths import object_path
+from .paths import collection_path
 
 if t.TYPE_CHECKING:
     from .client import Client
@@ -49,6 +50,7 @@ def elapsed() -> float:
     return time.monotonic()
 
 
+@dataclass(eq=False)
 class Lease:
     """A context manager; inside it, `lost` is set (and check() raises) once this run no longer holds the lease.
 
@@ -56,38 +58,28 @@ class Lease:
     process has observed no renewal for the duration of the lease, so that the clocks of the machines need not agree.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        holder: str,
-        *,
-        namespace: str = LEASE_NAMESPACE,
-        name: str = LEASE_NAME,
-        duration: float = 30,
-        wait_timeout: float = 300,
-        progress: Progress | None = None,
-        active: bool = True,
-        identity: ClusterIdentity | None = None,
-        clock: t.Callable[[], float] = elapsed,
-        wall_clock: t.Callable[[], float] = time.time,
-        sleep: t.Callable[[float], None] = time.sleep,
-    ) -> None:
-        """Send nothing yet; a lease that is not active (check mode) never sends anything.
+    client: Client
+    # See lease_holder.holder_of(). All processes of the same holder share the lease.
+    holder: str
+    namespace: str = LEASE_NAMESPACE
+    name: str = LEASE_NAME
+    duration: float = 30
+    wait_timeout: float = 300
+    progress: Progress = field(default_factory=lambda: Progress(None))
+    # A lease that is not active (check mode) never sends anything.
+    active: bool = True
+    identity: ClusterIdentity | None = None
+    clock: t.Callable[[], float] = elapsed
+    wall_clock: t.Callable[[], float] = time.time
+    sleep: t.Callable[[float], None] = time.sleep
 
-        holder: see lease_holder.holder_of(). All processes of the same holder share the lease.
-        """
-        self._client = client
-        self._holder = holder
+    def __post_init__(self) -> None:
+        """Send nothing yet."""
+        self._identity = self.identity or ClusterIdentity(self.client)
         self._process = this_process()
-        self._namespace, self._name, self._full_name = namespace, name, f"{namespace}/{name}"
-        self._collection = object_path("coordination.k8s.io/v1", "Lease", "", namespace).rstrip("/")
-        self._path = f"{self._collection}/{name}"
-        self._duration = duration
-        self._wait_timeout = wait_timeout
-        self._progress = progress or Progress(None)
-        self._active = active
-        self._clock, self._wall_clock, self._identity = clock, wall_clock, identity or ClusterIdentity(client)
-        self._sleep = sleep
+        self._full_name = f"{self.namespace}/{self.name}"
+        self._collection = collection_path("coordination.k8s.io/v1", "Lease", self.namespace)
+        self._path = f"{self._collection}/{self.name}"
         self._observed: tuple[Object | None] | None = None
         self.untouched = False
         self._held: Object | None = None
@@ -103,23 +95,23 @@ class Lease:
 
         Then what was read from the cluster after observe() is still valid, as far as other runs are concerned.
         """
-        if self._active:
+        if self.active:
             with contextlib.suppress(ApiError):
-                self._observed = self._identity.last_read(self._path) or (self._client.get(self._path),)
+                self._observed = self._identity.last_read(self._path) or (self.client.get(self._path),)
 
     def __enter__(self) -> Lease:
         """Acquire the lease; waits for a living holder up to the limit, then raises LeaseHeld."""
-        if self._active:
+        if self.active:
             observed, self._observed = self._observed, None
             self.untouched = observed is not None and self._is_unused(observed[0]) and self._write(observed[0])
             held = self.untouched
             while not held:
                 held = self._write(self._wait())
             self._identity.record_acquired(self._path, self._release)
-            if self._clock() - self._renewed_at > self._duration / 3:
+            if self.clock() - self._renewed_at > self.duration / 3:
                 # The server was slow: the rest of the lease may be too short.
                 self._renew()
-            self._outer_guard, self._client.guard = self._client.guard, self._admit
+            self._outer_guard, self.client.guard = self.client.guard, self._admit
             self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
             self._thread.start()
         return self
@@ -131,8 +123,8 @@ class Lease:
         if self._thread is None:
             return
         self._stop.set()
-        self._thread.join(timeout=self._duration)
-        self._client.guard = self._outer_guard
+        self._thread.join(timeout=self.duration)
+        self.client.guard = self._outer_guard
         if self.lost.is_set():
             if error is None:
                 self.check()
@@ -146,7 +138,7 @@ class Lease:
 
     def check(self) -> None:
         """Raise LeaseLost unless this run holds the lease; to be called before each change."""
-        if not self._active:
+        if not self.active:
             return
         self._expire()
         if self.lost.is_set():
@@ -167,40 +159,40 @@ class Lease:
 
     def _expire(self) -> None:
         """Lose a lease that was not renewed in time: this process was stopped, its machine slept, or the server did not answer."""
-        silent = self._clock() - self._renewed_at
-        if silent > self._duration:
+        silent = self.clock() - self._renewed_at
+        if silent > self.duration:
             self._lose(
-                f"it was not renewed for {silent:.0f} s and is valid for {self._duration:.0f} s (was this process stopped, or did "
+                f"it was not renewed for {silent:.0f} s and is valid for {self.duration:.0f} s (was this process stopped, or did "
                 "the API server not answer?)"
             )
 
     def _wait(self) -> Object | None:
         """Wait until the Lease may be acquired; returns it, None when it does not exist yet."""
-        start = self._clock()
+        start = self.clock()
         last_renewal: tuple[t.Any, ...] | None = None
         renewed_at = start
         while True:
-            live = self._client.get(self._path)
+            live = self.client.get(self._path)
             if live is None:
                 return None
             if self._is_free(live):
                 return live
             spec = live.get("spec") or {}
             holder = spec.get("holderIdentity")
-            now = self._clock()
+            now = self.clock()
             if last_renewal != (holder, spec.get("renewTime")):
                 last_renewal, renewed_at = (holder, spec.get("renewTime")), now
-            if now - renewed_at > float(spec.get("leaseDurationSeconds") or self._duration):
+            if now - renewed_at > float(spec.get("leaseDurationSeconds") or self.duration):
                 return live
-            if now - start >= self._wait_timeout:
-                raise LeaseHeld(held_message(self._full_name, spec, self._holder, now - start))
-            self._progress.report(f"waiting for {holder}, which is changing this cluster ({now - start:.0f} s)")
-            self._sleep(min(_POLL, max(0.05, start + self._wait_timeout - now)))
+            if now - start >= self.wait_timeout:
+                raise LeaseHeld(held_message(self._full_name, spec, self.holder, now - start))
+            self.progress.report(f"waiting for {holder}, which is changing this cluster ({now - start:.0f} s)")
+            self.sleep(min(_POLL, max(0.05, start + self.wait_timeout - now)))
 
     def _is_free(self, live: Object | None) -> bool:
         self._identity.require(self._path, live)
         holder = ((live or {}).get("spec") or {}).get("holderIdentity")
-        return live is None or not holder or holder == self._holder or all_ended(live)
+        return live is None or not holder or holder == self.holder or all_ended(live)
 
     def _is_unused(self, live: Object | None) -> bool:
         """Free, and not held by another process of this run either."""
@@ -208,72 +200,76 @@ class Lease:
 
     def _write(self, live: Object | None) -> bool:
         """Write the Lease with this holder; returns False when another process was faster."""
-        began = self._now()
         try:
-            if live is None:
-                self._note(self._client.create(self._collection, self._body(None)), began)
-            else:
-                self._note(self._client.replace(self._path, self._body(live)), began)
+            self._put(live)
         except ApiError as error:
             if not error.conflict:
                 raise
             return False
         return True
 
+    def _put(self, live: Object | None, budget: float | None = None) -> None:
+        """Write the Lease with this holder over the one that was read."""
+        # The time before the request, since the request, or a stop of this process, may take long.
+        began = self.clock(), self.wall_clock()
+        if live is None:
+            self._held = self.client.create(self._collection, self._body(None), budget=budget)
+        else:
+            self._held = self.client.replace(self._path, self._body(live), budget=budget)
+        self._renewed_at, self._renewed_wall = began
+
     def _keep(self) -> None:
-        while not self._stop.wait(min(_TICK, self._duration / 10)):
+        while not self._stop.wait(min(_TICK, self.duration / 10)):
             self._expire()
             if self.lost.is_set():
                 return
             # After a sleep that CLOCK_BOOTTIME does not count, a virtual machine gets its time of day corrected.
-            passed = max(self._clock() - self._renewed_at, self._wall_clock() - self._renewed_wall)
-            if passed < self._duration / 3:
+            passed = max(self.clock() - self._renewed_at, self.wall_clock() - self._renewed_wall)
+            if passed < self.duration / 3:
                 continue
             try:
                 self._renew()
             except ApiError as error:
                 # As client-go does: give up well before other runs may take the lease.
-                if self._clock() - self._renewed_at >= self._duration * 2 / 3:
+                if self.clock() - self._renewed_at >= self.duration * 2 / 3:
                     self._lose(f"it could not be renewed in time ({error.message})")
 
     def _renew(self) -> None:
-        budget = self._duration / 6
-        began = self._now()
+        budget = self.duration / 6
         try:
-            self._note(self._client.replace(self._path, self._body(self._held), budget=budget), began)
+            self._put(self._held, budget)
             return
         except ApiError as error:
             if not (error.conflict or error.not_found):
                 raise
-        began = self._now()
-        live = self._client.get(self._path)
+        live = self.client.get(self._path)
         reason = self._reason_lost(live)
         if live is None or reason:
             self._lose(reason)
             return
         # Another module of this run and host has written it.
-        self._note(self._client.replace(self._path, self._body(live), budget=budget), began)
+        self._put(live, budget)
 
     def _release(self) -> None:
         for dummy in range(2):
             if self._held is None:
                 return
             body = self._body(self._held)
-            left = others(self._held, self._holder, self._process)
+            left = others(self._held, self.holder, self._process)
             if left:
                 body["metadata"]["annotations"][HOLDER_ANNOTATION] = json.dumps(left)
             else:
                 body["spec"].update(holderIdentity="", leaseDurationSeconds=1)
                 del body["metadata"]["annotations"][HOLDER_ANNOTATION]
             try:
-                self._client.replace(self._path, body, budget=5)
+                self.client.replace(self._path, body, budget=5)
                 return
             except ApiError as error:
                 if not (error.conflict or error.not_found):
                     # This run held it to the end, and it expires.
                     return
             try:
-                live = self._client.get(self._path)
+                live = self.client.get(self._path)
             except ApiError:
                 return
             if _is_written(live, body):
@@ -286,25 +282,17 @@ class Lease:
             self._held = live
 
     def _reason_lost(self, live: Object | None) -> str:
-        return reason_lost(self._held, live, self._holder) if self._held is not None else ""
-
-    def _now(self) -> tuple[float, float]:
-        """The time before a request, since the request, or a stop of this process, may take long."""
-        return self._clock(), self._wall_clock()
-
-    def _note(self, live: Object, began: tuple[float, float]) -> None:
-        self._held = live
-        self._renewed_at, self._renewed_wall = began
+        return reason_lost(self._held, live, self.holder) if self._held is not None else ""
 
     def _body(self, live: Object | None) -> Object:
         """The Lease with this holder; has the uid and the resourceVersion of the one that was read."""
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         before = (live or {}).get("spec") or {}
-        same = before.get("holderIdentity") == self._holder
-        processes = [*others(live, self._holder, self._process), self._process]
+        same = before.get("holderIdentity") == self.holder
+        processes = [*others(live, self.holder, self._process), self._process]
         metadata: Object = {
-            "name": self._name,
-            "namespace": self._namespace,
+            "name": self.name,
+            "namespace": self.namespace,
             "annotations": {**self._identity.annotations(self._path, live), HOLDER_ANNOTATION: json.dumps(processes)},
         }
         if live is not None:
@@ -314,8 +302,8 @@ class Lease:
             "kind": "Lease",
             "metadata": metadata,
             "spec": {
-                "holderIdentity": self._holder,
-                "leaseDurationSeconds": int(self._duration),
+                "holderIdentity": self.holder,
+                "leaseDurationSeconds": int(self.duration),
                 "acquireTime": before.get("acquireTime") if same else now,
                 "renewTime": now,
                 "leaseTransitions": int(before.get("leaseTransitions") or 0) + (0 if same or live is None else 1),
