@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
+import tempfile
 
 from .errors import ConnectionProblem
 from .temporary_files import owner, remove_leftovers
 
-_ATTEMPTS = 10
 # Seconds after which a temporary file belongs to a killed run; writing one takes less than a second.
 _ABANDONED_AGE = 60.0
 
@@ -29,7 +28,10 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
     try:
         mode = _mode(path)
         keep_mode = keep_mode and mode is not None and os.lstat(path).st_uid == os.geteuid()
-        handle, new = _create(folder, name)
+        prefix = f".{name[:120]}.accel-gpu-"
+        remove_leftovers(folder, prefix, age=_ABANDONED_AGE)
+        # Fails if anything exists there, including a link.
+        handle, new = tempfile.mkstemp(prefix=f"{prefix}{owner()}-", dir=folder)
         if keep_mode and mode is not None:
             os.fchmod(handle, stat.S_IMODE(mode) & 0o777)
         with open(handle, "w", encoding="utf-8") as file:
@@ -70,17 +72,3 @@ def _mode(path: str) -> int | None:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise ConnectionProblem(f"{path} cannot be written: it is not a regular file. Name another path.")
     return mode
-
-
-def _create(folder: str, name: str) -> tuple[int, str]:
-    """Create the temporary file in the same folder; O_EXCL fails if anything exists there, including a link."""
-    prefix = f".{name[:120]}.accel-gpu-"
-    remove_leftovers(folder, prefix, age=_ABANDONED_AGE)
-    for attempt in range(_ATTEMPTS):
-        new = os.path.join(folder, f"{prefix}{owner()}-{secrets.token_hex(8)}")
-        try:
-            return os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), new
-        except FileExistsError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-    raise AssertionError

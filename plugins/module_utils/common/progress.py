@@ -37,12 +37,8 @@ class Progress:
             line.update(done=done or 0, total=total)
         try:
             # Does not create the file: the reader has removed it, and would not remove it again.
-            with self._lock:
-                handle = os.open(self._path, os.O_WRONLY | os.O_APPEND)
-                try:
-                    os.write(handle, json.dumps(line).encode() + b"\n")
-                finally:
-                    os.close(handle)
+            with self._lock, open(os.open(self._path, os.O_WRONLY | os.O_APPEND), "ab") as file:
+                file.write(json.dumps(line).encode() + b"\n")
         except OSError:
             # The reader was killed, the disk is full, or the file is another user's: the work continues.
             self._path = None
