@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER
 from ..common.errors import InvalidOptions
-from ..common.parallel import run_bounded
+from ..common.parallel import call_all
 from .diff import Difference, Object, difference, same_object, shown
 from .errors import ApiError
 from .paths import NAMESPACES, Discovery, Kind, UnknownKind
@@ -192,13 +192,8 @@ class ObjectWriter:
 
     def _read(self, targets: list[_ObjectTarget]) -> list[Object | None]:
         paths = [target.kind.path(target.name, target.namespace) if target.kind else "" for target in targets]
-        outcomes = run_bounded(
-            [(path, functools.partial(self.client.get, path)) for path in paths if path], fatal=lambda dummy: True
-        )
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-        live = {outcome.name: outcome.value for outcome in outcomes}
+        found = call_all([(path, functools.partial(self.client.get, path)) for path in paths if path])
+        live = dict(zip(filter(None, paths), found, strict=True))
         return [live.get(path) for path in paths]
 
     def _require_namespaces(self, targets: list[_ObjectTarget], live: list[Object | None]) -> None:
