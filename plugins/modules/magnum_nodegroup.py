@@ -119,7 +119,7 @@ nodegroup:
 import typing as t
 
 from ..module_utils.drain.module import KUBERNETES, DrainingModule
-from ..module_utils.nodegroups.spec import NODE_LABELS, NODE_TAINTS
+from ..module_utils.pools.nodegroup_names import NODE_LABELS, NODE_TAINTS
 from ..module_utils.providers.magnum.module import MagnumModule
 from ..module_utils.providers.magnum.provider import MagnumProvider
 from ..module_utils.providers.magnum.specs import FIELDS, problems_of, spec_of

@@ -23,7 +23,6 @@ from ..common.parallel import DEFAULT_LIMIT, run_bounded
 from ..common.wait import WaitTimeout
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
-from ..nodegroups.provider import ClusterNode
 from .eviction import DrainOptions, EvictionRefused, await_termination, evict_pods
 from .pods_on_nodes import claims_of, pods_on
 
@@ -65,16 +64,13 @@ class NodeDrainer:
         """Raise LeaseLost when the Lease was lost."""
         self.lease.check()
 
-    def cluster_nodes(self) -> list[ClusterNode]:
-        """Return all nodes of the cluster with the fields by which a cloud identifies its machines."""
-        return [
-            ClusterNode(node.name, node.ready, node.addresses, node.provider_id, node.labels)
-            for node in self._list_nodes()
-        ]
+    def cluster_nodes(self) -> list[Node]:
+        """Return all nodes of the cluster."""
+        return [parse_node(item) for item in self.client.list(NODES)]
 
     def scale_down_candidates(self, names: t.Collection[str], count: int) -> list[str]:
         """Return the `count` of these nodes whose removal has the least impact (cluster_state.cordon)."""
-        nodes = [node for node in self._list_nodes() if node.name in names]
+        nodes = [node for node in self.cluster_nodes() if node.name in names]
         pods = pods_on(self.client)
         by_node = parse_pods(pods, claims_of(self.client, pods))
         return [node.name for node in cordon.scale_down_candidates(nodes, by_node, count, force=self.options.force)]
@@ -88,7 +84,7 @@ class NodeDrainer:
         if not names:
             return []
         with self.lease.held() as lease:
-            nodes = {node.name: node for node in self._list_nodes() if node.name in names}
+            nodes = {node.name: node for node in self.cluster_nodes() if node.name in names}
             by_node = parse_pods(pods_on(self.client))
             self._require_no_blocking_pods({name: by_node.get(name, ()) for name in nodes})
             try:
@@ -101,15 +97,12 @@ class NodeDrainer:
 
     def uncordon(self, names: t.Collection[str]) -> list[str]:
         """Take back the cordons that drain() has set; returns those nodes. Cordons of others stay."""
-        nodes = {node.name: node for node in self._list_nodes() if node.name in names}
+        nodes = {node.name: node for node in self.cluster_nodes() if node.name in names}
         cordoned = {name: node for name, node in nodes.items() if cordon.is_cordoned_for_removal(node)}
         if cordoned:
             with self.lease.held() as lease:
                 self._patch_all(cordoned, cordon.cancel_removal, lease)
         return sorted(cordoned)
-
-    def _list_nodes(self) -> t.Iterator[Node]:
-        return map(parse_node, self.client.list(NODES))
 
     def _patch_all(
         self, nodes: dict[str, Node], make_patch: t.Callable[[Node], cordon.Patch | None], lease: Lease

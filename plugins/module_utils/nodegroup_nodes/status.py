@@ -17,8 +17,7 @@ from ..cluster_state.ownership import POOLS, NodeEdit, metadata_edit
 from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.pool_edit import node_edit
 from ..common.wait import StateTimer
-from ..nodegroups.names import is_group_or_replacement
-from ..nodegroups.spec import NODE_COUNT
+from ..pools.nodegroup_names import NODE_COUNT, is_group_or_replacement
 from ..pools.variables import merge
 from ..schema.messages import abbreviate
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
+from ..cluster_state.node import Node
 from ..common.errors import ServiceError
-from .provider import ClusterNode, Drainer, NodeGroupProvider
+from ..drain.drainer import NodeDrainer
+from .provider import NodeGroupProvider
 from .spec import NodeGroupState
 
 _NAMES_SHOWN = 5
@@ -25,7 +27,7 @@ class GroupVanished(GroupFailed):
 class GroupDrain:
     """Chooses and drains nodes; without a drainer none is chosen, and the cloud decides which nodes it removes."""
 
-    def __init__(self, provider: NodeGroupProvider, drainer: Drainer | None, say: t.Callable[[str], None]) -> None:
+    def __init__(self, provider: NodeGroupProvider, drainer: NodeDrainer | None, say: t.Callable[[str], None]) -> None:
         """Send nothing yet."""
         self._provider, self._drainer, self._say = provider, drainer, say
 
@@ -39,7 +41,7 @@ class GroupDrain:
         if self._drainer is not None:
             self._drainer.check()
 
-    def drain_surplus(self, group: NodeGroupState, count: int | None) -> list[ClusterNode]:
+    def drain_surplus(self, group: NodeGroupState, count: int | None) -> list[Node]:
         """Drain the nodes that a scale-down to `count` removes, and return them; none where the cloud does not let us choose."""
         if self._drainer is None or not self._provider.can_choose_nodes or count is None or count >= group.count:
             return []
@@ -47,23 +49,23 @@ class GroupDrain:
         names = self._drainer.scale_down_candidates(sorted(nodes), min(group.count - count, len(nodes)))
         return self._drain(group, self._drainer, [nodes[name] for name in names])
 
-    def drain_all(self, group: NodeGroupState) -> list[ClusterNode]:
+    def drain_all(self, group: NodeGroupState) -> list[Node]:
         """Drain all nodes of a group that will be deleted, and return them; none when its deletion was requested before."""
         if self._drainer is None or group.status.startswith("DELET"):
             return []
         return self._drain(group, self._drainer, self._required_nodes(group))
 
-    def nodes(self, group: NodeGroupState) -> list[ClusterNode]:
+    def nodes(self, group: NodeGroupState) -> list[Node]:
         """The group's nodes in the cluster; none without a drainer."""
         return self._provider.members(group, self._drainer.cluster_nodes()) if self._drainer is not None else []
 
-    def uncordon(self, group: NodeGroupState, nodes: t.Sequence[ClusterNode]) -> None:
+    def uncordon(self, group: NodeGroupState, nodes: t.Sequence[Node]) -> None:
         """Uncordon the nodes of a group that stays, which a killed run may have cordoned; not while it has surplus nodes."""
         if self._drainer is not None and len(nodes) <= group.count:
             self._drainer.uncordon([node.name for node in nodes])
 
     @contextlib.contextmanager
-    def uncordon_if_refused(self, leaving: t.Sequence[ClusterNode]) -> t.Iterator[None]:
+    def uncordon_if_refused(self, leaving: t.Sequence[Node]) -> t.Iterator[None]:
         """Uncordon the drained nodes when the cloud refuses the request that is sent inside."""
         self.check()
         try:
@@ -75,7 +77,7 @@ class GroupDrain:
                     self._drainer.uncordon([node.name for node in leaving])
             raise
 
-    def _required_nodes(self, group: NodeGroupState) -> list[ClusterNode]:
+    def _required_nodes(self, group: NodeGroupState) -> list[Node]:
         """The group's nodes; raises GroupFailed where `kubernetes` names another cluster than the one the machines joined."""
         nodes = self.nodes(group)
         machines = [*group.machines, *group.addresses]
@@ -86,7 +88,7 @@ class GroupDrain:
             )
         return nodes
 
-    def _drain(self, group: NodeGroupState, drainer: Drainer, leaving: list[ClusterNode]) -> list[ClusterNode]:
+    def _drain(self, group: NodeGroupState, drainer: NodeDrainer, leaving: list[Node]) -> list[Node]:
         if leaving:
             self._say(f"{group.name}: draining {len(leaving)} nodes")
             drainer.drain([node.name for node in leaving])

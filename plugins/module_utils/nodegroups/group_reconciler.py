@@ -10,12 +10,14 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from ..cluster_state.node import Node
 from ..common.errors import ServiceError
 from ..common.wait import wait_until
+from ..drain.drainer import NodeDrainer
 from .group_drain import GroupDrain, GroupFailed, GroupVanished
 from .list_cache import GroupListCache, GroupView
 from .plan import REPLACE, GroupChange
-from .provider import CloudRequest, ClusterNode, Drainer
+from .provider import CloudRequest
 from .spec import NodeGroupState
 
 T = t.TypeVar("T")
@@ -39,7 +41,7 @@ class GroupReconciler:
         self,
         cache: GroupListCache,
         change: GroupChange,
-        drainer: Drainer | None,
+        drainer: NodeDrainer | None,
         options: ReconcileOptions,
         say: t.Callable[[str], None],
         clock: t.Callable[[], float] = time.monotonic,
@@ -109,7 +111,7 @@ class GroupReconciler:
                 return state
             state = self._apply(requests[0], state, leaving)
 
-    def _apply(self, request: CloudRequest, state: NodeGroupState, leaving: t.Sequence[ClusterNode]) -> NodeGroupState:
+    def _apply(self, request: CloudRequest, state: NodeGroupState, leaving: t.Sequence[Node]) -> NodeGroupState:
         self._say(f"{state.name}: {request.description}")
         try:
             self._send(request.send, leaving)
@@ -215,7 +217,7 @@ class GroupReconciler:
         if not self._drain.enabled:
             return
 
-        def ready(nodes: t.Sequence[ClusterNode]) -> int:
+        def ready(nodes: t.Sequence[Node]) -> int:
             return sum(node.ready for node in nodes)
 
         nodes = self._wait(
@@ -225,7 +227,7 @@ class GroupReconciler:
         )
         self._drain.uncordon(state, nodes)
 
-    def _send(self, send: t.Callable[[], object], leaving: t.Sequence[ClusterNode] = ()) -> None:
+    def _send(self, send: t.Callable[[], object], leaving: t.Sequence[Node] = ()) -> None:
         """Send a repeatable request; when its response is lost, its effect is awaited all the same."""
         try:
             with self._drain.uncordon_if_refused(leaving):

@@ -8,15 +8,14 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-from .names import is_group_or_replacement, replacement_name
-from .spec import (
+from ..pools.nodegroup_names import (
     MAX_NODE_COUNT,
     MIN_NODE_COUNT,
     NODE_COUNT,
-    NodeGroupSpec,
-    NodeGroupState,
-    as_options,
+    is_group_or_replacement,
+    replacement_name,
 )
+from .spec import NodeGroupSpec, NodeGroupState, as_options
 
 NOTHING, CREATE, UPDATE, REPLACE, DELETE = "none", "create", "update", "recreate", "delete"
 

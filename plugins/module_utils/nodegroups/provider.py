@@ -1,25 +1,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The interfaces that the reconciler needs: a cloud's node groups of one cluster, and the drain of their nodes."""
+"""The interface of a cloud that the reconciler needs: the node groups of one cluster."""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass
 
+from ..cluster_state.node import Node
 from ..common.errors import ServiceError
 from .spec import NodeGroupSpec, NodeGroupState
-
-
-@dataclass(frozen=True)
-class ClusterNode:
-    """A node of the Kubernetes cluster."""
-
-    name: str
-    ready: bool
-    addresses: tuple[str, ...]
-    provider_id: str
-    labels: t.Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -70,15 +60,13 @@ class NodeGroupProvider(t.Protocol):
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
         """Request a group of that name with `count` nodes; None: the cloud's default."""
 
-    def requests(
-        self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[ClusterNode]
-    ) -> list[CloudRequest]:
+    def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
         """The requests that remain, in an order that the cloud accepts; sends nothing. leaving: the nodes that a scale-down removes."""
 
     def delete(self, state: NodeGroupState) -> None:
         """Request the deletion of a group; a group that is gone is no error."""
 
-    def members(self, state: NodeGroupState, nodes: t.Sequence[ClusterNode]) -> list[ClusterNode]:
+    def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
         """The group's nodes among the cluster's nodes."""
 
     def is_busy(self, error: ServiceError) -> bool:
@@ -86,28 +74,3 @@ class NodeGroupProvider(t.Protocol):
 
     def events(self, state: NodeGroupState) -> list[str]:
         """The cloud's latest events of the group, the latest last; may be empty."""
-
-
-class Drainer(t.Protocol):
-    """The cluster's side of a group that loses nodes; a context manager that holds the cluster's lease."""
-
-    def __enter__(self) -> Drainer:
-        """Take the lease."""
-
-    def __exit__(self, *exception: object) -> None:
-        """Release the lease."""
-
-    def check(self) -> None:
-        """Raise when the lease was lost."""
-
-    def cluster_nodes(self) -> list[ClusterNode]:
-        """All nodes of the cluster."""
-
-    def scale_down_candidates(self, names: t.Sequence[str], count: int) -> list[str]:
-        """The `count` of these nodes whose removal costs least."""
-
-    def drain(self, names: t.Sequence[str]) -> object:
-        """Cordon and drain these nodes; raises WaitTimeout after all of them were uncordoned."""
-
-    def uncordon(self, names: t.Sequence[str]) -> object:
-        """Uncordon these nodes."""

@@ -13,12 +13,13 @@ from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..common.progress import Progress
 from ..common.results import diff_of
 from ..common.wait import WaitTimeout
+from ..drain.drainer import NodeDrainer
+from ..pools.nodegroup_names import is_group_or_replacement
 from .group_drain import GroupFailed
 from .group_reconciler import GroupReconciler, ReconcileOptions
 from .list_cache import GroupListCache
-from .names import is_group_or_replacement
 from .plan import DELETE, NOTHING, REPLACE, GroupChange, plan_changes, range_problems
-from .provider import Drainer, NodeGroupProvider
+from .provider import NodeGroupProvider
 from .spec import NodeGroupSpec, NodeGroupState
 
 INVALID_GROUPS = "Invalid node groups:"
@@ -77,7 +78,7 @@ def reconcile(
     *,
     check_mode: bool,
     options: ReconcileOptions,
-    drainer: Drainer | None = None,
+    drainer: NodeDrainer | None = None,
     progress: Progress | None = None,
 ) -> ReconcileResult:
     """Reconcile groups with their specs.
@@ -113,7 +114,7 @@ def reconcile(
 
 
 def _validated_changes(
-    provider: NodeGroupProvider, specs: t.Sequence[NodeGroupSpec], drainer: Drainer | None
+    provider: NodeGroupProvider, specs: t.Sequence[NodeGroupSpec], drainer: NodeDrainer | None
 ) -> list[GroupChange]:
     names = [spec.name for spec in specs]
     duplicates = sorted({name for name in names if names.count(name) > 1})

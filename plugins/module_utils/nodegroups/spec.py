@@ -13,9 +13,7 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-# The options that every provider's node groups have.
-NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT = "node_count", "min_node_count", "max_node_count"
-NODE_LABELS, NODE_TAINTS = "node_labels", "node_taints"
+from ..pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NODE_TAINTS
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from ..catalog import models, names
-from ..nodegroups.names import is_group_or_replacement
+from .nodegroup_names import is_group_or_replacement
 from .plan import PoolPlan
 
 

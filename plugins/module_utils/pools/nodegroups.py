@@ -9,11 +9,11 @@ import typing as t
 from ..catalog import names
 from ..catalog.taints import STARTUP_TAINT
 from ..common.nested import get_nested
-from ..nodegroups.spec import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NODE_LABELS, NODE_TAINTS
 from ..schema.pool import POOLS
 from ..schema.providers import PROVIDERS
 from ..schema.rollout import NONE, ROLLOUT
 from ..schema.types import Integer, MapOf
+from .nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NODE_LABELS, NODE_TAINTS
 from .plan import CloudPlan, NodeGroupPlan
 from .variables import NOT_SET, InvalidVariables
 

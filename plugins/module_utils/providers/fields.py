@@ -12,7 +12,8 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.taints import TAINT_EFFECTS
-from ..nodegroups.spec import NODE_LABELS, NODE_TAINTS, label_map, label_text, taint_list, taint_map
+from ..nodegroups.spec import label_map, label_text, taint_list, taint_map
+from ..pools.nodegroup_names import NODE_LABELS, NODE_TAINTS
 from ..schema import validators
 from ..schema.types import Field, ListOf, MapOf, Rule
 

@@ -10,7 +10,7 @@ from ..common.errors import InvalidOptions
 from ..nodegroups.group_reconciler import ReconcileOptions
 from ..nodegroups.plan import merge_field
 from ..nodegroups.reconciler import INVALID_GROUPS, reconcile
-from ..nodegroups.spec import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
+from ..pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
 from ..schema.types import Boolean, Field, Integer, ListOf, MapOf, Section, Text
 from .fields import STATES, NodeGroupField
 

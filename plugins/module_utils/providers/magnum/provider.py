@@ -8,16 +8,12 @@ import dataclasses
 import functools
 import typing as t
 
+from ...cluster_state.node import Node
 from ...common.errors import InvalidOptions, ServiceError
-from ...nodegroups.names import is_group_or_replacement
 from ...nodegroups.plan import field_differences, groups_of_spec, merge_field
-from ...nodegroups.provider import CloudRequest, ClusterNode, ListedGroup
-from ...nodegroups.spec import (
-    MAX_NODE_COUNT,
-    MIN_NODE_COUNT,
-    NodeGroupSpec,
-    NodeGroupState,
-)
+from ...nodegroups.provider import CloudRequest, ListedGroup
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, is_group_or_replacement
 from ...schema.providers import MAGNUM, MAGNUM_NODEGROUP_LABEL
 from .checks import MagnumChecks
 from .client import Magnum
@@ -108,9 +104,7 @@ class MagnumProvider:
         body = create_body(complete, name, complete.count if count is None else count)
         self._magnum.create_nodegroup(self.cluster_id, body)
 
-    def requests(
-        self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[ClusterNode]
-    ) -> list[CloudRequest]:
+    def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
         """Only the next request: those after it follow from the state that it leads to."""
         current = Size(state.count, state.min_count, state.max_count)
         count = spec.desired_count(state.count)
@@ -135,7 +129,7 @@ class MagnumProvider:
         """Request the deletion of a group."""
         self._magnum.delete_nodegroup(self.cluster_id, state.id)
 
-    def members(self, state: NodeGroupState, nodes: t.Sequence[ClusterNode]) -> list[ClusterNode]:
+    def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
         """By the addresses that Magnum returns, or by the label of the group."""
         addresses = set(state.addresses)
         return [
@@ -173,7 +167,7 @@ class MagnumProvider:
             fields=fields,
         )
 
-    def _resize(self, state: NodeGroupState, count: int, leaving: t.Sequence[ClusterNode]) -> CloudRequest:
+    def _resize(self, state: NodeGroupState, count: int, leaving: t.Sequence[Node]) -> CloudRequest:
         servers = [
             node.provider_id.rpartition("/")[2] for node in leaving if node.provider_id.startswith(_SERVER_PREFIX)
         ]

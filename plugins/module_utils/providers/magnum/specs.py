@@ -8,7 +8,8 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ...nodegroups.spec import MAX_NODE_COUNT, MIN_NODE_COUNT, NodeGroupSpec
+from ...nodegroups.spec import NodeGroupSpec
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT
 from ...schema import validators
 from ...schema.providers import MAGNUM
 from ...schema.types import Text

@@ -7,7 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ...catalog.names import MIG_CONFIG_LABEL
-from ...nodegroups.spec import NODE_LABELS, NodeGroupSpec, NodeGroupState
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ...pools.nodegroup_names import NODE_LABELS
 from .catalog import CatalogItem, available
 from .clusters import NATIVE_ROUTING, VksCluster
 from .flavors import Flavor

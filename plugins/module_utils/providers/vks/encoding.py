@@ -8,7 +8,8 @@ import typing as t
 
 from ...nodegroups.plan import Differences
 from ...nodegroups.provider import ListedGroup
-from ...nodegroups.spec import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NodeGroupSpec, NodeGroupState
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
 from .fields import FIELDS, METADATA, UPDATE, UPGRADE, number, text
 from .paging import Row
 

@@ -8,13 +8,14 @@ import dataclasses
 import functools
 import typing as t
 
+from ...cluster_state.node import Node
 from ...common.errors import InvalidOptions, ServiceError
 from ...common.parallel import call_all
-from ...nodegroups.names import is_group_or_replacement
 from ...nodegroups.plan import Differences, field_differences, groups_of_spec
-from ...nodegroups.provider import CloudRequest, ClusterNode, ListedGroup
+from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ...pools.nodegroup_names import is_group_or_replacement
 from ...schema.providers import VKS as DEFINITION
 from ..nodegroups import require_valid
 from . import checks, encoding
@@ -102,9 +103,7 @@ class VksProvider:
             if error.status not in (400, 409, 422) or all(group.name != name for group in self.list_groups()):
                 raise
 
-    def requests(
-        self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[ClusterNode]
-    ) -> list[CloudRequest]:
+    def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
         """Metadata first, so that nodes of the next request register with it; an upgrade last."""
         differences = dict(field_differences(self._with_system_groups(spec, state), state))
         steps = [(request, encoding.REQUEST_FIELDS[request]) for request in (METADATA, UPDATE, UPGRADE)]
@@ -127,7 +126,7 @@ class VksProvider:
             if not error.not_found:
                 raise
 
-    def members(self, state: NodeGroupState, nodes: t.Sequence[ClusterNode]) -> list[ClusterNode]:
+    def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
         """By address or name; VKS returns both."""
         rows = self.nodes(state)
         names = {str(row.get("name")) for row in rows}

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ...nodegroups.spec import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NodeGroupSpec, NodeGroupState
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
 from ...schema.providers import VKS
 from .catalog import UnresolvedName
 from .fields import FIELDS, METADATA

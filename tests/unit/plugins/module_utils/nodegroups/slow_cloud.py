@@ -9,12 +9,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import (
-    CloudRequest,
-    ClusterNode,
-    ListedGroup,
-)
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import CloudRequest, ListedGroup
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 
 
@@ -91,9 +88,7 @@ class SlowCloud:
         self._later(appear, most=self.patience / 2)
         self._answer()
 
-    def requests(
-        self, group: NodeGroupState, spec: NodeGroupSpec, leaving: Sequence[ClusterNode]
-    ) -> list[CloudRequest]:
+    def requests(self, group: NodeGroupState, spec: NodeGroupSpec, leaving: Sequence[Node]) -> list[CloudRequest]:
         count = spec.desired_count(group.count)
         if count is None or count == group.count:
             return []
@@ -112,7 +107,7 @@ class SlowCloud:
             self._later(begin, most=self.patience / 2)
         self._answer()
 
-    def members(self, group: NodeGroupState, nodes: Sequence[ClusterNode]) -> list[ClusterNode]:
+    def members(self, group: NodeGroupState, nodes: Sequence[Node]) -> list[Node]:
         return [node for node in nodes if node.labels["group"] == group.name]
 
     def is_busy(self, error: ServiceError) -> bool:

@@ -7,11 +7,13 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
+from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import NodeDrainer
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_drain import GroupFailed
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import (
@@ -20,7 +22,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconci
 )
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import GroupListCache
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import plan_changes
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import ClusterNode
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 
 from .slow_cloud import SlowCloud, Time
@@ -45,8 +46,8 @@ class Cluster:
         if self.lease_lost:
             raise LeaseLost("lost")
 
-    def cluster_nodes(self) -> list[ClusterNode]:
-        return [ClusterNode(name, True, (), "", {"group": group}) for name, group in self._groups.items()]
+    def cluster_nodes(self) -> list[Node]:
+        return [Node(name, {"group": group}, ready=True) for name, group in self._groups.items()]
 
     def join(self, name: str, group: str) -> None:
         self._groups[name] = group
@@ -93,7 +94,7 @@ def reconciler(cloud: Refusing, cluster: Cluster, spec: NodeGroupSpec) -> GroupR
     return GroupReconciler(
         GroupListCache(cloud),
         change,
-        cluster,
+        cast(NodeDrainer, cluster),
         ReconcileOptions(timeout=30, interval=1),
         lambda dummy: None,
         time.clock,

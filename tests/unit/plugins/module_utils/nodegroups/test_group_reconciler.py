@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_drain import GroupFailed
@@ -20,7 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconci
 )
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import GroupListCache
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import plan_changes
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import CloudRequest, ClusterNode
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import CloudRequest
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 
 from .slow_cloud import SlowCloud, Time
@@ -137,9 +138,7 @@ def test_one_run_recreates_a_group_whose_deletion_is_not_visible_yet(seed: int) 
 @pytest.mark.parametrize("seed", range(CASES))
 def test_one_run_recreates_a_group_that_vanishes_between_a_read_and_a_request(seed: int) -> None:
     class Hasty(SlowCloud):
-        def requests(
-            self, group: NodeGroupState, spec: NodeGroupSpec, leaving: Sequence[ClusterNode]
-        ) -> list[CloudRequest]:
+        def requests(self, group: NodeGroupState, spec: NodeGroupSpec, leaving: Sequence[Node]) -> list[CloudRequest]:
             if not self.creations:
                 self._end(group.name)
             return super().requests(group, spec, leaving)

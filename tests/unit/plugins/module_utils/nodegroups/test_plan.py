@@ -11,10 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.names import (
-    is_group_or_replacement,
-    replacement_name,
-)
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import (
     CREATE,
     DELETE,
@@ -26,12 +22,13 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import (
     plan_changes,
     range_problems,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import (
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names import (
     MAX_NODE_COUNT,
     MIN_NODE_COUNT,
     NODE_COUNT,
-    NodeGroupSpec,
-    NodeGroupState,
+    is_group_or_replacement,
+    replacement_name,
 )
 
 FIXED = frozenset({"flavor"})

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import ClusterNode
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.checks import MagnumChecks
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.provider import MagnumProvider
@@ -125,10 +125,10 @@ def provider(*names: str, driver: str = "heat") -> MagnumProvider:
 
 def test_members_of_a_group() -> None:
     nodes = [
-        ClusterNode("by-address", True, ("10.0.0.5",), "", {}),
-        ClusterNode("by-label", True, (), "", {"magnum.openstack.org/nodegroup": "g"}),
-        ClusterNode("by-capi", True, (), "", {"capi.stackhpc.com/node-group": "g"}),
-        ClusterNode("other", True, ("10.0.0.6",), "", {"magnum.openstack.org/nodegroup": "h"}),
+        Node("by-address", addresses=("10.0.0.5",)),
+        Node("by-label", {"magnum.openstack.org/nodegroup": "g"}),
+        Node("by-capi", {"capi.stackhpc.com/node-group": "g"}),
+        Node("other", {"magnum.openstack.org/nodegroup": "h"}, addresses=("10.0.0.6",)),
     ]
     found = provider().members(group(addresses=("10.0.0.5",)), nodes)
     assert [node.name for node in found] == ["by-address", "by-label", "by-capi"]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The name of a node group that replaces another one (pure).
+"""Names of node groups: the options of each provider's node groups, and the name of a group that replaces another one (pure).
 
 An immutable field is changed by a new group beside the old one, so that two groups exist for a while and the new one needs another name: the
 declared name and four hexadecimal digits that follow from the immutable fields, by which a run after a killed one finds the group again.
@@ -12,6 +12,10 @@ import hashlib
 import json
 import re
 import typing as t
+
+# The options that every provider's node groups have.
+NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT = "node_count", "min_node_count", "max_node_count"
+NODE_LABELS, NODE_TAINTS = "node_labels", "node_taints"
 
 _DIGITS = 4
 _SUFFIX = re.compile(r"-[0-9a-f]{4}")
