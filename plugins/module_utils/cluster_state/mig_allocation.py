@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ..catalog.names import MIG_INFIX
 from ..mig import layout as layouts
 from ..mig.layout import Counts
-from ..mig.packing import PackedGpu, pack
+from ..mig.packing import PackedGpu, PackingResult, pack
 from ..nvidia_config import mig_parted
 from ..pools.derive import per_node_plan
 from . import expected_state
@@ -68,34 +68,40 @@ def allocate(
     Nodes that are not discovered or not ready cannot be repartitioned; a node without known geometry stays whole.
     """
     by_name = {node.name: node for node in nodes}
-    allocations = {
-        pool.name: _allocate_pool(pool, [by_name[name] for name in membership.by_pool[pool.name]], known, may_change)
-        for pool in plan.pools
-        if pool.sharing.demand
-    }
-    by_pool = {name: allocation.layouts for name, allocation in allocations.items()}
+    by_pool: dict[str, dict[str, tuple[layouts.Layout, int]]] = {}
+    missing: dict[str, Counts] = {}
+    repartitions = False
+    for pool in plan.pools:
+        if not pool.sharing.demand:
+            continue
+        members = [by_name[name] for name in membership.by_pool[pool.name]]
+        current = {node.name: _current_devices(node, pool, known) for node in members if node.discovered}
+        packed = _pack(pool, members, current, known, may_change)
+        by_pool[pool.name] = {
+            name: (
+                _layout([packed.layouts.get((name, index), devices) for index, devices in enumerate(by_gpu)]),
+                len(by_gpu),
+            )
+            for name, by_gpu in current.items()
+        }
+        if packed.missing:
+            missing[pool.name] = dict(packed.missing)
+        repartitions = repartitions or bool(packed.touched)
     return MigAllocation(
-        plan=per_node_plan(plan, by_pool) if allocations else plan,
-        missing={name: allocation.missing for name, allocation in allocations.items() if allocation.missing},
-        needs_usage=known.nodes_in_use is None and any(each.repartitions for each in allocations.values()),
+        plan=per_node_plan(plan, by_pool) if by_pool else plan,
+        missing=missing,
+        needs_usage=known.nodes_in_use is None and repartitions,
     )
 
 
-class _PoolAllocation(t.NamedTuple):
-    """One pool's demand: each node's layout and number of GPUs; what is missing; whether any GPU is repartitioned."""
-
-    layouts: dict[str, tuple[layouts.Layout, int]]
-    missing: Counts
-    repartitions: bool
-
-
-def _allocate_pool(
+def _pack(
     pool: PoolPlan,
     members: t.Sequence[Node],
+    current: t.Mapping[str, t.Sequence[Counts]],
     known: KnownLayouts,
     may_change: t.Callable[[Node, PoolPlan], bool],
-) -> _PoolAllocation:
-    current = {node.name: _current_devices(node, pool, known) for node in members if node.discovered}
+) -> PackingResult:
+    """Pack the pool's demand, without the devices of nodes that keep their layouts, on the other nodes."""
     gpus: list[PackedGpu] = []
     remaining = Counter(pool.sharing.demand)
     for node in members:
@@ -110,18 +116,7 @@ def _allocate_pool(
         else:
             for devices in current.get(node.name, ()):
                 remaining.subtract(devices)
-    packed = pack(gpus, {profile: remaining[profile] for profile in pool.sharing.demand if remaining[profile] > 0})
-    return _PoolAllocation(
-        {
-            name: (
-                _layout([packed.layouts.get((name, index), devices) for index, devices in enumerate(by_gpu)]),
-                len(by_gpu),
-            )
-            for name, by_gpu in current.items()
-        },
-        dict(packed.missing),
-        bool(packed.touched),
-    )
+    return pack(gpus, {profile: remaining[profile] for profile in pool.sharing.demand if remaining[profile] > 0})
 
 
 def _layout(by_gpu: t.Sequence[Counts]) -> layouts.Layout:

@@ -93,7 +93,7 @@ def choose_node(
     ]
     if not schedulable:
         return NotTestable("no node of the pool is ready and schedulable")
-    allocatable = {node.name: _allocatable(pool, node) for node in schedulable}
+    allocatable = {node.name: {name: node.allocatable.get(name, 0) for name in pool.resources} for node in schedulable}
     candidates = [node for node in schedulable if any(allocatable[node.name].values())]
     if not candidates:
         return NotTestable(f"no node of the pool has allocatable {' or '.join(pool.resources)}")
@@ -105,18 +105,15 @@ def choose_node(
         for node in candidates
     }
     best = min(candidates, key=lambda node: (-sum(max(0, count) for count in free[node.name].values()), node.name))
-    resources = _pod_resources(free[best.name], required_pods(pool, best, limit))
+    # Fewer pods than devices and one more cannot verify sharing.
+    pods = max(limit, expected_state.device_count(best, pool) + 1) if pool.sharing.shared else limit
+    # All resources in turn while one is free.
+    turns = range(max(free[best.name].values()))
+    resources = tuple(name for turn in turns for name, count in free[best.name].items() if count > turn)[:pods]
     if not resources:
         total = sum(sum(allocatable[node.name].values()) for node in candidates)
         return NotTestable(f"all {total} {' or '.join(pool.resources)} of the pool are in use", busy=True)
     return ValidationSite(best, resources, *_negative_checks(pool, allocatable[best.name], free[best.name], resources))
-
-
-def required_pods(pool: PoolPlan, node: Node, limit: int) -> int:
-    """The number of pods: at least one more than there are devices, since fewer cannot verify sharing."""
-    if not pool.sharing.shared:
-        return limit
-    return max(limit, expected_state.device_count(node, pool) + 1)
 
 
 def _negative_checks(
@@ -136,22 +133,6 @@ def _negative_checks(
         if free[name] - resources.count(name) > 1 or (alone and allocatable[name] > 1):
             pair = name
     return surplus, pair
-
-
-def _allocatable(pool: PoolPlan, node: Node) -> dict[str, int]:
-    return {name: node.allocatable.get(name, 0) for name in pool.resources}
-
-
-def _pod_resources(free: t.Mapping[str, int], limit: int) -> tuple[str, ...]:
-    """The resource of each pod: all resources in turn while one is free."""
-    left = dict(free)
-    resources: list[str] = []
-    while len(resources) < limit and any(count > 0 for count in left.values()):
-        for name, count in left.items():
-            if count > 0 and len(resources) < limit:
-                resources.append(name)
-                left[name] = count - 1
-    return tuple(resources)
 
 
 def pod_name(pool: PoolPlan, request: PodRequest, workload: Workload) -> str:
