@@ -109,9 +109,9 @@ def expected_devices(node: Node, pool: PoolPlan) -> dict[str, int]:
     return counts
 
 
-def device_counts(devices: t.Mapping[str, int]) -> dict[str, int]:
-    """MIG devices by profile in GFD's notation, without zero counts."""
-    return {name.replace("+", "."): count for name, count in devices.items() if count}
+def devices_in_labels(node: Node, pool: PoolPlan) -> dict[str, int]:
+    """The expected MIG devices with GFD's names of the profiles, as in Node.mig_devices."""
+    return {name.replace("+", "."): count for name, count in expected_devices(node, pool).items()}
 
 
 def is_gpu_resource(name: str) -> bool:

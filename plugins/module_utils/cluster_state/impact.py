@@ -65,8 +65,8 @@ def transition(node: Node, pool: PoolPlan | None, change: NodeEdit | None, *, re
     `repeat`: the MIG manager has to apply its current configuration again.
     """
     labels = change.labels if change else {}
-    before = expected_state.device_counts(node.mig_devices)
-    after = expected_state.device_counts(expected_state.expected_devices(node, pool)) if pool else {}
+    before = node.mig_devices
+    after = expected_state.devices_in_labels(node, pool) if pool else {}
     offers = (
         expected_state.expected_offers(node, pool) if pool else {names.GPU_RESOURCE: node.recorded_gpus or node.gpus}
     )
@@ -99,34 +99,31 @@ def _mode_switch(node: Node, offers: t.Mapping[str, int]) -> Transition:
 
 
 def displaced_pods(change: Transition, pods: t.Sequence[PodOnNode]) -> tuple[PodOnNode, ...]:
-    """Those of the node's GPU pods that cannot stay, by namespace and name."""
+    """Those of the node's GPU pods that cannot stay, by namespace and name.
+
+    The most important are pods that a drain does not evict, then those with the highest priority, then the oldest.
+    """
     if change.kind == LABELS:
         return ()
     if change.evicts_all:
         return tuple(sorted(pods, key=_name))
+    by_importance = sorted(pods, key=lambda pod: (not pod.keep_reason, -pod.priority, pod.created, _name(pod)))
     evicted = [
         pod
-        for pod in pods
+        for pod in by_importance
         if any(expected_state.is_gpu_resource(name) and not change.offers.get(name) for name in pod.resources)
     ]
-    remaining = [pod for pod in pods if pod not in evicted]
     for resource, offered in change.offers.items():
-        holding = _least_important_first(pod for pod in remaining if pod.resources.get(resource))
         free = offered
         # The most important pods stay while there is capacity, then others that still fit.
-        for pod in reversed(holding):
+        for pod in by_importance:
+            if pod in evicted or not pod.resources.get(resource):
+                continue
             if pod.resources[resource] <= free:
                 free -= pod.resources[resource]
             else:
                 evicted.append(pod)
-                remaining.remove(pod)
     return tuple(sorted(evicted, key=_name))
-
-
-def _least_important_first(pods: t.Iterable[PodOnNode]) -> list[PodOnNode]:
-    """Pods that a drain does not evict come last; before them the order is by priority, then the youngest first."""
-    youngest_first = sorted(pods, key=lambda pod: (pod.created, _name(pod)), reverse=True)
-    return sorted(youngest_first, key=lambda pod: (bool(pod.keep_reason), pod.priority))
 
 
 def _name(pod: PodOnNode) -> tuple[str, str]:

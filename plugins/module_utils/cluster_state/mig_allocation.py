@@ -167,4 +167,4 @@ def _gpu_count(node: Node, pool: PoolPlan, devices_of_gpu: Counts) -> int:
 def _with_profile_names(devices: Counts, geometry: Geometry | None) -> dict[str, int]:
     """Devices by the profiles' names instead of GFD's, which have a dot for a plus."""
     names = {profile.name.replace("+", "."): profile.name for profile in (geometry.profiles if geometry else ())}
-    return {names.get(name, name): count for name, count in devices.items() if count}
+    return {names.get(name, name): count for name, count in devices.items()}

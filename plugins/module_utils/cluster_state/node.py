@@ -80,9 +80,11 @@ class Node(NodeFacts):
         if names.MIG_INFIX in self.product:
             profile = self.product.partition(names.MIG_INFIX)[2].removesuffix(names.SHARED_SUFFIX)
             return {profile: self.gpus} if self.gpus else {}
-        mig_labels = [(key, value) for key, value in self.labels.items() if key.startswith("nvidia.com/mig-")]
-        counts = {_MIG_COUNT.fullmatch(key): value for key, value in mig_labels}
-        return {match[1]: to_count(value) for match, value in counts.items() if match}
+        return {
+            match[1]: count
+            for key, value in self.labels.items()
+            if key.startswith("nvidia.com/mig-") and (match := _MIG_COUNT.fullmatch(key)) and (count := to_count(value))
+        }
 
     @property
     def mode(self) -> str:

@@ -52,24 +52,21 @@ def check(node: Node, pool: PoolPlan) -> Finding | None:
         return None
     if not node.discovered:
         reason = without_discovery(node.labels)
-        return (
-            finding(f"{reason}, so it cannot become as declared", final=True)
-            if reason
-            else finding(_undiscovered(node))
-        )
+        if reason:
+            return finding(f"{reason}, so it cannot become as declared", final=True)
+        return finding(_undiscovered(node))
     if expected_state.lacks_mig_support(node, pool):
         return finding(f"its {node.model} does not support MIG; choose another sharing.mode for it", final=True)
-    if node.mig_state == FAILED and expected_state.expected_mig_config(node, pool, managed=True) in (
-        None,
-        node.mig_config,
-    ):
+    failed_config = expected_state.expected_mig_config(node, pool, managed=True)
+    if node.mig_state == FAILED and failed_config in (None, node.mig_config):
         return finding(mig_failure(node), final=True, operand=MIG_MANAGER)
     if node.product.endswith(names.INVALID_SUFFIX):
         return finding(f"{names.PRODUCT_LABEL} is {node.product}: its MIG layout is invalid")
     operands, labels, resources = (list(compare(node, pool)) for compare in (_operands, _labels, _resources))
     differences = [*operands, *labels, *resources]
-    hardware = _hardware(node, pool)
-    if hardware:
+    gpus = expected_state.expected_gpus(node, pool)
+    if pool.gpus_per_node not in (None, gpus):
+        hardware = f"has {gpus} GPU(s), but gpus_per_node is {pool.gpus_per_node}"
         # Labels and resources that agree are final: a missing GPU does not come back by waiting.
         return finding(hardware, *differences, final=not differences)
     if labels == differences != []:
@@ -105,6 +102,11 @@ def paused_operands(node: Node) -> list[str]:
     )
 
 
+def has_mig_manager(node: Node) -> bool:
+    """Whether the GPU operator runs a MIG manager on the node."""
+    return node.labels.get(f"{names.DEPLOY_PREFIX}mig-manager") == "true"
+
+
 def clients_paused(node: Node) -> bool:
     """Whether a run or the MIG manager keeps DaemonSets that select nvidia.com/gpu.deploy.client off the node although no change is in progress."""
     return node.labels.get(names.CLIENT_LABEL) == names.PAUSED_FOR_MIG and node.mig_state not in CHANGING
@@ -126,7 +128,7 @@ def pending_message(findings: t.Mapping[str, Finding], undiscovered: t.Collectio
 def _operands(node: Node, pool: PoolPlan) -> t.Iterator[str]:
     expected = expected_state.expected_mig_config(node, pool)
     # The operator has given the node a configuration that its MIG manager has not processed yet.
-    awaits_mig_manager = bool(node.mig_config) and node.labels.get(f"{names.DEPLOY_PREFIX}mig-manager") == "true"
+    awaits_mig_manager = bool(node.mig_config) and has_mig_manager(node)
     if expected and node.mig_config != expected:
         yield f"label {names.MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {expected} is expected"
     elif node.mig_state in CHANGING:
@@ -162,13 +164,6 @@ def _resources(node: Node, pool: PoolPlan) -> t.Iterator[str]:
             yield f"allocatable {other} is still {live}"
 
 
-def _hardware(node: Node, pool: PoolPlan) -> str | None:
-    gpus = expected_state.expected_gpus(node, pool)
-    return (
-        None if pool.gpus_per_node in (None, gpus) else f"has {gpus} GPU(s), but gpus_per_node is {pool.gpus_per_node}"
-    )
-
-
 def repair_reason(node: Node, pool: PoolPlan | None) -> str:
     """Why the node's MIG manager should be restarted; empty if it should not.
 
@@ -185,12 +180,7 @@ def repair_reason(node: Node, pool: PoolPlan | None) -> str:
         return f"{', '.join(paused)} were left paused"
     if node.product.endswith(names.INVALID_SUFFIX):
         return f"its MIG layout is invalid ({node.product})"
-    expected = expected_state.expected_mig_config(node, pool, managed=True) if pool else None
-    if (
-        pool
-        and expected == node.mig_config
-        and expected_state.device_counts(node.mig_devices)
-        != expected_state.device_counts(expected_state.expected_devices(node, pool))
-    ):
-        return f"the MIG manager reports {node.mig_state or 'nothing'}, and the MIG devices are not those of {expected}"
+    is_expected = pool is not None and expected_state.expected_mig_config(node, pool, managed=True) == node.mig_config
+    if pool and is_expected and node.mig_devices != expected_state.devices_in_labels(node, pool):
+        return f"the MIG manager reports {node.mig_state or 'nothing'}, and the MIG devices are not those of {node.mig_config}"
     return ""

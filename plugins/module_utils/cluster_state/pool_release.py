@@ -14,7 +14,7 @@ import typing as t
 from ..catalog import names
 from ..nvidia_config import mig_parted
 from .cordon import is_cordoned_for_removal
-from .node_check import CHANGING, FAILED, Finding, mig_failure, paused_operands
+from .node_check import CHANGING, FAILED, Finding, has_mig_manager, mig_failure, paused_operands
 from .operand_pods import MIG_MANAGER
 from .ownership import POOLS, NodeEdit, metadata_edit, recorded_keys
 
@@ -22,8 +22,6 @@ if t.TYPE_CHECKING:
     from .node import Node
 
 ABANDONED = f"{names.MIG_STATE_LABEL} is {FAILED} and {names.MIG_CONFIG_LABEL} is not set, so GPUs that are still partitioned may be offered as whole ones"
-_DEPLOY_MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
-_DEPLOY_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
 _DONE = "success"
 
 
@@ -79,11 +77,6 @@ def is_being_repaired(node: Node) -> bool:
     )
 
 
-def has_mig_manager(node: Node) -> bool:
-    """Whether the GPU operator runs a MIG manager on the node."""
-    return node.labels.get(_DEPLOY_MIG_MANAGER) == "true"
-
-
 def needs_verification(node: Node) -> bool:
     """Whether the node may only be uncordoned once its GPUs are verified to be whole."""
     is_disabling = _sets_mig_config(node) and node.mig_config == mig_parted.DISABLED and _has_mig_result(node)
@@ -130,7 +123,7 @@ def _unfinished(node: Node) -> t.Iterator[str]:
     for name, count in sorted(node.allocatable.items()):
         if name.startswith("nvidia.com/mig-") and count:
             yield f"allocatable {name} is still {count}"
-    if node.labels.get(_DEPLOY_PLUGIN) == "false":
+    if node.labels.get(names.PLUGIN_DEPLOY_LABEL) == "false":
         return
     expected = node.gpus * max(1, node.replicas)
     live = sum(node.allocatable.get(name, 0) for name in (names.GPU_RESOURCE, names.SHARED_GPU_RESOURCE))
