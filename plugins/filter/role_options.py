@@ -49,10 +49,14 @@ from ansible.errors import AnsibleFilterError
 
 from ..module_utils.pools.variables import plain
 from ..module_utils.schema import coercion
-from ..module_utils.schema.messages import is_whole, quote, type_name
+from ..module_utils.schema.messages import quote, type_name
+from ..module_utils.schema.types import Boolean, integer_between
 
 # The largest number of seconds that every part of a run can count.
 _LARGEST = 2**31 - 1
+_OUT_OF_RANGE = f"give a number from 0 to {_LARGEST}"
+# Beside lists and text. A boolean is an integer for Python, too.
+_FIELDS = ((bool, Boolean()), (int, integer_between(0, _LARGEST, _OUT_OF_RANGE, _OUT_OF_RANGE)))
 
 
 def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
@@ -69,6 +73,9 @@ def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
             options[name] = value
         elif value is None or coercion.is_blank(value):
             options[name] = copy.deepcopy(defaults[name])
+        elif field := next((field for kind, field in _FIELDS if isinstance(defaults[name], kind)), None):
+            options[name] = field.coerce(value)
+            problems += field.problems(options[name], name)
         else:
             try:
                 options[name] = _convert(value, defaults[name])
@@ -81,14 +88,13 @@ def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
 
 
 def _convert(value: t.Any, default: t.Any) -> t.Any:
-    if isinstance(default, bool):
-        return _boolean(value)
-    if isinstance(default, int):
-        return _number(value)
     if isinstance(default, list):
         return _names(value)
     if isinstance(default, dict):
-        return _map(value)
+        found = coercion.from_json(value) if isinstance(value, str) else value
+        if not isinstance(found, dict):
+            raise ValueError(f'is {type_name(value)}, not a map; write it as JSON, such as {{"train": 3}}')
+        return found
     if isinstance(value, (dict, list)):
         raise ValueError(f"is {type_name(value)}, not text; give one value")
     return value
@@ -99,29 +105,6 @@ def _names(value: t.Any) -> list[str]:
     found = coercion.names(value)
     if not found and value and value != "[]":
         raise ValueError("names nothing; give names, with commas between them")
-    return found
-
-
-def _boolean(value: t.Any) -> bool:
-    found = coercion.boolean(value) if isinstance(value, str) else value
-    if not isinstance(found, bool):
-        raise ValueError(f"is {type_name(value)}, not a boolean; give true or false")
-    return found
-
-
-def _number(value: t.Any) -> int:
-    found: t.Any = coercion.integer(value) if isinstance(value, str) else value
-    if not is_whole(found):
-        raise ValueError(f"is {type_name(value)}, not a whole number; give decimal digits alone, such as 600")
-    if not 0 <= found <= _LARGEST:
-        raise ValueError(f"is not allowed: give a number from 0 to {_LARGEST}")
-    return int(found)
-
-
-def _map(value: t.Any) -> dict[t.Any, t.Any]:
-    found = coercion.from_json(value) if isinstance(value, str) else value
-    if not isinstance(found, dict):
-        raise ValueError(f'is {type_name(value)}, not a map; write it as JSON, such as {{"train": 3}}')
     return found
 
 

@@ -245,7 +245,7 @@ def _nfd_values(tolerations: tuple[Toleration, ...], user_values: Document) -> D
     }
     values = merge(values, user_values)
     worker = values["worker"]
-    if isinstance(worker, dict) and isinstance(worker["tolerations"], list):
+    if isinstance(worker["tolerations"], list):
         worker["tolerations"] = needed + [extra for extra in worker["tolerations"] if extra not in needed]
     return values
 

@@ -12,15 +12,13 @@ from ..common.nested import get_nested
 from ..schema.pool import POOLS
 from ..schema.providers import PROVIDERS
 from ..schema.rollout import NONE, ROLLOUT
-from ..schema.types import Integer, MapOf
+from ..schema.types import Document, Integer, MapOf
 from .nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NODE_LABELS, NODE_TAINTS
 from .plan import CloudPlan, NodeGroupPlan
 from .variables import NOT_SET, InvalidVariables
 
 if t.TYPE_CHECKING:
     from .plan import PoolPlan
-
-Document = dict[str, t.Any]
 
 _DRAIN_TIMEOUT = ROLLOUT.fields["drain_timeout"].default
 # Other numbers of nodes, by pool.

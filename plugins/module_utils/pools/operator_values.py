@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.releases import Release, release_of
-from ..common.nested import set_nested
+from ..common.nested import get_nested, set_nested
 from ..schema.types import Document
 from .variables import merge
 
@@ -73,11 +73,8 @@ def operator_values(settings: Document) -> Document:
     driver = _driver(settings)
     own = merge(own, {"driver": driver} if driver else {})
     values: Document = merge(own, settings["values"])
-    if isinstance(values.get("driver"), dict) and isinstance(values["driver"].get("env"), list):
-        values["driver"] = {
-            **values["driver"],
-            "env": _merged_env(own.get("driver", {}).get("env", []), values["driver"]["env"]),
-        }
+    if users := get_nested(settings, "values", "driver", "env"):
+        values["driver"] = {**values["driver"], "env": _merged_env(driver.get("env", []), users)}
     return values
 
 
@@ -162,6 +159,6 @@ def _environment(proxy: Document) -> list[Document]:
     ]
 
 
-def _merged_env(own: list[Document], users: list[t.Any]) -> list[t.Any]:
-    names = {entry.get("name") for entry in users if isinstance(entry, dict)}
+def _merged_env(own: list[Document], users: list[Document]) -> list[Document]:
+    names = {entry["name"] for entry in users}
     return [entry for entry in own if entry["name"] not in names] + users

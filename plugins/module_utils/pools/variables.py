@@ -13,7 +13,7 @@ from ..common.errors import ModuleFailure
 from ..common.nested import get_nested
 from ..schema.cluster import CLUSTER, CLUSTER_CHECKS
 from ..schema.messages import field_path, join_words, quote, type_name
-from ..schema.nodegroup_checks import CLOUD_CHECKS
+from ..schema.nodegroup_checks import node_group_problems
 from ..schema.pool import DEFAULTS, POOL, POOLS
 from ..schema.pool_checks import ALL_POOLS_CHECKS, POOL_CHECKS
 from ..schema.types import Document, PoolVariables
@@ -186,7 +186,6 @@ def _pool_problems(cluster: t.Any, defaults: t.Any, pools: t.Any) -> t.Iterator[
             views.append(view)
             for check in POOL_CHECKS:
                 yield from check(view)
-            for cloud_check in CLOUD_CHECKS:
-                yield from cloud_check(cluster, view)
+            yield from node_group_problems(cluster, view)
     for pools_check in ALL_POOLS_CHECKS:
         yield from pools_check(views)

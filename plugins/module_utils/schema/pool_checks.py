@@ -14,7 +14,7 @@ from ..sharing_modes.registry import MODES
 from ..sharing_modes.whole_gpus import NONE
 from .matching import MatchTerms, resolve_match
 from .messages import field_path, join_words, quote
-from .nodegroup_checks import NODE_GROUP_CHECKS, groups_differ
+from .nodegroup_checks import groups_differ
 from .operand_labels import invalid_value
 from .secret_values import reboot_command_holds_no_secrets
 from .types import PoolVariables, Problems
@@ -97,23 +97,19 @@ def taints_differ(pool: PoolVariables) -> Problems:
 
 def labels_keep_matching(pool: PoolVariables) -> Problems:
     """A pool does not overwrite the label by which it matches its nodes."""
-    matched, labels = get_nested(pool.merged, "match", "labels"), get_nested(pool.merged, "labels")
-    if not (isinstance(matched, dict) and isinstance(labels, dict)):
-        return
-    for key in matched.keys() & labels.keys():
-        if matched[key] != labels[key]:
+    for key, value in pool.labels.items():
+        matched = get_nested(pool.merged, "match", "labels", key)
+        if isinstance(matched, str) and matched != value:
             yield (
-                f"{field_path(f'{pool.path}.labels', key)}: {quote(labels[key])} contradicts match.labels, which requires "
-                f"{quote(matched[key])}; a node would leave the pool once it is labelled"
+                f"{field_path(f'{pool.path}.labels', key)}: {quote(value)} contradicts match.labels, which requires "
+                f"{quote(matched)}; a node would leave the pool once it is labelled"
             )
 
 
 def operand_labels_are_known(pool: PoolVariables) -> Problems:
     """The operator silently takes an unknown value for its default."""
-    labels = get_nested(pool.merged, "labels")
-    for key, value in labels.items() if isinstance(labels, dict) else ():
-        reason = invalid_value(key, value) if isinstance(key, str) and isinstance(value, str) else None
-        if reason:
+    for key, value in pool.labels.items():
+        if reason := invalid_value(key, value):
             yield f"{field_path(f'{pool.path}.labels', key)}: {quote(value)} {reason}"
 
 
@@ -168,7 +164,6 @@ POOL_CHECKS = (
     taints_differ,
     labels_keep_matching,
     operand_labels_are_known,
-    *NODE_GROUP_CHECKS,
     reboot_command_holds_no_secrets,
 )
 ALL_POOLS_CHECKS = (names_differ, matches_differ, groups_differ)

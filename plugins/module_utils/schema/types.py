@@ -328,6 +328,13 @@ class PoolVariables:
     merged: Document
 
     @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its nodes that are text."""
+        labels = self.merged.get("labels")
+        items = labels.items() if isinstance(labels, dict) else ()
+        return {key: value for key, value in items if isinstance(key, str) and isinstance(value, str)}
+
+    @property
     def title(self) -> str:
         """How messages about other pools name this one."""
         name = self.merged.get("name")

@@ -60,7 +60,7 @@ def test_values(name: str, value: t.Any, found: t.Any) -> None:
         ("timeout", True, "timeout: true is a boolean, not a whole number"),
         ("timeout", -1, "timeout: -1 is not allowed: give a number from 0 to 2147483647"),
         ("timeout", 10**30, "is not allowed: give a number from 0 to"),
-        ("wait", "maybe", 'wait: "maybe" is text, not a boolean; give true or false'),
+        ("wait", "maybe", 'wait: "maybe" is text, not a boolean; write true or false'),
         ("wait", 1, "wait: 1 is a number, not a boolean"),
         ("counts", "train=3", 'counts: "train=3" is text, not a map; write it as JSON'),
         ("counts", [3], "counts: is a list, not a map"),
