@@ -115,7 +115,9 @@ def group_name_is_legal(provider: ProviderDefinition, pool: PoolVariables) -> Pr
 
 def entries_are_few(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
     """A provider may limit the labels and taints of a group, this collection's among them."""
-    for field, own in _OWN_ENTRIES.items() if provider.max_entries is not None else ():
+    if provider.max_entries is None:
+        return
+    for field, own in _OWN_ENTRIES.items():
         entries = get_nested(pool.merged, field)
         if isinstance(entries, (dict, list)) and len(entries) > provider.max_entries - own:
             yield (
