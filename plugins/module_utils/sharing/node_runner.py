@@ -46,19 +46,37 @@ class NodeRunner:
         self._change = change
         self._pool = change.pool
         self._name = change.node
-        self._node = WatchedNode(context.client, context.lease, context.nodes, change.node)
-        self._labels_changed = False
         self.result = NodeResult(change.node)
+        self._node = WatchedNode(context, self.result)
+        self._labels_changed = False
         self._verifier = NodeVerifier(context, self._node, change.pool, self.result)
 
     def run(self) -> NodeResult:
-        """Make the change; raises only what would stop all other changes, too (no rights, no connection, a lost lease)."""
+        """Make the change. An error in the result would stop all other changes, too (no rights, no connection, a lost lease)."""
+        try:
+            self._run()
+        except Exception as error:
+            # Nothing can be sent any more.
+            self.result.error = error
+            self.result.failure = f"the run was stopped during its change: {error}"
+            node = self._node.latest
+            if node is not None and CORDONED_ANNOTATION in node.annotations:
+                self.result.outcome = INTERRUPTED
+        return self.result
+
+    def fail_immediate(self, message: str) -> NodeResult:
+        """Roll back or quarantine a node that was changed outside the rolling update and is not as declared."""
+        self._labels_changed = True
+        self._fail(NodeFailure("not-verified", message))
+        return self.result
+
+    def _run(self) -> None:
         node = self._node.read()
         if node is None:
             self.result.outcome = GONE
-            return self.result
+            return
         try:
-            self._run(node)
+            self._change_node(node)
         except NodeFailure as failure:
             self._fail(failure)
         except WaitTimeout as timeout:
@@ -67,27 +85,8 @@ class NodeRunner:
             if is_fatal(error):
                 raise
             self._fail(NodeFailure("refused", str(error)))
-        return self._finish()
 
-    def fail_immediate(self, message: str) -> NodeResult:
-        """Roll back or quarantine a node that was changed outside the rolling update and is not as declared."""
-        self._labels_changed = True
-        self._fail(NodeFailure("not-verified", message))
-        return self._finish()
-
-    def interrupt(self, error: Exception) -> NodeResult:
-        """The result of a run() that raised this error, or was stopped by it: nothing can be sent any more."""
-        self.result.failure = f"the run was stopped during its change: {error}"
-        node = self._node.latest
-        if node is not None and CORDONED_ANNOTATION in node.annotations:
-            self.result.outcome = INTERRUPTED
-        return self._finish()
-
-    def _finish(self) -> NodeResult:
-        self.result.changed = self.result.changed or self._node.changed
-        return self.result
-
-    def _run(self, node: Node) -> None:
+    def _change_node(self, node: Node) -> None:
         if not node.ready:
             raise NodeFailure(
                 "not-ready", f"{self._name} is not ready, so its pods cannot end and NVIDIA's operands do not run"
@@ -110,11 +109,10 @@ class NodeRunner:
                 self._reset_mig(cordoned, change)
             else:
                 self._apply(cordoned, change)
+        if resets_mig or self._pool:
+            self._verifier.verify(change)
         if resets_mig:
-            self._verifier.verify_mig_reset()
             self._node.write(self._patch)
-        elif self._pool:
-            self._verifier.verify(change, self._pool)
         if self._node.write(node_patches.uncordon_patch) is None:
             self.result.outcome = GONE
 
@@ -175,7 +173,8 @@ class NodeRunner:
         await_termination(list_pods, uids, timeout, self._context.lease.check, advice)
 
     def _apply(self, node: Node, change: NodeChange) -> None:
-        if change.edit is None and node.mig_state in CHANGING and self._verifier.is_declared_after_wait():
+        is_changing = change.edit is None and node.mig_state in CHANGING
+        if is_changing and (self._pool is None or self._verifier.is_declared_after_wait()):
             return
         if change.stuck or (change.edit and change.edit.labels.get(MIG_CONFIG_LABEL)):
             self._verifier.restart_mig_manager(change.stuck)

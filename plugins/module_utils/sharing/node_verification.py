@@ -43,17 +43,19 @@ class NodeVerifier:
         self._discovery_restarted = False
         self._operands_checked = 0.0
 
-    def verify(self, change: NodeChange | None, pool: PoolPlan) -> None:
-        """Wait until the node is as its pool declares; raises NodeFailure.
+    def verify(self, change: NodeChange | None) -> None:
+        """Wait until the node is as its pool declares, or has no MIG devices if it has no pool; raises NodeFailure.
 
         The MIG manager is restarted once if it is stuck, a repair also resets the layout once, and the node is rebooted once if
         `rollout.reboot` says how.
         """
-        self._context.report(self._node.name, "waiting for NVIDIA's operands")
+        pool = self._pool
+        awaited = "for NVIDIA's operands" if pool else "until its MIG devices are removed"
+        self._context.report(self._node.name, f"waiting {awaited}")
         # A node that is discovered in the usual time costs no list of pods.
         self._operands_checked = time.monotonic()
-        reboot = pool.rollout.reboot if change is not None and change.transition.repartitions else None
-        may_restart, may_reset = True, self._context.scope.repairs
+        reboot = pool.rollout.reboot if pool and change and change.transition.repartitions else None
+        may_restart, may_reset = True, pool is not None and self._context.scope.repairs
         while True:
             verdict = self._node.wait(self._verdict, self._context.wait_timeout, self._check_operands)
             node = self._node.latest
@@ -72,26 +74,13 @@ class NodeVerifier:
                 may_reset = False
                 self._reset_layout(node)
             else:
-                finding = check(node, pool)
-                if finding is not None and finding.final and not stuck:
+                finding = self._check(node)
+                if pool and finding and finding.final and not stuck:
                     # Neither waiting nor a rollback changes it; it is reported with the verification of the whole pool.
                     return
-                raise self._failure(finding, stuck, _advice(change, node, pool))
-
-    def verify_mig_reset(self) -> None:
-        """Wait until a node without a pool has no MIG devices; a stuck MIG manager is restarted once."""
-        self._context.report(self._node.name, "waiting until its MIG devices are removed")
-        may_restart = True
-        while True:
-            verdict = self._node.wait(self._mig_reset_verdict, self._context.wait_timeout)
-            node = self._node.latest
-            if verdict == "" or node is None:
-                return
-            stuck = repair_reason(node, None)
-            if not stuck or not may_restart:
-                raise self._failure(check_whole_gpus(node), stuck)
-            may_restart = False
-            self.restart_mig_manager(stuck)
+                message = diagnose(self._context, {node.name: finding}) if finding else f"{node.name} is not ready"
+                advice = _advice(change, node) if pool and change else ""
+                raise NodeFailure("mig-failed" if stuck else "not-verified", f"{message}{advice}")
 
     def is_declared_after_wait(self) -> bool:
         """Wait for a change that is under way, and return whether the node is as declared then."""
@@ -102,38 +91,34 @@ class NodeVerifier:
         self._result.repaired = stuck or self._result.repaired
         restart_mig_manager(self._context, self._node)
 
-    def _failure(self, finding: Finding | None, stuck: str, advice: str = "") -> NodeFailure:
-        message = diagnose(self._context, {finding.node: finding}) if finding else f"{self._node.name} is not ready"
-        return NodeFailure("mig-failed" if stuck else "not-verified", f"{message}{advice}")
+    def _check(self, node: Node) -> Finding | None:
+        return check(node, self._pool) if self._pool else check_whole_gpus(node)
 
     def _verdict(self, node: Node | None) -> str | None:
         """Empty: as declared, or gone. Text: why waiting does not help (once, _LABELS_LATE). None: not yet."""
         if node is None:
             return ""
-        finding = check(node, self._pool) if self._pool else None
+        finding = self._check(node)
         if finding is None:
             self._context.since.forget(node.name)
             return "" if node.ready else None
         seconds = self._context.since.seconds(node.name, finding.differences)
-        if self._context.scope.repairs and node_edit(node, self._pool, self._context.held_back) is not None:
+        if self._pool and self._context.scope.repairs and node_edit(node, self._pool, self._context.held_back):
             # A repair does not change what the node is to become.
             return "" if working_configuration(node) and not repair_reason(node, self._pool) else None
         if not self._discovery_restarted and finding.labels_only and seconds >= operands.LABELS_LATE:
             return _LABELS_LATE
         return str(finding) if finding.final else None
 
-    def _mig_reset_verdict(self, node: Node | None) -> str | None:
-        """Empty: the MIG devices are removed, or the node is gone. Text: why waiting does not help. None: not yet."""
-        finding = check_whole_gpus(node) if node else None
-        if node is None or finding is None:
-            return "" if node is None or node.ready else None
-        self._context.since.seconds(node.name, finding.differences)
-        return str(finding) if finding.final else None
-
     def _check_operands(self) -> None:
-        """Raise NodeFailure if a failing pod of NVIDIA's keeps the node from being discovered."""
+        """Raise NodeFailure if a failing pod of NVIDIA's keeps a node of a pool from being discovered."""
         node = self._node.latest
-        if node is None or node.discovered or time.monotonic() - self._operands_checked < _OPERANDS_INTERVAL:
+        if (
+            not self._pool
+            or node is None
+            or node.discovered
+            or time.monotonic() - self._operands_checked < _OPERANDS_INTERVAL
+        ):
             return
         self._operands_checked = time.monotonic()
         failing = failing_operands(self._context.client, self._context.namespace, [node.name], time.time())
@@ -201,14 +186,14 @@ def _layout_removed(node: Node | None) -> bool | None:
     return True if node.mig_state == "success" and not paused_operands(node) and not node.mig_devices else None
 
 
-def _advice(change: NodeChange | None, node: Node, pool: PoolPlan) -> str:
+def _advice(change: NodeChange, node: Node) -> str:
     """What else may help after a failed MIG change: pods that may hold the GPUs, and a reboot."""
-    if change is None or node.mig_state != FAILED:
+    if node.mig_state != FAILED:
         return ""
     advice = ""
     if change.possible_holders:
         names = abbreviate([f"{pod.full_name} ({', '.join(pod.possible_access)})" for pod in change.possible_holders])
         advice = f"\nIf its GPUs are in use, these pods may hold them, which no drain evicts: {names}."
-    if change.transition.resets and pool.rollout.reboot is None:
+    if change.transition.resets and change.rollout.reboot is None:
         advice += "\nIf its GPUs cannot be reset for another MIG mode, a reboot helps: set rollout.reboot of the pool."
     return advice

@@ -73,7 +73,7 @@ def run_rolling_update(
     run: t.Callable[[NodeChange], NodeResult],
     on_done: t.Callable[[RollingResult], None],
 ) -> RollingResult:
-    """Run all changes; after an exception no other change starts, and running ones end."""
+    """Run all changes; after a result with an error no other change starts, and running ones end."""
     total = RollingResult()
     running: dict[Future[NodeResult], tuple[PoolQueue, NodeChange]] = {}
     with ThreadPoolExecutor(max_workers=MAX_THREADS) as threads:
@@ -86,12 +86,9 @@ def run_rolling_update(
             done, dummy = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 queue, change = running.pop(future)
-                error = future.exception()
-                if isinstance(error, Exception):
-                    total.error = total.error or error
-                    continue
-                total.results[change.node] = future.result()
-                queue.ended(change, future.result())
+                result = total.results[change.node] = future.result()
+                total.error = total.error or result.error
+                queue.ended(change, result)
             on_done(total)
     total.not_started = sorted(change.node for queue in queues for change in queue.waiting)
     return total

@@ -21,7 +21,7 @@ from .diagnosis import diagnose
 from .node_runner import NodeRunner
 from .result import RolloutResult
 from .rolling_update import pool_queues, run_rolling_update
-from .run_context import NodeContext, NodeResult
+from .run_context import NodeContext
 from .watched_nodes import WatchedNodes
 
 if t.TYPE_CHECKING:
@@ -109,21 +109,14 @@ class Rollout:
     def _run_rolling_update(self, state: ClusterState, lease: Lease) -> None:
         changes = {change.node: change for change in state.changes.rolling_changes}
         sizes = {name: len(members) for name, members in state.membership.by_pool.items()}
-        runners: dict[str, NodeRunner] = {}
         with WatchedNodes(self._context.client, state.nodes, state.resource_version) as nodes:
             context = self._node_context(state, nodes, lease)
 
             def on_done(total: RollingResult) -> None:
                 self._context.progress.report("nodes changed in the rolling update", len(total.results), len(changes))
 
-            def run(change: NodeChange) -> NodeResult:
-                runners[change.node] = NodeRunner(context, change)
-                return runners[change.node].run()
-
-            total = run_rolling_update(pool_queues(changes.values(), sizes), run, on_done)
-        if total.error is not None:
-            for name in runners.keys() - total.results.keys():
-                total.results[name] = runners[name].interrupt(total.error)
+            queues = pool_queues(changes.values(), sizes)
+            total = run_rolling_update(queues, lambda change: NodeRunner(context, change).run(), on_done)
         for name, result in total.results.items():
             self.done.add(changes[name], result)
         self.done.not_started += total.not_started

@@ -26,7 +26,10 @@ INTERRUPTED = "interrupted"
 
 @dataclass
 class NodeResult:
-    """The result of one node's change; `failure` is the message if the node is not as declared, else empty."""
+    """The result of one node's change; `failure` is the message if the node is not as declared, else empty.
+
+    error: what stopped the change and would stop all others, too.
+    """
 
     node: str
     outcome: str = DONE
@@ -34,6 +37,7 @@ class NodeResult:
     changed: bool = False
     evicted: list[str] = field(default_factory=list)
     repaired: str = ""
+    error: Exception | None = None
 
 
 class NodeFailure(Exception):

@@ -17,7 +17,7 @@ from ..kube.paths import NODES
 if t.TYPE_CHECKING:
     from ..cluster_state.cordon import Patch
     from ..kube.client import Client
-    from ..kube.lease import Lease
+    from .run_context import NodeContext, NodeResult
 
 T = t.TypeVar("T")
 # A watch ends after this many seconds, also when it is not needed any more; a wait calls its check as often as _CHECK says.
@@ -130,15 +130,15 @@ class WatchedNodes:
 
 
 class WatchedNode:
-    """Reads, patches and awaits one of the watched nodes. `changed`: a patch was sent."""
+    """Reads, patches and awaits the node of a result, which records whether a patch was sent."""
 
-    def __init__(self, client: Client, lease: Lease, nodes: WatchedNodes, name: str) -> None:
+    def __init__(self, context: NodeContext, result: NodeResult) -> None:
         """Keep the arguments; nothing is read."""
-        self._client = client
-        self._lease = lease
-        self._nodes = nodes
-        self.name = name
-        self.changed = False
+        self._client = context.client
+        self._lease = context.lease
+        self._nodes = context.nodes
+        self._result = result
+        self.name = result.node
 
     @property
     def latest(self) -> Node | None:
@@ -167,7 +167,7 @@ class WatchedNode:
             return None
         if result.node is None:
             return self.latest
-        self.changed = True
+        self._result.changed = True
         return self._note(result.node)
 
     def _note(self, raw: t.Mapping[str, t.Any]) -> Node:

@@ -85,8 +85,8 @@ def verifier(cluster: Cluster, actual: Node, to: PoolPlan | None, result: NodeRe
         held_back=(),
         report=lambda name, text: None,
     )
-    node = WatchedNode(context.client, context.lease, context.nodes, actual.name)
-    return NodeVerifier(context, node, to, result or NodeResult(actual.name))
+    result = result or NodeResult(actual.name)
+    return NodeVerifier(context, WatchedNode(context, result), to, result)
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +98,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_timeout_names_the_duration_of_the_finding() -> None:
     cluster = Cluster()
     with pytest.raises(NodeFailure) as failure:
-        verifier(cluster, node(), pool(replicas=4)).verify(None, pool(replicas=4))
+        verifier(cluster, node(), pool(replicas=4)).verify(None)
     match = re.search(r"so for (\d+) s", str(failure.value))
     assert match is not None
     assert TIMEOUT - 60 <= int(match[1]) <= TIMEOUT + 60
@@ -109,7 +109,7 @@ def test_a_timeout_of_a_release_names_it_too() -> None:
     left = {"nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.config.state": "success"}
     cut = node(labels=left, allocatable={"nvidia.com/mig-3g.40gb": 2})
     with pytest.raises(NodeFailure) as failure:
-        verifier(Cluster(), cut, None).verify_mig_reset()
+        verifier(Cluster(), cut, None).verify(None)
     match = re.search(r"so for (\d+) s", str(failure.value))
     assert match is not None
     assert TIMEOUT - 60 <= int(match[1]) <= TIMEOUT + 60
@@ -125,7 +125,7 @@ def test_gpu_feature_discovery_is_restarted_for_late_labels() -> None:
 
     cluster = Cluster(arrive)
     result = NodeResult("n1")
-    verifier(cluster, node(replicas=4, labels=LATE), pool(replicas=4), result).verify(None, pool(replicas=4))
+    verifier(cluster, node(replicas=4, labels=LATE), pool(replicas=4), result).verify(None)
     assert cluster.deleted == [f"{PATH}/gfd-n1"]
     assert operands.LABELS_LATE <= cluster.now < operands.LABELS_LATE + 60
     assert result.repaired == operands.DISCOVERY_RESTARTED
@@ -134,7 +134,7 @@ def test_gpu_feature_discovery_is_restarted_for_late_labels() -> None:
 def test_gpu_feature_discovery_is_restarted_only_once() -> None:
     cluster = Cluster()
     with pytest.raises(NodeFailure, match=r"gpu\.replicas is 1, 4 is expected; so for \d\d\d s"):
-        verifier(cluster, node(replicas=4, labels=LATE), pool(replicas=4)).verify(None, pool(replicas=4))
+        verifier(cluster, node(replicas=4, labels=LATE), pool(replicas=4)).verify(None)
     assert cluster.deleted == [f"{PATH}/gfd-n1"]
 
 

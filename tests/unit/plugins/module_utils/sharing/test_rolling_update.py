@@ -95,9 +95,9 @@ def test_a_quarantined_node_counts_as_unavailable() -> None:
     assert total.not_started == ["c", "d"]
 
 
-def test_an_exception_stops_the_start_of_other_changes() -> None:
+def test_an_error_stops_the_start_of_other_changes() -> None:
     def run(item: NodeChange) -> NodeResult:
-        raise PermissionError(item.node)
+        return NodeResult(item.node, error=PermissionError(item.node))
 
     changes = [change(name, pool()) for name in "abc"]
     total = run_rolling_update(pool_queues(changes, {"notebooks": 3}), run, lambda total: None)
