@@ -12,8 +12,7 @@ from ..catalog.taints import format_taint
 from ..cluster_state.gpu_pods import PodsByNode
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
-from ..cluster_state.pool_edit import node_edit
-from ..cluster_state.pool_release import is_abandoned, is_managed, release_edit, released_pool
+from ..cluster_state.pool_release import is_managed, release_edit, released_pool
 from .configmaps import ConfigMapEntries, ConfigMaps, device_plugin_entries, mig_entries
 from .node_change import NodeChange, depends_on_pods, limit_changes, node_change
 from .released_nodes import ReleasedNodes, stops_sharing_silently
@@ -32,8 +31,7 @@ class ChangePlan:
 
     node_changes: the changes of this run. limited: nodes left for another run (rollout.limit). not_ready: nodes that must be ready first.
     needs_pods: the pods on the nodes may alter the changes, and have not been listed.
-    edits_by_node: the compared nodes, with None where nothing differs. held_back: the taints (as format_taint() writes them) that no
-    further node gets.
+    held_back: the taints (as format_taint() writes them) that no further node gets.
     """
 
     node_changes: tuple[NodeChange, ...]
@@ -44,7 +42,6 @@ class ChangePlan:
     limited: tuple[str, ...] = ()
     not_ready: tuple[str, ...] = ()
     needs_pods: bool = False
-    edits_by_node: t.Mapping[str, NodeEdit | None] = field(default_factory=dict)
     releases: ReleasedNodes = field(default_factory=ReleasedNodes)
 
     @property
@@ -144,37 +141,28 @@ def plan_changes(
     *,
     scope: Scope = EVERYTHING,
     pods: PodsByNode | None = None,
-    previous: ChangePlan | None = None,
 ) -> ChangePlan:
     """Compare every node with its pool; a node without a pool is changed only where the collection has written something.
 
     A node that several pools claim is left as it is, as are nodes outside the scope.
-    `pods` are those on the nodes; None: they have not been listed. `previous` is the result for the same nodes without pods.
+    `pods` are those on the nodes; None: they have not been listed.
     """
     pools = {pool.name: pool for pool in plan.pools}
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members}
     ambiguous = {*membership.overlaps, *membership.undiscovered}
     by_queue: dict[str, list[NodeChange]] = {}
     needs_pods = False
-    edits: dict[str, NodeEdit | None] = {}
     unshared: dict[str, int] = {}
     for node in nodes:
         pool = pools.get(pool_of.get(node.name, ""))
         if (pool is None and node.name in ambiguous) or not scope.contains(node, pool):
             continue
-        edit = None
-        if scope.repairs:
-            edit = node_edit(node, None) if pool is None and is_abandoned(node) else None
-        else:
-            known = previous.edits_by_node if previous else {}
-            edit = known[node.name] if node.name in known else node_edit(node, pool, held_back)
-            edits[node.name] = edit
-        change = node_change(node, pool, edit, pods or PodsByNode(), repair=scope.repairs)
+        change = node_change(node, pool, pods or PodsByNode(), held_back, repair=scope.repairs)
         if change is None:
             continue
         needs_pods = needs_pods or (pods is None and depends_on_pods(change, node))
         by_queue.setdefault(change.queue, []).append(change)
-        if pool is not None and stops_sharing_silently(node, pool, edit):
+        if pool is not None and stops_sharing_silently(node, pool, change.edit):
             unshared[pool.name] = unshared.get(pool.name, 0) + 1
     unready = {node.name for node in nodes if not node.ready}
     all_changes = [change for changes in by_queue.values() for change in changes]
@@ -196,7 +184,6 @@ def plan_changes(
         limited=tuple(sorted(limited)),
         not_ready=tuple(sorted(not_ready)),
         needs_pods=needs_pods,
-        edits_by_node=edits,
         releases=ReleasedNodes(
             changes=tuple(change for change in all_changes if change.released_from is not None),
             unclaimed=_unclaimed(nodes, pool_of, ambiguous) if scope.state == PRESENT else {},

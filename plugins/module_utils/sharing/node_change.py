@@ -13,7 +13,7 @@ from ..cluster_state import expected_state, gpu_pods
 from ..cluster_state.gpu_pods import PodsByNode
 from ..cluster_state.impact import LABELS, Transition, displaced_pods, transition
 from ..cluster_state.node_check import clients_paused, repair_reason
-from ..cluster_state.pool_edit import DEFAULT_ROLLOUT, recorded_rollout
+from ..cluster_state.pool_edit import DEFAULT_ROLLOUT, node_edit, recorded_rollout
 from ..cluster_state.pool_release import ABANDONED, is_abandoned, released_pool
 from ..schema import rollout as rollout_fields
 
@@ -102,11 +102,25 @@ class NodeChange:
         }
 
 
+def declared_edit(
+    node: Node, pool: PoolPlan | None, held_back: t.Collection[str] = (), *, repair: bool = False
+) -> NodeEdit | None:
+    """The edit that the pool declares; a repair edits only nodes that a release has abandoned."""
+    if repair and not (pool is None and is_abandoned(node)):
+        return None
+    return node_edit(node, pool, held_back)
+
+
 def node_change(
-    node: Node, pool: PoolPlan | None, edit: NodeEdit | None, pods: PodsByNode, *, repair: bool = False
+    node: Node,
+    pool: PoolPlan | None,
+    pods: PodsByNode,
+    held_back: t.Collection[str] = (),
+    *,
+    repair: bool = False,
 ) -> NodeChange | None:
     """The change of a node, None if there is none. A node with marks of an unfinished run is always changed."""
-    marked = is_marked(node)
+    edit, marked = declared_edit(node, pool, held_back, repair=repair), is_marked(node)
     stuck = repair_reason(node, pool) if repair or marked else ""
     abandoned = pool is None and is_abandoned(node)
     stuck = ABANDONED if abandoned else stuck

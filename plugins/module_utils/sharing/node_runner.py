@@ -14,22 +14,21 @@ import typing as t
 from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, MIG_CONFIG_LABEL, PAUSED_FOR_MIG
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import CHANGING, FAILED, paused_operands
-from ..cluster_state.pool_edit import disable_mig_patch, last_good, node_edit
-from ..cluster_state.pool_release import is_abandoned, needs_verification
+from ..cluster_state.pool_edit import disable_mig_patch, last_good
+from ..cluster_state.pool_release import needs_verification
 from ..common.parallel import is_fatal
 from ..common.wait import WaitTimeout
 from ..drain.eviction import DrainOptions, await_termination, evict_pods
 from ..kube.errors import ApiError
 from ..schema import rollout as rollout_fields
 from . import node_patches
-from .node_change import NodeChange, is_marked, node_change
+from .node_change import NodeChange, declared_edit, is_marked, node_change
 from .node_verification import NodeVerifier, restart_mig_manager
 from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, UNCORDONED, NodeFailure, NodeResult
 from .watched_nodes import WatchedNode
 
 if t.TYPE_CHECKING:
     from ..cluster_state.cordon import Patch
-    from ..cluster_state.ownership import NodeEdit
     from ..cluster_state.pool_edit import LastGood
     from .run_context import NodeContext
 
@@ -124,16 +123,10 @@ class NodeRunner:
     def _fresh_change(self, node: Node) -> NodeChange | None:
         """The change of the node and the pods that are there now."""
         pods = self._context.reader.list_pods(self._name)
-        return node_change(node, self._pool, self._edit(node), pods, repair=self._context.scope.repairs)
-
-    def _edit(self, node: Node) -> NodeEdit | None:
-        """The edit of the node; a repair changes only nodes that a release has abandoned."""
-        if self._context.scope.repairs and not (self._pool is None and is_abandoned(node)):
-            return None
-        return node_edit(node, self._pool, self._context.held_back)
+        return node_change(node, self._pool, pods, self._context.held_back, repair=self._context.scope.repairs)
 
     def _patch(self, node: Node) -> Patch | None:
-        edit = self._edit(node)
+        edit = declared_edit(node, self._pool, self._context.held_back, repair=self._context.scope.repairs)
         return edit.patch if edit else None
 
     def _drain(self, change: NodeChange) -> None:

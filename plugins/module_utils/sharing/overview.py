@@ -74,7 +74,7 @@ def impact_preview(
     """
     plan, membership = found.plan, found.membership
     by_node = pods_by_node(client, pods, plan.config.namespace)
-    changes = plan_changes(plan, nodes, membership, ConfigMaps(), pods=by_node, previous=found.changes)
+    changes = plan_changes(plan, nodes, membership, ConfigMaps(), pods=by_node)
     impacts = {change.node: NodeImpact(change.transition, change.displaced) for change in changes.node_changes}
     running = RunningPods(operands_by_node(pods), by_node.gpu_pods)
     return impact_by_pool(plan.pools, nodes, membership, impacts, restart, running), changes

@@ -105,7 +105,7 @@ class StateReader:
         if held_back:
             changes = compare(held_back, pods=pods)
         if changes.needs_pods:
-            changes = compare(held_back, pods=self.list_pods(), previous=changes)
+            changes = compare(held_back, pods=self.list_pods())
         self._settled = {
             name: node_plan.sharing.layout for pool in plan.pools for name, node_plan in pool.by_node.items()
         }

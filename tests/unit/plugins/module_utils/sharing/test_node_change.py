@@ -35,7 +35,7 @@ def change_of(
     actual: Node, to: PoolPlan, *gpu_pods: PodOnNode, other_pods: t.Sequence[PodOnNode] = (), repair: bool = False
 ) -> NodeChange | None:
     pods = PodsByNode({actual.name: gpu_pods}, {actual.name: other_pods})
-    return node_change(actual, to, node_edit(actual, to), pods, repair=repair)
+    return node_change(actual, to, pods, repair=repair)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_possible_holders_are_named_for_mig_changes_and_never_evicted() -> None:
     )
     for to, named in ((CUT, ["kube-system/cni (privileged container cni)"]), (pool(mode="mps", replicas=4), None)):
         known = node(labels=CUTTABLE)
-        found = node_change(known, to, node_edit(known, to), PodsByNode({}, {}, {"n1": [cni]}))
+        found = node_change(known, to, PodsByNode({}, {}, {"n1": [cni]}))
         assert found is not None
         assert (found.as_dict().get("possible_holders"), found.pods_to_evict, found.blocking_pods) == (named, (), [])
 
