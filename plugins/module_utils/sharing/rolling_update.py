@@ -7,10 +7,13 @@ from __future__ import annotations
 import typing as t
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .node_change import NodeChange, in_rollout_order
 from .run_context import QUARANTINED, NodeResult
+
+if t.TYPE_CHECKING:
+    from .result import RolloutResult
 
 # Threads that mostly wait; more would only wait for each other.
 MAX_THREADS = 64
@@ -44,15 +47,6 @@ class PoolQueue:
         self.paused = self.paused or bool(result.failure and self.pause_on_failure)
 
 
-@dataclass
-class RollingResult:
-    """The results by node, the nodes that were not started, and the error that stopped the rolling update."""
-
-    results: dict[str, NodeResult] = field(default_factory=dict)
-    not_started: list[str] = field(default_factory=list)
-    error: Exception | None = None
-
-
 def pool_queues(changes: t.Iterable[NodeChange], sizes: t.Mapping[str, int]) -> list[PoolQueue]:
     """One queue per pool, with new nodes first; `sizes` are the numbers of nodes of the pools."""
     by_pool: dict[str, list[NodeChange]] = {}
@@ -71,24 +65,31 @@ def pool_queues(changes: t.Iterable[NodeChange], sizes: t.Mapping[str, int]) -> 
 def run_rolling_update(
     queues: t.Sequence[PoolQueue],
     run: t.Callable[[NodeChange], NodeResult],
-    on_done: t.Callable[[RollingResult], None],
-) -> RollingResult:
-    """Run all changes; after a result with an error no other change starts, and running ones end."""
-    total = RollingResult()
+    total: RolloutResult,
+    on_done: t.Callable[[int], None],
+) -> None:
+    """Run all changes and add them to the total result; `on_done` gets the number of those that have ended.
+
+    After a result with an error no other change starts, running ones end, and the error is raised.
+    """
     running: dict[Future[NodeResult], tuple[PoolQueue, NodeChange]] = {}
+    ended, error = 0, None
     with ThreadPoolExecutor(max_workers=MAX_THREADS) as threads:
         while True:
             for queue in queues:
-                while total.error is None and len(running) < MAX_THREADS and (change := queue.next()) is not None:
+                while error is None and len(running) < MAX_THREADS and (change := queue.next()) is not None:
                     running[threads.submit(run, change)] = queue, change
             if not running:
                 break
             done, dummy = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 queue, change = running.pop(future)
-                result = total.results[change.node] = future.result()
-                total.error = total.error or result.error
+                result = future.result()
+                error = error or result.error
+                total.add(change, result)
                 queue.ended(change, result)
-            on_done(total)
-    total.not_started = sorted(change.node for queue in queues for change in queue.waiting)
-    return total
+            ended += len(done)
+            on_done(ended)
+    total.not_started += sorted(change.node for queue in queues for change in queue.waiting)
+    if error is not None:
+        raise error

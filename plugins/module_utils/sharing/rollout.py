@@ -31,7 +31,6 @@ if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
     from .node_change import NodeChange
     from .reader import ClusterState
-    from .rolling_update import RollingResult
     from .run_context import RunContext
 
 
@@ -107,21 +106,16 @@ class Rollout:
                     self.done.add(change, outcome.value)
 
     def _run_rolling_update(self, state: ClusterState, lease: Lease) -> None:
-        changes = {change.node: change for change in state.changes.rolling_changes}
+        changes = state.changes.rolling_changes
         sizes = {name: len(members) for name, members in state.membership.by_pool.items()}
         with WatchedNodes(self._context.client, state.nodes, state.resource_version) as nodes:
             context = self._node_context(state, nodes, lease)
 
-            def on_done(total: RollingResult) -> None:
-                self._context.progress.report("nodes changed in the rolling update", len(total.results), len(changes))
+            def on_done(ended: int) -> None:
+                context.progress.report("nodes changed in the rolling update", ended, len(changes))
 
-            queues = pool_queues(changes.values(), sizes)
-            total = run_rolling_update(queues, lambda change: NodeRunner(context, change).run(), on_done)
-        for name, result in total.results.items():
-            self.done.add(changes[name], result)
-        self.done.not_started += total.not_started
-        if total.error is not None:
-            raise total.error
+            queues = pool_queues(changes, sizes)
+            run_rolling_update(queues, lambda change: NodeRunner(context, change).run(), self.done, on_done)
 
     def _node_context(self, state: ClusterState, nodes: WatchedNodes, lease: Lease) -> NodeContext:
         return NodeContext(

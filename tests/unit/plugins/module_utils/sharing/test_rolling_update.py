@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Transition
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.result import RolloutResult
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import (
-    RollingResult,
     pool_queues,
     run_rolling_update,
 )
@@ -55,10 +55,11 @@ class Runner:
 
 def update(
     changes: list[NodeChange], results: t.Mapping[str, NodeResult], parallel: int = 1
-) -> tuple[RollingResult, Runner]:
-    runner = Runner(results, parallel)
+) -> tuple[RolloutResult, Runner]:
+    runner, total = Runner(results, parallel), RolloutResult()
     sizes = {item.pool.name: len(changes) for item in changes if item.pool}
-    return run_rolling_update(pool_queues(changes, sizes), runner.run, lambda total: None), runner
+    run_rolling_update(pool_queues(changes, sizes), runner.run, total, lambda ended: None)
+    return total, runner
 
 
 @pytest.mark.parametrize("max_unavailable", [1, 3, "50%"])
@@ -100,6 +101,8 @@ def test_an_error_stops_the_start_of_other_changes() -> None:
         return NodeResult(item.node, error=PermissionError(item.node))
 
     changes = [change(name, pool()) for name in "abc"]
-    total = run_rolling_update(pool_queues(changes, {"notebooks": 3}), run, lambda total: None)
-    assert str(total.error) == "a"
+    total = RolloutResult()
+    with pytest.raises(PermissionError, match=r"^a$"):
+        run_rolling_update(pool_queues(changes, {"notebooks": 3}), run, total, lambda ended: None)
+    assert list(total.results) == ["a"]
     assert total.not_started == ["b", "c"]
