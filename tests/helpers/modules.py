@@ -14,6 +14,7 @@ import typing as t
 from unittest import mock
 
 from ansible.module_utils import basic
+from ansible.module_utils.common import warnings
 
 
 def run_module(
@@ -38,6 +39,9 @@ def run_module(
     }
     buffer = json.dumps({"ANSIBLE_MODULE_ARGS": options}).encode()
     printed = io.StringIO()
+    # Ansible collects warnings for the whole process; those of an earlier module are not this one's.
+    for collected in (warnings._global_warnings, warnings._global_deprecations):
+        collected.clear()
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(basic, "_ANSIBLE_ARGS", buffer))
         # Since core 2.19 the arguments have their own serialization profile.

@@ -115,4 +115,4 @@ def test_all_modules_of_a_run_have_one_identity_at_the_api_server(kube: Kube, sl
     second = {request.user_agent for request in slow.proxy.requests}
     assert len(first) == len(second) == 1
     assert first != second
-    assert re.fullmatch(r"accel\.gpu/\d+\.\d+\.\d+ nodes run/\S+", first.pop())
+    assert re.fullmatch(r"accel\.gpu/\d+\.\d+\.\d+ node_metadata run/\S+", first.pop())
