@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import NodeDrainer
+from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import NodeDrainer, SharedLease
 from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import DrainOptions
-from ansible_collections.accel.gpu.plugins.module_utils.drain.shared_lease import SharedLease
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
 from tests.helpers.kube import Kube

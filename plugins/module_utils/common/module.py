@@ -15,7 +15,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..catalog.names import VERSION
 from ..catalog.secrets import NOT_SHOWN
 from .errors import ModuleFailure, ServiceError
-from .progress import INVENTORY_HOST_ENV, RUN_ID_ENV, Progress
+from .progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV, Progress
 
 ArgumentSpec = dict[str, dict[str, t.Any]]
 Work = t.Callable[[t.Any], dict[str, t.Any]]
@@ -56,7 +56,7 @@ class BaseModule(AnsibleModule):
     @functools.cached_property
     def progress(self) -> Progress:
         """The progress of the module."""
-        return Progress.from_env()
+        return Progress(os.environ.get(PROGRESS_ENV))
 
     @functools.cached_property
     def run_id(self) -> str:

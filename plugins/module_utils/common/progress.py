@@ -19,14 +19,9 @@ class Progress:
     """Appends lines to a file; never fails and never blocks a module."""
 
     def __init__(self, path: str | None) -> None:
-        """Write to an existing file; without a file all lines are dropped."""
+        """Write to the file that the action plugin has created; without a file all lines are dropped."""
         self._path = path if path and os.path.isfile(path) else None
         self._lock = threading.Lock()
-
-    @classmethod
-    def from_env(cls) -> Progress:
-        """For the file that the action plugin has named."""
-        return cls(os.environ.get(PROGRESS_ENV))
 
     def report(self, text: str, done: int | None = None, total: int | None = None) -> None:
         """Append one line, with counts if there are any; the reader shows only as many lines as people can read."""

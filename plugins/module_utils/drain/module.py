@@ -12,9 +12,8 @@ from ..kube.connection_options import CONNECTION
 from ..kube.errors import ApiError
 from ..kube.module import LEASE, ClusterModule
 from ..kube.shown_options import shown_options
-from .drainer import PARALLEL, NodeDrainer, progress_by_node
+from .drainer import PARALLEL, NodeDrainer, SharedLease, progress_by_node
 from .eviction import DrainOptions
-from .shared_lease import SharedLease
 
 KUBERNETES: ArgumentSpec = {
     "kubernetes": {

@@ -8,8 +8,10 @@ import contextlib
 import datetime
 import functools
 import logging
+import logging.handlers
 import os
 import re
+import sys
 import traceback
 import typing as t
 from dataclasses import dataclass, replace
@@ -216,7 +218,8 @@ def _problems(origin: str, configuration: t.Any) -> t.Iterator[None]:
 
     The library only logs that a credential plugin has failed, and continues without credentials.
     """
-    logged = _Logged()
+    logged = logging.handlers.BufferingHandler(sys.maxsize)
+    logged.setLevel(logging.ERROR)
     logging.getLogger().addHandler(logged)
     try:
         yield
@@ -224,20 +227,12 @@ def _problems(origin: str, configuration: t.Any) -> t.Iterator[None]:
         raise _unreadable(origin, error) from error
     finally:
         logging.getLogger().removeHandler(logged)
-    if logged.lines and not _has_credentials(configuration):
-        raise ConnectionProblem(
-            f"The {origin} gives no credentials: its plugin failed with: {_one_line('; '.join(logged.lines))}"
-        )
-
-
-class _Logged(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
+    if logged.buffer and not _has_credentials(configuration):
         # Further lines of a plugin's output may contain anything, such as a token or its environment.
-        self.lines.append(" ".join(record.getMessage().strip().partition("\n")[0].split()))
+        lines = [" ".join(record.getMessage().strip().partition("\n")[0].split()) for record in logged.buffer]
+        raise ConnectionProblem(
+            f"The {origin} gives no credentials: its plugin failed with: {_one_line('; '.join(lines))}"
+        )
 
 
 def _has_credentials(configuration: t.Any) -> bool:

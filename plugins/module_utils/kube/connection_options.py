@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import typing as t
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from .errors import WrongCluster
 
@@ -115,8 +115,7 @@ class ConnectionOptions:
 
     def names(self) -> list[str]:
         """The options that the source sets, by the names in it: gpu_cluster.kubeconfig, option host, K8S_AUTH_HOST."""
-        given = [entry.name for entry in fields(self) if entry.name in (*_CLUSTER, *_USER)]
-        return [self.name_of(name) for name in given if getattr(self, name)]
+        return [self.name_of(name) for name in (*_CLUSTER, *_USER) if getattr(self, name)]
 
     def name_of(self, option: str) -> str:
         """The name of an option in the source."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..catalog.secrets import NOT_SHOWN
 from . import managed_fields
-from .normalization import is_built_in, is_default, is_quantity_field, is_text_map, same_scalar
+from .normalization import QUANTITY_FIELDS, TEXT_MAPS, is_built_in, is_default, same_scalar
 
 Object = dict[str, t.Any]
 _VOLATILE = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid")
@@ -46,8 +46,8 @@ class _FieldContext:
             shape=managed_fields.child(self.shape, key),
             owned=managed_fields.child(self.owned, key),
             others=managed_fields.child(self.others, key),
-            quantities=not self.text and (self.quantities or is_quantity_field(key)),
-            text=self.text or is_text_map(key),
+            quantities=not self.text and (self.quantities or key in QUANTITY_FIELDS),
+            text=self.text or key in TEXT_MAPS,
         )
 
     def element(self, keys: Object) -> _FieldContext:

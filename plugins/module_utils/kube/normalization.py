@@ -11,7 +11,7 @@ from decimal import Decimal
 # parse_quantity() also accepts text that an API server rejects, such as "inf" and "1_000".
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?([KMGTPE]i|[numkMGTPE])?")
 # Fields whose values (or whose keys' values) are quantities: k8s.io/api core/v1 ResourceList and its like.
-_QUANTITY_FIELDS = frozenset(
+QUANTITY_FIELDS = frozenset(
     {
         "allocatable",
         "capacity",
@@ -32,7 +32,7 @@ _QUANTITY_FIELDS = frozenset(
 )
 
 # Maps of text, in which nothing is a number.
-_TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "data", "binaryData", "selector"})
+TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "data", "binaryData", "selector"})
 
 # Defaults that the API server writes into elements of atomic lists (k8s.io/kubernetes pkg/apis/*/v1/defaults.go).
 _DEFAULTS: dict[str, tuple[t.Any, ...]] = {
@@ -80,16 +80,6 @@ def is_built_in(api_version: str) -> bool:
 def is_default(key: str, value: t.Any) -> bool:
     """Whether the server may have added the field to an element of an atomic list."""
     return value in (None, "", [], {}) or value in _DEFAULTS.get(key, ())
-
-
-def is_text_map(key: str) -> bool:
-    """Whether the values of the map are always text."""
-    return key in _TEXT_MAPS
-
-
-def is_quantity_field(key: str) -> bool:
-    """Whether the field holds a quantity or a map of quantities."""
-    return key in _QUANTITY_FIELDS
 
 
 def quantity(value: t.Any) -> Decimal | None:

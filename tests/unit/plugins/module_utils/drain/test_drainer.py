@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.drain.shared_lease import SharedLease
+from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import SharedLease
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld
 
 
