@@ -26,14 +26,13 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
     folder, name = os.path.split(os.path.abspath(path))
     new = ""
     try:
-        mode = _mode(path)
-        keep_mode = keep_mode and mode is not None and os.lstat(path).st_uid == os.geteuid()
+        existing = _existing(path)
         prefix = f".{name[:120]}.accel-gpu-"
         remove_leftovers(folder, prefix, age=_ABANDONED_AGE)
         # Fails if anything exists there, including a link.
         handle, new = tempfile.mkstemp(prefix=f"{prefix}{owner()}-", dir=folder)
-        if keep_mode and mode is not None:
-            os.fchmod(handle, stat.S_IMODE(mode) & 0o777)
+        if keep_mode and existing is not None and existing.st_uid == os.geteuid():
+            os.fchmod(handle, stat.S_IMODE(existing.st_mode) & 0o777)
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
@@ -50,8 +49,8 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
 def holds(path: str, text: str) -> bool:
     """Whether a file has this text and mode 0600; raises ConnectionProblem where write() would not replace it."""
     try:
-        mode = _mode(path)
-        if mode is None or stat.S_IMODE(mode) != 0o600:
+        existing = _existing(path)
+        if existing is None or stat.S_IMODE(existing.st_mode) != 0o600:
             return False
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read() == text
@@ -59,16 +58,16 @@ def holds(path: str, text: str) -> bool:
         return False
 
 
-def _mode(path: str) -> int | None:
-    """The mode of the existing file; None where there is none."""
+def _existing(path: str) -> os.stat_result | None:
+    """The status of the existing file; None where there is none."""
     try:
-        mode = os.lstat(path).st_mode
+        existing = os.lstat(path)
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(mode):
+    if stat.S_ISLNK(existing.st_mode):
         raise ConnectionProblem(
             f"{path} cannot be written: it is a symbolic link, which is not followed. Name its target, or delete the link."
         )
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+    if not stat.S_ISREG(existing.st_mode) and not stat.S_ISDIR(existing.st_mode):
         raise ConnectionProblem(f"{path} cannot be written: it is not a regular file. Name another path.")
-    return mode
+    return existing

@@ -7,7 +7,6 @@ The dynamic client of the kubernetes library takes six times as long and three t
 
 from __future__ import annotations
 
-import itertools
 import json
 import typing as t
 
@@ -20,7 +19,6 @@ from .transport import Transport, stream_lines
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-JSON = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 # The smallest answer to a patch: a table without the object has 1 KB, a node 15 KB.
 _SMALL_ANSWER = ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", {"includeObject": "None"})
@@ -115,9 +113,9 @@ class Client(Transport):
         query["force"] = "true" if force else "false"
         return self.send("PATCH", path, query=query, body=body, content_type=APPLY).json()
 
-    def patch(self, path: str, body: t.Any, *, content_type: str = MERGE, dry_run: bool = False) -> Object:
-        """Patch the object (or its subresource) at `path`."""
-        return self._send_patch(path, body, content_type, _write_query(dry_run), dry_run=dry_run).json()
+    def patch(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
+        """Merge the body into the object (or its subresource) at `path`."""
+        return self._send_patch(path, body, MERGE, _write_query(dry_run)).json()
 
     def strategic_merge(self, path: str, body: Object, *, dry_run: bool = False) -> None:
         """Patch an object of a built-in kind without reading the answer.
@@ -126,38 +124,21 @@ class Client(Transport):
         atomic lists (a node's taints).
         """
         accept, query = _SMALL_ANSWER
-        self._send_patch(path, body, STRATEGIC, {**_write_query(dry_run), **query}, dry_run=dry_run, accept=accept)
+        self._send_patch(path, body, STRATEGIC, {**_write_query(dry_run), **query}, accept)
 
     def _send_patch(
-        self,
-        path: str,
-        body: t.Any,
-        content_type: str,
-        query: Query,
-        *,
-        dry_run: bool,
-        accept: str = "application/json",
+        self, path: str, body: Object, content_type: str, query: Query, accept: str = "application/json"
     ) -> HttpResponse:
         """The answer; a patch without a resourceVersion is repeated after a conflict, which the server could not resolve in time."""
-        # A JSON patch that was carried out may fail, or have another effect, the second time.
-        repeatable = content_type != JSON or dry_run
-        versioned = content_type == JSON or "resourceVersion" in (body.get("metadata") or {})
-        for attempt in itertools.count(1):
+        attempts = 1 if "resourceVersion" in (body.get("metadata") or {}) else _PATCH_ATTEMPTS
+        while True:
+            attempts -= 1
             try:
-                return self.send(
-                    "PATCH",
-                    path,
-                    query=query,
-                    body=body,
-                    content_type=content_type,
-                    accept=accept,
-                    repeatable=repeatable,
-                )
+                return self.send("PATCH", path, query=query, body=body, content_type=content_type, accept=accept)
             except ApiError as error:
-                if not error.conflict or versioned or attempt == _PATCH_ATTEMPTS:
+                if not error.conflict or not attempts:
                     raise
                 self.backoff(error)
-        raise AssertionError("unreachable")
 
     def replace(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
         """Write the whole object; with a resourceVersion in it, only over the version that was read."""

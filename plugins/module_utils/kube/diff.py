@@ -194,9 +194,10 @@ def _map_applied(live: Object, wanted: Object, context: _FieldContext) -> Object
         elif entry not in context.owned:
             applied[key] = value
         else:
+            is_whole = managed_fields.is_leaf(below.owned)
+            rest = value if is_whole else _applied(value, type(value)(), below)
             # Fields of others below it stay; an empty map was the owner's alone.
-            rest = value if managed_fields.is_leaf(below.owned) else _applied(value, type(value)(), below)
-            if entry in context.others or (rest and not managed_fields.is_leaf(below.owned)):
+            if entry in context.others or (rest and not is_whole):
                 applied[key] = rest
     added = {key: value for key, value in wanted.items() if key not in live}
     return applied | {key: value for key, value in added.items() if not _may_be_omitted(key, value, context)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.client import JSON, Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from tests.faults.api_proxy import Answer, Request
@@ -196,24 +196,6 @@ def test_an_apply_is_repeated_after_a_broken_connection(kube: Kube) -> None:
         watched.proxy.after = cut
         assert through(kube, watched).apply(path, configmap("one"))["data"] == {"a": "1"}
         assert next(cuts, None) is None
-
-
-def test_a_json_patch_is_not_repeated_after_a_broken_connection(kube: Kube) -> None:
-    namespace = kube.namespace()
-    path = f"/api/v1/namespaces/{namespace}/configmaps/one"
-    kube.client.apply(path, configmap("one"))
-    with kube.watched() as watched:
-
-        def cut(request: Request, status: int) -> None:
-            raise _CutError
-
-        client = through(kube, watched)
-        assert client.get(path)
-        watched.proxy.after = cut
-        with pytest.raises(ApiError) as caught:
-            client.patch(path, [{"op": "add", "path": "/data/b", "value": "2"}], content_type=JSON)
-        assert caught.value.unreachable
-    assert kube.require(path)["data"] == {"a": "1", "b": "2"}
 
 
 def test_a_deletion_without_response_has_succeeded(kube: Kube) -> None:
