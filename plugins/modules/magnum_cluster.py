@@ -109,7 +109,7 @@ magnum_cluster:
     name: prod
     id: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
     status: CREATE_COMPLETE
-    api_address: https://10.1.10.10:6443
+    server: https://10.1.10.10:6443
     cluster_template: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca
     labels: {kube_tag: v1.30.2, nvidia_gpu_enabled: "true"}
 """

@@ -43,8 +43,9 @@ clusters:
       status: CREATE_COMPLETE
       status_reason: null
       health_status: HEALTHY
-      api_address: https://10.1.10.10:6443
-      coe_version: v1.30.2
+      server: https://10.1.10.10:6443
+      version: v1.30.2
+      node_count: 3
       cluster_template: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca
       labels: {kube_tag: v1.30.2}
 """

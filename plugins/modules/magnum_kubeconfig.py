@@ -114,7 +114,7 @@ _SPEC: ArgumentSpec = {
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
     """Compare the file with the cluster, and write it where they differ."""
-    module.require_kubeconfig_libraries()
+    kubeconfig_file.require_libraries()
     dest = module.params["dest"]
     cluster = module.magnum.cluster(module.params["cluster"])
     if not cluster.get("api_address"):

@@ -92,7 +92,7 @@ _SPEC: ArgumentSpec = {"cluster": {"type": "str", "required": True}, "path": {"t
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
     """Read the cluster and the file."""
-    module.require_kubeconfig_libraries()
+    kubeconfig_file.require_libraries()
     cluster = module.magnum.cluster(module.params["cluster"])
     server = cluster.get("api_address")
     result: dict[str, t.Any] = {"cluster": cluster["name"], "cluster_id": cluster["uuid"], "server": server}

@@ -130,8 +130,7 @@ from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.providers.vks.catalog import CatalogItem, available
 from ..module_utils.providers.vks.clusters import detailed
 from ..module_utils.providers.vks.module import VksModule
-from ..module_utils.providers.vks.paging import rows_of
-from ..module_utils.providers.vks.transport import VKS
+from ..module_utils.providers.vks.transport import VKS, rows_of
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
@@ -140,7 +139,7 @@ def work(module: VksModule) -> dict[str, t.Any]:
     zones = _zones(vserver.zones(), module.params["zones"])
     flavors = [flavor for zone in zones for flavor in vserver.flavors(zone.id)]
     catalog: dict[str, t.Any] = {
-        "region": module.endpoints.region,
+        "region": module.params["region"],
         "project": vserver.project,
         "zones": [zone.to_result() for zone in zones],
         "flavors": [flavor.to_result() for flavor in flavors if flavor.gpus or not gpu_only],
@@ -171,12 +170,12 @@ def _zones(zones: list[CatalogItem], wanted: list[str] | None) -> list[CatalogIt
 
 
 def _versions(module: VksModule) -> list[str]:
-    rows = rows_of(module.transport.json(VKS, "GET", "/v1/cluster-versions"))
+    rows = rows_of(module.transport.get(VKS, "/v1/cluster-versions"))
     return [str(row.get("version")) for row in rows if row.get("enable") is not False]
 
 
 def _quota(module: VksModule) -> dict[str, t.Any]:
-    row = module.transport.json(VKS, "GET", "/v1/quota") or {}
+    row = module.transport.get(VKS, "/v1/quota") or {}
     return {
         "max_node_groups": row.get("maxNodeGroupsPerCluster"),
         "max_nodes": row.get("maxNodesPerNodeGroup"),

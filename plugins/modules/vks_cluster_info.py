@@ -33,7 +33,7 @@ RETURN = r"""
 clusters:
   description:
     - The clusters, sorted by name and id. C(network) is V(TIGERA), V(CILIUM_OVERLAY) or V(CILIUM_NATIVE_ROUTING). C(private) says whether the
-      API server has a private address only. C(endpoint) is its address, null if VKS does not return it.
+      API server has a private address only. C(server) is its address, null if VKS does not return it.
   returned: always
   type: list
   elements: dict
@@ -47,7 +47,7 @@ clusters:
       network: CILIUM_OVERLAY
       node_count: 3
       private: false
-      endpoint: https://10.2.0.10:6443
+      server: https://10.2.0.10:6443
       created_at: "2026-08-01T09:00:00Z"
 """
 

@@ -110,7 +110,7 @@ import typing as t
 
 from ..module_utils.catalog.secrets import NOT_SHOWN
 from ..module_utils.common import private_file
-from ..module_utils.common.errors import ConnectionProblem, InvalidOptions
+from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
@@ -118,13 +118,12 @@ from ..module_utils.providers import kubeconfig_file
 from ..module_utils.providers.vks import kubeconfig
 from ..module_utils.providers.vks.module import VksModule
 
-_MODE = 0o600
 _MAX_DAYS = 365
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
     """Issue a new kubeconfig where needed, then write it where the file differs."""
-    module.require_yaml()
+    kubeconfig_file.require_libraries(certificates=False)
     params = module.params
     dest, days = params["dest"], params["expiration_days"]
     if not 1 <= days <= _MAX_DAYS:
@@ -142,9 +141,9 @@ def work(module: VksModule) -> dict[str, t.Any]:
             current = kubeconfig.issue(module.transport, cluster, current, days=days, wait=wait)
         elif not current.ready:
             current = kubeconfig.await_ready(module.transport, cluster, current, wait)
-    before = _content_and_mode(dest)
-    if not reason and (not current.ready or before != (current.text, _MODE)):
-        reason = "the file does not exist" if before is None else "the file differs"
+    exists = os.path.lexists(dest)
+    if not reason and not (current.ready and private_file.holds(dest, current.text)):
+        reason = "the file differs" if exists else "the file does not exist"
     if reason and not module.check_mode:
         private_file.write(dest, current.text)
     result = {
@@ -157,22 +156,12 @@ def work(module: VksModule) -> dict[str, t.Any]:
     }
     if not reason:
         return {"changed": False, "kubeconfig": result, "diff": {}}
-    diff = diff_of(_shown(before is not None, "old"), _shown(True, "new"), dest)
+    diff = diff_of(_shown(exists, "old"), _shown(True, "new"), dest)
     return {"changed": True, "kubeconfig": {**result, "reason": reason}, "diff": diff}
 
 
 def _shown(exists: bool, content: str) -> str:
     return f"content: {content} {NOT_SHOWN}\nmode: 0600\n" if exists else ""
-
-
-def _content_and_mode(path: str) -> tuple[str, int] | None:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as handle:
-            return handle.read(), os.stat(path).st_mode & 0o777
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConnectionProblem(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def main() -> None:

@@ -82,7 +82,7 @@ from ..module_utils.providers.vks.module import VksModule
 
 def work(module: VksModule) -> dict[str, t.Any]:
     """Read the kubeconfig's state."""
-    module.require_yaml()
+    kubeconfig_file.require_libraries(certificates=False)
     cluster = module.cluster(module.params["cluster"])
     current = kubeconfig.read(module.transport, cluster)
     result = {

@@ -73,7 +73,6 @@ import typing as t
 
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.parallel import call_all
-from ..module_utils.nodegroups.spec import NodeGroupState
 from ..module_utils.providers.vks.module import VksModule
 from ..module_utils.providers.vks.provider import VksProvider
 
@@ -99,17 +98,10 @@ def work(module: VksModule) -> dict[str, t.Any]:
     states = provider.read(lambda name: names is None or name in names)
     groups = {state.name: {"id": state.id, "status": state.status, **state.to_result()} for state in states}
     if module.params["include_nodes"]:
-        for name, nodes in _nodes(provider, states).items():
-            groups[name]["nodes"] = nodes
+        nodes = call_all([(state.name, functools.partial(provider.nodes, state)) for state in states])
+        for state, rows in zip(states, nodes, strict=True):
+            groups[state.name]["nodes"] = [{key: row.get(field) for key, field in _NODE_FIELDS.items()} for row in rows]
     return {"changed": False, "cluster_id": cluster.id, "nodegroups": groups}
-
-
-def _nodes(provider: VksProvider, states: t.Sequence[NodeGroupState]) -> dict[str, list[dict[str, t.Any]]]:
-    rows_by_group = call_all([(state.name, functools.partial(provider.nodes, state)) for state in states])
-    return {
-        state.name: [{key: row.get(field) for key, field in _NODE_FIELDS.items()} for row in rows]
-        for state, rows in zip(states, rows_by_group, strict=True)
-    }
 
 
 def main() -> None:

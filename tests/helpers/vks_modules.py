@@ -42,7 +42,7 @@ class Account(vks.Account):
 
     def run(self, main: Callable[[], Any], *, check: bool = False, diff: bool = True, **args: Any) -> Object:
         """A module's result, as from a separate process."""
-        iam.forget()
+        iam.TOKENS.clear()
         return run_module(main, args, check=check, diff=diff, env=self.env)
 
     def put_before(self, method: str, fault: str, value: object = None) -> None:

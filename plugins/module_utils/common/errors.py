@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 import typing as t
 
 CODE_UNREACHABLE = "unreachable"
@@ -26,6 +27,13 @@ class ConnectionProblem(ModuleFailure):
     """The configuration does not allow a request: no credentials, no such context, another cluster."""
 
     code = "connection"
+
+
+def missing_library(name: str, purpose: str) -> ConnectionProblem:
+    """The error for a Python library that is not installed."""
+    return ConnectionProblem(
+        f"{purpose} needs {name}, which {sys.executable} does not have. Install it: pip install {name}."
+    )
 
 
 class InvalidOptions(ModuleFailure):

@@ -8,6 +8,7 @@ providers/vks/transport.py.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import random
 import re
@@ -161,6 +162,16 @@ def not_sendable(origin: str, remedy: str) -> ConnectionProblem:
     return ConnectionProblem(
         f"A request cannot be sent ({origin}): a header or the address has characters that HTTP does not carry. {remedy}"
     )
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether requests to this host stay on this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 def retry_after(value: str | None) -> float | None:

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.secrets import without_user_info
-from ..common.errors import ConnectionProblem
+from ..common.errors import ConnectionProblem, missing_library
 
 CRYPTOGRAPHY_IMPORT_ERROR: str | None = None
 try:
@@ -26,6 +26,14 @@ except ImportError:
     YAML_IMPORT_ERROR = traceback.format_exc()
 
 Object = dict[str, t.Any]
+
+
+def require_libraries(*, certificates: bool = True) -> None:
+    """Raise ConnectionProblem where PyYAML is missing, or cryptography, which only certificates need."""
+    if YAML_IMPORT_ERROR is not None:
+        raise missing_library("PyYAML", "A kubeconfig")
+    if certificates and CRYPTOGRAPHY_IMPORT_ERROR is not None:
+        raise missing_library("cryptography", "A client certificate")
 
 
 @dataclass(frozen=True)

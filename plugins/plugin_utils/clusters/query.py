@@ -67,10 +67,7 @@ class KubeconfigFolder:
 
     def __init__(self, path: str, lifetime: KubeconfigLifetime) -> None:
         """Write nothing yet."""
-        if kubeconfig_file.CRYPTOGRAPHY_IMPORT_ERROR is not None or kubeconfig_file.YAML_IMPORT_ERROR is not None:
-            raise ConnectionProblem(
-                "Kubeconfigs need cryptography and PyYAML, which this Python does not have. Install them: pip install cryptography PyYAML."
-            )
+        kubeconfig_file.require_libraries()
         self._path = path
         self._lifetime = lifetime
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import difflib
 import functools
 import typing as t
-from dataclasses import dataclass
 
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...schema.providers import MAGNUM
@@ -33,12 +32,8 @@ _QUOTAS = (
 )
 
 
-@dataclass(frozen=True)
-class _Growth:
-    """The nodes that a spec adds, and their flavor."""
-
-    nodes: int
-    flavor: Object | None
+# The nodes that a spec adds, and their flavor.
+_Growth = tuple[int, "Object | None"]
 
 
 class MagnumChecks:
@@ -174,7 +169,7 @@ class MagnumChecks:
         if count <= current:
             return None
         flavor = self._nova.flavor(str(state.fields.get("flavor"))) if state else self._flavor(spec)[0]
-        return _Growth(count - current, flavor)
+        return count - current, flavor
 
     def _quota_problems(self, growths: t.Sequence[_Growth]) -> t.Iterator[str]:
         if not growths:
@@ -182,9 +177,7 @@ class MagnumChecks:
         limits = self._nova.limits
         for unit, limit, used, field in _QUOTAS:
             most, current = limits.get(limit), limits.get(used) or 0
-            needed = sum(
-                growth.nodes * (int((growth.flavor or {}).get(field) or 0) if field else 1) for growth in growths
-            )
+            needed = sum(nodes * (int((flavor or {}).get(field) or 0) if field else 1) for nodes, flavor in growths)
             # -1 is no limit.
             if most is not None and 0 <= most < current + needed:
                 yield (

@@ -38,19 +38,10 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\s*$")
 class Magnum:
     """A client of Magnum; may be used by many threads after the first answer."""
 
-    def __init__(
-        self,
-        session: Session,
-        sleep: t.Callable[[float], None] = time.sleep,
-        clock: t.Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, session: Session) -> None:
         """Send nothing yet."""
         self.session = session
-        self._sleep = sleep
-        self._clock = clock
-        self._service = Service(
-            session, "container-infrastructure-management", "Magnum", "/v1", sleep=sleep, clock=clock
-        )
+        self._service = Service(session, "container-infrastructure-management", "Magnum", "/v1")
         self._spoken: Version | None = None
         self._offered: Version | None = None
 
@@ -81,27 +72,25 @@ class Magnum:
 
     def cluster(self, name: str) -> Object:
         """The cluster with this name or id; raises ConnectionProblem when there is none, or several with the name."""
-        path = f"/clusters/{quote(name, safe='')}"
-        try:
-            return self._get(path)
-        except OpenStackError as error:
-            if error.not_found:
-                clusters = self.clusters()
-                if any(name in (cluster["name"], cluster["uuid"]) for cluster in clusters):
-                    # A new cluster, which became visible between the two requests.
-                    return self._get(path)
-                raise ConnectionProblem(self._unknown(name, clusters)) from None
-            if error.conflict:
-                raise ConnectionProblem(self._ambiguous(name)) from None
-            raise
+        found = self.find_cluster(name)
+        if found is None:
+            clusters = self.clusters()
+            # A new cluster may have become visible between the two requests.
+            if any(name in (cluster["name"], cluster["uuid"]) for cluster in clusters):
+                found = self.find_cluster(name)
+        if found is None:
+            names = sorted(str(cluster["name"]) for cluster in clusters)
+            known = f"it has {', '.join(names[:20])}" if names else "it has none"
+            raise ConnectionProblem(
+                f"Magnum has no cluster {name} ({self.session.origin}): {known}. Clusters of other projects are not visible."
+            )
+        return found
 
     def find_cluster(self, name: str) -> Object | None:
         """As cluster(), or None where there is none; one at the end of its deletion has only id, name and status."""
         try:
-            return self._get(f"/clusters/{quote(name, safe='')}")
+            return self._find(f"/clusters/{quote(name, safe='')}")
         except OpenStackError as error:
-            if error.not_found:
-                return None
             if error.nearly_deleted:
                 return {"uuid": name, "name": name, "status": "DELETE_IN_PROGRESS"}
             if error.conflict:
@@ -110,7 +99,7 @@ class Magnum:
 
     def clusters(self, limit: int | None = None) -> list[Object]:
         """All clusters of the project, or the first `limit`."""
-        deadline = self._clock() + _APPEARS_WITHIN
+        deadline = time.monotonic() + _APPEARS_WITHIN
         while True:
             try:
                 if limit is not None:
@@ -118,9 +107,9 @@ class Magnum:
                 return self._pages("/clusters", "clusters")
             except OpenStackError as error:
                 # Magnum answers with an error while one cluster is at the end of its deletion.
-                if not error.nearly_deleted or self._clock() > deadline:
+                if not error.nearly_deleted or time.monotonic() > deadline:
                     raise
-            self._sleep(_POLL)
+            time.sleep(_POLL)
 
     def create_cluster(self, body: t.Mapping[str, t.Any]) -> str:
         """Create a cluster; returns its id.
@@ -135,7 +124,7 @@ class Magnum:
             except OpenStackError as error:
                 if not error.outcome_unknown:
                     raise
-                made = self._appears(lambda: self._new_cluster(name, before))
+                made = self._new_cluster(name, before)
                 if made is not None:
                     return str(made["uuid"])
                 if error.unreachable:
@@ -152,10 +141,8 @@ class Magnum:
     def template(self, name: str) -> Object | None:
         """The template with this name or id, or None; raises ConnectionProblem for several with the name."""
         try:
-            return self._get(f"/clustertemplates/{quote(name, safe='')}")
+            return self._find(f"/clustertemplates/{quote(name, safe='')}")
         except OpenStackError as error:
-            if error.not_found:
-                return None
             if error.conflict:
                 ids = [found["uuid"] for found in self.templates() if found["name"] == name]
                 raise ConnectionProblem(
@@ -191,12 +178,7 @@ class Magnum:
 
     def nodegroup(self, cluster_id: str, group: str) -> Object | None:
         """One node group by its id, with all fields; None where there is none."""
-        try:
-            return self._get(f"/clusters/{cluster_id}/nodegroups/{quote(group, safe='')}")
-        except OpenStackError as error:
-            if error.not_found:
-                return None
-            raise
+        return self._find(f"/clusters/{cluster_id}/nodegroups/{quote(group, safe='')}")
 
     def whole(self, cluster_id: str, ids: t.Iterable[str]) -> list[Object]:
         """The node groups with these ids, with all fields, read in parallel; deleted ones are left out."""
@@ -224,6 +206,15 @@ class Magnum:
 
     def _get(self, path: str) -> Object:
         return self._send("GET", path).json()
+
+    def _find(self, path: str) -> Object | None:
+        """The object, or None where there is none."""
+        try:
+            return self._get(path)
+        except OpenStackError as error:
+            if error.not_found:
+                return None
+            raise
 
     def _delete(self, path: str) -> None:
         try:
@@ -259,22 +250,14 @@ class Magnum:
         self._offered = (int(found[1]), int(found[2])) if found else None
         self._spoken = min(self._offered or NODE_GROUPS, _NEWEST)
 
-    def _appears(self, find: t.Callable[[], Object | None]) -> Object | None:
-        """The object of a request without an answer, if it appears within seconds."""
-        deadline = self._clock() + _APPEARS_WITHIN
-        while True:
-            found = find()
-            if found is not None or self._clock() > deadline:
-                return found
-            self._sleep(_POLL)
-
     def _new_cluster(self, name: str, before: set[str]) -> Object | None:
-        return next((found for found in self.clusters() if found["name"] == name and found["uuid"] not in before), None)
-
-    def _unknown(self, name: str, clusters: t.Iterable[Object]) -> str:
-        names = sorted(str(cluster["name"]) for cluster in clusters)
-        known = f"it has {', '.join(names[:20])}" if names else "it has none"
-        return f"Magnum has no cluster {name} ({self.session.origin}): {known}. Clusters of other projects are not visible."
+        """The cluster of a request without an answer, if it appears within seconds."""
+        deadline = time.monotonic() + _APPEARS_WITHIN
+        while True:
+            found = [found for found in self.clusters() if found["name"] == name and found["uuid"] not in before]
+            if found or time.monotonic() > deadline:
+                return next(iter(found), None)
+            time.sleep(_POLL)
 
     def _ambiguous(self, name: str) -> str:
         twins = [cluster for cluster in self.clusters() if cluster["name"] == name]

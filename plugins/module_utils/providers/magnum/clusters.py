@@ -29,15 +29,17 @@ FIELDS: dict[str, str] = {
 # Not compared later: the default group's size is managed as a node group.
 _CREATION_ONLY = ("create_timeout", "node_count")
 _NAMED = ("cluster_template", "flavor", "master_flavor")
-_STATUS_FIELDS = (
-    "status",
-    "status_reason",
-    "health_status",
-    "api_address",
-    "coe_version",
-    "node_count",
-    "project_id",
-)
+# Results have the names of the other providers' clusters.
+_STATUS_FIELDS = {
+    "id": "uuid",
+    "status": "status",
+    "status_reason": "status_reason",
+    "health_status": "health_status",
+    "server": "api_address",
+    "version": "coe_version",
+    "node_count": "node_count",
+    "project_id": "project_id",
+}
 # magnum/api/controllers/v1/cluster.py
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,241}")
 
@@ -70,8 +72,7 @@ def cluster_result(cluster: Object) -> dict[str, t.Any]:
     """A cluster as modules return it."""
     return {
         **cluster_options(cluster),
-        "id": cluster.get("uuid"),
-        **{field: cluster.get(field) for field in _STATUS_FIELDS},
+        **{name: cluster.get(field) for name, field in _STATUS_FIELDS.items()},
         "node_addresses": list(cluster.get("node_addresses") or ()),
         "master_addresses": list(cluster.get("master_addresses") or ()),
     }

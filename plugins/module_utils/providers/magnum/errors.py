@@ -52,18 +52,10 @@ class OpenStackError(ServiceError):
         return self.forbidden and _LIMIT in self.message
 
 
-class ServiceContext(t.Protocol):
-    """What explain() needs of the session."""
-
-    @property
-    def origin(self) -> str:
-        """Cloud, region and project as text."""
-
-
-def explain(error: OpenStackError, context: ServiceContext) -> str:
-    """One message: the request, the answer, and the remedy."""
+def explain(error: OpenStackError, origin: str) -> str:
+    """One message: the request, the answer, and the remedy. origin: cloud, region and project as text."""
     text = error.message.rstrip(". ") or error.reason or "the answer has no text"
-    at = f"({context.origin}): {text}."
+    at = f"({origin}): {text}."
     if error.unreachable:
         return f"Cannot reach {error.service} at {error.url} {at} {error.remedy}"
     if error.status == 401:
@@ -72,7 +64,7 @@ def explain(error: OpenStackError, context: ServiceContext) -> str:
             "Check user, password and project, and whether the application credential has expired."
         )
     if error.over_quota:
-        return f"{text} ({context.origin}). Delete what is not needed, or ask the operator of the cloud for a larger quota."
+        return f"{text} ({origin}). Delete what is not needed, or ask the operator of the cloud for a larger quota."
     if error.forbidden:
         return (
             f"{error.service} denies {error.operation} {at} "

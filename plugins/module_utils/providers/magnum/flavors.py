@@ -44,13 +44,8 @@ class MagnumFlavorGpus:
 
     def to_result(self) -> dict[str, t.Any]:
         """For a result; `model` is null where several are possible."""
-        return {
-            "count": self.count,
-            "kind": self.kind,
-            "model": self.models[0] if len(self.models) == 1 else None,
-            "models": list(self.models),
-            "source": self.source,
-        }
+        model = self.models[0] if len(self.models) == 1 else None
+        return {**vars(self), "models": list(self.models), "model": model}
 
 
 def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | None = None) -> MagnumFlavorGpus | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ...common.errors import ConnectionProblem
 from ...common.parallel import call_all
 from ...schema.providers import MAGNUM
 from ..discovery import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
@@ -16,7 +15,6 @@ from .client import Magnum
 from .errors import OpenStackError, explain
 from .flavors import gpus_of
 from .nova_glance import Nova
-from .sdk import IMPORT_ERROR
 from .session import CloudOptions, Session, regions_of
 
 Object = dict[str, t.Any]
@@ -51,14 +49,11 @@ class MagnumSource:
         ]
         names = [str(cluster["name"]) for cluster in rows]
         nova = Nova(self._session)
-        calls = [(str(row["uuid"]), functools.partial(self._details, str(row["uuid"]))) for row in rows]
-        found = []
-        for details in call_all(calls):
-            if details is not None:
-                cluster, groups = details
-                unique = names.count(str(cluster["name"])) == 1
-                found.append(self._discovered(cluster, groups, nova, unique=unique))
-        return found
+        details = call_all([(str(row["uuid"]), functools.partial(self._details, str(row["uuid"]))) for row in rows])
+        return [
+            self._discovered(cluster, groups, nova, unique=names.count(str(cluster["name"])) == 1)
+            for cluster, groups in filter(None, details)
+        ]
 
     def kubeconfig(self, cluster: DiscoveredCluster, dummy: KubeconfigLifetime) -> str:
         """A new one, signed by the cluster's CA; Magnum decides how long it is valid."""
@@ -68,7 +63,7 @@ class MagnumSource:
 
     def explain(self, error: Exception) -> str:
         """The message of an error of this source, with the cloud in it."""
-        return explain(error, self._session) if isinstance(error, OpenStackError) else str(error)
+        return explain(error, self._session.origin) if isinstance(error, OpenStackError) else str(error)
 
     def _details(self, cluster_id: str) -> tuple[Object, list[Object]] | None:
         cluster = self._magnum.find_cluster(cluster_id)
@@ -112,10 +107,6 @@ class MagnumSource:
 
 def sources(settings: t.Mapping[str, t.Any], dummy_environ: t.Mapping[str, str], user_agent: str) -> list[MagnumSource]:
     """A source for each of the named regions of a cloud, or for all that clouds.yaml has."""
-    if IMPORT_ERROR is not None:
-        raise ConnectionProblem(
-            "Clouds with Magnum need openstacksdk, which this Python does not have. Install it: pip install openstacksdk."
-        )
     cloud = str(settings["cloud"])
     regions: t.Sequence[str | None] = settings.get("region_names") or regions_of(cloud) or [None]
     return [MagnumSource(cloud, region, settings.get("gpu_aliases") or {}, user_agent) for region in regions]

@@ -7,17 +7,13 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible.module_utils.basic import missing_required_lib
-
 from ...catalog.secrets import NOT_SHOWN
 from ...common.errors import ServiceError
 from ...common.module import ArgumentSpec, BaseModule, merge_specs
-from ..kubeconfig_file import CRYPTOGRAPHY_IMPORT_ERROR, YAML_IMPORT_ERROR
 from .client import Magnum
 from .errors import OpenStackError, explain
 from .nova_glance import Glance, Nova
-from .sdk import IMPORT_ERROR, enable_logging
-from .session import CloudOptions, Session
+from .session import CloudOptions, Session, enable_logging
 
 # The names of openstack.cloud's options.
 CONNECTION: ArgumentSpec = {
@@ -65,19 +61,11 @@ class MagnumModule(BaseModule):
     def session(self) -> Session:
         """The cloud; raises ConnectionProblem where its configuration is unusable."""
         if self._session is None:
-            if IMPORT_ERROR is not None:
-                self.fail_json(msg=missing_required_lib("openstacksdk"), exception=IMPORT_ERROR)
             options = CloudOptions.from_params(self.params)
             self.no_log_values.update(options.secrets)
             enable_logging(self.params["sdk_log_path"], self.params["sdk_log_level"])
             self._session = Session(options, self.user_agent)
         return self._session
-
-    def require_kubeconfig_libraries(self) -> None:
-        """Fail where cryptography or PyYAML is missing."""
-        for library, error in (("cryptography", CRYPTOGRAPHY_IMPORT_ERROR), ("PyYAML", YAML_IMPORT_ERROR)):
-            if error is not None:
-                self.fail_json(msg=missing_required_lib(library), exception=error)
 
     @functools.cached_property
     def magnum(self) -> Magnum:
@@ -97,5 +85,5 @@ class MagnumModule(BaseModule):
     def explain_error(self, error: ServiceError) -> str:
         """Adds the cloud, the region and the project."""
         if isinstance(error, OpenStackError) and self._session is not None:
-            return explain(error, self._session)
+            return explain(error, self._session.origin)
         return super().explain_error(error)

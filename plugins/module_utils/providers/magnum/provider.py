@@ -19,8 +19,7 @@ from .checks import MagnumChecks
 from .client import Magnum
 from .errors import OpenStackError
 from .nova_glance import Glance, Nova
-from .size_steps import Size, next_size
-from .specs import FIELDS, NODE_METADATA, MagnumSpec, create_body, patch_value
+from .specs import FIELDS, NODE_METADATA, MagnumSpec, Size, create_body, next_size, patch_value
 
 Object = dict[str, t.Any]
 

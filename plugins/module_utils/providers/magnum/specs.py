@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a Magnum node group, the specs that its options declare, and the request that creates it (pure)."""
+"""The settings of a Magnum node group, the specs that its options declare, the request that creates it, and its next size (pure)."""
 
 from __future__ import annotations
 
@@ -120,3 +120,32 @@ def create_body(spec: MagnumSpec, name: str, count: int | None) -> dict[str, t.A
         "merge_labels": spec.merge_labels if "labels" in settings else None,
     }
     return settings | {key: value for key, value in body.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Size:
+    """The number of nodes of a group and its bounds; high: None without a limit."""
+
+    count: int
+    low: int
+    high: int | None
+
+    @property
+    def legal(self) -> bool:
+        """Whether Magnum accepts it."""
+        return 0 <= self.low <= self.count and (self.high is None or self.count <= self.high)
+
+
+def next_size(current: Size, desired: Size) -> Size:
+    """The size after the next request: other bounds, or another count, never both; `current` when nothing remains.
+
+    Magnum refuses a patch after which min <= count <= max does not hold for the current count, and a resize to a number outside of the current
+    bounds; and one request changes either the bounds or the count. Both must be legal. Bounds that exclude the desired count are widened first, then the count is changed, then the bounds get their
+    final values.
+    """
+    if current.count == desired.count:
+        return desired
+    if current.low <= desired.count and (current.high is None or desired.count <= current.high):
+        return Size(desired.count, current.low, current.high)
+    high = None if current.high is None or desired.high is None else max(current.high, desired.high)
+    return Size(current.count, min(current.low, desired.low), high)

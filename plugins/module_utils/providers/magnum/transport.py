@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 from urllib.parse import urlsplit
 
@@ -12,8 +11,7 @@ from ...common import http
 from ...common.errors import ConnectionProblem
 from ...common.http import HttpResponse, Retrier
 from .errors import OpenStackError, error_text
-from .sdk import IMPORT_ERROR
-from .session import Session
+from .session import IMPORT_ERROR, Session
 
 if IMPORT_ERROR is None:
     from keystoneauth1 import exceptions as keystone
@@ -32,9 +30,6 @@ class Service:
         service_type: str,
         name: str,
         base: str = "",
-        *,
-        sleep: t.Callable[[float], None] = time.sleep,
-        clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
         """Send nothing yet; `base` (`/v1`) is put before each path unless the catalog's URL ends with it."""
         self.name = name
@@ -43,7 +38,7 @@ class Service:
         self._type = service_type
         self._base = base
         # A 500 of Magnum is more often a permanent error than a transient one.
-        self._retrier = Retrier(max_internal_errors=2, sleep=sleep, clock=clock)
+        self._retrier = Retrier(max_internal_errors=2)
         self._connected_before = False
         self._prefix: str | None = None
         self._url = ""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vServer's resources that a node group refers to, and the one that a name means (pure)."""
+"""vServer's resources that a node group refers to, their flavors, and the one that a name means (pure)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import difflib
 import typing as t
 from dataclasses import dataclass, field
 
-from .flavors import Flavor
-from .paging import Row
+from ...catalog.models import MODELS, Model
+from ...catalog.vks_flavor_names import vks_flavor_gpus
+from .fields import number
+from .transport import Row
 
 _SHOWN = 12
 
@@ -66,6 +68,59 @@ def available(wanted: str, names: t.Iterable[str]) -> str:
     shown = similar or sorted(known)[:_SHOWN]
     more = len(known) - len(shown)
     return f"Available: {', '.join(shown)}{f', and {more} more' if more else ''}."
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """A flavor in one zone; the field `gpu` is the number of GPUs, and only the name says which model. remaining: None where it is unknown."""
+
+    id: str
+    name: str
+    cpus: int
+    memory_gib: int
+    gpus: int
+    zone: str
+    remaining: int | None = None
+    sold_out: bool = False
+
+    @property
+    def available(self) -> bool:
+        """Whether another machine can be created."""
+        return not self.sold_out and self.remaining != 0
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The models that its GPUs may be: several where the name is ambiguous, none where it says nothing."""
+        named_gpus = vks_flavor_gpus(self.name) if self.gpus else None
+        return tuple(model for model in MODELS if model.key in named_gpus.keys) if named_gpus else ()
+
+    def to_result(self) -> dict[str, t.Any]:
+        """As modules return it."""
+        fields = {name: value for name, value in vars(self).items() if name != "sold_out"}
+        return {
+            **fields,
+            "model": self.models[0].key if len(self.models) == 1 else None,
+            "models": [model.key for model in self.models],
+            "available": self.available,
+        }
+
+
+def flavor_of(row: t.Mapping[str, t.Any], zone: str) -> Flavor:
+    """A flavor of vServer; the number of GPUs from its name where the field is missing."""
+    name = str(row.get("name") or "")
+    gpus = row.get("gpu")
+    remaining = row.get("remainingVms")
+    named_gpus = vks_flavor_gpus(name)
+    return Flavor(
+        id=str(row.get("flavorId") or row.get("id") or row.get("uuid") or ""),
+        name=name,
+        cpus=number(row.get("cpu")),
+        memory_gib=number(row.get("memory")),
+        gpus=number(gpus) if gpus is not None or named_gpus is None else named_gpus.count,
+        zone=str(row.get("zoneId") or zone),
+        remaining=remaining if isinstance(remaining, int) else None,
+        sold_out=row.get("isSoldOut") is True,
+    )
 
 
 def flavor_items(flavors: t.Iterable[Flavor]) -> list[CatalogItem]:

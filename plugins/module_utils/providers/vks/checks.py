@@ -9,9 +9,8 @@ import typing as t
 from ...catalog.names import MIG_CONFIG_LABEL
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...pools.nodegroup_names import NODE_LABELS
-from .catalog import CatalogItem, available
+from .catalog import CatalogItem, Flavor, available
 from .clusters import NATIVE_ROUTING, VksCluster
-from .flavors import Flavor
 from .name_resolver import NameResolver
 
 _MIG_DISABLED = "all-disabled"

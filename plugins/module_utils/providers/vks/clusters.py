@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from ...common.errors import InvalidOptions
 from ...common.parallel import call_all
 from .catalog import available
-from .errors import VksError
-from .paging import Row
-from .transport import VKS, VksTransport
+from .transport import VKS, Row, VksTransport
 
 NATIVE_ROUTING = "CILIUM_NATIVE_ROUTING"
 _PATH = "/v1/clusters"
@@ -25,7 +23,8 @@ _ID = re.compile(r"k8s-[0-9a-f]{4,}[0-9a-f-]*")
 class VksCluster:
     """A cluster as far as node groups and kubeconfigs need it; ids are VNG Cloud's.
 
-    subnets: the cluster's own; where there is one, it is the default of new groups. row: the response.
+    subnets: the cluster's own; where there is one, it is the default of new groups. server: the address of its API server, None where VKS does
+    not return it. private: whether that is a private address only. row: the response.
     """
 
     id: str
@@ -35,7 +34,10 @@ class VksCluster:
     vpc: str
     subnets: tuple[str, ...]
     network: str
-    nodes: int | None
+    node_count: int | None
+    private: bool | None
+    server: str | None
+    created_at: str | None
     row: Row
 
     @property
@@ -45,25 +47,13 @@ class VksCluster:
 
     def to_result(self) -> dict[str, t.Any]:
         """As modules return it."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "status": self.status,
-            "version": self.version,
-            "vpc": self.vpc,
-            "subnets": list(self.subnets),
-            "network": self.network,
-            "node_count": self.nodes,
-            "private": self.row.get("enablePrivateCluster"),
-            "endpoint": self.row.get("serviceEndpoint"),
-            "created_at": self.row.get("createdAt"),
-        }
+        fields = {name: value for name, value in vars(self).items() if name != "row"}
+        return {**fields, "subnets": list(self.subnets)}
 
 
 def cluster_of(row: Row) -> VksCluster:
     """A cluster of a response; what a list leaves out is empty."""
     subnets = row.get("listSubnetIds") or ([row["subnetId"]] if row.get("subnetId") else [])
-    nodes = row.get("numNodes")
     return VksCluster(
         id=str(row.get("id") or ""),
         name=str(row.get("name") or ""),
@@ -72,17 +62,19 @@ def cluster_of(row: Row) -> VksCluster:
         vpc=str(row.get("vpcId") or ""),
         subnets=tuple(str(subnet) for subnet in subnets),
         network=str(row.get("networkType") or ""),
-        nodes=nodes if isinstance(nodes, int) else None,
+        node_count=row.get("numNodes"),
+        private=row.get("enablePrivateCluster"),
+        server=row.get("serviceEndpoint"),
+        created_at=row.get("createdAt"),
         row=row,
     )
 
 
 def detailed_clusters(transport: VksTransport, wanted: t.Callable[[VksCluster], bool]) -> list[VksCluster]:
     """The wanted clusters of the account in the region, with their details; sorted by name and id."""
-    rows = [cluster_of(row) for row in transport.items(VKS, _PATH)]
+    rows = [cluster_of(row) for row in transport.items(_PATH)]
     calls = [(cluster.id, functools.partial(_detail, transport, cluster)) for cluster in rows if wanted(cluster)]
-    found = [cluster for cluster in call_all(calls) if cluster is not None]
-    return sorted(found, key=lambda cluster: (cluster.name, cluster.id))
+    return sorted(filter(None, call_all(calls)), key=lambda cluster: (cluster.name, cluster.id))
 
 
 def find_cluster(transport: VksTransport, wanted: str) -> VksCluster:
@@ -94,7 +86,7 @@ def find_cluster(transport: VksTransport, wanted: str) -> VksCluster:
         found = _detail(transport, cluster_of({"id": wanted}))
         if found is not None:
             return found
-    rows = [cluster_of(row) for row in transport.items(VKS, _PATH)]
+    rows = [cluster_of(row) for row in transport.items(_PATH)]
     matches = [row for row in rows if row.id == wanted] or [row for row in rows if row.name == wanted]
     if len(matches) > 1:
         ids = ", ".join(f"{row.id} ({row.status})" for row in matches)
@@ -115,10 +107,5 @@ def detailed(transport: VksTransport, cluster: VksCluster) -> VksCluster:
 
 def _detail(transport: VksTransport, cluster: VksCluster) -> VksCluster | None:
     """None when it was deleted meanwhile."""
-    try:
-        row = transport.json(VKS, "GET", cluster.path)
-    except VksError as error:
-        if error.not_found:
-            return None
-        raise
-    return cluster_of({**cluster.row, **(row or {})})
+    row = transport.find(VKS, cluster.path)
+    return cluster_of({**cluster.row, **row}) if row else None

@@ -11,7 +11,7 @@ from ...nodegroups.provider import ListedGroup
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
 from .fields import FIELDS, METADATA, UPDATE, UPGRADE, number, text
-from .paging import Row
+from .transport import Row
 
 RANGE = (MIN_NODE_COUNT, MAX_NODE_COUNT)
 # The fields that each request changes.

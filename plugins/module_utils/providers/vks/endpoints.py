@@ -7,13 +7,13 @@ This VKS is VNG Cloud's (GreenNode's), not VMware's vSphere Kubernetes Service, 
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ...common.errors import InvalidOptions
+from ...common.http import is_loopback
 
 DEFAULT_REGION = "HCM-3"
 IAM_VERSIONS = ("v2", "v1")
@@ -27,6 +27,16 @@ REGIONS: dict[str, tuple[str, str]] = {
     "HCM-3": ("https://vks.api.vngcloud.vn", "https://hcm-3.api.vngcloud.vn/vserver/vserver-gateway"),
     "HAN": ("https://vks-han-1.api.vngcloud.vn", "https://han-1.api.vngcloud.vn/vserver/vserver-gateway"),
 }
+# The variables for options that are not set, as the vendor's command line (GRN_ACCESS_KEY_ID ...) and MCP server (GRN_CLIENT_ID ...) call them.
+ENVIRONMENT: dict[str, tuple[str, ...]] = {
+    "client_id": ("GRN_CLIENT_ID", "GRN_ACCESS_KEY_ID"),
+    "client_secret": ("GRN_CLIENT_SECRET", "GRN_SECRET_ACCESS_KEY"),
+    "region": ("GRN_DEFAULT_REGION",),
+    "iam_url": ("VKS_IAM_URL",),
+    "vks_url": ("VKS_URL",),
+    "vserver_url": ("VKS_VSERVER_URL",),
+    "project_id": ("GRN_PROJECT_ID", "GRN_DEFAULT_PROJECT_ID"),
+}
 _TOKEN_PATH = re.compile(r"/(v[12])/auth/token$")
 
 
@@ -34,7 +44,6 @@ _TOKEN_PATH = re.compile(r"/(v[12])/auth/token$")
 class Endpoints:
     """Base URLs without a slash at the end; `iam` is the whole URL of tokens."""
 
-    region: str
     iam: str
     iam_version: str
     vks: str
@@ -58,17 +67,7 @@ def endpoints(params: t.Mapping[str, t.Any]) -> Endpoints:
         problems += _unsafe(option, url)
     if problems:
         raise InvalidOptions(problems)
-    return Endpoints(region, iam, version, _base(vks), vserver.rstrip("/"))
-
-
-def is_loopback(host: str | None) -> bool:
-    """Whether requests to this host stay on this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
+    return Endpoints(iam, version, _base(vks), vserver.rstrip("/"))
 
 
 def _base(url: str) -> str:

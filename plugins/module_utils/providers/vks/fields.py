@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
+from ...nodegroups.plan import merge_field
 from ...nodegroups.spec import label_map, taint_list
 from ...schema.providers import VKS
 from ...schema.types import Text
@@ -47,10 +49,6 @@ def _tag_problems(tags: t.Iterable[t.Any]) -> t.Iterator[str]:
 
 def _without_reserved(tags: t.Mapping[str, str]) -> dict[str, str]:
     return {tag: value for tag, value in tags.items() if not tag.startswith(_RESERVED_TAGS)}
-
-
-def _without_none(entries: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {key: value for key, value in entries.items() if value is not None}
 
 
 def _decoded_strategy(upgrade: t.Mapping[str, t.Any] | None) -> dict[str, int]:
@@ -96,7 +94,7 @@ FIELDS = NodeGroupFields(
             "upgradeConfig",
             UPDATE,
             default=_STRATEGY,
-            normalize=_without_none,
+            normalize=functools.partial(merge_field, {}),
             decode=_decoded_strategy,
             encode=_encoded_strategy,
         ),

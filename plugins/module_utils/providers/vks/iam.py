@@ -52,10 +52,9 @@ class Login:
 class Tokens:
     """The token of one login; may be used by many threads, of which one logs in."""
 
-    def __init__(self, login: Login, clock: t.Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, login: Login) -> None:
         """Send nothing yet."""
         self._login = login
-        self._clock = clock
         self._lock = threading.Lock()
         self._token = ""
         self._valid_until = 0.0
@@ -65,7 +64,7 @@ class Tokens:
     def token(self, client: HttpClient) -> str:
         """A token that does not expire soon; raises VksError."""
         with self._lock:
-            if not self._token or self._clock() >= self._valid_until:
+            if not self._token or time.monotonic() >= self._valid_until:
                 self._log_in(client)
             return self._token
 
@@ -105,24 +104,17 @@ class Tokens:
         self._token, lifetime = _token_in(answer, self._login.url)
         self._secrets.add(self._token)
         # Half of a lifetime that is too short for the margin.
-        self._valid_until = self._clock() + max(lifetime - _MARGIN, lifetime / 2)
+        self._valid_until = time.monotonic() + max(lifetime - _MARGIN, lifetime / 2)
 
 
-_TOKENS: dict[tuple[str, str, str], Tokens] = {}
-_TOKENS_LOCK = threading.Lock()
+# The tokens of the whole process.
+TOKENS: dict[tuple[str, str, str], Tokens] = {}
 
 
 def tokens_of(login: Login) -> Tokens:
     """The tokens of this login, shared by the whole process."""
     secret = hashlib.sha256(login.client_secret.encode()).hexdigest()
-    with _TOKENS_LOCK:
-        return _TOKENS.setdefault((login.url, login.client_id, secret), Tokens(login))
-
-
-def forget() -> None:
-    """Forget all tokens, for tests."""
-    with _TOKENS_LOCK:
-        _TOKENS.clear()
+    return TOKENS.setdefault((login.url, login.client_id, secret), Tokens(login))
 
 
 def _token_in(answer: HttpResponse, url: str) -> tuple[str, float]:

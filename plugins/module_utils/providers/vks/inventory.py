@@ -15,13 +15,12 @@ from ...nodegroups.spec import NodeGroupState
 from ...schema.providers import VKS
 from ..discovery import DiscoveredCluster, DiscoveredNodeGroup, KubeconfigLifetime
 from . import kubeconfig
+from .catalog import Flavor
 from .clusters import VksCluster, cluster_of, detailed_clusters
-from .connection import ENVIRONMENT, connect
-from .endpoints import DEFAULT_REGION
+from .endpoints import DEFAULT_REGION, ENVIRONMENT
 from .errors import VksError
-from .flavors import Flavor
 from .provider import VksProvider
-from .transport import VksTransport
+from .transport import VksTransport, connect
 from .vserver import VServer
 
 _ACTIVE = "ACTIVE"
@@ -56,10 +55,10 @@ class VksSource:
             self._transport, lambda cluster: wanted(cluster.name) and cluster.status != "DELETING"
         )
         names = [cluster.name for cluster in clusters]
-        calls = [(cluster.id, functools.partial(self._groups, cluster)) for cluster in clusters]
+        groups = call_all([(cluster.id, functools.partial(self._groups, cluster)) for cluster in clusters])
         return [
-            self._discovered(cluster, groups, unique=names.count(cluster.name) == 1)
-            for cluster, groups in zip(clusters, call_all(calls), strict=True)
+            self._discovered(cluster, states, unique=names.count(cluster.name) == 1)
+            for cluster, states in zip(clusters, groups, strict=True)
         ]
 
     def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
@@ -102,7 +101,7 @@ class VksSource:
             name=cluster.name,
             status=cluster.status,
             version=cluster.version,
-            server=str(cluster.row.get("serviceEndpoint") or ""),
+            server=cluster.server or "",
             ready=cluster.status == _ACTIVE,
             settings={
                 "cluster": cluster.name if unique else cluster.id,

@@ -35,7 +35,7 @@ class VksKubeconfig:
 
 def read(transport: VksTransport, cluster: VksCluster) -> VksKubeconfig:
     """The current kubeconfig."""
-    body = transport.json(VKS, "GET", f"{cluster.path}/kubeconfig") or {}
+    body = transport.get(VKS, f"{cluster.path}/kubeconfig") or {}
     return VksKubeconfig(
         str(body.get("status") or NONE),
         str(body.get("kubeConfig") or ""),

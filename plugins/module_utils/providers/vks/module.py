@@ -7,15 +7,12 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible.module_utils.basic import env_fallback, missing_required_lib
+from ansible.module_utils.basic import env_fallback
 
-from ...common.http import URLLIB3_IMPORT_ERROR
 from ...common.module import ArgumentSpec, BaseModule, merge_specs
-from ..kubeconfig_file import YAML_IMPORT_ERROR
 from .clusters import VksCluster, find_cluster
-from .connection import ENVIRONMENT, connect
-from .endpoints import DEFAULT_REGION, IAM_VERSIONS, Endpoints, endpoints
-from .transport import VksTransport
+from .endpoints import DEFAULT_REGION, ENVIRONMENT, IAM_VERSIONS
+from .transport import VksTransport, connect
 from .vserver import VServer
 
 
@@ -51,22 +48,10 @@ class VksModule(BaseModule):
         """Compose the argument spec; a module's own options override the shared ones of the same name."""
         super().__init__(merge_specs(CONNECTION, argument_spec), **kwargs)
 
-    def require_yaml(self) -> None:
-        """Fail where PyYAML is missing."""
-        if YAML_IMPORT_ERROR is not None:
-            self.fail_json(msg=missing_required_lib("PyYAML"), exception=YAML_IMPORT_ERROR)
-
-    @functools.cached_property
-    def endpoints(self) -> Endpoints:
-        """The services' addresses; raises InvalidOptions."""
-        return endpoints(self.params)
-
     @functools.cached_property
     def transport(self) -> VksTransport:
-        """Sends requests to them. Raises InvalidOptions."""
-        if URLLIB3_IMPORT_ERROR is not None:
-            self.fail_json(msg=missing_required_lib("urllib3"), exception=URLLIB3_IMPORT_ERROR)
-        return connect(self.params, self.user_agent, self.endpoints)
+        """Sends requests to the services; raises InvalidOptions."""
+        return connect(self.params, self.user_agent)
 
     @functools.cached_property
     def vserver(self) -> VServer:

@@ -8,9 +8,8 @@ import functools
 import re
 import typing as t
 
-from .catalog import CatalogItem, UnresolvedName, flavor_items, resolve
+from .catalog import CatalogItem, Flavor, UnresolvedName, flavor_items, resolve
 from .clusters import VksCluster
-from .flavors import Flavor
 from .vserver import VServer
 
 # Ids are not looked up, so that a run with ids only sends no request for them.

@@ -24,9 +24,8 @@ from .encoding import listed_of, state_of
 from .errors import VksError
 from .fields import FIELDS, METADATA, UPDATE, UPGRADE
 from .name_resolver import NameResolver
-from .paging import PAGE_SIZE, Row, rows_of
 from .specs import Options, problems_of, spec_of
-from .transport import VKS, VksTransport
+from .transport import PAGE_SIZE, VKS, Row, VksTransport, rows_of
 from .vserver import VServer
 
 _EVENTS = 5
@@ -77,12 +76,12 @@ class VksProvider:
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
         """The problems of these specs (checks.py)."""
-        quota = self._transport.json(VKS, "GET", "/v1/quota") or {}
+        quota = self._transport.get(VKS, "/v1/quota") or {}
         return checks.problems(specs, self._resolver.cluster, len(self._rows), quota, self._resolver)
 
     def list_groups(self) -> list[ListedGroup]:
         """The service's list; two groups of one name are refused."""
-        rows = self._transport.items(VKS, self._groups)
+        rows = self._transport.items(self._groups)
         _refuse_duplicates(rows)
         return [listed_of(row) for row in rows]
 
@@ -140,7 +139,7 @@ class VksProvider:
     def events(self, state: NodeGroupState) -> list[str]:
         """The latest of the cluster's events about the group; groups have no events of their own."""
         query = {"page": 0, "pageSize": PAGE_SIZE}
-        rows = rows_of(self._transport.json(VKS, "GET", f"{self._cluster.path}/events", query=query))
+        rows = rows_of(self._transport.get(VKS, f"{self._cluster.path}/events", query=query))
         found = [row for row in rows if state.name in str(row.get("message")) or state.id in str(row.get("message"))]
         found.sort(key=lambda row: str(row.get("createdAt")))
         parts = ("createdAt", "type", "action", "message")
@@ -149,7 +148,7 @@ class VksProvider:
     def nodes(self, state: NodeGroupState) -> list[Row]:
         """The group's nodes in VKS; none when it is gone."""
         try:
-            return self._transport.items(VKS, f"{self._path(state)}/nodes")
+            return self._transport.items(f"{self._path(state)}/nodes")
         except VksError as error:
             if error.not_found:
                 return []
@@ -177,25 +176,17 @@ class VksProvider:
 
     @functools.cached_property
     def _rows(self) -> list[Row]:
-        return self._transport.items(VKS, self._groups)
+        return self._transport.items(self._groups)
 
     def _details(self, rows: t.Sequence[Row]) -> list[NodeGroupState]:
         ids = [str(row.get("id")) for row in rows]
-        unknown = [group for group in ids if group not in self._states]
-        details = call_all([(group, functools.partial(self._detail, group)) for group in unknown])
-        for group, row in zip(unknown, details, strict=True):
-            if row is not None:
-                self._states[group] = self._state(row)
+        unread = [(group, functools.partial(self._detail, group)) for group in ids if group not in self._states]
+        for state in map(self._state, filter(None, call_all(unread))):
+            self._states[state.id] = state
         return [self._states[group] for group in ids if group in self._states]
 
     def _detail(self, group: str) -> Row | None:
-        try:
-            row: Row | None = self._transport.json(VKS, "GET", f"{self._groups}/{group}")
-        except VksError as error:
-            if error.not_found:
-                return None
-            raise
-        return row
+        return t.cast("Row | None", self._transport.find(VKS, f"{self._groups}/{group}"))
 
     def _state(self, row: Row, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
         # The cluster is read only for a group without a subnet.

@@ -1,54 +1,49 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests to VKS, vServer and IAM over urllib3, which the kubernetes library depends on."""
+"""Requests to VKS, vServer and IAM over urllib3, which the kubernetes library depends on, and lists that come in pages."""
 
 from __future__ import annotations
 
 import json
-import threading
-import time
 import typing as t
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ...common import http
-from ...common.errors import BROKEN
+from ...common.errors import BROKEN, ConnectionProblem, missing_library
 from ...common.http import URLLIB3_IMPORT_ERROR, HttpResponse, Retrier
-from . import paging
-from .endpoints import Endpoints, is_loopback
+from .endpoints import Endpoints, endpoints
 from .errors import REPEATABLE, VksError, error_text, is_rejected
-from .iam import IAM, Tokens
+from .iam import IAM, Login, Tokens, tokens_of
 
 if URLLIB3_IMPORT_ERROR is None:
     import urllib3
     from urllib3.exceptions import HTTPError
 
+# The page size of the vendor's own client; no maximum is documented, and the service may return smaller pages.
+PAGE_SIZE = 50
+_ATTEMPTS = 2
+
+Row = dict[str, t.Any]
+Fetch = t.Callable[[int, int], t.Any]
 Query = t.Mapping[str, t.Any]
-T = t.TypeVar("T")
 
 VKS, VSERVER = "VKS", "vServer"
 CONNECT_TIMEOUT = 10.0
 
 
-@dataclass(frozen=True)
-class TlsOptions:
-    """Which certificates are accepted, and within how many seconds an answer must arrive."""
-
-    validate_certs: bool = True
-    ca_cert: str | None = None
-    timeout: float = 30.0
-
-
 class HttpClient:
     """Connection pools; may be used by many threads. Redirects are not followed: a token is for one host."""
 
-    def __init__(self, tls: TlsOptions, user_agent: str) -> None:
-        """Open no connection yet."""
-        if not tls.validate_certs:
+    def __init__(
+        self, user_agent: str, *, validate_certs: bool = True, ca_cert: str | None = None, timeout: float = 30.0
+    ) -> None:
+        """Open no connection yet; `timeout` is the number of seconds within which an answer must arrive."""
+        if not validate_certs:
             http.allow_unverified_tls()
-        self._tls = tls
         self._user_agent = user_agent
+        self._tls = {"cert_reqs": "CERT_REQUIRED" if validate_certs else "CERT_NONE", "ca_certs": ca_cert}
+        self._timeout = timeout
         self._pools: dict[str | None, t.Any] = {}
 
     def request(
@@ -69,7 +64,7 @@ class HttpClient:
                 url,
                 body=data,
                 headers={"User-Agent": self._user_agent, "Accept": "application/json", **headers},
-                timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, self._tls.timeout), read=self._tls.timeout),
+                timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, self._timeout), read=self._timeout),
                 retries=False,
                 redirect=False,
             )
@@ -96,15 +91,14 @@ class HttpClient:
 
     def _pool(self, url: str) -> t.Any:
         parts = urlsplit(url)
-        direct = is_loopback(parts.hostname) or proxy_bypass(parts.hostname or "")
+        direct = http.is_loopback(parts.hostname) or proxy_bypass(parts.hostname or "")
         proxy = None if direct else getproxies().get(parts.scheme)
         if proxy not in self._pools:
             kind: t.Any = urllib3.ProxyManager if proxy else urllib3.PoolManager
             self._pools[proxy] = kind(
                 **({"proxy_url": proxy} if proxy else {}),
                 maxsize=http.POOL_SIZE,
-                cert_reqs="CERT_REQUIRED" if self._tls.validate_certs else "CERT_NONE",
-                ca_certs=self._tls.ca_cert,
+                **self._tls,
             )
         return self._pools[proxy]
 
@@ -112,51 +106,42 @@ class HttpClient:
 class VksTransport:
     """Requests to VKS and vServer with the token of one account; may be used by many threads."""
 
-    def __init__(
-        self,
-        endpoints: Endpoints,
-        client: HttpClient,
-        tokens: Tokens,
-        *,
-        limit: float,
-        sleep: t.Callable[[float], None] = time.sleep,
-        clock: t.Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, endpoints: Endpoints, client: HttpClient, tokens: Tokens, *, limit: float) -> None:
         """Send nothing yet; `limit` is the number of seconds within which one request is repeated."""
         self._bases = {VKS: endpoints.vks, VSERVER: endpoints.vserver}
         self._client = client
         self._tokens = tokens
         self._limit = limit
         # A 500 of a gateway that restarts passes; one that the request causes does not.
-        self._retrier = Retrier(max_retry_after=60.0, max_internal_errors=3, sleep=sleep, clock=clock)
+        self._retrier = Retrier(max_retry_after=60.0, max_internal_errors=3)
         self._connected_before: set[str] = set()
-        self._lock = threading.Lock()
-        self.request_count = 0
 
-    def send(
-        self, service: str, method: str, path: str, *, query: Query | None = None, body: t.Any = None
-    ) -> HttpResponse:
-        """The answer; raises VksError. A POST counts as not repeatable; see Retrier.send()."""
-        return self._repeated(service, method, path, query, body, lambda answer, dummy_url: answer)
+    def get(self, service: str, path: str, *, query: Query | None = None) -> t.Any:
+        """The parsed body of the answer, None where it is empty; raises VksError, also for an answer that is cut off."""
+        return self._repeated(service, "GET", path, query, None)
 
-    def json(self, service: str, method: str, path: str, *, query: Query | None = None, body: t.Any = None) -> t.Any:
-        """The parsed body of the answer, None where it is empty; as send(). An answer that is cut off counts as none."""
-        return self._repeated(
-            service, method, path, query, body, lambda answer, url: _parse(answer, service, method, url)
-        )
+    def find(self, service: str, path: str) -> t.Any:
+        """As get(), and None where the object does not exist."""
+        try:
+            return self.get(service, path)
+        except VksError as error:
+            if error.not_found:
+                return None
+            raise
 
-    def _repeated(
-        self,
-        service: str,
-        method: str,
-        path: str,
-        query: Query | None,
-        body: t.Any,
-        read: t.Callable[[HttpResponse, str], T],
-    ) -> T:
+    def send(self, service: str, method: str, path: str, *, query: Query | None = None, body: t.Any = None) -> None:
+        """Change something; raises VksError. A POST counts as not repeatable; see Retrier.send()."""
+        self._repeated(service, method, path, query, body)
+
+    def _repeated(self, service: str, method: str, path: str, query: Query | None, body: t.Any) -> t.Any:
         url = http.with_query(self._bases[service] + path, query)
+
+        def attempt(dummy_left: float) -> t.Any:
+            answer = self._authorized(service, method, url, body)
+            return _parse(answer, service, url) if method == "GET" else None
+
         return self._retrier.send(
-            lambda dummy_left: read(self._authorized(service, method, url, body), url),
+            attempt,
             limit=self._limit,
             repeatable=method in REPEATABLE,
             is_connected=lambda error: error.service in self._connected_before,
@@ -164,12 +149,10 @@ class VksTransport:
             is_final=lambda error: error.service == IAM and (error.sent or not error.unreachable),
         )
 
-    def items(
-        self, service: str, path: str, *, query: Query | None = None, size: int = paging.PAGE_SIZE
-    ) -> list[dict[str, t.Any]]:
+    def items(self, path: str, *, size: int = PAGE_SIZE) -> list[dict[str, t.Any]]:
         """All entries of a paged list of VKS; raises VksError when the service returns fewer than its total."""
-        return paging.collect(
-            lambda page, size: self.json(service, "GET", path, query={**(query or {}), "page": page, "pageSize": size}),
+        return collect(
+            lambda page, size: self.get(VKS, path, query={"page": page, "pageSize": size}),
             size,
         )
 
@@ -187,8 +170,6 @@ class VksTransport:
         headers = {"Authorization": f"Bearer {token}"}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        with self._lock:
-            self.request_count += 1
         data = None if body is None else http.encode_json(body)
         try:
             answer = self._client.request(service, method, url, headers=headers, data=data, mask=self._tokens.mask)
@@ -200,13 +181,72 @@ class VksTransport:
         return answer
 
 
-def _parse(answer: HttpResponse, service: str, method: str, url: str) -> t.Any:
-    path = url.partition("?")[0]
+def _parse(answer: HttpResponse, service: str, url: str) -> t.Any:
     try:
         return json.loads(answer.data) if answer.data.strip() else None
     except ValueError:
+        fields: dict[str, t.Any] = {"service": service, "method": "GET", "path": url.partition("?")[0]}
         if answer.data.lstrip().startswith(b"<"):
-            raise VksError(
-                "the answer is a web page: check the address", service=service, status=400, method=method, path=path
-            ) from None
-        raise VksError("the answer is incomplete", service=service, reason=BROKEN, method=method, path=path) from None
+            raise VksError("the answer is a web page: check the address", status=400, **fields) from None
+        raise VksError("the answer is incomplete", reason=BROKEN, **fields) from None
+
+
+def connect(params: t.Mapping[str, t.Any], user_agent: str) -> VksTransport:
+    """The transport; sends nothing yet. Raises InvalidOptions, and ConnectionProblem without credentials or urllib3."""
+    if URLLIB3_IMPORT_ERROR is not None:
+        raise missing_library("urllib3", "VKS")
+    missing = [option for option in ("client_id", "client_secret") if not params.get(option)]
+    if missing:
+        raise ConnectionProblem(
+            f"{' and '.join(missing)}: missing. Set them as options or in the environment (GRN_CLIENT_ID, GRN_CLIENT_SECRET): "
+            "those of a service account in VNG Cloud's IAM."
+        )
+    services = endpoints(params)
+    login = Login(services.iam, services.iam_version, params["client_id"], params["client_secret"])
+    timeout = float(params.get("request_timeout") or 30)
+    validate = params.get("validate_certs") is not False
+    client = HttpClient(user_agent, validate_certs=validate, ca_cert=params.get("ca_cert"), timeout=timeout)
+    return VksTransport(services, client, tokens_of(login), limit=2 * timeout)
+
+
+def collect(fetch: Fetch, size: int = PAGE_SIZE) -> list[Row]:
+    """All entries of a list of VKS: `fetch(page, size)` returns {items, total, page, pageSize}; pages begin with 0.
+
+    Raises VksError when a list is incomplete twice: a group that is missing from it would be created a second time.
+    """
+    for dummy in range(_ATTEMPTS):
+        rows, total = _read_pages(fetch, size)
+        if len(rows) >= total:
+            return rows
+    raise VksError(f"the list is incomplete: {len(rows)} of {total} entries were returned", status=502, method="GET")
+
+
+def rows_of(body: t.Any, *names: str) -> list[Row]:
+    """The entries of a response: a bare list, or the first of these fields that holds one."""
+    if isinstance(body, list):
+        return [row for row in body if isinstance(row, dict)]
+    if isinstance(body, dict):
+        for name in (*names, "listData", "items", "data"):
+            if isinstance(body.get(name), list):
+                return [row for row in body[name] if isinstance(row, dict)]
+    return []
+
+
+def _read_pages(fetch: Fetch, size: int) -> tuple[list[Row], int]:
+    rows: dict[str, Row] = {}
+    page = 0
+    while True:
+        body = fetch(page, size)
+        received = {str(row.get("id")): row for row in rows_of(body)}
+        total = body.get("total") if isinstance(body, dict) else None
+        if not isinstance(total, int):
+            raise VksError("the answer is not a page of a list", status=502, method="GET")
+        if not received.keys() - rows.keys():
+            return list(rows.values()), total
+        rows.update(received)
+        if len(rows) >= total:
+            return list(rows.values()), total
+        if page == 0:
+            # A smaller page than requested: further pages are requested in that size, so that none is skipped.
+            size = min(size, len(received))
+        page += 1

@@ -4,33 +4,30 @@
 
 from __future__ import annotations
 
-import threading
+import functools
 import typing as t
 
 from ...common.errors import InvalidOptions
 from ...common.parallel import call_all
 from . import catalog
-from .catalog import CatalogItem
+from .catalog import CatalogItem, Flavor, flavor_of
 from .errors import VksError
-from .flavors import Flavor, flavor_of
-from .paging import Row, rows_of
-from .transport import VKS, VSERVER, VksTransport
+from .transport import VKS, VSERVER, Row, VksTransport, rows_of
 
+Query = dict[str, t.Any]
 T = t.TypeVar("T")
 _PARALLEL = 8
 _SIZE = 1000
 
 
 class VServer:
-    """The resources of one project; safe for use by many threads."""
+    """The resources of one project."""
 
     def __init__(self, transport: VksTransport, project_id: str | None) -> None:
         """Send nothing yet; without a project id, the account's project in the region is looked up."""
         self._transport = transport
         self._given = project_id
         self._known: dict[tuple[t.Any, ...], t.Any] = {}
-        self._locks: dict[tuple[t.Any, ...], threading.Lock] = {}
-        self._lock = threading.Lock()
 
     @property
     def project(self) -> str:
@@ -57,14 +54,12 @@ class VServer:
     def volume_types(self, zone: str) -> list[CatalogItem]:
         """Volume types of a zone, of all kinds."""
         kinds = self._rows(f"/v1/{self.project}/volume_type_zones", "volumeTypeZones", zoneId=zone)
-        found = self._each(
-            [
-                (str(kind.get("id")), f"/v1/{self.project}/{kind.get('id')}/volume_types", "volumeTypes", {})
-                for kind in kinds
-            ]
-        )
-        names = {str(kind.get("id")): str(kind.get("name") or "") for kind in kinds}
-        return [catalog.volume_item(row, names[kind]) for kind, rows in found for row in rows]
+        found = self._each([(f"/v1/{self.project}/{kind.get('id')}/volume_types", "volumeTypes", {}) for kind in kinds])
+        return [
+            catalog.volume_item(row, str(kind.get("name") or ""))
+            for kind, rows in zip(kinds, found, strict=True)
+            for row in rows
+        ]
 
     def flavors(self, zone: str) -> list[Flavor]:
         """Flavors for workers in a zone, of all families and platforms."""
@@ -77,7 +72,6 @@ class VServer:
         found = self._each(
             [
                 (
-                    f"{key}/{code}",
                     f"/v1/{self.project}/flavors/families/{key}/platforms/{code}/clusters/master/false",
                     "flavors",
                     {"zoneId": zone},
@@ -87,20 +81,20 @@ class VServer:
         )
         flavors = {
             flavor.id: flavor
-            for dummy, rows in found
+            for rows in found
             for flavor in (flavor_of(row, zone) for row in rows if _is_in_zone(zone, row))
         }
         return sorted(flavors.values(), key=lambda flavor: flavor.name)
 
     def _find_project(self) -> str:
         try:
-            workspace = self._transport.json(VKS, "GET", "/v1/workspace") or {}
+            workspace = self._transport.get(VKS, "/v1/workspace") or {}
             if workspace.get("projectId"):
                 return str(workspace["projectId"])
         except VksError as error:
             if not error.not_found and not error.forbidden:
                 raise
-        rows = rows_of(self._transport.json(VSERVER, "GET", "/v1/projects"), "projects")
+        rows = rows_of(self._transport.get(VSERVER, "/v1/projects"), "projects")
         found = [str(row.get("projectId") or row.get("id")) for row in rows]
         if len(found) == 1:
             return found[0]
@@ -109,7 +103,7 @@ class VServer:
 
     def _rows(self, path: str, name: str, **query: t.Any) -> list[Row]:
         asked = tuple(sorted(query.items()))
-        return self._once((path, asked), lambda: rows_of(self._transport.json(VSERVER, "GET", path, query=query), name))
+        return self._once((path, asked), lambda: rows_of(self._transport.get(VSERVER, path, query=query), name))
 
     def _paged(self, path: str, name: str) -> list[Row]:
         """All rows of a list whose pages begin with 1 by its documentation; clients observed that it comes as a whole."""
@@ -119,7 +113,7 @@ class VServer:
         rows: dict[str, Row] = {}
         page = 1
         while True:
-            body = self._transport.json(VSERVER, "GET", path, query={"page": page, "size": _SIZE})
+            body = self._transport.get(VSERVER, path, query={"page": page, "size": _SIZE})
             fresh = {str(row.get("id") or row.get("uuid")): row for row in rows_of(body, name)}
             new = fresh.keys() - rows.keys()
             rows.update(fresh)
@@ -128,10 +122,10 @@ class VServer:
                 return list(rows.values())
             page += 1
 
-    def _each(self, asked: list[tuple[str, str, str, dict[str, t.Any]]]) -> list[tuple[str, list[Row]]]:
-        """The rows of each path, read in parallel; empty where the zone or project does not have it."""
+    def _each(self, lists: t.Sequence[tuple[str, str, Query]]) -> list[list[Row]]:
+        """The rows of lists (path, name, query), read in parallel; empty where the zone or project does not have one."""
 
-        def rows(path: str, name: str, query: dict[str, t.Any]) -> list[Row]:
+        def rows(path: str, name: str, query: Query) -> list[Row]:
             try:
                 return self._rows(path, name, **query)
             except VksError as error:
@@ -139,16 +133,12 @@ class VServer:
                     return []
                 raise
 
-        calls = [(key, lambda p=path, n=name, q=query: rows(p, n, q)) for key, path, name, query in asked]
-        return list(zip((key for key, *dummy in asked), call_all(calls, _PARALLEL), strict=True))
+        return call_all([(path, functools.partial(rows, path, name, query)) for path, name, query in lists], _PARALLEL)
 
     def _once(self, key: tuple[t.Any, ...], ask: t.Callable[[], T]) -> T:
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            if key not in self._known:
-                self._known[key] = ask()
-            return t.cast("T", self._known[key])
+        if key not in self._known:
+            self._known[key] = ask()
+        return t.cast("T", self._known[key])
 
 
 def _is_in_zone(zone: str, row: Row) -> bool:

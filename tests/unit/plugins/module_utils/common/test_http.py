@@ -226,3 +226,18 @@ def test_a_server_that_is_not_there(
     error = request_over(f"http://{host}/x")
     assert (error.reason, error.sent) == (reason, False)
     assert text in error.message
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("localhost", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("127.example", False),
+        ("10.0.0.1", False),
+        (None, False),
+    ],
+)
+def test_loopback(host: str | None, here: bool) -> None:
+    assert http.is_loopback(host) is here

@@ -24,7 +24,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.helm_environment import require_usable_token
 from ansible_collections.accel.gpu.plugins.module_utils.kube.shown_options import secrets_in
 from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import Transport
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.transport import HttpClient, TlsOptions
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.transport import HttpClient
 from ansible_collections.accel.gpu.plugins.modules import gpu_info
 from tests.faults.api_proxy import Answer, Proxy, Request
 from tests.helpers.modules import run_module
@@ -157,7 +157,7 @@ def test_no_header_is_quoted() -> None:
 
 @pytest.mark.parametrize("token", [f"{SECRET}\n", f"{SECRET}€"])
 def test_vks_quotes_no_header_either(token: str) -> None:
-    client = HttpClient(TlsOptions(), "test")
+    client = HttpClient("test")
     with pytest.raises(ConnectionProblem, match="header") as caught:
         client.request("VKS", "GET", PLAIN_SERVER, headers={"Authorization": f"Bearer {token}"})
     assert SECRET not in str(caught.value)

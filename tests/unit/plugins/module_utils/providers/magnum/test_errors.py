@@ -16,10 +16,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.errors 
 )
 
 
-class Here:
-    origin = "cloud x, project p"
-
-
 @pytest.mark.parametrize(
     ("body", "part"),
     [
@@ -63,7 +59,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
 @pytest.mark.parametrize(("more", "text", "part"), CASES)
 def test_sentences(more: dict[str, Any], text: str, part: str) -> None:
     error = OpenStackError(text, method="POST", path="/x", url="https://there", **{"service": "Magnum", **more})
-    explanation = explain(error, Here())
+    explanation = explain(error, "cloud x, project p")
     assert part in explanation
     assert "cloud x" in explanation
 

@@ -10,19 +10,18 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.catalog im
     CatalogItem,
     UnresolvedName,
     available,
+    flavor_of,
     plain_item,
     resolve,
     subnet_item,
     volume_item,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.flavors import flavor_of
 
 
 def test_the_number_of_gpus_and_their_models() -> None:
     row = {"flavorId": "flav-1", "name": "g4-standard-16x64-2L40s", "cpu": 16, "memory": 64, "gpu": 2, "zoneId": "z"}
     flavor = flavor_of(row, "other")
     assert (flavor.id, flavor.gpus, flavor.zone, flavor.available) == ("flav-1", 2, "z", True)
-    assert flavor.model is not None
     assert flavor.to_result()["model"] == "L40S"
     # The field counts before the name; without the field the name counts.
     assert flavor_of({**row, "gpu": 0}, "z").models == ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.endpoints import endpoints, is_loopback
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.endpoints import endpoints
 
 
 def test_a_region_is_enough() -> None:
@@ -77,18 +77,3 @@ def test_all_problems_are_reported_together() -> None:
     with pytest.raises(InvalidOptions) as raised:
         endpoints({"region": "BKK", "vks_url": "http://vks.example", "iam_url": "ftp://iam"})
     assert len(raised.value.problems) == 3
-
-
-@pytest.mark.parametrize(
-    ("host", "here"),
-    [
-        ("localhost", True),
-        ("127.1.2.3", True),
-        ("::1", True),
-        ("127.example", False),
-        ("10.0.0.1", False),
-        (None, False),
-    ],
-)
-def test_loopback(host: str | None, here: bool) -> None:
-    assert is_loopback(host) is here

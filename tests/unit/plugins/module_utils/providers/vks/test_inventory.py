@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.providers.discovery import KubeconfigLifetime
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks import iam
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError
@@ -24,7 +24,7 @@ LIFETIME = KubeconfigLifetime(days=30, renew_before=3)
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeVks]:
-    iam.forget()
+    iam.TOKENS.clear()
     with running(tmp_path / "demo") as found:
         yield found
 
@@ -95,7 +95,7 @@ def test_a_kubeconfig_is_issued_once(fake: FakeVks, tmp_path: Path) -> None:
 
 
 def test_errors_do_not_contain_secrets(fake: FakeVks) -> None:
-    with pytest.raises(InvalidOptions, match="client_secret: missing"):
+    with pytest.raises(ConnectionProblem, match="client_secret: missing"):
         source(fake, client_secret_env="NOWHERE").discover(everything)
     with pytest.raises(VksError) as caught:
         source(fake, client_id_env="OTHER_ID", client_secret_env="OTHER_SECRET").discover(everything)

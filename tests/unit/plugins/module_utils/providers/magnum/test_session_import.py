@@ -50,12 +50,12 @@ def test_a_release_whose_submodules_need_the_package_is_imported_as_a_whole() ->
         "import importlib.util, types\nimportlib.util.module_from_spec = lambda spec: types.ModuleType(spec.name)"
     )
     output = printed(
-        f"{no_package}\nfrom {_MAGNUM} import sdk\nprint(sdk.IMPORT_ERROR, sdk.OpenStackConfig.__name__, 'openstack' in sys.modules)"
+        f"{no_package}\nfrom {_MAGNUM} import session\nprint(session.IMPORT_ERROR, session.OpenStackConfig.__name__, 'openstack' in sys.modules)"
     )
     assert output == "None OpenStackConfig True"
 
 
 def test_the_log_of_the_sdk_is_written(tmp_path: Path) -> None:
     path = tmp_path / "sdk.log"
-    printed(f"from {_MAGNUM}.sdk import enable_logging\nenable_logging({str(path)!r}, 'DEBUG')")
+    printed(f"from {_MAGNUM}.session import enable_logging\nenable_logging({str(path)!r}, 'DEBUG')")
     assert path.exists()

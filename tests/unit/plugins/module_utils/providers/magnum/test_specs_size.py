@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.size_steps import Size, next_size
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.specs import Size, next_size
 
 
 def path(now: Size, wanted: Size) -> Iterator[Size]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.errors import VksError
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.paging import collect, rows_of
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.transport import collect, rows_of
 
 Row = dict[str, Any]
 
