@@ -54,21 +54,18 @@ def device_count(node: Node, pool: PoolPlan) -> int:
 
 def pool_resources(nodes: t.Sequence[Node], pool: PoolPlan) -> dict[str, t.Any]:
     """What the nodes of a pool are expected to offer and do offer, in total: `resource` and its counts, and `resources`."""
-    offers = [(node, expected_offers(node, pool)) for node in nodes]
+    expected: Counter[str] = Counter()
+    allocatable: Counter[str] = Counter()
+    for node in nodes:
+        expected.update(expected_offers(node, pool))
+        allocatable.update(node.allocatable)
     # A node that a demand does not change may offer other devices than demanded.
-    names = dict.fromkeys([*pool.resources, *sorted({name for dummy, expected in offers for name in expected})])
-    resources = {
-        name: {
-            "expected": sum(expected.get(name, 0) for dummy, expected in offers),
-            "allocatable": sum(node.allocatable.get(name, 0) for node, dummy in offers),
-        }
-        for name in names
-    }
+    names = dict.fromkeys([*pool.resources, *sorted(expected)])
     return {
         "resource": pool.resource,
-        "expected": sum(counts["expected"] for counts in resources.values()),
-        "allocatable": sum(counts["allocatable"] for counts in resources.values()),
-        "resources": resources,
+        "expected": sum(expected.values()),
+        "allocatable": sum(allocatable[name] for name in names),
+        "resources": {name: {"expected": expected[name], "allocatable": allocatable[name]} for name in names},
     }
 
 

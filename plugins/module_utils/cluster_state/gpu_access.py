@@ -81,16 +81,12 @@ def _annotations(annotations: t.Mapping[str, str]) -> t.Iterator[str]:
     for key, value in sorted(annotations.items()):
         if key.startswith(_CDI_PREFIXES):
             devices = [device.strip() for device in value.split(",")]
-            gpus = [device for device in devices if _is_nvidia(device.partition("/")[0])]
+            # CDI vendors of NVIDIA: nvidia.com, management.nvidia.com, runtime.nvidia.com.
+            gpus = [device for device in devices if f".{device.partition('/')[0]}".endswith(".nvidia.com")]
             if gpus:
                 yield f"annotation {key}: {', '.join(gpus)}"
         elif key == _CRIO_DEVICES and _DEVICE_FILES in value:
             yield f"annotation {key}: {value}"
-
-
-def _is_nvidia(vendor: str) -> bool:
-    """CDI vendors of NVIDIA: nvidia.com, management.nvidia.com, runtime.nvidia.com."""
-    return vendor == "nvidia.com" or vendor.endswith(".nvidia.com")
 
 
 def _environment(container: Document) -> t.Iterator[str]:

@@ -91,7 +91,6 @@ class PodOnNode:
     CSI drivers and node exporters. pausable: a DaemonSet's pod that leaves the node while nvidia.com/gpu.deploy.client is not true.
     """
 
-    node: str
     namespace: str
     name: str
     uid: str
@@ -121,15 +120,8 @@ class PodsByNode(t.NamedTuple):
     possible_holders: ByNode = {}
 
 
-def classify_pods(
-    pods: t.Iterable[Pod],
-    claims: t.Iterable[Claim] = (),
-    *,
-    operator_namespace: str,
-    runtime_classes: t.Collection[str] = RUNTIME_CLASSES,
-) -> PodsByNode:
-    """The pods on nodes by what a change of the node means for them; for the arguments see parse_pods()."""
-    by_node = parse_pods(pods, claims, operator_namespace=operator_namespace, runtime_classes=runtime_classes)
+def classify_pods(by_node: ByNode) -> PodsByNode:
+    """The pods on nodes, from parse_pods(), by what a change of the node means for them."""
 
     def select(accepts: t.Callable[[PodOnNode], bool]) -> ByNode:
         return {node: accepted for node, found in by_node.items() if (accepted := list(filter(accepts, found)))}
@@ -158,12 +150,12 @@ def parse_pods(
     by_node: dict[str, list[PodOnNode]] = {}
     for node, pod in active_pods(pods):
         if not _is_operand(pod, operator_namespace):
-            by_node.setdefault(node, []).append(_parse_pod(node, pod, sources, runtime_classes))
+            by_node.setdefault(node, []).append(_parse_pod(pod, sources, runtime_classes))
     return {node: sorted(found, key=lambda pod: (pod.namespace, pod.name)) for node, found in sorted(by_node.items())}
 
 
 def _parse_pod(
-    node: str, pod: Pod, sources: t.Mapping[tuple[str, str], t.Sequence[str]], runtime_classes: t.Collection[str]
+    pod: Pod, sources: t.Mapping[tuple[str, str], t.Sequence[str]], runtime_classes: t.Collection[str]
 ) -> PodOnNode:
     metadata, priority = pod["metadata"], int(pod["spec"].get("priority") or 0)
     resources = requested_resources(pod)
@@ -173,7 +165,6 @@ def _parse_pod(
     if not is_cluster_pod:
         access += privileged
     return PodOnNode(
-        node=node,
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
         uid=metadata.get("uid", ""),

@@ -206,7 +206,6 @@ def impact_by_pool(
     return {**counts, NO_POOL: impact(by_name.values(), changes, restart, running)}
 
 
-def total_impact(pools: t.Iterable[t.Mapping[str, int]]) -> dict[str, int]:
+def total_impact(pools: t.Collection[t.Mapping[str, int]]) -> dict[str, int]:
     """The sum of the counts of all pools."""
-    listed = list(pools)
-    return {name: sum(counts[name] for counts in listed) for name in COUNTS}
+    return {name: sum(counts[name] for counts in pools) for name in COUNTS}

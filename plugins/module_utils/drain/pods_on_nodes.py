@@ -9,7 +9,7 @@ import typing as t
 from ..catalog.names import LIVE_PODS
 from ..cluster_state.gpu_access import RUNTIME_CLASSES as KNOWN_CLASSES
 from ..cluster_state.gpu_access import nvidia_runtime_classes
-from ..cluster_state.gpu_pods import PodsByNode, classify_pods
+from ..cluster_state.gpu_pods import PodsByNode, classify_pods, parse_pods
 from ..kube.paths import PODS, RESOURCE_CLAIMS, RUNTIME_CLASSES
 
 if t.TYPE_CHECKING:
@@ -21,7 +21,7 @@ Object = t.Mapping[str, t.Any]
 def pods_by_node(client: Client, pods: t.Sequence[Object], operator_namespace: str) -> PodsByNode:
     """Classify these pods; ResourceClaims and RuntimeClasses are read only if a pod names one."""
     claims, classes = claims_of(client, pods), _runtime_classes_of(client, pods)
-    return classify_pods(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes)
+    return classify_pods(parse_pods(pods, claims, operator_namespace=operator_namespace, runtime_classes=classes))
 
 
 def pods_on(client: Client, node: str | None = None) -> list[Object]:

@@ -65,7 +65,7 @@ class NodeWithPods:
             "spec": {"nodeName": self.node, "containers": [container], "terminationGracePeriodSeconds": grace},
         }
         created = self.kube.client.create(self.path("").rstrip("/"), body)
-        return PodOnNode(self.node, self.namespace, name, created["metadata"]["uid"])
+        return PodOnNode(self.namespace, name, created["metadata"]["uid"])
 
     def budget(self, name: str, app: str, least: int) -> str:
         """A budget with minAvailable `least`, after its controller has counted the pods; returns its path."""

@@ -25,7 +25,7 @@ GPU = ("requests nvidia.com/gpu",)
 
 
 def user(name: str = "p", *ways: str, **more: t.Any) -> PodOnNode:
-    return PodOnNode("n", "team", name, name, {}, ways, **more)
+    return PodOnNode("team", name, name, {}, ways, **more)
 
 
 def made(name: str, created: str = "2026-01-01T00:00:00Z", *, leaving: bool = False) -> Node:

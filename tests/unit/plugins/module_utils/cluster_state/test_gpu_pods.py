@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import (
     PodOnNode,
+    PodsByNode,
     classify_pods,
     gpu_requests,
+    parse_pods,
 )
 from tests.helpers.fleet import pod
 
@@ -27,6 +29,10 @@ def made(spec: Object | None = None, metadata: Object | None = None, **changes: 
     found["spec"].update(spec or {})
     found["metadata"].update(metadata or {})
     return found
+
+
+def classified(pods: t.Iterable[Object], claims: t.Iterable[Object] = (), *, namespace: str = OPERATOR) -> PodsByNode:
+    return classify_pods(parse_pods(pods, claims, operator_namespace=namespace))
 
 
 def env(value: str | None = None, **entry: t.Any) -> Object:
@@ -192,7 +198,7 @@ WAYS: list[tuple[str, Object, list[Object], list[str]]] = [
 
 @pytest.mark.parametrize(("of", "claims", "ways"), [case[1:] for case in WAYS], ids=[case[0] for case in WAYS])
 def test_the_ways_to_a_gpu(of: Object, claims: list[Object], ways: list[str]) -> None:
-    found = classify_pods([of], claims, operator_namespace=OPERATOR).gpu_pods
+    found = classified([of], claims).gpu_pods
     assert [list(user.access) for user in found.get("n1", [])] == ([ways] if ways else [])
 
 
@@ -214,22 +220,18 @@ KEEPING: list[tuple[str, Object, str, bool]] = [
     ("metadata", "kept", "bare"), [case[1:] for case in KEEPING], ids=[case[0] for case in KEEPING]
 )
 def test_what_a_drain_may_do(metadata: Object, kept: str, bare: bool) -> None:
-    [user] = classify_pods([made({}, metadata, limits={"nvidia.com/gpu": 1})], operator_namespace=OPERATOR).gpu_pods[
-        "n1"
-    ]
+    [user] = classified([made({}, metadata, limits={"nvidia.com/gpu": 1})]).gpu_pods["n1"]
     assert (user.keep_reason, user.unmanaged) == (kept, bare)
-    beside = classify_pods([made({}, metadata)], operator_namespace=OPERATOR).other_pods
+    beside = classified([made({}, metadata)]).other_pods
     assert bool(beside) is (not kept)
 
 
 def test_all_that_is_said_of_one() -> None:
     metadata = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    found = classify_pods(
-        [made({"priority": 7}, metadata, limits={"nvidia.com/gpu": 2})], operator_namespace=OPERATOR
-    ).gpu_pods
+    found = classified([made({"priority": 7}, metadata, limits={"nvidia.com/gpu": 2})]).gpu_pods
     way = "requests nvidia.com/gpu"
     expected = PodOnNode(
-        *("n1", "default", "p", "u", {"nvidia.com/gpu": 2}, (way,)),
+        *("default", "p", "u", {"nvidia.com/gpu": 2}, (way,)),
         unmanaged=True,
         priority=7,
         created="2026-01-01T00:00:00Z",
@@ -240,17 +242,13 @@ def test_all_that_is_said_of_one() -> None:
 @pytest.mark.parametrize("app", ["nvidia-operator-validator", "nvidia-cuda-validator", "gpu-feature-discovery"])
 def test_the_operators_own_pods_are_neither(app: str) -> None:
     own = made({"runtimeClassName": "nvidia"}, {"namespace": OPERATOR, "labels": {"app": app}})
-    assert (
-        classify_pods([own], operator_namespace=OPERATOR).gpu_pods
-        == classify_pods([own], operator_namespace=OPERATOR).other_pods
-        == {}
-    )
-    assert classify_pods([own], operator_namespace="elsewhere").gpu_pods["n1"][0].access == ("runtimeClassName nvidia",)
+    assert classified([own]).gpu_pods == classified([own]).other_pods == {}
+    assert classified([own], namespace="elsewhere").gpu_pods["n1"][0].access == ("runtimeClassName nvidia",)
 
 
 def test_a_users_pod_in_the_operators_namespace_is_a_user() -> None:
     stray = made({}, {"namespace": OPERATOR, "labels": {"app": "train"}}, limits={"nvidia.com/gpu": 1})
-    assert classify_pods([stray], operator_namespace=OPERATOR).gpu_pods
+    assert classified([stray]).gpu_pods
 
 
 PODS = st.lists(
@@ -270,10 +268,10 @@ PODS = st.lists(
 def test_a_pod_with_a_gpu_resource_is_a_user_and_no_pod_is_both(pods: list[Object]) -> None:
     for index, one in enumerate(pods):
         one["metadata"]["name"] = f"p{index}"
-    using = {user.name for found in classify_pods(pods, operator_namespace="").gpu_pods.values() for user in found}
-    beside = {user.name for found in classify_pods(pods, operator_namespace="").other_pods.values() for user in found}
+    using = {user.name for found in classified(pods, namespace="").gpu_pods.values() for user in found}
+    beside = {user.name for found in classified(pods, namespace="").other_pods.values() for user in found}
     assert {holder.pod for found in gpu_requests(pods).values() for holder in found} <= using
     assert not using & beside
     assert using == {
-        user.name for found in classify_pods(reversed(pods), operator_namespace="").gpu_pods.values() for user in found
+        user.name for found in classified(reversed(pods), namespace="").gpu_pods.values() for user in found
     }

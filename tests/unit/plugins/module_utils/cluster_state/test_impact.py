@@ -9,7 +9,11 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import operand_pods
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, classify_pods
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import (
+    PodOnNode,
+    classify_pods,
+    parse_pods,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import (
     COUNTS,
     NO_POOL,
@@ -73,9 +77,7 @@ PLUGIN = OperandRestart(apps=frozenset({operand_pods.PLUGIN, operand_pods.DISCOV
     ],
 )  # fmt: skip
 def test_costs(of_node: Node, of_pool: PoolPlan, roll: OperandRestart, counts: dict[str, int]) -> None:
-    there = [
-        PodOnNode("n1", "a", name, name, {"nvidia.com/gpu": 1}, ("requests nvidia.com/gpu",)) for name in ("x", "y")
-    ]
+    there = [PodOnNode("a", name, name, {"nvidia.com/gpu": 1}, ("requests nvidia.com/gpu",)) for name in ("x", "y")]
     change = transition(of_node, of_pool, node_edit(of_node, of_pool))
     felt = {"n1": NodeImpact(change, displaced_pods(change, there))}
     found = impact([of_node], felt, roll, RunningPods({"n1": APPS}, {"n1": there}))
@@ -90,7 +92,7 @@ def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
         one["metadata"]["labels"] = {"app": operand_pods.DRIVER}
     pools = [pool()]
     running = RunningPods(
-        operand_pods.operands_by_node(pods), classify_pods(pods, operator_namespace="gpu-operator").gpu_pods
+        operand_pods.operands_by_node(pods), classify_pods(parse_pods(pods, operator_namespace="gpu-operator")).gpu_pods
     )
     found = impact_by_pool(pools, nodes, assign_pools(pools, nodes), {}, DRIVER, running)
     assert found["notebooks"] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "operand_pods": 1}

@@ -35,9 +35,9 @@ def test_runtime_classes_are_known_by_their_handler() -> None:
     )
     assert classes == {"gold", "nvidia", "nvidia-cdi", "nvidia-legacy"}
     pods = [made({"runtimeClassName": name}) for name in ("gold", "sandboxed")]
-    found = classify_pods(pods, operator_namespace=OPERATOR, runtime_classes=classes).gpu_pods
+    found = classify_pods(parse_pods(pods, operator_namespace=OPERATOR, runtime_classes=classes)).gpu_pods
     assert [user.access for user in found["n1"]] == [("runtimeClassName gold",)]
-    assert classify_pods(pods, operator_namespace=OPERATOR).gpu_pods == {}
+    assert classify_pods(parse_pods(pods, operator_namespace=OPERATOR)).gpu_pods == {}
 
 
 DAEMON = {"ownerReferences": [{"kind": "DaemonSet", "name": "ds", "controller": True}]}
@@ -71,6 +71,6 @@ def test_pods_of_the_cluster_itself(
 ) -> None:
     [user] = parse_pods([of])["n1"]
     assert (user.access, user.possible_access, user.pausable) == (ways, possible, pausable)
-    found = classify_pods([of], operator_namespace=OPERATOR).possible_holders
+    found = classify_pods(parse_pods([of], operator_namespace=OPERATOR)).possible_holders
     assert [user.possible_access for user in found.get("n1", [])] == ([possible] if possible else [])
-    assert bool(classify_pods([of], operator_namespace=OPERATOR).gpu_pods) is bool(ways)
+    assert bool(classify_pods(parse_pods([of], operator_namespace=OPERATOR)).gpu_pods) is bool(ways)

@@ -87,7 +87,7 @@ def node_in(name: str, **more: t.Any) -> Node:
 
 
 def holds(name: str, resource: str = GPU, count: int = 1, **more: t.Any) -> PodOnNode:
-    return PodOnNode("n1", "team", name, name, {resource: count}, (f"requests {resource}",), **more)
+    return PodOnNode("team", name, name, {resource: count}, (f"requests {resource}",), **more)
 
 
 def change(before: str, after: str, of_node: Node | None = None) -> Transition:
@@ -115,9 +115,9 @@ def test_kind_of_a_change(before: str, after: str, kind: str, evicts_all: bool) 
         ("x4", "none", [holds("a", created="1"), holds("b", count=3, created="2")], ["b"]),
         ("none", "renamed", [holds("a")], ["a"]),
         ("renamed", "x4", [holds("a", SHARED), holds("b", SHARED)], ["a", "b"]),
-        ("none", "mps", [holds("a"), PodOnNode("n1", "team", "v", "v", {}, ("runtimeClassName nvidia",))], ["a", "v"]),
-        ("none", "single", [PodOnNode("n1", "team", "v", "v", {}, ("mounts /dev/nvidia0",))], ["v"]),
-        ("none", "x4", [PodOnNode("n1", "team", "v", "v", {}, ("mounts /dev/nvidia0",))], []),
+        ("none", "mps", [holds("a"), PodOnNode("team", "v", "v", {}, ("runtimeClassName nvidia",))], ["a", "v"]),
+        ("none", "single", [PodOnNode("team", "v", "v", {}, ("mounts /dev/nvidia0",))], ["v"]),
+        ("none", "x4", [PodOnNode("team", "v", "v", {}, ("mounts /dev/nvidia0",))], []),
         ("single", "sevenths mixed", [holds("a")], ["a"]),
         ("single", "sevenths shared", [holds("a")], []),
         ("sevenths shared", "single", [holds(f"p{n}", created=str(n)) for n in range(9)], ["p7", "p8"]),
@@ -193,7 +193,7 @@ def test_labels_that_make_the_operator_remove_the_driver(key: str, value: str, e
     known = node(labels={**{k: v for k, v in to.node_labels.items() if k != key}})
     found = transition(known, to, node_edit(known, to))
     assert found.evicts_all is evicts_all
-    user = PodOnNode("n1", "team", "work", "work", {GPU: 1}, (f"requests {GPU}",))
+    user = PodOnNode("team", "work", "work", {GPU: 1}, (f"requests {GPU}",))
     assert displaced_pods(found, [user]) == ((user,) if evicts_all else ())
 
 

@@ -28,7 +28,7 @@ MEMBER = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": pool
 
 
 def holder(name: str = "work", **more: t.Any) -> PodOnNode:
-    return PodOnNode("n1", "team", name, name, {GPU: 1}, (f"requests {GPU}",), **more)
+    return PodOnNode("team", name, name, {GPU: 1}, (f"requests {GPU}",), **more)
 
 
 def change_of(
@@ -68,7 +68,7 @@ def test_which_changes_are_rolling(
 
 
 def test_drain_all_evicts_pods_without_gpus_too() -> None:
-    web = PodOnNode("n1", "web", "front", "front")
+    web = PodOnNode("web", "front", "front")
     to = pool(mode="mps", replicas=4, rollout=rollout(drain="all"))
     found = change_of(node(labels=MEMBER), to, holder(), other_pods=[web])
     assert found is not None
@@ -83,7 +83,7 @@ def test_drain_all_evicts_pods_without_gpus_too() -> None:
         (holder(unmanaged=True), True, []),
         (holder(keep_reason="DaemonSet exporter"), True, ["team/work (DaemonSet exporter)"]),
         # A monitoring pod without a GPU resource does not block.
-        (PodOnNode("n1", "m", "smi", "smi", {}, ("runtimeClassName nvidia",), keep_reason="DaemonSet smi"), False, []),
+        (PodOnNode("m", "smi", "smi", {}, ("runtimeClassName nvidia",), keep_reason="DaemonSet smi"), False, []),
     ],
 )
 def test_which_pods_block_a_change(pod: PodOnNode, force: bool, blocked: list[str]) -> None:
@@ -168,12 +168,12 @@ CUTTABLE = {**MEMBER, "nvidia.com/mig.capable": "true", "nvidia.com/mig.config":
     [
         # An open device file prevents a MIG change, also without a GPU resource.
         (
-            PodOnNode("n1", "m", "smi", "smi", {}, ("runtimeClassName nvidia",), keep_reason="DaemonSet smi"),
+            PodOnNode("m", "smi", "smi", {}, ("runtimeClassName nvidia",), keep_reason="DaemonSet smi"),
             ["m/smi (DaemonSet smi, runtimeClassName nvidia)"],
             [],
         ),
         (
-            PodOnNode("n1", "m", "dcgm", "dcgm", {}, ("nodeSelector",), keep_reason="DaemonSet dcgm", pausable=True),
+            PodOnNode("m", "dcgm", "dcgm", {}, ("nodeSelector",), keep_reason="DaemonSet dcgm", pausable=True),
             [],
             ["m/dcgm"],
         ),
@@ -191,7 +191,7 @@ def test_daemonsets_that_use_gpus_during_a_mig_change(pod: PodOnNode, blocked: l
 
 def test_possible_holders_are_named_for_mig_changes_and_never_evicted() -> None:
     cni = PodOnNode(
-        "n1", "kube-system", "cni", "cni", keep_reason="DaemonSet cni", possible_access=("privileged container cni",)
+        "kube-system", "cni", "cni", keep_reason="DaemonSet cni", possible_access=("privileged container cni",)
     )
     for to, named in ((CUT, ["kube-system/cni (privileged container cni)"]), (pool(mode="mps", replicas=4), None)):
         known = node(labels=CUTTABLE)

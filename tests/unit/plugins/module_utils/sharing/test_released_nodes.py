@@ -164,7 +164,7 @@ def test_a_node_without_its_pool_label_needs_all() -> None:
 
 
 def held(name: str, pods: int) -> dict[str, list[PodOnNode]]:
-    return {name: [PodOnNode(name, "team", f"work-{at}", f"work-{at}", {GPU: 1}, ("requests",)) for at in range(pods)]}
+    return {name: [PodOnNode("team", f"work-{at}", f"work-{at}", {GPU: 1}, ("requests",)) for at in range(pods)]}
 
 
 def test_the_message_names_pools_nodes_pods_and_the_variable() -> None:
