@@ -226,6 +226,7 @@ code:
 """
 
 import contextlib
+import functools
 import os
 import tempfile
 import typing as t
@@ -264,6 +265,11 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     environment = helm_environment(module.client)
     waiting = WaitOptions(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder, contextlib.ExitStack() as held:
+
+        @functools.cache
+        def take_lease() -> None:
+            held.enter_context(module.lease())
+
         preparation = ReleasePreparation(
             module.client,
             release,
@@ -272,7 +278,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             expected=module.expected,
             run_id=module.run_id,
             waiting=waiting,
-            before_write=lambda: held.enter_context(module.lease()),
+            before_write=take_lease,
         )
         chart, definitions = preparation.load_chart(binary, folder)
         preparation.recover_pending()
@@ -283,7 +289,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         preparation.write_marker(decision.step)
         resumed = False
         if decision.step.action == NOTHING:
-            resumed = upgrade.resume(preparation.manifest, check=module.check_mode, before_write=preparation.begin)
+            resumed = upgrade.resume(preparation.manifest, check=module.check_mode, before_write=take_lease)
         elif decision.rollout and not module.check_mode:
             upgrade.stop(preparation.manifest, waiting)
     workloads = {}

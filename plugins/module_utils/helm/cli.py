@@ -32,19 +32,14 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
-class Run(t.Protocol):
-    """The part of AnsibleModule.run_command that is used here."""
-
-    def __call__(
-        self, args: list[str], *, environ_update: dict[str, str], data: str | None = None
-    ) -> tuple[int, str, str]:
-        """Exit status, standard output, standard error; `data` is the standard input."""
+# AnsibleModule.run_command: exit status, standard output and standard error.
+RunCommand = t.Callable[..., tuple[int, str, str]]
 
 
 class Helm:
     """One helm binary; only names, versions and file paths appear on its command lines."""
 
-    def __init__(self, binary: str, run: Run, folder: str) -> None:
+    def __init__(self, binary: str, run: RunCommand, folder: str) -> None:
         """`folder` is where charts are downloaded to."""
         self._binary = binary
         self._run = run
@@ -110,7 +105,7 @@ def is_running(release: str, processes: t.Iterable[t.Sequence[str]]) -> bool:
     return any(args and os.path.basename(args[0]).startswith("helm") and release in args[1:] for args in processes)
 
 
-def processes(run: t.Callable[[list[str]], tuple[int, str, str]]) -> list[list[str]] | None:
+def processes(run: RunCommand) -> list[list[str]] | None:
     """The command lines of this machine's processes; None where they cannot be read."""
     if not os.path.isdir("/proc/self"):
         status, output, dummy = run(["ps", "-axo", "command="])

@@ -4,21 +4,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..common.wait import WaitOptions
+from ..common.wait import WaitOptions, wait_until
 from ..kube.client import Client
-from ..kube.objects import ExpectedObjects, InvalidObjects, ObjectChange
-from ..kube.paths import NAMESPACES
+from ..kube.objects import ExpectedObjects, InvalidObjects, ObjectChange, ObjectWriter
+from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from . import release as helm
 from .chart import Chart, custom_resource_definitions, read_chart
-from .cli import Helm
-from .crds import apply_crds, crd_summary
+from .cli import Helm, RunCommand
 from .release import ReleaseContent, ReleaseStep, Revision
-from .release_records import ReleaseRecords, RunCommand
+from .release_records import ReleaseRecords
 
 Object = dict[str, t.Any]
+_ESTABLISH_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True)
@@ -49,49 +51,41 @@ class ReleaseOptions:
         )
 
 
+@dataclass
 class ReleasePreparation:
-    """The state of one preparation."""
+    """The preparation of one release, and what it has found and changed."""
 
-    def __init__(
-        self,
-        client: Client,
-        release: ReleaseOptions,
-        run_command: RunCommand,
-        *,
-        check: bool,
-        expected: ExpectedObjects,
-        run_id: str,
-        waiting: WaitOptions,
-        before_write: t.Callable[[], object],
-    ) -> None:
-        """`before_write` is called once, before the first change."""
-        self._client = client
-        self._release = release
-        self._run = run_command
-        self._check = check
-        self._expected = expected
-        self._run_id = run_id
-        self._waiting = waiting
-        self._before_write = before_write
-        self._may_write = False
-        self._records = ReleaseRecords(client, release.name, release.namespace)
-        # The newest revision as it was found, and the newest one after the repair with its content.
-        self._found: Revision | None = None
-        self._latest: Revision | None = None
-        self.content: ReleaseContent | None = None
-        self._definitions: list[ObjectChange] = []
-        self._render: t.Callable[[t.Mapping[str, t.Any]], str] = lambda release_values: ""
-        self.repaired: list[str] = []
-        self._marked = False
+    client: Client
+    release: ReleaseOptions
+    run_command: RunCommand
+    check: bool
+    expected: ExpectedObjects
+    run_id: str
+    waiting: WaitOptions
+    # Takes the lease at the first call; called before every change.
+    before_write: t.Callable[[], None]
+    # The newest revision after the repair, with its content.
+    content: ReleaseContent | None = field(default=None, init=False)
+    repaired: list[str] = field(default_factory=list, init=False)
+    _latest: Revision | None = field(default=None, init=False)
+    # The newest revision as it was found.
+    _found: Revision | None = field(default=None, init=False)
+    _definitions: list[ObjectChange] = field(default_factory=list, init=False)
+    _marked: bool = field(default=False, init=False)
+    _render: t.Callable[[t.Mapping[str, t.Any]], str] = field(default=lambda release_values: "", init=False)
+
+    def __post_init__(self) -> None:
+        """Send no request yet."""
+        self._records = ReleaseRecords(self.client, self.release.name, self.release.namespace)
 
     def load_chart(self, binary: str, folder: str) -> tuple[Chart, list[Object]]:
         """The chart's identity and its CRDs, without a request to the cluster; raises ChartProblem."""
-        release = self._release
-        program = Helm(binary, self._run, folder)
+        release = self.release
+        program = Helm(binary, self.run_command, folder)
         path = program.fetch(release.chart, release.repository, release.version)
 
         def server_version() -> str:
-            return str((self._client.get("/version") or {}).get("gitVersion") or "")
+            return str((self.client.get("/version") or {}).get("gitVersion") or "")
 
         def render(release_values: t.Mapping[str, t.Any]) -> str:
             return program.render(path, release.name, release.namespace, release_values, server_version)
@@ -106,18 +100,18 @@ class ReleasePreparation:
         self._found = revisions[0] if revisions else None
         while revisions and revisions[0].status in helm.UNFINISHED:
             revision = revisions[0]
-            abandoned, reason = self._records.is_abandoned(revision, self._run, self._release.pending_timeout)
-            if not abandoned and not self._check:
-                self._records.await_other_helm(self._run, self._release.pending_timeout, self._waiting)
+            abandoned, reason = self._records.is_abandoned(revision, self.run_command, self.release.pending_timeout)
+            if not abandoned and not self.check:
+                self._records.await_other_helm(self.run_command, self.release.pending_timeout, self.waiting)
                 revisions = self._records.revisions()
                 continue
             self.repaired.append(f"revision {revision.number} ({revision.status}): {reason}")
             # The record of a first installation alone lists for helm what it has created so far: it stays, and helm upgrades from it.
             first = len(revisions) == 1
-            if self._check:
+            if self.check:
                 revisions = [replace(revision, status=helm.SUPERSEDED)] if first else revisions[1:]
             else:
-                self.begin()
+                self.before_write()
                 if not (self._records.supersede(revision) if first else self._records.drop(revision)):
                     self.repaired.pop()
                 revisions = self._records.revisions()
@@ -131,8 +125,8 @@ class ReleasePreparation:
         if repeat:
             step = ReleaseStep(helm.UPGRADE, ("an interrupted operation has left the release half changed",))
         # kubernetes.core.helm would not touch a failed revision whose chart and values are equal.
-        if self._latest and not self._check and (repeat or self._latest.status == helm.FAILED):
-            self.begin()
+        if self._latest and not self.check and (repeat or self._latest.status == helm.FAILED):
+            self.before_write()
             self._records.supersede(self._latest)
         if step.action != helm.NOTHING:
             self._require_namespace()
@@ -142,26 +136,26 @@ class ReleasePreparation:
     def initial_values(self) -> dict[str, t.Any]:
         """The initial values that this release gets; release values override them."""
         installed = self.content.config if self.content else None
-        return helm.select_initial_values(self._release.initial_values, installed)
+        return helm.select_initial_values(self.release.initial_values, installed)
 
     def apply_crds(self, definitions: list[Object]) -> None:
         """Update the CRDs to the chart's content and wait until the server serves new ones."""
-        self._definitions = apply_crds(self._client, definitions, check=self._check, before_write=self.begin)
+        self._definitions = _apply_crds(self.client, definitions, check=self.check, before_write=self.before_write)
 
     def write_marker(self, step: ReleaseStep) -> None:
         """Record that helm is about to start, on which machine and for which revision."""
         if step.action == helm.NOTHING:
             return
         self._marked = True
-        if not self._check:
-            self.begin()
+        if not self.check:
+            self.before_write()
             number = (self._latest.number if self._latest else 0) + 1
-            self._records.write_marker(self._run_id, step.action, number, self._release.pending_timeout)
+            self._records.write_marker(self.run_id, step.action, number, self.release.pending_timeout)
 
     @property
     def desired_values(self) -> dict[str, t.Any]:
         """All values that helm is to be given."""
-        return helm.merge_values(self.initial_values, self._release.desired_values)
+        return helm.merge_values(self.initial_values, self.release.desired_values)
 
     def render(self) -> str:
         """The manifest that helm would render with the desired values."""
@@ -199,9 +193,9 @@ class ReleasePreparation:
         after: Object = {}
         for change in self._definitions:
             if change.changed:
-                after.setdefault("crds", {})[change.name] = crd_summary(change.after)
+                after.setdefault("crds", {})[change.name] = _crd_summary(change.after)
                 if change.before:
-                    before.setdefault("crds", {})[change.name] = crd_summary(change.before)
+                    before.setdefault("crds", {})[change.name] = _crd_summary(change.before)
         if step.action != helm.NOTHING:
             after["release"] = {"chart": chart.label, "app_version": chart.app_version, "reasons": list(step.reasons)}
         if self._found and (step.action != helm.NOTHING or self.repaired):
@@ -209,16 +203,49 @@ class ReleasePreparation:
             before["release"] = {"chart": installed, "revision": self._found.number, "status": self._found.status}
         return before, after
 
-    def begin(self) -> None:
-        """Call before every change; the first call takes the lease."""
-        if not self._may_write:
-            self._before_write()
-            self._may_write = True
-
     def _require_namespace(self) -> None:
-        namespace = self._release.namespace
-        expected = self._check and namespace in self._expected.namespaces
-        if not expected and self._client.get(f"{NAMESPACES}/{namespace}") is None:
+        namespace = self.release.namespace
+        expected = self.check and namespace in self.expected.namespaces
+        if not expected and self.client.get(f"{NAMESPACES}/{namespace}") is None:
             raise InvalidObjects(
                 [f"Namespace {namespace!r} does not exist, and no step of this run creates it (option expected)."]
             )
+
+
+def _apply_crds(
+    client: Client, definitions: list[Object], *, check: bool, before_write: t.Callable[[], None]
+) -> list[ObjectChange]:
+    """Apply the CRDs that differ and wait until the server serves them; sends nothing in check mode."""
+    changes = ObjectWriter(client, check, before_write).apply(definitions)
+    for change in changes:
+        if change.changed and not check:
+            _await_established(client, change.name)
+    return changes
+
+
+def _crd_summary(definition: t.Mapping[str, t.Any]) -> Object:
+    """A CRD as a diff shows it: its versions and a hash of its spec, since a schema has 300 KB."""
+    spec = definition.get("spec") or {}
+    content = hashlib.sha256(json.dumps(spec, sort_keys=True).encode("utf-8")).hexdigest()
+    return {"versions": [version.get("name") for version in spec.get("versions") or []], "content": content[:12]}
+
+
+def _await_established(client: Client, name: str) -> None:
+    def conditions(definition: Object) -> list[Object]:
+        return (definition.get("status") or {}).get("conditions") or []
+
+    def describe(definition: Object) -> str:
+        texts = [
+            f"{item.get('type')}={item.get('status')} {item.get('message', '')}" for item in conditions(definition)
+        ]
+        return f"The API server does not serve CRD {name}: {'; '.join(texts) or 'no status'}"
+
+    wait_until(
+        lambda: client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{name}") or {},
+        lambda definition: any(
+            item.get("type") == "Established" and item.get("status") == "True" for item in conditions(definition)
+        ),
+        timeout=_ESTABLISH_TIMEOUT,
+        interval=0.2,
+        describe=describe,
+    )

@@ -8,14 +8,14 @@ import datetime
 import socket
 import typing as t
 import uuid
-from dataclasses import dataclass
 
 from ..common import process
+from ..common.nested import get_nested
 from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, object_path
-from .cli import is_running, processes
+from .cli import RunCommand, is_running, processes
 from .release import INSTALL, UNFINISHED, ReleaseContent, Revision, decode_content, sort_revisions, supersede_patch
 
 INSTALLED_ANNOTATION = "accel.gpu/installed"
@@ -23,7 +23,6 @@ MACHINE_ANNOTATION = "accel.gpu/machine"
 REVISION_ANNOTATION = "accel.gpu/revision"
 
 Object = dict[str, t.Any]
-RunCommand = t.Callable[..., tuple[int, str, str]]
 
 
 class ReleaseRecords:
@@ -107,13 +106,11 @@ class ReleaseRecords:
         running = processes(run)
         return is_abandoned(
             revision,
-            PendingEvidence(
-                machine=machine_id(),
-                helm_here=None if running is None else is_running(self.name, running),
-                marker=self.marker(),
-                now=datetime.datetime.now(datetime.UTC),
-                timeout=pending_timeout,
-            ),
+            self.marker(),
+            machine=machine_id(),
+            helm_here=None if running is None else is_running(self.name, running),
+            age=(datetime.datetime.now(datetime.UTC) - revision.created).total_seconds(),
+            timeout=pending_timeout,
         )
 
     def await_other_helm(self, run: RunCommand, pending_timeout: float, waiting: WaitOptions) -> None:
@@ -140,43 +137,33 @@ class ReleaseRecords:
         )
 
 
-@dataclass(frozen=True)
-class PendingEvidence:
-    """What is known of the helm that works, or worked, on an unfinished revision.
+def is_abandoned(
+    revision: Revision,
+    marker: t.Mapping[str, t.Any] | None,
+    *,
+    machine: str,
+    helm_here: bool | None,
+    age: float,
+    timeout: float,
+) -> tuple[bool, str]:
+    """Whether no helm works on an unfinished revision of this age any more, and the reason as text.
 
-    `machine` is this machine, `helm_here` whether a helm works on the release on it (None: unknown), `marker` the Lease that
-    helm_release wrote before it started helm.
-    """
-
-    machine: str
-    helm_here: bool | None
-    marker: t.Mapping[str, t.Any] | None
-    now: datetime.datetime
-    timeout: float
-
-
-def is_abandoned(revision: Revision, evidence: PendingEvidence) -> tuple[bool, str]:
-    """Whether no helm works on an unfinished revision any more, and the reason as text.
+    `helm_here` is whether a helm works on the release on this `machine`; None where that is unknown.
 
     1. A helm on this machine that works on the release keeps it, however old the revision is.
     2. If our marker says that a helm of this machine writes this revision and no such helm exists, it was killed.
     3. Otherwise (another machine, another tool) a revision older than pending_timeout is abandoned.
     """
-    age = (evidence.now - revision.created).total_seconds()
-    if evidence.helm_here:
+    if helm_here:
         return False, "a helm process on this machine works on it"
-    marker = evidence.marker or {}
-    annotations = (marker.get("metadata") or {}).get("annotations") or {}
+    annotations = get_nested(marker, "metadata", "annotations") or {}
     written = annotations.get(MACHINE_ANNOTATION), annotations.get(REVISION_ANNOTATION)
-    if evidence.helm_here is False and written == (evidence.machine, str(revision.number)):
-        run = (marker.get("spec") or {}).get("holderIdentity") or "unknown"
+    if helm_here is False and written == (machine, str(revision.number)):
+        run = get_nested(marker, "spec", "holderIdentity") or "unknown"
         return True, f"the helm of run {run} that wrote it no longer runs"
-    if age > evidence.timeout:
-        return True, f"it has not been finished for {age:.0f} s (pending_timeout {evidence.timeout:.0f} s)"
-    return (
-        False,
-        f"it is {age:.0f} s old; a helm on another machine may work on it until it is {evidence.timeout:.0f} s old",
-    )
+    if age > timeout:
+        return True, f"it has not been finished for {age:.0f} s (pending_timeout {timeout:.0f} s)"
+    return False, f"it is {age:.0f} s old; a helm on another machine may work on it until it is {timeout:.0f} s old"
 
 
 def marker_path(release: str, namespace: str) -> str:
@@ -186,8 +173,7 @@ def marker_path(release: str, namespace: str) -> str:
 
 def is_marked_installed(marker: t.Mapping[str, t.Any] | None) -> bool:
     """Whether the marker says that this collection first installed the release."""
-    annotations = ((marker or {}).get("metadata") or {}).get("annotations") or {}
-    return bool(annotations.get(INSTALLED_ANNOTATION) == "true")
+    return bool(get_nested(marker, "metadata", "annotations", INSTALLED_ANNOTATION) == "true")
 
 
 def machine_id() -> str:

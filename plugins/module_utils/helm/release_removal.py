@@ -9,8 +9,9 @@ import typing as t
 from ..common.wait import WaitOptions
 from ..kube.client import Client
 from . import release as helm
+from .cli import RunCommand
 from .release import helm_release_of
-from .release_records import ReleaseRecords, RunCommand, is_marked_installed
+from .release_records import ReleaseRecords, is_marked_installed
 
 
 class ReleaseRemoval:

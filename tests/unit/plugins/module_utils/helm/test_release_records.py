@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.helm.release import Revision
-from ansible_collections.accel.gpu.plugins.module_utils.helm.release_records import PendingEvidence, is_abandoned
+from ansible_collections.accel.gpu.plugins.module_utils.helm.release_records import is_abandoned
 
 Object = dict[str, Any]
 NOW = datetime.datetime(2026, 1, 1, 12, 0, tzinfo=datetime.UTC)
@@ -38,8 +38,7 @@ CASES = [
 
 @pytest.mark.parametrize(("helm_here", "marker", "age", "abandoned", "reason"), CASES)
 def test_is_abandoned(helm_here: bool | None, marker: Object | None, age: float, abandoned: bool, reason: str) -> None:
-    evidence = PendingEvidence(machine="here", helm_here=helm_here, marker=marker, now=NOW, timeout=600)
-    revision = Revision("s", "u", "5", 2, "pending-upgrade", NOW - datetime.timedelta(seconds=age))
-    result, text = is_abandoned(revision, evidence)
+    revision = Revision("s", "u", "5", 2, "pending-upgrade", NOW)
+    result, text = is_abandoned(revision, marker, machine="here", helm_here=helm_here, age=age, timeout=600)
     assert result is abandoned
     assert reason in text
