@@ -184,7 +184,6 @@ from ..module_utils.gpu_operator.cluster_policy import (
     KIND,
     DesiredPolicy,
     PolicyChange,
-    has_no_record,
     initial_change,
     plan_change,
 )
@@ -265,8 +264,7 @@ def _compare(
 ) -> _PolicyDiff:
     if live is None:
         return _PolicyDiff(None, initial_change(desired))
-    operator = module.plan.operator
-    seeded = has_no_record(live) and cluster.is_managed_release(operator.name, operator.namespace)
+    seeded = cluster.is_seeded(live, module.plan.operator)
     change = plan_change(live, desired, seeded=seeded)
     paths = [".".join(("spec", *path)) for path in reaching_paths(live, change)]
     nodes = count_driver_nodes(cluster.daemonsets()) if paths else 0

@@ -75,11 +75,6 @@ def initial_change(desired: DesiredPolicy) -> PolicyChange:
     return PolicyChange(body=body, before={}, after=_without_version(body), reaches_driver=False)
 
 
-def has_no_record(live: Document) -> bool:
-    """Whether this collection has not recorded its tolerations in the policy yet."""
-    return recorded_tolerations(live) is None
-
-
 def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_driver: bool = False) -> PolicyChange:
     """Compare the live policy with the desired one.
 

@@ -8,13 +8,15 @@ import time
 import typing as t
 
 from ..catalog.names import GENERATED_SELECTOR
-from ..cluster_state.cluster_policy import active_policy
+from ..cluster_state.cluster_policy import active_policy, recorded_tolerations
+from ..cluster_state.daemonset_status import daemonset_status
 from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upgrade
 from ..cluster_state.generated_mig_config import merge_generated, parse_generated
 from ..cluster_state.node import parse_node
 from ..cluster_state.operand_pods import operand_failures, unready_operands
 from ..cluster_state.ownership import POOLS
 from ..cluster_state.pool_assignment import any_discovered, any_in_pool, ignorable_nodes
+from ..common.nested import get_nested
 from ..common.wait import WaitOptions, WaitTimeout
 from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..helm.release_records import is_marked_installed, marker_path
@@ -25,10 +27,10 @@ from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import CLUSTER_POLICIES, NODES, collection_path, object_path
 from ..nvidia_config import mig_parted
-from ..pools.plan import Plan, PoolPlan
+from ..pools.plan import Plan, PoolPlan, ReleasePlan
 from ..schema.messages import abbreviate
 from .cluster_policy import PolicyChange
-from .daemonsets import app_label, is_driver, is_operand, is_outdated, is_stalled, next_pod_to_replace
+from .daemonsets import app_label, is_driver, is_operand, is_stalled, next_pod_to_replace
 from .readiness import IgnoredNodes, OperatorReadiness, RequiredEffect, assess
 
 if t.TYPE_CHECKING:
@@ -68,9 +70,11 @@ class ClusterPolicyClient:
         self._daemonsets = list(self._client.list(f"/apis/apps/v1/namespaces/{self._namespace}/daemonsets"))
         return self._daemonsets
 
-    def is_managed_release(self, release: str, namespace: str) -> bool:
-        """Whether this collection installed the Helm release that created the policy."""
-        return is_marked_installed(self._client.get(marker_path(release, namespace)))
+    def is_seeded(self, live: Object, release: ReleasePlan) -> bool:
+        """Whether our own installation gave the chart the policy's tolerations, which no run has recorded in the policy yet."""
+        if recorded_tolerations(live) is not None:
+            return False
+        return is_marked_installed(self._client.get(marker_path(release.name, release.namespace)))
 
     def apply(self, change: PolicyChange, live: Object, *, check: bool) -> tuple[bool, str | None]:
         """Send the change; (False, ..) when the server finds no difference. Raises a conflict when the policy has changed since."""
@@ -100,8 +104,8 @@ class ClusterPolicyClient:
         if "devicePlugin" in plan.policy.spec and self._configmap(plan.config.name, plan.config.namespace) is None:
             configmaps.append(_configmap(plan.config.name, plan.config.namespace, plan.config.data))
         if "migManager" in plan.policy.spec and self._configmap(plan.mig.name, plan.mig.namespace) is None:
-            used = (((live or {}).get("spec") or {}).get("migManager") or {}).get("config") or {}
-            current = mig_parted.parse_configmap(self._configmap(used.get("name") or _DEFAULT_MIG, plan.mig.namespace))
+            used = get_nested(live, "spec", "migManager", "config", "name") or _DEFAULT_MIG
+            current = mig_parted.parse_configmap(self._configmap(used, plan.mig.namespace))
             known = {**plan.mig.default_entries, **self._generated_entries(plan, current), **current}
             text = mig_parted.render_configuration({**known, **plan.mig.entries})
             configmaps.append(_configmap(plan.mig.name, plan.mig.namespace, {mig_parted.KEY: text}))
@@ -213,7 +217,7 @@ class ClusterPolicyClient:
 
     def _driver_upgrade(self, daemonsets: t.Iterable[Object]) -> DriverUpgrade:
         """The progress of a driver upgrade; costs a request only during one."""
-        if not any(is_outdated(item) for item in daemonsets if is_driver(item)):
+        if not any(daemonset_status(item).is_outdated for item in daemonsets if is_driver(item)):
             return DriverUpgrade()
         nodes = self._client.list(NODES, label_selector=UNFINISHED, metadata_only=True)
         return driver_upgrade((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.taints import untolerated_taints
+from ..cluster_state.daemonset_status import daemonset_status
 from ..cluster_state.operand_pods import is_ready, node_of
 from .cluster_policy import KIND
 
@@ -46,25 +47,12 @@ def is_driver(daemonset: Document) -> bool:
 
 def count_driver_nodes(daemonsets: t.Iterable[Document]) -> int:
     """The number of nodes with a driver pod that a new template would replace."""
-    statuses = [item.get("status") or {} for item in daemonsets if is_driver(item)]
-    return sum(int(status.get("currentNumberScheduled") or 0) for status in statuses)
+    return sum(daemonset_status(item).scheduled for item in daemonsets if is_driver(item))
 
 
 def app_label(daemonset: Document) -> str:
     """The label `app` of a DaemonSet's pods; empty without one."""
     return str((daemonset["spec"]["template"]["metadata"].get("labels") or {}).get("app") or "")
-
-
-def is_current(daemonset: Document) -> bool:
-    """Whether the status is about the current generation."""
-    observed = int((daemonset.get("status") or {}).get("observedGeneration") or 0)
-    return observed >= int(daemonset["metadata"].get("generation") or 0)
-
-
-def is_outdated(daemonset: Document) -> bool:
-    """Whether pods of an older template remain, by the DaemonSet's own count."""
-    status = daemonset.get("status") or {}
-    return int(status.get("updatedNumberScheduled") or 0) < int(status.get("desiredNumberScheduled") or 0)
 
 
 def expected_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str]:
@@ -169,9 +157,9 @@ def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:
     """
     if is_driver(daemonset) or (daemonset["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
         return False
-    status = daemonset.get("status") or {}
-    missing = int(status.get("desiredNumberScheduled") or 0) - int(status.get("numberAvailable") or 0)
-    return bool(unready) and is_current(daemonset) and is_outdated(daemonset) and missing <= len(unready)
+    status = daemonset_status(daemonset)
+    missing = status.desired - status.available
+    return bool(unready) and status.current and status.is_outdated and missing <= len(unready)
 
 
 def next_pod_to_replace(daemonset: Document, pods: t.Iterable[Document], ignored: t.Collection[str]) -> Document | None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, POOL_LABEL
 from ..catalog.taints import format_taint
 from ..cluster_state.cluster_policy import active_policy
+from ..common.nested import get_nested
 from ..helm.release import ReleaseId, helm_release_of
 from ..helm.release_records import is_marked_installed, marker_path
 from ..kube.client import Client
@@ -23,8 +24,8 @@ from .installation import (
     evaluate_nfd,
     evaluate_operator,
     missing_tolerations,
+    openshift_finding,
     read_installation,
-    reject_on_openshift,
     unlabelled_nodes,
     with_reverted_fields,
 )
@@ -52,7 +53,7 @@ class Detection(t.NamedTuple):
 def detect(client: Client, plan: Plan) -> Detection:
     """Everything that a report needs; an adopted operator keeps its version and values in the plan."""
     policies = client.list_known(CLUSTER_POLICIES)
-    operator = _find_operator(client, plan, policies)
+    operator = find_operator(client, plan, policies)
     policy = t.cast("Object | None", active_policy(policies))
     adapted = adapt_plan(client, plan, policy)
     if operator.installation is not None and operator.adopted:
@@ -60,16 +61,14 @@ def detect(client: Client, plan: Plan) -> Detection:
     return Detection({"nfd": find_nfd(client, plan), "operator": operator}, policy, adapted)
 
 
-def find_operator(client: Client, plan: Plan) -> InstallationFinding:
+def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | None = None) -> InstallationFinding:
     """The finding for the GPU operator: two lists, and the marker of its Helm release."""
-    return _find_operator(client, plan, client.list_known(CLUSTER_POLICIES))
-
-
-def _find_operator(client: Client, plan: Plan, policies: t.Sequence[Object]) -> InstallationFinding:
-    found = _operators(client)
+    if policies is None:
+        policies = client.list_known(CLUSTER_POLICIES)
+    found = _installations(client, "operator", [_OPERATOR])
     finding = evaluate_operator(found, policies, plan.operator, _managed_releases(client, found, plan.operator))
     finding = with_reverted_fields(finding, active_policy(policies), plan.policy)
-    return _reject_on_openshift(client, "operator", finding)
+    return _check_platform(client, "operator", finding)
 
 
 def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
@@ -77,7 +76,7 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
     masters = _installations(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
     replaced = (plan.operator.name, plan.operator.namespace) if plan.operator.named else None
     finding = evaluate_nfd(masters, plan.nfd, _managed_releases(client, masters, plan.nfd), replaced)
-    finding = _reject_on_openshift(client, "nfd", finding)
+    finding = _check_platform(client, "nfd", finding)
     taints = {format_taint(taint): taint for pool in plan.pools for taint in pool.registration.taints}
     if finding.installation is None or not finding.adopted or not taints:
         return finding
@@ -112,8 +111,7 @@ def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None)
     if policy is None:
         return plan
     namespace = _operator_namespace(client, policy, plan.operator.namespace)
-    config = ((policy.get("spec") or {}).get("devicePlugin") or {}).get("config") or {}
-    name = str(config.get("name") or DEVICE_PLUGIN_CONFIGMAP)
+    name = str(get_nested(policy, "spec", "devicePlugin", "config", "name") or DEVICE_PLUGIN_CONFIGMAP)
     if name != DEVICE_PLUGIN_CONFIGMAP and client.get(object_path("v1", "ConfigMap", name, namespace)) is None:
         # Plugins that mount a missing ConfigMap do not start: there is nothing to keep.
         name = DEVICE_PLUGIN_CONFIGMAP
@@ -179,30 +177,26 @@ def openshift_version(client: Client) -> str | None:
     if version is None:
         # The kind without the object: components of OpenShift on another Kubernetes.
         return None
-    return str(((version.get("status") or {}).get("desired") or {}).get("version") or "")
+    return str(get_nested(version, "status", "desired", "version") or "")
 
 
-def _reject_on_openshift(client: Client, component: str, finding: InstallationFinding) -> InstallationFinding:
-    """Read the platform only where something would be installed."""
-    if finding.installation is not None or not finding.managed or finding.problem:
+def _check_platform(client: Client, component: str, finding: InstallationFinding) -> InstallationFinding:
+    """On OpenShift nothing is installed by Helm; the platform is read only where something would be installed."""
+    if not finding.installs:
         return finding
     version = openshift_version(client)
-    return finding if version is None else reject_on_openshift(finding, component, version)
+    return finding if version is None else openshift_finding(component, version)
 
 
 def _operator_namespace(client: Client, policy: t.Mapping[str, t.Any], planned: str) -> str:
-    reported = (policy.get("status") or {}).get("namespace")
+    reported = get_nested(policy, "status", "namespace")
     if reported:
         return str(reported)
     release = helm_release_of(policy)
     if release is not None:
         return release[1]
-    running = [item for item in _operators(client) if item.running]
+    running = [item for item in _installations(client, "operator", [_OPERATOR]) if item.running]
     return running[0].namespace if len(running) == 1 else planned
-
-
-def _operators(client: Client) -> list[Installation]:
-    return _installations(client, "operator", [_OPERATOR])
 
 
 def _installations(client: Client, component: str, selections: t.Sequence[dict[str, str]]) -> list[Installation]:

@@ -68,6 +68,11 @@ class InstallationFinding:
         """Whether a foreign installation is used as it is."""
         return self.installation is not None and not self.managed and not self.problem
 
+    @property
+    def installs(self) -> bool:
+        """Whether a missing component is installed."""
+        return self.installation is None and self.managed and not self.problem
+
     def as_dict(self) -> dict[str, t.Any]:
         """The finding as modules return it."""
         installation = self.installation
@@ -156,10 +161,8 @@ def with_reverted_fields(
     return replace(finding, notes=(*finding.notes, note)) if note else finding
 
 
-def reject_on_openshift(finding: InstallationFinding, component: str, version: str) -> InstallationFinding:
-    """On OpenShift nothing is installed by Helm; an existing installation keeps its finding."""
-    if finding.installation is not None or not finding.managed or finding.problem:
-        return finding
+def openshift_finding(component: str, version: str) -> InstallationFinding:
+    """The finding for a component that is missing on OpenShift, where it is not installed by Helm."""
     problem = (
         f"This cluster is OpenShift{version and f' {version}'}, where {TITLES[component]} is not installed by Helm. Install the operators "
         "Node Feature Discovery and NVIDIA GPU Operator from the OperatorHub (OLM), create their NodeFeatureDiscovery and "

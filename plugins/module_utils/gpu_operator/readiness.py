@@ -12,18 +12,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import GPU_PRESENT_LABEL, PCI_PRESENT_LABELS
+from ..catalog.names import GPU_PRESENT_LABEL, OPERANDS_LABEL, PCI_PRESENT_LABELS
 from ..catalog.taints import toleration_identity
+from ..cluster_state.daemonset_status import daemonset_status
 from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
 from ..cluster_state.warnings import as_list
 from ..schema.messages import abbreviate
 from .daemonsets import (
     app_label,
     expected_nodes,
-    is_current,
     is_driver,
     is_operand,
-    is_outdated,
     lingering_nodes,
     template_delay,
     untolerated,
@@ -32,7 +31,6 @@ from .driver_rollout import UpgradePolicy
 
 Document = t.Mapping[str, t.Any]
 
-_OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"
 # The DaemonSets that mount our ConfigMaps (gpu-operator assets/state-device-plugin, state-mig-manager).
 PLUGIN_DAEMONSET = "nvidia-device-plugin-daemonset"
 MIG_DAEMONSET = "nvidia-mig-manager"
@@ -185,7 +183,7 @@ def assess(
 def is_gpu_node(node: Document) -> bool:
     """Whether the operator treats this as a GPU node: NFD has found NVIDIA's PCI vendor, and the node is not opted out."""
     labels = node["metadata"].get("labels") or {}
-    if labels.get(_OPERANDS_LABEL) == "false":
+    if labels.get(OPERANDS_LABEL) == "false":
         return False
     return any(labels.get(label) == "true" for label in PCI_PRESENT_LABELS)
 
@@ -200,11 +198,7 @@ def operand(
 
     `unready` are, by app, the ignored nodes whose pod is not ready.
     """
-    status = daemonset.get("status") or {}
-    desired = int(status.get("desiredNumberScheduled") or 0)
-    ready = int(status.get("numberAvailable") or 0)
-    updated = int(status.get("updatedNumberScheduled") or 0)
-    current = is_current(daemonset)
+    dummy, desired, updated, ready, current = daemonset_status(daemonset)
     expected = max(len(expected_on), min(desired, len(expected_on) + len(lingering_on)))
     app = app_label(daemonset)
     excused = len(set((unready or {}).get(app, ())) & set(expected_on))
@@ -249,14 +243,15 @@ def _reports_operands(policy: Document) -> bool:
 def _blocked_upgrade(policy: Document, daemonsets: t.Iterable[Document], upgrade: DriverUpgrade) -> t.Iterator[str]:
     """What to do when the driver is not replaced automatically, or its upgrade has stopped."""
     drivers = [item for item in daemonsets if is_driver(item)]
-    nodes = sum(int((item.get("status") or {}).get("desiredNumberScheduled") or 0) for item in drivers)
+    nodes = sum(daemonset_status(item).desired for item in drivers)
     upgrade_policy = UpgradePolicy.from_spec(policy.get("spec") or {})
     if upgrade_policy.automatic:
         if upgrade.is_stuck(upgrade_policy.max_parallel(nodes)):
             yield from remedies(upgrade)
         return
     for item in drivers:
-        if is_outdated(item) and is_current(item):
+        status = daemonset_status(item)
+        if status.is_outdated and status.current:
             yield (
                 f"pods of DaemonSet {item['metadata']['name']} are out of date and the ClusterPolicy's "
                 "driver.upgradePolicy.autoUpgrade is off: drain each node and delete its driver pod, or set autoUpgrade; then run again"

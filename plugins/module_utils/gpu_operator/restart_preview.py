@@ -13,7 +13,7 @@ from ..cluster_state import operand_pods
 from ..cluster_state.impact import OperandRestart
 from ..common.nested import apply_merge_patch
 from ..helm.release import helm_release_of
-from .cluster_policy import DesiredPolicy, PolicyChange, has_no_record, plan_change
+from .cluster_policy import DesiredPolicy, PolicyChange, plan_change
 from .cluster_policy_client import ClusterPolicyClient
 from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields
 from .upgrade_preview import format_change, reaching_paths
@@ -63,7 +63,7 @@ def preview_restarts(client: Client, plan: Plan, live: t.Mapping[str, t.Any] | N
     if live is None or not plan.pools:
         return RestartPreview()
     cluster = ClusterPolicyClient(client, plan.operator.namespace)
-    seeded = has_no_record(live) and cluster.is_managed_release(plan.operator.name, plan.operator.namespace)
+    seeded = cluster.is_seeded(dict(live), plan.operator)
     return predict_restarts(live, plan, plan_change(live, DesiredPolicy.derive(plan, live), seeded=seeded))
 
 

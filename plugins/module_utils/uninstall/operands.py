@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..cluster_state.daemonset_status import daemonset_status
 from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..schema.messages import abbreviate
@@ -65,15 +66,13 @@ def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collec
     for daemonset in daemonsets:
         if (daemonset["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
             continue
-        metadata, status = daemonset["metadata"], daemonset.get("status") or {}
+        name, status = daemonset["metadata"]["name"], daemonset_status(daemonset)
         volumes = daemonset["spec"]["template"]["spec"].get("volumes") or []
         mounted = sorted({str((volume.get("configMap") or {}).get("name")) for volume in volumes} & set(configmaps))
-        desired = int(status.get("desiredNumberScheduled") or 0)
-        updated = int(status.get("updatedNumberScheduled") or 0)
         if mounted:
-            lines.append(f"DaemonSet {metadata['name']} still mounts {', '.join(mounted)}")
-        elif int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0) or updated < desired:
-            lines.append(f"DaemonSet {metadata['name']}: {updated} of {desired} pods are updated")
+            lines.append(f"DaemonSet {name} still mounts {', '.join(mounted)}")
+        elif status.is_outdated or not status.current:
+            lines.append(f"DaemonSet {name}: {status.updated} of {status.desired} pods are updated")
     return lines
 
 

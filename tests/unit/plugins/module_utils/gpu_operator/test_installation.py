@@ -20,8 +20,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     evaluate_nfd,
     evaluate_operator,
     missing_tolerations,
+    openshift_finding,
     read_installation,
-    reject_on_openshift,
     with_reverted_fields,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -200,19 +200,17 @@ def test_fields_that_a_repository_reverts_are_named(
 
 
 def test_on_openshift_nothing_is_installed_by_helm_and_what_is_there_is_used() -> None:
-    refused = reject_on_openshift(InstallationFinding(None, managed=True), "nfd", "4.18.3")
+    refused = openshift_finding("nfd", "4.18.3")
     assert not refused.managed
     assert refused.problem.startswith("This cluster is OpenShift 4.18.3, where NFD is not installed by Helm. Install")
-    assert (
-        "OpenShift, where GPU operator"
-        in reject_on_openshift(InstallationFinding(None, managed=True), "operator", "").problem
-    )
+    assert "OpenShift, where GPU operator" in openshift_finding("operator", "").problem
+    assert InstallationFinding(None, managed=True).installs
     for kept in (
         InstallationFinding(operator(), managed=False),
         InstallationFinding(operator(helm=MANAGED), managed=True),
         InstallationFinding(None, managed=False, problem="x"),
     ):
-        assert reject_on_openshift(kept, "operator", "4.18.3") == kept
+        assert not kept.installs
 
 
 def master(helm: tuple[str, str] | None = None) -> Installation:
