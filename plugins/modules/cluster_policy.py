@@ -192,7 +192,6 @@ from ..module_utils.gpu_operator.daemonsets import count_driver_nodes
 from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.gpu_operator.driver_rollout import DriverRollout, UpgradePolicy
 from ..module_utils.gpu_operator.readiness import OperatorReadiness, RequiredEffect, mounted_configmaps
-from ..module_utils.gpu_operator.upgrade_preview import reaching_paths
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.objects import InvalidObjects
@@ -266,7 +265,7 @@ def _compare(
         return _PolicyDiff(None, initial_change(desired))
     seeded = cluster.is_seeded(live, module.plan.operator)
     change = plan_change(live, desired, seeded=seeded)
-    paths = [".".join(("spec", *path)) for path in reaching_paths(live, change)]
+    paths = [".".join(("spec", *path)) for path in change.driver_paths]
     nodes = count_driver_nodes(cluster.daemonsets()) if paths else 0
     if not nodes:
         return _PolicyDiff(live, change)

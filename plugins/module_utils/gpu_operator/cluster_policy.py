@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from ..catalog.names import FIELD_MANAGER, FORMER_ANNOTATION, MIG_CONFIGMAP, OWNED_TOLERATIONS_ANNOTATION
 from ..catalog.taints import toleration_identity
 from ..cluster_state.cluster_policy import policy_tolerations, recorded_previous_spec, recorded_tolerations
-from ..common.nested import get_nested
+from ..common.nested import apply_merge_patch, get_nested
 from ..helm.release import helm_release_of
 from ..kube.diff import difference
 from ..kube.managed_fields import child, owned_by
+from .driver_rollout import PARTS, Path, driver_fields
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan
@@ -29,9 +30,6 @@ Document = t.Mapping[str, t.Any]
 API_VERSION, KIND = "nvidia.com/v1", "ClusterPolicy"
 # The name of the one object in NVIDIA's chart.
 CHART_NAME = "cluster-policy"
-# Parts of the spec that the operator writes into the driver DaemonSet's template (gpu-operator controllers/object_controls.go,
-# applyCommonDaemonsetConfig and TransformDriver).
-_DRIVER_PARTS = ("daemonsets", "driver")
 
 
 @dataclass(frozen=True)
@@ -54,13 +52,14 @@ class DesiredPolicy:
 class PolicyChange:
     """One server-side apply; `body` is None when nothing has to be applied. before and after contain the fields that we own.
 
-    `removal` is an additional merge patch, since a field of another owner cannot be removed by an apply.
+    `driver_paths` are the paths below spec at which it changes the driver's DaemonSet. `removal` is an additional merge patch, since a
+    field of another owner cannot be removed by an apply.
     """
 
     body: Object | None
     before: Object
     after: Object
-    reaches_driver: bool = False
+    driver_paths: tuple[Path, ...] = ()
     removal: Object | None = None
 
     @property
@@ -72,7 +71,7 @@ class PolicyChange:
 def initial_change(desired: DesiredPolicy) -> PolicyChange:
     """The change to a policy that does not exist yet: all desired fields."""
     body = _body(CHART_NAME, desired.spec, list(desired.tolerations), desired.tolerations)
-    return PolicyChange(body=body, before={}, after=_without_version(body), reaches_driver=False)
+    return PolicyChange(body=body, before={}, after=_without_version(body))
 
 
 def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_driver: bool = False) -> PolicyChange:
@@ -91,7 +90,7 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
     spec = _with_mig_configmap(live, desired.spec)
     if hold_driver:
         merged, owned = current, [item for item in recorded if toleration_identity(item) in _identities(current)]
-        spec = {key: value for key, value in spec.items() if key not in _DRIVER_PARTS}
+        spec = {key: value for key, value in spec.items() if key not in PARTS}
     # Once the list is among the fields that we applied, every later apply must contain it, or the server would remove it.
     applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), "daemonsets")
     include_list = merged != current or "f:tolerations" in applied
@@ -107,12 +106,12 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
     if strategy:
         before["spec"] = {**before.get("spec", {}), "mig": {"strategy": strategy}}
     version = {"resourceVersion": live["metadata"]["resourceVersion"]}
-    driver_spec = {key: value for key, value in spec.items() if key in _DRIVER_PARTS}
+    actual = live.get("spec") or {}
     return PolicyChange(
         body={**body, "metadata": {**body["metadata"], **version}} if differs else None,
         before=before,
         after=_without_version(view),
-        reaches_driver=merged != current or not _contains(live.get("spec") or {}, driver_spec),
+        driver_paths=tuple(driver_fields(actual, t.cast("Document", apply_merge_patch(actual, view["spec"])))),
         removal={"spec": {"mig": {"strategy": None}}} if strategy else None,
     )
 
@@ -182,12 +181,6 @@ def _owned_part(live: t.Any, desired: t.Any, applied: Object) -> t.Any:
     keys = dict.fromkeys([*below, *(entry[2:] for entry in applied if entry.startswith("f:"))])
     parts = {key: _owned_part(live[key], below.get(key), child(applied, key)) for key in keys if key in live}
     return {key: part for key, part in parts.items() if part != {}}
-
-
-def _contains(live: t.Any, desired: t.Any) -> bool:
-    if isinstance(desired, dict):
-        return isinstance(live, dict) and all(_contains(live.get(key), value) for key, value in desired.items())
-    return bool(live == desired)
 
 
 def _identities(tolerations: t.Iterable[Document]) -> set[tuple[t.Any, ...]]:

@@ -13,6 +13,8 @@ import math
 import typing as t
 from dataclasses import dataclass
 
+from ..common.nested import get_nested
+
 Document = t.Mapping[str, t.Any]
 Path = tuple[str, ...]
 
@@ -23,6 +25,8 @@ _NOT_IN_TEMPLATE: frozenset[Path] = frozenset(
 PARTS = ("driver", "daemonsets", "gds", "gdrcopy", "hostPaths")
 # Sidecars, which are in the template only while they are enabled.
 _SIDECARS = frozenset({"gds", "gdrcopy"})
+# Fields whose values may be shown; others may be confidential.
+_SHOWN = frozenset({"version", "image", "repository", "enabled", "usePrecompiled", "kernelModuleType"})
 
 
 def driver_fields(before: Document, after: Document) -> list[Path]:
@@ -48,9 +52,24 @@ def differing_fields(before: t.Any, after: t.Any, path: Path = ()) -> list[Path]
     return [] if before == after or (is_empty(before) and is_empty(after)) else [path]
 
 
+def format_change(before: Document, after: Document, path: Path) -> str:
+    """A path at which two specs differ, with both values where they may be shown."""
+    name = ".".join(path)
+    if path[-1] not in _SHOWN:
+        return name
+    old, new = (_format_value(get_nested(document, *path)) for document in (before, after))
+    return f"{name} {old} becomes {new}"
+
+
 def is_empty(value: t.Any) -> bool:
     """Whether a value is None or empty; False and 0 are not."""
     return value is None or (isinstance(value, (str, list, dict)) and not value)
+
+
+def _format_value(value: t.Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "(not set)" if is_empty(value) else str(value)
 
 
 @dataclass(frozen=True)

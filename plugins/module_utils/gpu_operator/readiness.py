@@ -35,6 +35,8 @@ Document = t.Mapping[str, t.Any]
 PLUGIN_DAEMONSET = "nvidia-device-plugin-daemonset"
 MIG_DAEMONSET = "nvidia-mig-manager"
 _MAX_NODES = 100
+# The operator's reasons where it only reports that operands are not ready (gpu-operator internal/conditions).
+_NOT_READY_REASONS = ("OperandNotReady", "DriverNotReady")
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def assess(
         operand(item, expected_nodes(item, nodes), lingering_nodes(item, nodes), ignored.unready)
         for item in operand_sets
     )
-    if ignored.reasons and all(item.done for item in operands) and _reports_operands(policy):
+    if ignored.reasons and reason in _NOT_READY_REASONS and all(item.done for item in operands):
         problems = []
     waiting = [*problems, *_unlabelled_nodes(gpu_nodes, reason)]
     if gpu_nodes and not operand_sets:
@@ -230,14 +232,6 @@ def _reported_state(policy: Document) -> tuple[str, str, list[str]]:
     if state != "ready" or (ready and ready.get("status") != "True"):
         return state, reason, [f"the operator reports state {state or 'none'}" + (f" ({reason})" if reason else "")]
     return state, reason, []
-
-
-def _reports_operands(policy: Document) -> bool:
-    """Whether the operator reports only that operands are not ready (gpu-operator internal/conditions)."""
-    for item in (policy.get("status") or {}).get("conditions") or []:
-        if item.get("type") == "Error" and item.get("status") == "True":
-            return item.get("reason") in ("OperandNotReady", "DriverNotReady")
-    return False
 
 
 def _blocked_upgrade(policy: Document, daemonsets: t.Iterable[Document], upgrade: DriverUpgrade) -> t.Iterator[str]:

@@ -15,8 +15,7 @@ from ..common.nested import apply_merge_patch
 from ..helm.release import helm_release_of
 from .cluster_policy import DesiredPolicy, PolicyChange, plan_change
 from .cluster_policy_client import ClusterPolicyClient
-from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields
-from .upgrade_preview import format_change, reaching_paths
+from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields, format_change
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -77,7 +76,7 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
     values = {part: operator.values[part] for part in PARTS if planned and part in operator.values}
     outcome = t.cast("Document", apply_merge_patch(spec, values))
     by_values = [path for path in driver_fields(spec, outcome) if path[:2] != _RENAMED]
-    by_pools = [path for path in reaching_paths(live, change) if path not in by_values]
+    by_pools = [path for path in change.driver_paths if path not in by_values]
     reasons = [f"operator {installed} becomes {operator.version}"] if upgraded else []
     reasons += [format_change(spec, outcome, path) for path in by_values]
     reasons += [".".join(path) for path in by_pools]

@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Upgrades of the operator's Helm release: their impact, whether it is allowed, and one roll of the driver instead of two.
 
+For a kind that helm does not know, such as the ClusterPolicy, it sends the difference of the old and the new revision's manifest as a
+JSON merge patch (helm v3 pkg/kube/client.go, createPatch). So a field that was set by hand stays where both manifests agree, and is
+overwritten or removed where they differ.
+
 Helm changes the operator's Deployment and the ClusterPolicy at about the same time. The old operator works until the new one has
 taken over: it would begin to roll the driver, and the new one would roll it again. So the old one is stopped first. Helm starts
 the new one, since both charts set the number of replicas (helm v3 pkg/kube/client.go corrects what differs from the manifest).
@@ -9,24 +13,83 @@ the new one, since both charts set the number of replicas (helm v3 pkg/kube/clie
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import STOPPING_MANAGER
 from ..cluster_state.cluster_policy import active_policy
+from ..common.nested import apply_merge_patch, merge_patch
 from ..common.wait import WaitOptions, wait_until
-from ..helm.chart import Chart
+from ..helm.chart import Chart, matching_documents
 from ..helm.preparation import ReleasePreparation
 from ..helm.release import NOTHING, UPGRADE, ReleaseStep, differing_values
 from ..kube.client import Client
 from ..kube.managed_fields import child, owned_by
 from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
+from .cluster_policy import KIND
 from .daemonsets import count_driver_nodes
-from .driver_rollout import PARTS, DriverRollout, UpgradePolicy
-from .upgrade_preview import UpgradePreview, operator_deployments, preview_upgrade
+from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields, format_change, is_empty
 
 Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
 _PODS = "app=gpu-operator"
+_MISSING = object()
+_DEPLOYMENT = re.compile(r"^kind:\s*[\"']?Deployment\b", re.MULTILINE)
+_POLICY = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class UpgradePreview:
+    """The effect on the active policy; `spec` is the result.
+
+    `lost` are the fields that were set by hand and Helm would overwrite; `reasons` say why the driver's DaemonSet
+    changes, and are empty when it does not. `by_values`: it changes although the chart stays the same.
+    """
+
+    spec: Object
+    reasons: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    by_values: bool = False
+
+
+def preview_upgrade(
+    old: tuple[Chart, str], new: tuple[Chart, str], live: Document, desired: t.Mapping[str, t.Any]
+) -> UpgradePreview | None:
+    """Compare two charts with their manifests; None unless both contain a GPU operator.
+
+    `live` is the active ClusterPolicy, `desired` the values that the user sets: a field that they set may be overwritten.
+    """
+    if not operator_deployments(old[1]) or not operator_deployments(new[1]):
+        return None
+    name = live["metadata"]["name"]
+    before, after = _spec(old[1], name), _spec(new[1], name)
+    spec = dict(live.get("spec") or {})
+    patch = merge_patch(before, after)
+    outcome = t.cast("Object", apply_merge_patch(spec, patch))
+    paths = driver_fields(spec, outcome)
+    replaced = old[0] != new[0]
+    reasons = [f"chart {old[0].label} becomes {new[0].label}"] if replaced else []
+    # A new chart changes many fields, and the version label of every pod; then only the driver itself is named.
+    named = [path for path in paths if not replaced or path[-1] in ("version", "image", "repository")]
+    reasons += [format_change(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
+    return UpgradePreview(
+        spec=outcome,
+        reasons=tuple(reasons) if replaced or paths else (),
+        lost=tuple(".".join(("spec", *path)) for path in _lost_fields(patch, before, spec, desired)),
+        by_values=bool(paths) and not replaced,
+    )
+
+
+def operator_deployments(manifest: str) -> list[str]:
+    """The names of the Deployments in a manifest that run the GPU operator."""
+    return [
+        item["metadata"]["name"]
+        for item in matching_documents(manifest, _DEPLOYMENT)
+        if item.get("kind") == "Deployment"
+        and (item["spec"]["template"]["metadata"].get("labels") or {}).get("app") == "gpu-operator"
+    ]
 
 
 class UpgradeRefused(Exception):
@@ -131,6 +194,30 @@ class OperatorUpgrade:
 
     def _pods(self) -> str:
         return f"{NAMESPACES}/{self._namespace}/pods"
+
+
+def _lost_fields(patch: Object, before: Object, live: Object, desired: t.Mapping[str, t.Any]) -> list[Path]:
+    """The patch's fields whose live value is neither the old revision's nor the new one."""
+
+    def find(patch: t.Any, old: t.Any, now: t.Any, wanted: t.Any, path: Path) -> t.Iterator[Path]:
+        if isinstance(patch, dict) and isinstance(now, dict):
+            for key, below in patch.items():
+                yield from find(below, _get(old, key), _get(now, key), _get(wanted, key), (*path, key))
+        elif now is not _MISSING and not is_empty(now) and now not in (old, patch) and wanted is _MISSING:
+            yield path
+
+    return list(find(patch, before, live, dict(desired), ()))
+
+
+def _get(document: t.Any, key: str) -> t.Any:
+    return document.get(key, _MISSING) if isinstance(document, dict) else _MISSING
+
+
+def _spec(manifest: str, name: str) -> Object:
+    for item in matching_documents(manifest, _POLICY):
+        if item.get("kind") == KIND and item["metadata"]["name"] == name:
+            return dict(item.get("spec") or {})
+    return {}
 
 
 def _custom_fields_message(preview: UpgradePreview, name: str) -> str:

@@ -97,7 +97,7 @@ def test_what_the_chart_made_of_our_own_installation_ends_as_predicted() -> None
     change = plan_change(policy([GPU, TEAM], devicePlugin={"enabled": True}), wanted, seeded=True)
     assert change.after == initial_change(wanted).after
     assert change.before["spec"] == {"daemonsets": {"tolerations": [GPU, TEAM]}}
-    assert change.reaches_driver is False
+    assert not change.driver_paths
     assert change.body is not None
     assert change.body["metadata"]["resourceVersion"] == "7"
     assert "daemonsets" not in change.body["spec"], "a list that does not change is not taken over"
@@ -118,13 +118,13 @@ def test_a_new_toleration_reaches_the_driver_and_can_be_held_back() -> None:
     live = policy([GPU], noted=[])
     wanted = DesiredPolicy(CONFIG, (GPU, TEAM))
     change = plan_change(live, wanted, seeded=False)
-    assert change.reaches_driver
+    assert change.driver_paths
     assert change.body is not None
     assert change.body["spec"]["daemonsets"] == {"tolerations": [GPU, TEAM]}
     held = plan_change(live, wanted, seeded=False, hold_driver=True)
     assert held.body is not None
     assert held.body["spec"] == CONFIG
-    assert not held.reaches_driver
+    assert not held.driver_paths
     assert json.loads(held.body["metadata"]["annotations"][NOTE]) == []
     assert not plan_change(policy([GPU], noted=[], **CONFIG), wanted, seeded=False, hold_driver=True).changed
 
@@ -188,7 +188,7 @@ def test_a_cluster_wide_mig_strategy_is_removed_regardless_of_its_owner() -> Non
     assert change.before["spec"]["mig"] == {"strategy": "single"}
     assert "mig" not in change.after["spec"]
     assert change.after["spec"]["migManager"] == MIG
-    assert not change.reaches_driver
+    assert not change.driver_paths
     gone = policy([GPU], [GPU], mig={}, **CONFIG)
     assert plan_change(gone, DesiredPolicy(CONFIG, (GPU,), mig_by_node=True), seeded=True).removal is None
 

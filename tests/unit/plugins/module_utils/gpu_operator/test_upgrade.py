@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_roll
     UpgradePolicy,
     driver_fields,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade_preview import (
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade import (
     UpgradePreview,
     operator_deployments,
     preview_upgrade,
