@@ -56,13 +56,11 @@ class UpgradePreview:
 
 def preview_upgrade(
     old: tuple[Chart, str], new: tuple[Chart, str], live: Document, desired: t.Mapping[str, t.Any]
-) -> UpgradePreview | None:
-    """Compare two charts with their manifests; None unless both contain a GPU operator.
+) -> UpgradePreview:
+    """Compare two charts of the GPU operator with their manifests.
 
     `live` is the active ClusterPolicy, `desired` the values that the user sets: a field that they set may be overwritten.
     """
-    if not operator_deployments(old[1]) or not operator_deployments(new[1]):
-        return None
     name = live["metadata"]["name"]
     before, after = _spec(old[1], name), _spec(new[1], name)
     spec = dict(live.get("spec") or {})
@@ -129,9 +127,10 @@ class OperatorUpgrade:
         live = t.cast("Object | None", active_policy(self._client.list_known(CLUSTER_POLICIES)))
         if live is None:
             return UpgradeDecision(step)
-        preview = preview_upgrade((installed.chart, installed.manifest), (chart, preparation.render()), live, desired)
-        if preview is None:
+        rendered = preparation.render()
+        if not operator_deployments(rendered):
             return UpgradeDecision(step)
+        preview = preview_upgrade((installed.chart, installed.manifest), (chart, rendered), live, desired)
         if preview.lost:
             raise UpgradeRefused("custom_fields", _custom_fields_message(preview, live["metadata"]["name"]))
         namespace = (live.get("status") or {}).get("namespace") or self._namespace
