@@ -101,17 +101,23 @@ _value:
 """
 
 import typing as t
+from collections import Counter
 
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils.mig.fit_error import fit_error
-from ..module_utils.mig.layout import PROFILE, format_devices
+from ..module_utils.mig.layout import format_devices
 from ..module_utils.mig.placement import geometry_of, nearest, place, unused
-from ..module_utils.schema import coercion
-from ..module_utils.schema.messages import quote
+from ..module_utils.pools.variables import plain
+from ..module_utils.schema.types import ListOf, MapOf, Text, integer_between
+from ..module_utils.schema.validators import mig_profile
 
+_PROFILES = ListOf(item=Text((mig_profile,)))
 # More devices than any cluster has; larger numbers are mistakes.
-_MOST = 10**9
+_COUNTS = MapOf(
+    keys=(mig_profile,),
+    item=integer_between(0, 10**9, "give 0 or more", "no cluster has so many MIG devices; give less"),
+)
 
 
 def mig_fit(profiles: t.Any, model: t.Any) -> dict[str, t.Any]:
@@ -134,20 +140,12 @@ def mig_fit(profiles: t.Any, model: t.Any) -> dict[str, t.Any]:
 
 def _counts(profiles: t.Any) -> dict[str, int]:
     """How many of each profile; raises a ValueError for what is neither a list of profiles nor counts of them."""
-    if isinstance(profiles, str):
-        profiles = coercion.elements(profiles)
-    if not isinstance(profiles, (list, tuple, t.Mapping)):
-        raise ValueError(f"{profiles!r} is neither a list of MIG profiles nor a dictionary of their counts")
-    counts: dict[str, int] = {}
-    for name in profiles:
-        if not isinstance(name, str) or not PROFILE.fullmatch(name):
-            raise ValueError(f"{name!r} is not a MIG profile; write it as nvidia-smi mig -lgip does, such as 3g.20gb")
-        given = profiles[name] if isinstance(profiles, t.Mapping) else 1
-        count = coercion.integer(given) if isinstance(given, str) else given
-        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST:
-            raise ValueError(f"{quote(given)} of {name} is not a count; give a whole number")
-        counts[str(name)] = counts.get(name, 0) + int(count)
-    return counts
+    field = _COUNTS if isinstance(profiles, t.Mapping) else _PROFILES
+    value = field.coerce(plain(profiles))
+    problems = list(field.problems(value, "profiles"))
+    if problems:
+        raise ValueError("\n".join(problems))
+    return dict(Counter(value))
 
 
 class FilterModule:

@@ -82,6 +82,7 @@ class _Reader:
         self._host = host
         self._hide_text = hide_text
         self._path: str | None = None
+        self._rest = ""
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -120,17 +121,11 @@ class _Reader:
 
     def _newest(self, lines: t.TextIO) -> str:
         """Return the newest complete line since the last call; an incomplete line is left for the next call."""
-        text = ""
-        while True:
-            position = lines.tell()
-            line = lines.readline()
-            if not line.endswith("\n"):
-                lines.seek(position)
-                return text
-            try:
-                text = self._format(json.loads(line))
-            except (ValueError, TypeError, AttributeError):
-                continue
+        *complete, self._rest = (self._rest + lines.read()).split("\n")
+        for line in reversed(complete):
+            with contextlib.suppress(ValueError, TypeError, AttributeError):
+                return self._format(json.loads(line))
+        return ""
 
     def _format(self, line: dict[str, t.Any]) -> str:
         counts = f"{line['done']}/{line['total']}" if "total" in line else ""

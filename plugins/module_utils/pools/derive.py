@@ -15,6 +15,7 @@ from ..mig.layout import Layout
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..schema.matching import resolve_match
 from ..schema.types import Document
+from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
 from .nodegroups import cloud_of, drain_options, nodegroup_plan, nodegroups_option
 from .operator_values import mirrored_image, nfd_values, operator_values
@@ -258,7 +259,7 @@ def _release(settings: Document, declared: t.Any, values: Document) -> ReleasePl
         named=any(get_nested(declared, key) is not None for key in ("release", "namespace")),
         namespace_labels={} if namespace in _SYSTEM_NAMESPACES else dict(_PRIVILEGED),
         chart=settings["chart"],
-        chart_repo=settings["chart_repo"],
+        chart_repo=settings["chart_repo"] if is_bare_chart(settings["chart"]) else "",
         version=settings["version"],
         values=values,
     )

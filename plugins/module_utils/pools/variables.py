@@ -17,7 +17,6 @@ from ..schema.nodegroup_checks import node_group_problems
 from ..schema.pool import DEFAULTS, POOL, POOLS
 from ..schema.pool_checks import ALL_POOLS_CHECKS, POOL_CHECKS
 from ..schema.types import Document, PoolVariables
-from ..schema.validators import is_bare_chart
 
 _NAMES = ("gpu_cluster", "gpu_defaults", "gpu_pools")
 # Not an empty list: a variable that is missing or misspelled must never release a node.
@@ -106,13 +105,9 @@ def load(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Variables:
     (cluster, defaults, pools), problems = _read(cluster, defaults, pools)
     if problems:
         raise InvalidVariables(problems)
-    completed = CLUSTER.complete(cluster)
-    for release in ("operator", "nfd"):
-        if not is_bare_chart(completed[release]["chart"]):
-            completed[release]["chart_repo"] = ""
     merged = [_with_defaults(pool, defaults) for pool in pools]
     without_mode = frozenset(pool["name"] for pool in merged if not get_nested(pool, "sharing", "mode"))
-    return Variables(completed, tuple(map(POOL.complete, merged)), cluster, without_mode)
+    return Variables(CLUSTER.complete(cluster), tuple(map(POOL.complete, merged)), cluster, without_mode)
 
 
 def _with_defaults(pool: t.Any, defaults: t.Any) -> t.Any:
@@ -133,7 +128,8 @@ def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t
     cluster, defaults, pools = (
         CLUSTER.coerce({} if cluster is None else plain(cluster)),
         DEFAULTS.coerce({} if defaults is None else plain(defaults)),
-        None if pools is None else _coerced(plain(pools)),
+        # Text is not accepted for the whole list, since an empty one would release all nodes.
+        POOLS.coerce(plain(pools)) if isinstance(pools, (list, tuple)) else pools,
     )
     problems = [
         *CLUSTER.problems(cluster, "gpu_cluster"),
@@ -142,11 +138,6 @@ def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t
         *_pool_problems(CLUSTER.without_invalid(cluster), defaults, pools),
     ]
     return (cluster, defaults, pools), problems
-
-
-def _coerced(pools: t.Any) -> t.Any:
-    """The pools converted by the schema; text is not accepted for the whole list, since an empty one would release all nodes."""
-    return POOLS.coerce(pools) if isinstance(pools, list) else pools
 
 
 def _unbounded(variable: t.Any) -> str | None:

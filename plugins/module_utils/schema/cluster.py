@@ -4,17 +4,76 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import re
 import typing as t
 
 from ..catalog import releases
+from ..catalog.chart_values import NFD_MAPS, OPERATOR_MAPS
 from ..common.nested import get_nested
 from . import validators
-from .messages import quote
+from .messages import field_path, quote, type_name
 from .nodegroup_checks import cloud_is_one
-from .operator import OPERATOR, OPERATOR_CHECKS, HelmValues
 from .providers import PROVIDERS
 from .secret_values import values_hold_no_secrets
-from .types import INVALID, Document, Field, ListOf, Problems, Section, Text
+from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, Problems, Section, Text
+
+_MAX_INTEGER = 2**63
+KERNEL_MODULES = ("auto", "open", "proprietary")
+
+
+@dataclasses.dataclass(frozen=True)
+class HelmValues(Anything):
+    """Values for a chart: any map that Helm can read."""
+
+    def inner(self, value: t.Any, path: str) -> Problems:
+        """Values that cannot be written as Helm's JSON."""
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            at = field_path(path, key)
+            reason = _unreadable(item) or (_unreadable(key) if isinstance(key, str) else None)
+            if reason:
+                yield f"{at}: {quote(item)} {reason}" if not isinstance(item, (dict, list)) else f"{at}: {reason}"
+            elif isinstance(item, (dict, list)):
+                yield from self.inner(item, at)
+
+
+def _unreadable(value: t.Any) -> str | None:
+    if isinstance(value, int) and abs(value) >= _MAX_INTEGER:
+        return "is not a number that Helm can read (64 bits); write it as text in quotes"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "is not a number that Helm can read; write it as text in quotes"
+    if isinstance(value, str) and ("\x00" in value or any("\ud800" <= character <= "\udfff" for character in value)):
+        return "contains a character that no YAML file can hold (NUL, or half of a pair); remove it"
+    return None
+
+
+_DRIVER = Section(
+    fields={
+        "enabled": Boolean(default=True),
+        "version": Text((validators.driver_version,)),
+        "kernel_module_type": Choice(known=KERNEL_MODULES),
+        "precompiled": Boolean(default=False),
+        "secret_env": Text((validators.object_name,)),
+    }
+)
+
+_PROXY = Section(
+    fields={
+        "http": Text((validators.proxy_url,)),
+        "https": Text((validators.proxy_url,)),
+        "no_proxy": ListOf(item=Text((validators.no_proxy_entry,))),
+    }
+)
+
+_OPERATOR: dict[str, Field] = {
+    "registry": Text((validators.registry,)),
+    "image_pull_secrets": ListOf(item=Text((validators.object_name,))),
+    "driver": _DRIVER,
+    "proxy": _PROXY,
+    "repo_config": Text((validators.object_name,)),
+    "cert_config": Text((validators.object_name,)),
+}
 
 
 def _release(namespace: str, release: str, chart: str, chart_repo: str, version: str, **more: Field) -> Section:
@@ -40,7 +99,7 @@ _RELEASES = {
         releases.OPERATOR_CHART,
         releases.OPERATOR_CHART_REPO,
         releases.OPERATOR_VERSION,
-        **OPERATOR,
+        **_OPERATOR,
     ),
     "nfd": _release(releases.NFD_NAMESPACE, releases.NFD_RELEASE, releases.NFD_CHART, "", releases.NFD_VERSION),
 }
@@ -124,6 +183,118 @@ def values_have_one_owner(cluster: Document) -> Problems:
             yield f"gpu_cluster.{which}.values.{'.'.join(keys)}: cannot be set, {reason}; remove it"
 
 
+_PATH = "gpu_cluster.operator"
+# The variables of the driver's container. Text in place of one may be a variable with its value.
+_VARIABLES = ListOf(item=Anything(quotes_text=False), quotes_text=False)
+_VARIABLE_NAME = Text(quotes_text=False)
+# Only the driver's own container reads these (gpu-operator controllers/object_controls.go, transformDriverContainer).
+_DRIVER_FIELDS = (
+    ("driver", "version"),
+    ("driver", "kernel_module_type"),
+    ("driver", "secret_env"),
+    ("proxy",),
+    ("repo_config",),
+    ("cert_config",),
+)
+# A precompiled driver does not use these; the same function returns before them.
+_BUILD_FIELDS = (("driver", "secret_env"), ("repo_config",), ("cert_config",))
+
+
+def driver_fields_have_an_effect(cluster: Document) -> Problems:
+    """No field is set for a driver that is not installed, or for the build of a precompiled one."""
+    driver = get_nested(cluster, "operator", "driver")
+    if get_nested(driver, "enabled") is False:
+        for keys in (*_DRIVER_FIELDS, ("driver", "precompiled")):
+            if get_nested(cluster, "operator", *keys) not in (None, False):
+                yield f"{_PATH}.{'.'.join(keys)}: has no effect with driver.enabled: false; remove it"
+    elif get_nested(driver, "precompiled") is True:
+        for keys in _BUILD_FIELDS:
+            if get_nested(cluster, "operator", *keys) is not None:
+                yield f"{_PATH}.{'.'.join(keys)}: has no effect with driver.precompiled: true; remove it"
+
+
+def driver_version_fits_precompiled(cluster: Document) -> Problems:
+    """A precompiled driver's image is named by its branch, any other by its full version."""
+    version = get_nested(cluster, "operator", "driver", "version")
+    precompiled = get_nested(cluster, "operator", "driver", "precompiled")
+    if not isinstance(version, str) or precompiled not in (None, True, False):
+        return
+    path, branch = f"{_PATH}.driver.version", re.fullmatch(r"[0-9]+", version)
+    if branch and not precompiled:
+        remedy = "write the full version, such as 580.105.08, or set precompiled: true for a precompiled driver"
+        yield f"{path}: {quote(version)} is only a branch; {remedy}"
+    elif precompiled and not branch:
+        remedy = f"write {version.partition('.')[0]}" if version[0].isdigit() and "." in version else "write a branch"
+        yield f"{path}: {quote(version)} is not a branch, by which precompiled drivers are named; {remedy}"
+
+
+def exceptions_have_a_proxy(cluster: Document) -> Problems:
+    """Exceptions from a proxy need a proxy."""
+    proxy = get_nested(cluster, "operator", "proxy")
+    if get_nested(proxy, "no_proxy") and get_nested(proxy, "http") is None and get_nested(proxy, "https") is None:
+        yield f"{_PATH}.proxy.no_proxy: has no effect without http or https; set a proxy, or remove it"
+
+
+def release_knows_the_fields(cluster: Document) -> Problems:
+    """The API server silently drops fields that the release's CRD does not have."""
+    version = get_nested(cluster, "operator", "version")
+    version = releases.OPERATOR_VERSION if version is None else version
+    if not isinstance(version, str):
+        return
+    for key, since in releases.DRIVER_FIELDS_SINCE.items():
+        if get_nested(cluster, "operator", "driver", key) is not None and releases.release_of(version) < since:
+            remedy = f"it was added in v{since[0]}.{since[1]}; remove it, or install a later release"
+            yield f"{_PATH}.driver.{key}: is not a field of operator {version}; {remedy}"
+
+
+def release_is_known(cluster: Document) -> Problems:
+    """The paths of images in NVIDIA's registry depend on the release, which is not known for a chart in a file."""
+    operator = get_nested(cluster, "operator")
+    chart = get_nested(operator, "chart")
+    if (
+        get_nested(operator, "registry") is None
+        or not isinstance(chart, str)
+        or get_nested(operator, "version") is not None
+    ):
+        return
+    if not validators.is_bare_chart(chart) and not chart.startswith("oci://"):
+        remedy = "set the version of the chart, too, since the images' paths below registry depend on it"
+        yield f"{_PATH}.version: is missing; {remedy}"
+
+
+def values_have_no_os_tag(cluster: Document) -> Problems:
+    """A version with the tag of an operating system, a common mistake, is refused in the Helm values, too."""
+    version = get_nested(cluster, "operator", "values", "driver", "version")
+    reason = validators.os_tag(version) if isinstance(version, str) else None
+    if reason:
+        yield f"{_PATH}.values.driver.version: {quote(version)} {reason}"
+
+
+def values_keep_maps(cluster: Document) -> Problems:
+    """The values have maps where the chart has them, since this collection adds its own fields to some of them."""
+    for which, maps in (("operator", OPERATOR_MAPS), ("nfd", NFD_MAPS)):
+        paths = [*((part,) for part in maps), *((part, key) for part, keys in maps.items() for key in keys)]
+        for path in paths:
+            value = get_nested(cluster, which, "values", *path)
+            if value is not None and value is not INVALID and not isinstance(value, dict):
+                remedy = "write it as `key: value` lines, or remove it"
+                yield f"gpu_cluster.{which}.values.{'.'.join(path)}: is {type_name(value)}, and the chart has a map there; {remedy}"
+
+
+def driver_variables_have_names(cluster: Document) -> Problems:
+    """The variables of the proxy are merged into driver.env by name, and the ClusterPolicy accepts only named entries."""
+    variables = get_nested(cluster, "operator", "values", "driver", "env")
+    path = f"{_PATH}.values.driver.env"
+    if variables is None or variables is INVALID:
+        return
+    yield from _VARIABLES.problems(variables, path)
+    for index, variable in enumerate(variables if isinstance(variables, list) else ()):
+        if isinstance(variable, dict) and variable.get("name") is None:
+            yield f"{path}[{index}].name: is missing; write the name of the variable, as in `- name: HTTPS_PROXY`"
+        elif isinstance(variable, dict):
+            yield from _VARIABLE_NAME.problems(variable["name"], f"{path}[{index}].name")
+
+
 CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
     renamed_from_another_name,
     groups_have_a_user,
@@ -131,6 +302,13 @@ CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
     releases_differ,
     values_have_one_owner,
     values_hold_no_secrets,
-    *OPERATOR_CHECKS,
+    driver_fields_have_an_effect,
+    driver_version_fits_precompiled,
+    exceptions_have_a_proxy,
+    release_knows_the_fields,
+    release_is_known,
+    values_have_no_os_tag,
+    values_keep_maps,
+    driver_variables_have_names,
     cloud_is_one,
 )

@@ -57,18 +57,13 @@ def names(value: t.Any) -> list[str]:
 
     Ansible splits the text of a list option at every comma, even inside brackets: this is undone first.
     """
-    if value is None:
-        return []
-    if isinstance(value, (list, tuple)):
-        if any(isinstance(item, (dict, list, tuple, bool)) for item in value):
-            raise ValueError("is not a list of names; give names, with commas between them")
-        value = [str(item) for item in value if item is not None]
-        if any(_is_open(item) for item in value):
-            value = [",".join(value)]
-        return [name for item in value for name in names(item)]
-    if isinstance(value, (bool, float)) or not isinstance(value, (str, int)):
+    given = value if isinstance(value, (list, tuple)) else [value]
+    if any(isinstance(item, (dict, list, tuple, bool, float)) for item in given):
         raise ValueError("is not a list of names; give names, with commas between them")
-    return list(dict.fromkeys(str(item) for item in elements(str(value))))
+    texts = [str(item) for item in given if item is not None]
+    if any(_is_open(text) for text in texts):
+        texts = [",".join(texts)]
+    return list(dict.fromkeys(str(item) for text in texts for item in elements(text)))
 
 
 def _is_open(text: str) -> bool:

@@ -135,24 +135,21 @@ def kubelet_label(value: str) -> str | None:
     )
 
 
-def _owned_by(owners: tuple[tuple[str, str], ...], value: str) -> str | None:
-    return next(
-        (owner for start, owner in owners if value == start or (start.endswith("/") and value.startswith(start))), None
-    )
+def _reserved(owners: tuple[tuple[str, str], ...], value: str, remedy: str) -> str | None:
+    for start, owner in owners:
+        if value == start or (start.endswith("/") and value.startswith(start)):
+            return f"is reserved: {owner}; choose a key of your own, {remedy}"
+    return None
 
 
 def free_label(value: str) -> str | None:
     """A label that a pool may set on its nodes."""
-    if is_for_users(value):
-        return None
-    owner = _owned_by(_LABEL_OWNERS, value)
-    return f"is reserved: {owner}; choose a key of your own, such as example.com/team" if owner else None
+    return None if is_for_users(value) else _reserved(_LABEL_OWNERS, value, "such as example.com/team")
 
 
 def free_taint(value: str) -> str | None:
     """A taint that a pool may set on its nodes."""
-    owner = _owned_by(_TAINT_OWNERS, value)
-    return f"is reserved: {owner}; choose a key of your own, or nvidia.com/gpu" if owner else None
+    return _reserved(_TAINT_OWNERS, value, "or nvidia.com/gpu")
 
 
 def stays_text_in_helm(value: str) -> str | None:

@@ -102,15 +102,15 @@ def test_models_without_a_geometry(model: t.Any, said: str) -> None:
 @pytest.mark.parametrize(
     ("profiles", "said"),
     [
-        (3, "3 is neither a list of MIG profiles nor a dictionary of their counts"),
-        ("half", "'half' is not a MIG profile"),
-        (None, "None is neither"),
-        (["3g"], "'3g' is not a MIG profile"),
-        ([{"3g.40gb": 1}], "is not a MIG profile"),
-        ({"3g.40gb": "two"}, '"two" of 3g.40gb is not a count'),
-        ({"3g.40gb": 10**6000}, "a number of more than 60 digits of 3g.40gb is not a count"),
-        ({"3g.40gb": True}, "true of 3g.40gb is not a count"),
-        ({"3g.40gb": -1}, "-1 of 3g.40gb is not a count"),
+        (3, "profiles: 3 is a number, not a list"),
+        ("half", '"half" is not a MIG profile'),
+        (None, "profiles: is nothing, not a list"),
+        (["3g"], 'profiles[0]: "3g" is not a MIG profile'),
+        ([{"3g.40gb": 1}], "profiles[0]: is a map, not text"),
+        ({"3g.40gb": "two"}, "profiles['3g.40gb']: \"two\" is text, not a whole number"),
+        ({"3g.40gb": 10**6000}, "a number of more than 60 digits is not allowed"),
+        ({"3g.40gb": True}, "true is a boolean, not a whole number"),
+        ({"3g.40gb": -1}, "-1 is not allowed: give 0 or more"),
     ],
 )
 def test_what_is_no_layout(profiles: t.Any, said: str) -> None:
