@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..catalog.names import (
     CORDONED_ANNOTATION,
@@ -56,13 +56,8 @@ class Residue:
     resources: frozenset[str] = frozenset()
 
     def __or__(self, other: Residue) -> Residue:
-        """The union of both."""
-        return Residue(
-            self.labels | other.labels,
-            self.annotations | other.annotations,
-            self.taints | other.taints,
-            self.resources | other.resources,
-        )
+        """The union of both, part by part."""
+        return Residue(*(getattr(self, part.name) | getattr(other, part.name) for part in fields(self)))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ _MAX_LINES = 5
 def await_operands(
     client: Client,
     namespaces: t.Collection[str],
-    deleted: t.Collection[str],
+    deleted: set[str],
     configmaps: t.Collection[str],
     waiting: WaitOptions,
 ) -> None:
@@ -28,9 +28,9 @@ def await_operands(
         lines: list[str] = []
         for namespace in sorted(namespaces):
             daemonsets = list(client.list(f"/apis/apps/v1/namespaces/{namespace}/daemonsets"))
-            remaining = [item for item in daemonsets if _is_owned(item, uids=deleted)]
+            remaining = [item for item in daemonsets if _owners(item, "uid") & deleted]
             lines += [f"DaemonSet {item['metadata']['name']} still exists" for item in remaining]
-            others = [item for item in daemonsets if item not in remaining and _is_owned(item, kind="ClusterPolicy")]
+            others = [item for item in daemonsets if item not in remaining and "ClusterPolicy" in _owners(item, "kind")]
             lines += unfinished_daemonsets(others, configmaps)
             if deleted and not remaining:
                 lines += _orphaned_pods(client, namespace, {str(item["metadata"]["uid"]) for item in daemonsets})
@@ -88,6 +88,6 @@ def _orphaned_pods(client: Client, namespace: str, daemonsets: set[str]) -> list
     ]
 
 
-def _is_owned(item: Document, *, uids: t.Collection[str] = (), kind: str = "") -> bool:
-    owners = item["metadata"].get("ownerReferences") or []
-    return any(owner.get("uid") in uids or (kind and owner.get("kind") == kind) for owner in owners)
+def _owners(item: Document, key: str) -> set[str]:
+    """The uids or kinds of an object's owners."""
+    return {str(owner.get(key)) for owner in item["metadata"].get("ownerReferences") or ()}
