@@ -20,7 +20,7 @@ from ..kube.node_patcher import patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from ..pools.plan import Plan
-from .status import GroupStatus, StatusHistory, edit_of, group_statuses, progress_text
+from .status import GroupStatus, StatusHistory, group_statuses, progress_text
 
 NAMES_SHOWN = 100
 
@@ -36,9 +36,7 @@ class GroupNodesResult:
     def result(self, check_mode: bool) -> dict[str, t.Any]:
         """`changed`, `diff` and `nodegroup_nodes`."""
         missing = {status.pool.name: status.missing for status in self.groups if status.missing}
-        not_ready = {
-            node.node.name: node.not_ready for status in self.groups for node in status.nodes if node.not_ready
-        }
+        not_ready = {name: reason for status in self.groups for name, reason in status.not_ready.items()}
         names = sorted(self.edits)
         shown = names[:NAMES_SHOWN]
         result = {
@@ -89,7 +87,9 @@ class GroupNodesReconciler:
         """List the nodes once, and patch those that differ from their pools."""
         nodes = self.client.list(NODES)
         groups = self.result.groups = group_statuses(self.plan, self.nodegroups, nodes, self.pool_names)
-        edits = [(node.edit, status) for status in groups for node in status.nodes if node.edit is not None]
+        edits = [
+            (edit, status) for status in groups for node in status.nodes if (edit := status.edit_of(node)) is not None
+        ]
         if edits:
             with self.lease() as lease:
                 calls = [(edit.name, functools.partial(self._patch, edit, status, lease)) for edit, status in edits]
@@ -127,7 +127,7 @@ class GroupNodesReconciler:
         patched = patch_node(
             self.client,
             edit,
-            lambda item: edit_of(parse_node(item), status.pool, has_surplus=status.has_surplus),
+            lambda item: status.edit_of(parse_node(item)),
             lease.check,
             dry_run=self.check_mode,
         )

@@ -7,6 +7,7 @@ Pure but for the clock of StatusHistory.
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from dataclasses import dataclass
 
@@ -30,27 +31,19 @@ _NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True)
-class GroupNode:
-    """A node of a group. not_ready: the kubelet's reason, empty for a ready node. edit: None where nothing has to change."""
-
-    node: Node
-    not_ready: str
-    edit: NodeEdit | None
-
-
-@dataclass(frozen=True)
 class GroupStatus:
-    """The nodes of one pool's group, by name, and their desired number."""
+    """The nodes of one pool's group, their desired number, and by name why nodes are not ready."""
 
     pool: PoolPlan
     group: NodeGroupPlan
     desired: int
-    nodes: tuple[GroupNode, ...]
+    nodes: tuple[Node, ...]
+    not_ready: t.Mapping[str, str]
 
     @property
     def ready(self) -> int:
         """The number of ready nodes."""
-        return sum(not node.not_ready for node in self.nodes)
+        return len(self.nodes) - len(self.not_ready)
 
     @property
     def missing(self) -> int:
@@ -58,14 +51,30 @@ class GroupStatus:
         return max(0, self.desired - len(self.nodes))
 
     @property
-    def has_surplus(self) -> bool:
-        """Whether some of the nodes are about to be removed."""
-        return len(self.nodes) > self.desired
-
-    @property
     def complete(self) -> bool:
         """Whether enough nodes are ready; surplus nodes do not matter."""
         return self.ready >= self.desired
+
+    def edit_of(self, node: Node) -> NodeEdit | None:
+        """The edit that gives a node its pool's metadata; a node that offers GPUs already only gets the pool's label.
+
+        Its GPUs may be in use, and their sharing is changed by the run that drains it for that. A node that a killed run cordoned for removal
+        is uncordoned, unless its group has surplus nodes, which are about to be removed.
+        """
+        if node.discovered or any(node.allocatable.values()):
+            change = metadata_edit(node, POOLS, labels={POOL_LABEL: self.pool.name})
+        else:
+            change = node_edit(node, self.pool)
+        uncordoning = cordon.cancel_removal(node) if len(self.nodes) <= self.desired else None
+        if uncordoning is None:
+            return change
+        change = change or NodeEdit(node.name, {})
+        return NodeEdit(
+            node.name,
+            merge(change.patch, uncordoning),
+            {**change.before, "unschedulable": True},
+            {**change.after, "unschedulable": False},
+        )
 
 
 def group_statuses(
@@ -75,48 +84,23 @@ def group_statuses(
     pool_names: t.Collection[str] = (),
 ) -> list[GroupStatus]:
     """The groups of all pools (or of those named), in the pools' order; `nodegroups` is the result of the cloud's module, by group."""
-    not_ready = {}
+    not_ready: dict[str, str] = {}
     nodes: dict[str, Node] = {}
     for item in objects:
         node = parse_node(item)
         nodes[node.name] = node
-        not_ready[node.name] = "" if node.ready else _not_ready_reason(item)
+        if not node.ready:
+            not_ready[node.name] = _not_ready_reason(item)
     membership = assign_pools(plan.pools, list(nodes.values()))
     found = []
     for pool in plan.pools:
         group = pool.nodegroup
         if group is None or (pool_names and pool.name not in pool_names):
             continue
-        members = [nodes[name] for name in membership.by_pool[pool.name] if _is_member(nodes[name], group)]
-        desired = _desired_count(group, nodegroups)
-        has_surplus = len(members) > desired
-        group_nodes = (
-            GroupNode(node, not_ready[node.name], edit_of(node, pool, has_surplus=has_surplus)) for node in members
-        )
-        found.append(GroupStatus(pool, group, desired, tuple(group_nodes)))
+        members = tuple(nodes[name] for name in membership.by_pool[pool.name] if _is_member(nodes[name], group))
+        reasons = {node.name: not_ready[node.name] for node in members if node.name in not_ready}
+        found.append(GroupStatus(pool, group, _desired_count(group, nodegroups), members, reasons))
     return found
-
-
-def edit_of(node: Node, pool: PoolPlan, *, has_surplus: bool) -> NodeEdit | None:
-    """The edit that gives a node its pool's metadata; a node that offers GPUs already only gets the pool's label.
-
-    Its GPUs may be in use, and their sharing is changed by the run that drains it for that. A node that a killed run cordoned for removal is
-    uncordoned, unless its group `has_surplus` nodes.
-    """
-    if node.discovered or any(node.allocatable.values()):
-        change = metadata_edit(node, POOLS, labels={POOL_LABEL: pool.name})
-    else:
-        change = node_edit(node, pool)
-    uncordoning = None if has_surplus else cordon.cancel_removal(node)
-    if uncordoning is None:
-        return change
-    change = change or NodeEdit(node.name, {})
-    return NodeEdit(
-        node.name,
-        merge(change.patch, uncordoning),
-        {**change.before, "unschedulable": True},
-        {**change.after, "unschedulable": False},
-    )
 
 
 def _is_member(node: Node, group: NodeGroupPlan) -> bool:
@@ -158,7 +142,7 @@ class StatusHistory:
         for status in groups:
             self._group_age(status)
             for node in status.nodes:
-                self._node_age(node)
+                self._node_age(node.name, status)
 
     def timeout_message(self, groups: t.Sequence[GroupStatus], look_at: str) -> str:
         """Each group that is not complete: how many nodes are ready, since when, which are not and why, and what to do."""
@@ -172,8 +156,8 @@ class StatusHistory:
     def _group_age(self, status: GroupStatus) -> float:
         return self._timer.seconds(status.group.name, (status.ready, status.missing))
 
-    def _node_age(self, node: GroupNode) -> float:
-        return self._timer.seconds(node.node.name, node.not_ready)
+    def _node_age(self, node: str, status: GroupStatus) -> float:
+        return self._timer.seconds(node, status.not_ready.get(node))
 
     def _group_message(self, status: GroupStatus) -> str:
         parts = [
@@ -182,11 +166,10 @@ class StatusHistory:
         ]
         if status.missing:
             parts.append(f"{status.missing} never joined the cluster")
-        not_ready = [node for node in status.nodes if node.not_ready]
         parts += [
-            f"{node.node.name} is not ready for {self._node_age(node):.0f} s or longer ({node.not_ready})"
-            for node in not_ready[:_NAMES_SHOWN]
+            f"{name} is not ready for {self._node_age(name, status):.0f} s or longer ({reason})"
+            for name, reason in itertools.islice(status.not_ready.items(), _NAMES_SHOWN)
         ]
-        if len(not_ready) > _NAMES_SHOWN:
-            parts.append(f"{len(not_ready) - _NAMES_SHOWN} more are not ready")
+        if len(status.not_ready) > _NAMES_SHOWN:
+            parts.append(f"{len(status.not_ready) - _NAMES_SHOWN} more are not ready")
         return f"{'; '.join(parts)}."

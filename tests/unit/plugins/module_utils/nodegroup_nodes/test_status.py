@@ -61,12 +61,12 @@ def test_nodes_by_the_labels_of_the_cloud_and_of_the_pool() -> None:
         raw("brought", {GROUP: "default-worker", PIN: "train"}),
         raw("away", {GROUP: "gpus-a", PIN: "another"}),
     )
-    assert [node.node.name for node in train.nodes] == ["away", "new", "pinned", "replaced"]
+    assert [node.name for node in train.nodes] == ["away", "new", "pinned", "replaced"]
 
 
 def test_nodes_of_a_cloud_without_such_a_label() -> None:
     (train,) = statuses(raw("a", {PIN: "train"}), raw("b", {}), cluster=VKS)
-    assert [node.node.name for node in train.nodes] == ["a"]
+    assert [node.name for node in train.nodes] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_ready_and_surplus_nodes() -> None:
 
 def test_a_new_node_gets_all_metadata() -> None:
     (train,) = statuses(raw("new", {GROUP: "gpus-a"}, ready=False))
-    edit = train.nodes[0].edit
+    edit = train.edit_of(train.nodes[0])
     assert edit is not None
     assert edit.labels == train.pool.node_labels
     assert edit.after["taints"] == ["team=x:NoSchedule"]
@@ -105,7 +105,7 @@ def test_a_new_node_gets_all_metadata() -> None:
 def test_a_node_that_registers_with_its_metadata_is_not_changed() -> None:
     (pool,) = derive(CLUSTER, {}, [TRAIN]).pools
     (train,) = statuses(raw("new", {GROUP: "gpus-a", **pool.registration.node_labels}, taints=[TAINT]))
-    assert train.nodes[0].edit is None
+    assert train.edit_of(train.nodes[0]) is None
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_node_with_gpus_only_gets_the_label_of_the_pool(
     labels: Document, allocatable: Document, patched: Document | None
 ) -> None:
     (train,) = statuses(raw("old", {GROUP: "gpus-a", **labels}, allocatable=allocatable))
-    edit = train.nodes[0].edit
+    edit = train.edit_of(train.nodes[0])
     assert (edit.patch["metadata"]["labels"] if edit else None) == patched
 
 
@@ -152,7 +152,7 @@ def test_a_node_without_conditions() -> None:
     silent = raw("b", {GROUP: "gpus-a"})
     silent["status"] = {}
     (train,) = statuses(silent)
-    assert train.nodes[0].not_ready == "the kubelet has not reported yet"
+    assert train.not_ready == {"b": "the kubelet has not reported yet"}
     many = statuses(*(raw(f"n{number}", {GROUP: "gpus-a"}, ready=False) for number in range(5)))
     assert "2 more are not ready" in StatusHistory().timeout_message(many, "x")
 
@@ -168,7 +168,7 @@ def leaving(name: str, why: str = "its machine is being removed from the cluster
 @pytest.mark.parametrize("allocatable", [{}, {"nvidia.com/gpu": "1"}])
 def test_a_node_that_stays_after_all_is_uncordoned(allocatable: Document) -> None:
     (train,) = statuses(leaving("a", allocatable=allocatable), raw("b", {GROUP: "gpus-a"}))
-    edit = train.nodes[0].edit
+    edit = train.edit_of(train.nodes[0])
     assert edit is not None
     assert edit.patch["spec"]["unschedulable"] is None
     assert edit.patch["metadata"]["annotations"]["accel.gpu/cordoned"] is None
@@ -176,12 +176,13 @@ def test_a_node_that_stays_after_all_is_uncordoned(allocatable: Document) -> Non
     assert (edit.before["unschedulable"], edit.after["unschedulable"]) == (True, False)
 
 
+def uncordoned(status: GroupStatus) -> list[str]:
+    edits = filter(None, map(status.edit_of, status.nodes))
+    return [edit.name for edit in edits if "unschedulable" in edit.patch.get("spec", {})]
+
+
 def test_surplus_nodes_and_nodes_cordoned_for_other_reasons_stay_cordoned() -> None:
     (train,) = statuses(leaving("a"), raw("b", {GROUP: "gpus-a"}), raw("c", {GROUP: "gpus-a"}))
-    assert not any(
-        "spec" in node.edit.patch and "unschedulable" in node.edit.patch["spec"] for node in train.nodes if node.edit
-    )
+    assert not uncordoned(train)
     (train,) = statuses(leaving("a", "the sharing of its GPUs is being changed"), raw("b", {GROUP: "gpus-a"}))
-    assert not any(
-        "spec" in node.edit.patch and "unschedulable" in node.edit.patch["spec"] for node in train.nodes if node.edit
-    )
+    assert not uncordoned(train)
