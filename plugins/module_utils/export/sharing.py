@@ -14,15 +14,15 @@ from ..common.nested import get_nested
 from ..mig import layout as mig
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..schema.messages import is_whole
-from ..sharing_modes.base import SharingMode
 from ..sharing_modes.mig import MIG
 from ..sharing_modes.mps import MPS
+from ..sharing_modes.registry import MODES
 from ..sharing_modes.sharing import Sharing, sharing_of
-from ..sharing_modes.time_slicing import TIME_SLICING
 from ..sharing_modes.whole_gpus import NONE
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
+    from ..sharing_modes.base import SharingMode
 
 Document = dict[str, t.Any]
 Object = t.Mapping[str, t.Any]
@@ -30,8 +30,8 @@ Object = t.Mapping[str, t.Any]
 NodeSharing = tuple[Document, "int | None"]
 
 _PREFIX = "nvidia.com/"
-# By the section of the plugin's configuration; MIG devices are shared in the section of time-slicing.
-_MODES: dict[str, SharingMode] = {mode.plugin_key: mode for mode in (TIME_SLICING, MPS)}
+# The modes that share whole GPUs, by the section of the plugin's configuration; MIG devices are shared in the section of time-slicing.
+_MODES = {mode.plugin_key: mode for mode in MODES.values() if mode.plugin_key and not mode.partitions_gpus}
 # The MIG manager's default (gpu-operator assets/state-mig-manager).
 DEFAULT_MIG_CONFIGMAP = "default-mig-parted-config"
 
@@ -159,7 +159,8 @@ def _export_shares(content: Document) -> Document:
     shares: Document = {"mode": mode.name, "replicas": counts[0]}
     if part.get("renameByDefault"):
         shares["rename"] = True
-    if mode is TIME_SLICING and not part.get("failRequestsGreaterThanOne", mode.fails_by_default):
+    fails = part.get("failRequestsGreaterThanOne", mode.fails_by_default)
+    if "fail_requests_greater_than_one" in mode.options and not fails:
         shares["fail_requests_greater_than_one"] = False
     return shares
 

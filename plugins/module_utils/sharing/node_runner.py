@@ -11,24 +11,32 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, MIG_CONFIG_LABEL, PAUSED_FOR_MIG
+from ..catalog.names import (
+    CLIENT_LABEL,
+    CORDONED_ANNOTATION,
+    FAILED_KEY,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    PAUSED_FOR_MIG,
+)
+from ..catalog.taints import STARTUP_TAINT_KEY
+from ..cluster_state.cordon import MAX_REASON, Patch, cordon_edit, merge_patch, uncordon_edit
 from ..cluster_state.node import Node
-from ..cluster_state.node_check import CHANGING, FAILED, paused_operands
+from ..cluster_state.node_check import CHANGING, FAILED, clients_paused, paused_operands
 from ..cluster_state.pool_edit import disable_mig_patch, last_good
 from ..cluster_state.pool_release import needs_verification
 from ..common.parallel import is_fatal
 from ..common.wait import WaitTimeout
 from ..drain.eviction import DrainOptions, await_termination, evict_pods
 from ..kube.errors import ApiError
+from ..nvidia_config import mig_parted
 from ..schema import rollout as rollout_fields
-from . import node_patches
 from .node_change import NodeChange, declared_edit, is_marked, node_change
 from .node_verification import NodeVerifier, restart_mig_manager
 from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, UNCORDONED, NodeFailure, NodeResult
 from .watched_nodes import WatchedNode
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.cordon import Patch
     from ..cluster_state.pool_edit import LastGood
     from .run_context import NodeContext
 
@@ -96,7 +104,7 @@ class NodeRunner:
             if self.result.failure:
                 self.result.outcome = UNCORDONED
                 return
-        cordoned = self._node.write(lambda actual: node_patches.cordon_patch(actual, self._cordon_reason()))
+        cordoned = self._node.write(lambda actual: cordon_patch(actual, self._cordon_reason()))
         if cordoned is None:
             self.result.outcome = GONE
             return
@@ -112,7 +120,7 @@ class NodeRunner:
             self._verifier.verify(change)
         if resets_mig:
             self._node.write(self._patch)
-        if self._node.write(node_patches.uncordon_patch) is None:
+        if self._node.write(uncordon_patch) is None:
             self.result.outcome = GONE
 
     def _cordon_reason(self) -> str:
@@ -150,7 +158,7 @@ class NodeRunner:
                     options.drain_timeout,
                     "rollout.drain is none: wait until they end, raise rollout.drain_timeout, or set drain: gpu-pods.",
                 )
-            if change.pods_to_pause and self._node.write(node_patches.pause_clients) is not None:
+            if change.pods_to_pause and self._node.write(pause_clients) is not None:
                 self._await_termination(
                     {pod.uid for pod in change.pods_to_pause},
                     CLIENTS_TIMEOUT,
@@ -197,25 +205,25 @@ class NodeRunner:
         message = str(failure)
         if self._change.rollout.on_failure != rollout_fields.LEAVE:
             if not self._labels_changed:
-                self._node.write(node_patches.uncordon_patch)
+                self._node.write(uncordon_patch)
                 return UNCORDONED
             good = last_good(node)
             if good is not None and self._roll_back(good):
-                self._node.write(lambda actual: node_patches.uncordon_patch(actual, failure=message))
+                self._node.write(lambda actual: uncordon_patch(actual, failure=message))
                 return ROLLED_BACK
-        self._node.write(lambda actual: node_patches.cordon_patch(actual, message))
-        self._node.write(lambda actual: node_patches.quarantine_patch(actual, failure.reason, message))
+        self._node.write(lambda actual: cordon_patch(actual, message))
+        self._node.write(lambda actual: quarantine_patch(actual, failure.reason, message))
         return QUARANTINED
 
     def _roll_back(self, good: LastGood) -> bool:
         """Restore the last good configuration; returns whether the node works with it."""
         self._context.report(self._name, "rolling back to its last good configuration")
         node = self._node.latest
-        patch = node_patches.rollback_patch(node, good) if node else None
+        patch = rollback_patch(node, good) if node else None
         try:
             if patch and MIG_CONFIG_LABEL in patch["metadata"]["labels"]:
                 restart_mig_manager(self._context, self._node)
-            self._node.write(lambda actual: node_patches.rollback_patch(actual, good))
+            self._node.write(lambda actual: rollback_patch(actual, good))
             return bool(self._node.wait(lambda actual: _works(actual, good), self._context.wait_timeout))
         except WaitTimeout:
             return False
@@ -237,3 +245,64 @@ def _blocked_message(change: NodeChange | None) -> str:
         f"These pods use the node's GPUs and cannot be evicted: {', '.join(change.blocking_pods)}. Delete them, set rollout.force for pods "
         f"without a controller, or add the nodeSelector {CLIENT_LABEL} to a DaemonSet (docs/rollout.md)"
     )
+
+
+def cordon_patch(node: Node, reason: str) -> Patch | None:
+    """Cordon the node and record that; None if nothing is scheduled to it already.
+
+    The taint of an earlier failure is removed, because NVIDIA's pods do not tolerate it and have to run during the change.
+    """
+    spec, annotations = ({}, {}) if node.has_taint(STARTUP_TAINT_KEY) else cordon_edit(node, reason)
+    if node.has_taint(FAILED_KEY):
+        spec["taints"] = _taints_without(node, FAILED_KEY)
+    return merge_patch(node, spec, annotations)
+
+
+def uncordon_patch(node: Node, failure: str | None = None) -> Patch | None:
+    """Remove the collection's cordon, taints and pauses; `failure` is recorded as the reason of a rollback. None: nothing to remove."""
+    spec, annotations = uncordon_edit(node)
+    note = failure[:MAX_REASON] if failure else None
+    if node.annotations.get(FAILED_KEY) != note:
+        annotations[FAILED_KEY] = note
+    keys = {FAILED_KEY} if failure else {FAILED_KEY, STARTUP_TAINT_KEY}
+    if any(node.has_taint(key) for key in keys):
+        spec["taints"] = _taints_without(node, *keys)
+    found = merge_patch(node, spec, annotations)
+    return _with_client_label(node, found, "true") if clients_paused(node) else found
+
+
+def pause_clients(node: Node) -> Patch | None:
+    """Stop the DaemonSets that select nvidia.com/gpu.deploy.client, as MIG managers from v0.15 on do; None if the label is not true."""
+    return _with_client_label(node, None, PAUSED_FOR_MIG) if node.labels.get(CLIENT_LABEL) == "true" else None
+
+
+def quarantine_patch(node: Node, reason: str, message: str) -> Patch | None:
+    """Taint the node with the reason (a label value) and annotate it with the message."""
+    taint = {"key": FAILED_KEY, "value": reason, "effect": "NoSchedule"}
+    taints = [*_taints_without(node, FAILED_KEY), taint]
+    spec: Patch = {} if taints == [dict(actual) for actual in node.taints] else {"taints": taints}
+    note = message[:MAX_REASON]
+    return merge_patch(node, spec, {} if node.annotations.get(FAILED_KEY) == note else {FAILED_KEY: note})
+
+
+def rollback_patch(node: Node, good: LastGood) -> Patch | None:
+    """Restore the labels of the last good configuration, and remove the MIG state of the failed one.
+
+    If that had no MIG configuration, the label names the one for whole GPUs, because the MIG manager acts only on a label.
+    """
+    desired = dict(good.labels)
+    if node.mig_config:
+        desired[MIG_CONFIG_LABEL] = desired.get(MIG_CONFIG_LABEL) or mig_parted.DISABLED
+    labels = {key: value for key, value in desired.items() if node.labels.get(key) != value}
+    if MIG_CONFIG_LABEL in labels:
+        labels[MIG_STATE_LABEL] = None
+    return {"metadata": {"labels": labels}} if labels else None
+
+
+def _with_client_label(node: Node, found: Patch | None, value: str) -> Patch:
+    found = found or {"metadata": {"resourceVersion": node.resource_version}}
+    return {**found, "metadata": {**found["metadata"], "labels": {CLIENT_LABEL: value}}}
+
+
+def _taints_without(node: Node, *keys: str) -> list[dict[str, t.Any]]:
+    return [dict(taint) for taint in node.taints if taint.get("key") not in keys]

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import functools
 import typing as t
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 
 from ..cluster_state.node import parse_node
 from ..cluster_state.pool_edit import last_good, node_edit
@@ -18,10 +21,10 @@ from ..kube.paths import NODES
 from ..schema import rollout
 from . import operands
 from .diagnosis import diagnose
+from .node_change import NodeChange, in_rollout_order
 from .node_runner import NodeRunner
 from .result import RolloutResult
-from .rolling_update import pool_queues, run_rolling_update
-from .run_context import NodeContext
+from .run_context import QUARANTINED, NodeContext, NodeResult
 from .watched_nodes import WatchedNodes
 
 if t.TYPE_CHECKING:
@@ -29,9 +32,10 @@ if t.TYPE_CHECKING:
     from ..cluster_state.ownership import NodeEdit
     from ..kube.lease import Lease
     from ..pools.plan import PoolPlan
-    from .node_change import NodeChange
     from .reader import ClusterState
     from .run_context import RunContext
+# Threads that mostly wait; more would only wait for each other.
+_MAX_THREADS = 64
 
 
 class Rollout:
@@ -177,3 +181,79 @@ def _can_roll_back(state: ClusterState, change: NodeChange) -> bool:
     if node is None or change.pool is None:
         return False
     return change.pool.rollout.on_failure == rollout.LEAVE or last_good(node) is not None
+
+
+@dataclass
+class PoolQueue:
+    """The changes of one pool: how many may run at a time, and whether a failure pauses the others."""
+
+    waiting: deque[NodeChange]
+    max_unavailable: int
+    pause_on_failure: bool
+    running: int = 0
+    quarantined: int = 0
+    paused: bool = False
+
+    def next(self) -> NodeChange | None:
+        """The next change that may start; new nodes do not count against max_unavailable."""
+        if not self.waiting or self.paused:
+            return None
+        if self.waiting[0].is_new or self.running + self.quarantined < self.max_unavailable:
+            change = self.waiting.popleft()
+            self.running += not change.is_new
+            return change
+        return None
+
+    def ended(self, change: NodeChange, result: NodeResult) -> None:
+        """Count a change that has ended; a quarantined node stays unavailable."""
+        self.running -= not change.is_new
+        self.quarantined += result.outcome == QUARANTINED and not change.is_new
+        self.paused = self.paused or bool(result.failure and self.pause_on_failure)
+
+
+def pool_queues(changes: t.Iterable[NodeChange], sizes: t.Mapping[str, int]) -> list[PoolQueue]:
+    """One queue per pool, with new nodes first; `sizes` are the numbers of nodes of the pools."""
+    by_pool: dict[str, list[NodeChange]] = {}
+    for change in changes:
+        by_pool.setdefault(change.queue, []).append(change)
+    queues = []
+    for name, listed in sorted(by_pool.items()):
+        ordered = sorted(in_rollout_order(listed), key=lambda change: not change.is_new)
+        # Released nodes may have different settings recorded; the most careful ones count.
+        max_unavailable = min(change.rollout.max_parallel(sizes.get(name, len(listed))) for change in listed)
+        pause_on_failure = any(change.rollout.pause_on_failure for change in listed)
+        queues.append(PoolQueue(deque(ordered), max_unavailable, pause_on_failure))
+    return queues
+
+
+def run_rolling_update(
+    queues: t.Sequence[PoolQueue],
+    run: t.Callable[[NodeChange], NodeResult],
+    total: RolloutResult,
+    on_done: t.Callable[[int], None],
+) -> None:
+    """Run all changes and add them to the total result; `on_done` gets the number of those that have ended.
+
+    After a result with an error no other change starts, running ones end, and the error is raised.
+    """
+    running: dict[Future[NodeResult], tuple[PoolQueue, NodeChange]] = {}
+    ended, error = 0, None
+    with ThreadPoolExecutor(max_workers=_MAX_THREADS) as threads:
+        while True:
+            for queue in queues:
+                while error is None and len(running) < _MAX_THREADS and (change := queue.next()) is not None:
+                    running[threads.submit(run, change)] = queue, change
+            if not running:
+                break
+            done, dummy = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                queue, change = running.pop(future)
+                result = future.result()
+                error = error or result.error
+                total.add(change, result)
+                queue.ended(change, result)
+            ended += len(done)
+            on_done(ended)
+    total.not_started += sorted(change.node for queue in queues for change in queue.waiting)
+    if error is not None:
+        raise error

@@ -17,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import pool_queues
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import pool_queues
 from tests.helpers.fleet import node
 
 GPU = "nvidia.com/gpu"

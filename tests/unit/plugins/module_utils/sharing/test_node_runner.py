@@ -20,7 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit 
     node_edit,
     working_configuration,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import node_patches
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import node_runner
 from tests.helpers.fleet import node, pool
 
 CORDON, FAILED = "accel.gpu/cordoned", "accel.gpu/failed"
@@ -63,40 +63,40 @@ nodes = st.builds(
 @given(nodes)
 def test_an_uncordoned_node_has_no_marks_left(actual: Node) -> None:
     opened = patched(
-        patched(actual, node_patches.cordon_patch(actual, "why")),
-        node_patches.uncordon_patch(patched(actual, node_patches.cordon_patch(actual, "why"))),
+        patched(actual, node_runner.cordon_patch(actual, "why")),
+        node_runner.uncordon_patch(patched(actual, node_runner.cordon_patch(actual, "why"))),
     )
     assert not {CORDON, FAILED} & set(opened.annotations)
     assert [taint for taint in opened.taints if taint["key"] != "team"] == []
     # A foreign cordon is still there.
     assert opened.unschedulable is (actual.unschedulable and CORDON not in actual.annotations)
     assert (THEIRS in opened.taints) is (THEIRS in actual.taints)
-    assert node_patches.uncordon_patch(opened) is None
+    assert node_runner.uncordon_patch(opened) is None
 
 
 @given(nodes)
 def test_nothing_is_scheduled_to_a_cordoned_node(actual: Node) -> None:
-    closed = patched(actual, node_patches.cordon_patch(actual, "why"))
+    closed = patched(actual, node_runner.cordon_patch(actual, "why"))
     assert closed.unschedulable or STARTUP in closed.taints
     assert QUARANTINE not in closed.taints
-    assert node_patches.cordon_patch(closed, "why") is None
+    assert node_runner.cordon_patch(closed, "why") is None
 
 
 @given(nodes, st.sampled_from(["drain", "mig-failed"]))
 def test_a_quarantined_node_has_the_reason_and_the_next_run_uncordons_it(actual: Node, reason: str) -> None:
-    closed = patched(actual, node_patches.cordon_patch(actual, "why"))
-    left = patched(closed, node_patches.quarantine_patch(closed, reason, "message"))
+    closed = patched(actual, node_runner.cordon_patch(actual, "why"))
+    left = patched(closed, node_runner.quarantine_patch(closed, reason, "message"))
     assert {"key": FAILED, "value": reason, "effect": "NoSchedule"} in left.taints
     assert left.annotations[FAILED] == "message"
-    assert node_patches.quarantine_patch(left, reason, "message") is None
-    again = patched(left, node_patches.cordon_patch(left, "why"))
+    assert node_runner.quarantine_patch(left, reason, "message") is None
+    again = patched(left, node_runner.cordon_patch(left, "why"))
     assert FAILED not in {taint["key"] for taint in again.taints}
-    assert patched(again, node_patches.uncordon_patch(again)).annotations == {}
+    assert patched(again, node_runner.uncordon_patch(again)).annotations == {}
 
 
 def test_a_rolled_back_node_is_uncordoned_and_has_the_reason() -> None:
-    closed = patched(node(), node_patches.cordon_patch(node(), "why"))
-    back = patched(closed, node_patches.uncordon_patch(closed, failure="message"))
+    closed = patched(node(), node_runner.cordon_patch(node(), "why"))
+    back = patched(closed, node_runner.uncordon_patch(closed, failure="message"))
     assert (back.unschedulable, back.annotations, back.taints) == (False, {FAILED: "message"}, ())
 
 
@@ -112,7 +112,7 @@ def test_a_rolled_back_node_is_uncordoned_and_has_the_reason() -> None:
     ],
 )
 def test_rollback_patch(labels: dict[str, str], good: dict[str, str | None], patch: dict[str, t.Any] | None) -> None:
-    found = node_patches.rollback_patch(node(labels=labels), LastGood(good, {"nvidia.com/gpu": 1}))
+    found = node_runner.rollback_patch(node(labels=labels), LastGood(good, {"nvidia.com/gpu": 1}))
     assert (found["metadata"]["labels"] if found else None) == patch
 
 
@@ -154,12 +154,12 @@ CLIENT, PAUSED = "nvidia.com/gpu.deploy.client", "paused-for-mig-change"
 
 def test_clients_are_paused_where_they_run_and_resumed_by_uncordon() -> None:
     running = node(labels={CLIENT: "true"})
-    stopped = patched(running, node_patches.pause_clients(running))
+    stopped = patched(running, node_runner.pause_clients(running))
     assert stopped.labels[CLIENT] == PAUSED
-    assert node_patches.pause_clients(stopped) is None
-    assert node_patches.pause_clients(node()) is None
-    opened = patched(stopped, node_patches.uncordon_patch(stopped))
+    assert node_runner.pause_clients(stopped) is None
+    assert node_runner.pause_clients(node()) is None
+    opened = patched(stopped, node_runner.uncordon_patch(stopped))
     assert opened.labels == running.labels
-    assert node_patches.uncordon_patch(running) is None
+    assert node_runner.uncordon_patch(running) is None
     # The MIG manager resumes them itself.
-    assert node_patches.uncordon_patch(replace(stopped, labels={**stopped.labels, STATE: "pending"})) is None
+    assert node_runner.uncordon_patch(replace(stopped, labels={**stopped.labels, STATE: "pending"})) is None

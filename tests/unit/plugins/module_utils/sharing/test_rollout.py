@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact imp
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.result import RolloutResult
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.rolling_update import (
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import (
     pool_queues,
     run_rolling_update,
 )
