@@ -15,6 +15,7 @@ from ..catalog import models
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, PRODUCT_LABEL
 from ..catalog.taints import STARTUP_TAINT, format_taint, toleration_of
 from ..cluster_state.ownership import POOLS, recorded_keys
+from ..pools.variables import merge
 from ..schema import validators
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import is_for_users
@@ -61,7 +62,11 @@ def export_pools(
     labelled: dict[str, list[_Member]] = defaultdict(list)
     grouped: dict[tuple[str, str], list[_Member]] = defaultdict(list)
     left_out: dict[str, list[str]] = defaultdict(list)
-    incomplete_models: set[str] = set()
+    # By model, the pool labels of its nodes: empty for nodes without one, None if a node is left out.
+    pools_of_model: dict[str, set[str | None]] = defaultdict(set)
+    for node in nodes:
+        if node.discovered:
+            pools_of_model[_model(node)].add(node.labels.get(POOL_LABEL, ""))
     for node in sorted((node for node in nodes if node.has_gpu), key=lambda node: node.name):
         pool = node.labels.get(POOL_LABEL, "")
         if not node.discovered:
@@ -71,22 +76,16 @@ def export_pools(
             member = _Member(node, node_sharing(node), _pool_taints(node, tolerations, labelled=bool(pool)))
         except Inexpressible as reason:
             left_out[str(reason)].append(node.name)
-            incomplete_models.add(_model(node))
+            pools_of_model[_model(node)].add(None)
             continue
         if pool:
             labelled[pool].append(member)
         else:
             grouped[_model(node), member.group_key].append(member)
     exported.remarks += [f"{abbreviate(names)}: left out, since {reason}" for reason, names in sorted(left_out.items())]
-    # By model, the pool labels of its nodes; empty for nodes without one.
-    pools_of_model: dict[str, set[str]] = defaultdict(set)
-    for node in nodes:
-        if node.discovered:
-            pools_of_model[_model(node)].add(node.labels.get(POOL_LABEL, ""))
     for pool, members in sorted(labelled.items()):
         pool_models = {_model(member.node) for member in members}
-        only = len(pool_models) == 1 and not pool_models & incomplete_models
-        only = only and all(pools_of_model[model] == {pool} for model in pool_models)
+        only = len(pool_models) == 1 and all(pools_of_model[model] == {pool} for model in pool_models)
         _add_labelled_pool(exported, pool, members, only_pool_of_model=only)
     taken = set(labelled)
     for (model, key), members in sorted(grouped.items()):
@@ -96,9 +95,8 @@ def export_pools(
             if other == model and other_key != key
             for member in group
         ]
-        only = pools_of_model[model] == {""} and model not in incomplete_models
         name = _pool_name(model, members[0], taken, several=bool(rivals))
-        _add_group(exported, name, members, rivals, without_labelled_nodes=only)
+        _add_group(exported, name, members, rivals, without_labelled_nodes=pools_of_model[model] == {""})
     _add_startup_taint(exported, tolerations)
     return exported
 
@@ -126,7 +124,7 @@ def _add_labelled_pool(exported: ExportedPools, name: str, members: list[_Member
             f"pool {name} ({names}): left out, since its nodes are shared in {len(sharings)} different ways"
         )
         return
-    match = {"match": _match(members[0].node)} if only_pool_of_model else {}
+    match = _match(members[0].node) if only_pool_of_model else {}
     if not match:
         exported.remarks.append(
             f"pool {name}: without match, since other nodes have its GPU model, too; the label {POOL_LABEL} assigns its nodes"
@@ -145,8 +143,7 @@ def _add_group(
     label = _distinguishing_label(nodes, rivals) if rivals else {}
     match: Document = {}
     if without_labelled_nodes and (label or not rivals):
-        by_model = _match(nodes[0])
-        match = {"match": {**by_model, "labels": {**by_model.get("labels", {}), **label}} if label else by_model}
+        match = merge(_match(nodes[0]), {"labels": label} if label else {})
     else:
         exported.remarks.append(
             f"pool {name}: only a pool label can distinguish its nodes from others of their model: "
@@ -157,13 +154,8 @@ def _add_group(
 
 def _pool(name: str, match: Document, member: _Member, labels: Document, taints: list[Document]) -> Document:
     sharing, gpus = member.sharing
-    optional = {"gpus_per_node": gpus, "labels": labels, "taints": taints}
-    return {
-        "name": name,
-        **match,
-        **{key: value for key, value in optional.items() if value},
-        "sharing": sharing,
-    }
+    optional = {"match": match, "gpus_per_node": gpus, "labels": labels, "taints": taints}
+    return {"name": name, **{key: value for key, value in optional.items() if value}, "sharing": sharing}
 
 
 def _model(node: Node) -> str:
