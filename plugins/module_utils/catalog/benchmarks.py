@@ -11,11 +11,6 @@ import typing as t
 # and results checked in each; MPS with 100/N % of the SMs for each of N clients, as the device plugin sets it. Not measured: more
 # than 8 processes, MIG, tensor cores at the power limit, faults.
 MEASURED = "one NVIDIA H200, driver 580.159.04, 2026-11-21"
-# Diana Gaponcic, IT-CD-PI: a simulation (Xsuite) that is heavy on the GPU, with few memory accesses and little communication with the CPU.
-WEBINAR = (
-    "CERN's webinar 'Adding and managing GPUs on Kubernetes', autumn 2024: A100 40GB PCIe, driver 470.129.06, CUDA 11.6"
-)
-
 TIME_SLICING, MPS = "time-slicing", "mps"
 MAX_MEASURED_PODS = 8
 
@@ -75,9 +70,9 @@ TURN_MS = 2.3
 # The part of its memory that a client of MPS should leave free: four clients that fill their parts, the server and what the driver reserves
 # exceed the GPU, and one of the four was refused 0.7 GiB early.
 MPS_RESERVE_MIB = 819
-# A CUDA context without any library, in MiB; under MPS at 12.5 % of the SMs.
-CONTEXT_MIB = {TIME_SLICING: 526, MPS: 89}
 
+# CERN's webinar "Adding and managing GPUs on Kubernetes", autumn 2024: A100 40GB PCIe, driver 470.129.06, CUDA 11.6. Diana Gaponcic,
+# IT-CD-PI: a simulation (Xsuite) that is heavy on the GPU, with few memory accesses and little communication with the CPU.
 # "Shared x2" against twice the time of x1 and so on. Shares of the card that follow: 0.36, 0.18 and 0.09.
 WEBINAR_TIME_SLICING: tuple[Loss, ...] = (
     Loss("x1 to x2", (37.90, 38.23, 38.61)),

@@ -11,8 +11,6 @@ FIELD_MANAGER = "accel.gpu"
 # The field manager of the replicas of an operator that is stopped until it is upgraded.
 STOPPING_MANAGER = "accel.gpu-upgrade"
 POOL_LABEL = "accel.gpu/pool"
-OWNED_TAINTS_ANNOTATION = "accel.gpu/taints"
-OWNED_LABELS_ANNOTATION = "accel.gpu/labels"
 OWNED_TOLERATIONS_ANNOTATION = "accel.gpu/tolerations"
 FORMER_ANNOTATION = "accel.gpu/former"
 REFRESH_ANNOTATION = "accel.gpu/config"

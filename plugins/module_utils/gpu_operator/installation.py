@@ -5,6 +5,12 @@
 The Deployment's own marks say what manages it: those of Argo CD and Flux, Helm's annotations, OLM's labels, an owner, or nothing.
 An installation that this collection has not made and that gpu_cluster does not name is adopted: used as it is, and never upgraded.
 The same holds for every installation by Argo CD or Flux, even a named one.
+
+Argo CD marks an object by the annotation argocd.argoproj.io/tracking-id, `<application>:<group>/<kind>:<namespace>/<name>`, or by
+a label: its documentation proposes argocd.argoproj.io/instance besides app.kubernetes.io/instance, which every Helm chart sets
+(https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/). Flux marks objects of a
+HelmRelease or a Kustomization with two labels of that kind's API group (fluxcd/helm-controller internal/postrender/origin_labels.go,
+fluxcd/pkg ssa/manager.go SetOwnerLabels).
 """
 
 from __future__ import annotations
@@ -18,7 +24,6 @@ from ..catalog.taints import untolerated_taints
 from ..cluster_state.cluster_policy import active_policy
 from ..helm.release import ReleaseId, helm_release_of
 from ..pools.plan import PolicyPlan, ReleasePlan
-from .gitops import TOOLS, gitops_owner, reverted_fields_note
 
 Document = t.Mapping[str, t.Any]
 
@@ -26,9 +31,44 @@ Document = t.Mapping[str, t.Any]
 _OLM_OWNER, _OLM_KIND = "olm.owner", "olm.owner.kind"
 HELM, OLM, OWNER, UNMANAGED = "helm", "olm", "owner", "unmanaged"
 
+ARGO_CD, FLUX = "argocd", "flux"
+TOOLS = (ARGO_CD, FLUX)
+
+_TRACKING_ID, _INSTANCE = "argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance"
+_FLUX_GROUPS = (("helm.toolkit.fluxcd.io", "HelmRelease"), ("kustomize.toolkit.fluxcd.io", "Kustomization"))
+
+# How to exclude fields from drift correction. Argo CD: user-guide/diffing and user-guide/sync-options (RespectIgnoreDifferences).
+# Flux: fluxcd.io/flux/components/helm/helmreleases (Drift detection) and .../kustomize/kustomizations (server-side apply).
+_EXCLUSIONS = {
+    "application": (
+        "automated sync with selfHeal reverts them: list them as jsonPointers in spec.ignoreDifferences of the Application "
+        "(group nvidia.com, kind ClusterPolicy) and set the sync option RespectIgnoreDifferences=true"
+    ),
+    "HelmRelease": (
+        "drift detection (spec.driftDetection.mode: enabled) reverts them: list them as paths in spec.driftDetection.ignore of the "
+        "HelmRelease (target.kind: ClusterPolicy)"
+    ),
+    "Kustomization": (
+        "server-side apply reverts those that the source sets: remove them from the source, or annotate the ClusterPolicy there with "
+        "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent"
+    ),
+}
+
 _VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.-]+)?")
 _PROGRAMS = {"operator": "gpu-operator", "nfd": "nfd-master"}
 TITLES = {"operator": "GPU operator", "nfd": "NFD"}
+
+
+@dataclass(frozen=True)
+class GitOpsOwner:
+    """The GitOps resource that reconciles an object: `tool` is one of TOOLS, `kind` is application, HelmRelease or Kustomization."""
+
+    tool: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{'Argo CD' if self.tool == ARGO_CD else 'Flux'} {self.kind} {self.name}"
 
 
 @dataclass(frozen=True)
@@ -157,8 +197,13 @@ def with_reverted_fields(
     fields = {f"/spec/{part}/{name}" for part, value in planned.spec.items() for name in value}
     fields |= {"/spec/daemonsets/tolerations"} if planned.tolerations else set()
     fields |= {"/spec/mig/strategy"} if planned.mig_by_node else set()
-    note = reverted_fields_note(owner, policy["metadata"]["name"], fields)
-    return replace(finding, notes=(*finding.notes, note)) if note else finding
+    if not fields:
+        return finding
+    note = (
+        f"{owner} reconciles ClusterPolicy {policy['metadata']['name']} from its source, and the pools set {', '.join(sorted(fields))} "
+        f"there; {_EXCLUSIONS[owner.kind]}"
+    )
+    return replace(finding, notes=(*finding.notes, note))
 
 
 def openshift_finding(component: str, version: str) -> InstallationFinding:
@@ -188,6 +233,27 @@ def unlabelled_nodes(nodes: t.Iterable[Document], taints: t.Iterable[Document]) 
         if any((taint["key"], taint["effect"]) in blocking for taint in node["spec"].get("taints") or ())
         and not any(label.startswith(NFD_PREFIX) for label in node["metadata"].get("labels") or ())
     ]
+
+
+def gitops_owner(item: t.Mapping[str, t.Any], kind: str) -> GitOpsOwner | None:
+    """The owner of an object of this kind; None when it has no such mark, or a mark copied from another object."""
+    metadata = item["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    for group, owner in _FLUX_GROUPS:
+        name, namespace = labels.get(f"{group}/name"), labels.get(f"{group}/namespace")
+        if name:
+            return GitOpsOwner(FLUX, owner, f"{namespace}/{name}" if namespace else name)
+    application, dummy, tracked = str(annotations.get(_TRACKING_ID) or "").partition(":")
+    if application and _refers_to(tracked, kind, metadata["name"]):
+        return GitOpsOwner(ARGO_CD, "application", application)
+    instance = labels.get(_INSTANCE) or annotations.get(_INSTANCE)
+    return GitOpsOwner(ARGO_CD, "application", instance) if instance else None
+
+
+def _refers_to(tracked: str, kind: str, name: str) -> bool:
+    """Whether `<group>/<kind>:<namespace>/<name>` is this object."""
+    group_kind, dummy, path = tracked.partition(":")
+    return group_kind.rpartition("/")[2] == kind and path.rpartition("/")[2] == name
 
 
 def _evaluate(

@@ -16,6 +16,7 @@ from ..catalog.names import GPU_PRESENT_LABEL, OPERANDS_LABEL, PCI_PRESENT_LABEL
 from ..catalog.taints import toleration_identity
 from ..cluster_state.daemonset_status import daemonset_status
 from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
+from ..cluster_state.operand_pods import MIG_MANAGER, PLUGIN
 from ..cluster_state.warnings import as_list
 from ..schema.messages import abbreviate
 from .daemonsets import (
@@ -31,9 +32,6 @@ from .driver_rollout import UpgradePolicy
 
 Document = t.Mapping[str, t.Any]
 
-# The DaemonSets that mount our ConfigMaps (gpu-operator assets/state-device-plugin, state-mig-manager).
-PLUGIN_DAEMONSET = "nvidia-device-plugin-daemonset"
-MIG_DAEMONSET = "nvidia-mig-manager"
 _MAX_NODES = 100
 # The operator's reasons where it only reports that operands are not ready (gpu-operator internal/conditions).
 _NOT_READY_REASONS = ("OperandNotReady", "DriverNotReady")
@@ -119,7 +117,7 @@ def mounted_configmaps(spec: Document) -> dict[str, str]:
     """The ConfigMap that each DaemonSet mounts because of this part of a policy's spec."""
     names = {
         daemonset: ((spec.get(part) or {}).get("config") or {}).get("name")
-        for daemonset, part in ((PLUGIN_DAEMONSET, "devicePlugin"), (MIG_DAEMONSET, "migManager"))
+        for daemonset, part in ((PLUGIN, "devicePlugin"), (MIG_MANAGER, "migManager"))
     }
     return {daemonset: str(name) for daemonset, name in names.items() if name}
 
