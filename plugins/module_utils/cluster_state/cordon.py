@@ -19,31 +19,26 @@ if t.TYPE_CHECKING:
 
 Patch = dict[str, t.Any]
 Annotations = dict[str, "str | None"]
+# Parts of a patch: fields of the node's spec, and annotations (None removes one).
+CordonEdit = tuple[Patch, Annotations]
 # All annotations together are limited to 256 KiB; more than this is not useful in one of them.
 MAX_REASON = 1000
 # The reason for the cordon of a node whose machine is being removed; the next run recognizes it by this text.
 REMOVAL_REASON = "its machine is being removed from the cluster"
 
 
-class CordonEdit(t.NamedTuple):
-    """Parts of a patch: fields of the node's spec, and annotations (None removes one)."""
-
-    spec: Patch
-    annotations: Annotations
-
-
 def cordon_edit(node: Node, reason: str) -> CordonEdit:
     """Cordon a node, with the reason in the annotation; empty where it is cordoned already."""
     if node.unschedulable:
-        return CordonEdit({}, {})
-    return CordonEdit({"unschedulable": True}, {CORDONED_ANNOTATION: reason[:MAX_REASON]})
+        return {}, {}
+    return {"unschedulable": True}, {CORDONED_ANNOTATION: reason[:MAX_REASON]}
 
 
 def uncordon_edit(node: Node) -> CordonEdit:
     """Remove a cordon of this collection and its annotation; empty for cordons of others."""
     if CORDONED_ANNOTATION not in node.annotations:
-        return CordonEdit({}, {})
-    return CordonEdit({"unschedulable": None}, {CORDONED_ANNOTATION: None})
+        return {}, {}
+    return {"unschedulable": None}, {CORDONED_ANNOTATION: None}
 
 
 def merge_patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | None:

@@ -160,7 +160,8 @@ def _parse_pod(
     metadata, priority = pod["metadata"], int(pod["spec"].get("priority") or 0)
     resources = requested_resources(pod)
     access = [*_requests(pod, resources, sources), *gpu_access(pod, runtime_classes)]
-    keep_reason, privileged = _keep_reason(pod), tuple(privileged_containers(pod))
+    controllers = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+    keep_reason, privileged = _keep_reason(pod, controllers), tuple(privileged_containers(pod))
     is_cluster_pod = bool(keep_reason) or priority >= _SYSTEM_CRITICAL
     if not is_cluster_pod:
         access += privileged
@@ -171,7 +172,7 @@ def _parse_pod(
         resources=resources,
         access=tuple(dict.fromkeys(access)),
         keep_reason=keep_reason,
-        unmanaged=_controller(pod) is None,
+        unmanaged=not controllers,
         priority=priority,
         created=metadata.get("creationTimestamp") or "",
         possible_access=privileged if is_cluster_pod and not access else (),
@@ -205,15 +206,10 @@ def _claimed(claim: Claim) -> list[str]:
     return classes
 
 
-def _controller(pod: Pod) -> t.Mapping[str, t.Any] | None:
-    owners: t.Iterable[t.Mapping[str, t.Any]] = pod["metadata"].get("ownerReferences") or ()
-    return next((owner for owner in owners if owner.get("controller")), None)
-
-
-def _keep_reason(pod: Pod) -> str:
-    owner = _controller(pod) or {}
-    if owner.get("kind") == "DaemonSet":
-        return f"DaemonSet {owner['name']}"
+def _keep_reason(pod: Pod, controllers: t.Iterable[t.Mapping[str, t.Any]]) -> str:
+    for controller in controllers:
+        if controller.get("kind") == "DaemonSet":
+            return f"DaemonSet {controller['name']}"
     return "static pod" if _MIRROR in (pod["metadata"].get("annotations") or {}) else ""
 
 

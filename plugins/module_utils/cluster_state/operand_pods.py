@@ -115,12 +115,13 @@ def app_of(pod: Pod) -> str:
 
 # A container with this number of restarts is in a back-off of 40 seconds or more (kubelet: 10 seconds, doubled each time).
 _MIN_RESTARTS = 3
-# For images that cannot be pulled and containers that cannot be created there are no restarts: seconds since the creation of the pod.
-_MIN_AGE = 60.0
-_NEVER_STARTED = (
+# Images that cannot be pulled and containers that cannot be created: there are no restarts.
+NEVER_STARTED = (
     *("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"),
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
 )
+# For these, seconds since the creation of the pod.
+_MIN_AGE = 60.0
 # Each operand waits for the one before it; if several fail, the first is the cause.
 _START_ORDER = (DRIVER, "nvidia-container-toolkit-daemonset", VALIDATOR, DISCOVERY)
 
@@ -155,6 +156,6 @@ def _lasts(pod: Pod, failure: ContainerFailure, now: float) -> bool:
     if failure.restarts >= _MIN_RESTARTS:
         return True
     created = pod["metadata"].get("creationTimestamp")
-    if not created or not failure.reason.startswith(_NEVER_STARTED):
+    if not created or not failure.reason.startswith(NEVER_STARTED):
         return False
     return now - datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp() >= _MIN_AGE

@@ -25,11 +25,6 @@ ABANDONED = f"{names.MIG_STATE_LABEL} is {FAILED} and {names.MIG_CONFIG_LABEL} i
 _DONE = "success"
 
 
-def released_pool(node: Node) -> str:
-    """The name of the pool from which a node is released, by its label; empty without it."""
-    return node.labels.get(names.POOL_LABEL, "")
-
-
 def is_managed(node: Node) -> bool:
     """Whether the node has the name of a pool, or labels or taints that a pool has set."""
     owned = recorded_keys(node.annotations, POOLS.labels) or recorded_keys(node.annotations, POOLS.taints)
@@ -102,7 +97,7 @@ def check_whole_gpus(node: Node) -> Finding | None:
     That requires all of: the MIG manager's state, its operands running again, no MIG device in GFD's labels or in the allocatable
     resources, and as many GPUs (or shares of whole GPUs, where the cluster's default shares them) as GFD counts.
     """
-    pool = released_pool(node)
+    pool = node.pin
     if node.mig_config == mig_parted.DISABLED and node.mig_state == FAILED:
         return Finding(node.name, pool, (mig_failure(node),), final=True, operand=MIG_MANAGER)
     differences = tuple(_unfinished(node))

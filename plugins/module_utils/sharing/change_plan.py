@@ -12,7 +12,7 @@ from ..catalog.taints import format_taint
 from ..cluster_state.gpu_pods import PodsByNode
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
-from ..cluster_state.pool_release import is_managed, release_edit, released_pool
+from ..cluster_state.pool_release import is_managed, release_edit
 from .configmaps import ConfigMapEntries, ConfigMaps, device_plugin_entries, mig_entries
 from .node_change import NodeChange, depends_on_pods, limit_changes, node_change
 from .released_nodes import ReleasedNodes, stops_sharing_silently
@@ -197,7 +197,7 @@ def plan_changes(
 def _unclaimed(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str], ambiguous: t.Collection[str]) -> dict[str, str]:
     """Every managed node that no declared pool claims, inside the run's scope or not: by name, the pool it is in."""
     return {
-        node.name: released_pool(node)
+        node.name: node.pin
         for node in nodes
         if node.name not in pool_of
         and node.name not in ambiguous

@@ -14,7 +14,7 @@ from ..cluster_state.gpu_pods import PodsByNode
 from ..cluster_state.impact import LABELS, Transition, displaced_pods, transition
 from ..cluster_state.node_check import clients_paused, repair_reason
 from ..cluster_state.pool_edit import DEFAULT_ROLLOUT, node_edit, recorded_rollout
-from ..cluster_state.pool_release import ABANDONED, is_abandoned, released_pool
+from ..cluster_state.pool_release import ABANDONED, is_abandoned
 from ..schema import rollout as rollout_fields
 
 if t.TYPE_CHECKING:
@@ -152,7 +152,7 @@ def node_change(
         stuck=stuck,
         marks={key: node.annotations[key] for key in (CORDONED_ANNOTATION, FAILED_KEY) if key in node.annotations},
         possible_holders=tuple(pods.possible_holders.get(node.name, ())) if rolling and change.repartitions else (),
-        released_from=released_pool(node) if pool is None and edit is not None and not abandoned else None,
+        released_from=node.pin if pool is None and edit is not None and not abandoned else None,
         recorded_rollout=rollout,
     )
 

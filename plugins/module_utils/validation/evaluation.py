@@ -13,8 +13,10 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ..catalog import models
 from ..cluster_state import expected_state
 from ..cluster_state.node import Node
+from ..cluster_state.operand_pods import NEVER_STARTED
 from .pods import PAIR, SURPLUS, PodRequest, ValidationSite, Workload, pod_name
 
 if t.TYPE_CHECKING:
@@ -22,10 +24,6 @@ if t.TYPE_CHECKING:
 
 _DEVICE = re.compile(r"^\s*(?P<kind>GPU|MIG)\b(?P<name>.*?)\(UUID: (?P<uuid>(?:GPU|MIG)-[^)\s]+)\)", re.MULTILINE)
 _MIG_UUID = "MIG-"
-_FINAL_WAITS = (
-    *("ErrImagePull", "ImagePullBackOff", "InvalidImageName"),
-    *("CreateContainerConfigError", "CreateContainerError"),
-)
 # k8s-device-plugin internal/plugin/server.go, the same for time-slicing and MPS; observed on an H200.
 _ONE_EACH = "maximum request size for shared resources is 1"
 WAITED, REFUSED = "waited", "refused"
@@ -213,7 +211,7 @@ def check_devices(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> Devi
         if uuid.startswith(_MIG_UUID):
             if name not in pool.sharing.profiles:
                 problems.append(f"{pod} was given a MIG device {name}, which is not in the pool's layout")
-        elif name and _plain(name) != _plain(node.model):
+        elif name and models.normalized(name) != models.normalized(node.model):
             problems.append(f"{pod} was given a {name}, but the node is labelled {node.model}")
     if not problems:
         problems.extend(_surplus_holders(pool, node, holders))
@@ -235,10 +233,6 @@ def _surplus_holders(pool: PoolPlan, node: Node, holders: Counter[str]) -> t.Ite
         if pods > replicas:
             allowed = "one pod" if replicas == 1 else f"{replicas} pods"
             yield f"{uuid} was given to {pods} pods at once, mode {pool.mode} allows {allowed}"
-
-
-def _plain(name: str) -> str:
-    return name.replace(" ", "-").lower().removeprefix("nvidia-")
 
 
 def _ran_together(statuses: t.Sequence[Status]) -> bool:
@@ -286,7 +280,7 @@ def waiting_reason(status: Status) -> str:
 def _final_waits(status: Status) -> t.Iterator[str]:
     for state in _container_states(status):
         waiting = state.get("waiting") or {}
-        if waiting.get("reason") in _FINAL_WAITS:
+        if waiting.get("reason") in NEVER_STARTED:
             yield f"{waiting['reason']}: {waiting.get('message', 'no message')}"
 
 

@@ -47,4 +47,4 @@ def test_a_node_that_is_to_leave(before: Node, leave: dict[str, object] | None, 
 
 
 def test_a_long_reason_is_cut() -> None:
-    assert len(cordon.cordon_edit(node(), "x" * 5000).annotations[NOTE] or "") == cordon.MAX_REASON
+    assert len(cordon.cordon_edit(node(), "x" * 5000)[1][NOTE] or "") == cordon.MAX_REASON

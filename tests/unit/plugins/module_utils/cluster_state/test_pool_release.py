@@ -19,7 +19,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_relea
     is_managed,
     is_partitioned,
     release_edit,
-    released_pool,
 )
 from tests.helpers.fleet import node
 
@@ -92,7 +91,7 @@ def test_the_first_half_keeps_every_note() -> None:
 
 
 def test_the_pool_that_a_node_leaves() -> None:
-    assert released_pool(member(MANAGED, "success")) == "train"
+    assert member(MANAGED, "success").pin == "train"
     assert is_managed(member(MANAGED, "success"))
     assert is_managed(node(labels={"accel.gpu/pool": "by-hand"}))
     assert not is_managed(a100(MANAGED, "success"))
