@@ -83,13 +83,9 @@ def ignorable_nodes(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> set
     return {node.name for node in nodes if node.has_gpu and (node.name not in members or not node.discovered)}
 
 
-def any_discovered(nodes: t.Iterable[Node], failing: t.Collection[str]) -> bool:
-    """Whether any GPU node is discovered beside those whose operands fail."""
-    return any(node.discovered and node.name not in failing for node in nodes)
-
-
-def any_in_pool(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node], names: t.Collection[str]) -> bool:
-    """Whether one of the named nodes belongs to a pool, or may do so after discovery."""
+def can_continue_without(failing: t.Collection[str], pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> bool:
+    """Whether a run need not wait for the failing nodes: another GPU node is discovered, or none of them is or may become a pool's."""
     membership = assign_pools(pools, nodes)
     candidates = {*pool_members(membership), *undiscovered_candidates(pools, nodes, membership)}
-    return any(name in candidates for name in names)
+    others_discovered = any(node.discovered and node.name not in failing for node in nodes)
+    return others_discovered or candidates.isdisjoint(failing)

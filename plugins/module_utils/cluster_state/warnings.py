@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.names import NFD_PREFIX
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import without_discovery
 from .pool_assignment import pool_members, undiscovered_candidates
@@ -17,12 +18,6 @@ if t.TYPE_CHECKING:
     from .node import Node
 
 NAMES_LIMIT = 100
-_OPENSHIFT, _OS, _OS_VERSION = (
-    "node.openshift.io/os_id",
-    "feature.node.kubernetes.io/system-os_release.ID",
-    "feature.node.kubernetes.io/system-os_release.VERSION_ID",
-)
-_SELINUX, _INSTANCE = "feature.node.kubernetes.io/kernel-selinux.enabled", "node.kubernetes.io/instance-type"
 
 
 def all_warnings(nodes: t.Sequence[Node], membership: Membership, released: t.Collection[str]) -> list[str]:
@@ -83,14 +78,14 @@ def cluster_traits(nodes: t.Iterable[Node]) -> set[str]:
         if not node.has_gpu:
             continue
         labels = node.labels
-        if _OPENSHIFT in labels:
+        if "node.openshift.io/os_id" in labels:
             traits.add("openshift")
-        if labels.get(_OS) == "rhel" and labels.get(_OS_VERSION, "").partition(".")[0] == "8":
+        release = labels.get(f"{NFD_PREFIX}system-os_release.VERSION_ID", "")
+        if labels.get(f"{NFD_PREFIX}system-os_release.ID") == "rhel" and release.partition(".")[0] == "8":
             traits.add("rhel8")
-        if labels.get(_SELINUX) == "true":
+        if labels.get(f"{NFD_PREFIX}kernel-selinux.enabled") == "true":
             traits.add("selinux")
-        if labels.get(_INSTANCE) in ("rke2", "k3s"):
-            traits.add(labels[_INSTANCE])
+        traits.update({"rke2", "k3s"} & {labels.get("node.kubernetes.io/instance-type")})
         if any(key.startswith("cloud.google.com/gke-") for key in labels):
             traits.add("gke")
         if labels.get("nvidia.com/vgpu.present") == "true":

@@ -15,7 +15,7 @@ from ..cluster_state.generated_mig_config import merge_generated, parse_generate
 from ..cluster_state.node import parse_node
 from ..cluster_state.operand_pods import operand_failures, unready_operands
 from ..cluster_state.ownership import POOLS
-from ..cluster_state.pool_assignment import any_discovered, any_in_pool, ignorable_nodes
+from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
 from ..common.nested import get_nested
 from ..common.wait import WaitOptions, WaitTimeout
 from ..drain.operand_diagnosis import describe_failures, operand_pods
@@ -164,7 +164,7 @@ class ClusterPolicyClient:
         self._nodes = self._read_nodes()
         nodes = [parse_node(node) for node in self._nodes]
         failures = {name: failure for name, failure in failures.items() if name in ignorable_nodes(self._pools, nodes)}
-        if not failures or not (any_discovered(nodes, failures) or not any_in_pool(self._pools, nodes, failures)):
+        if not failures or not can_continue_without(failures, self._pools, nodes):
             return None
         reasons = describe_failures(self._client, self._namespace, failures)
         self._ignored = IgnoredNodes(reasons, unready_operands(pods, failures))

@@ -46,6 +46,14 @@ def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str,
     }
 
 
+def facts_by_pool(plan: Plan, nodes: t.Mapping[str, Node], membership: Membership) -> dict[str, dict[str, t.Any]]:
+    """pool_facts() of each pool by its name; `nodes` are by name."""
+    return {
+        pool.name: pool_facts(pool, [nodes[name] for name in membership.by_pool[pool.name]], plan.validation.image)
+        for pool in plan.pools
+    }
+
+
 def fingerprint(facts: t.Mapping[str, t.Any]) -> str:
     """The hash of such facts."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=dict).encode()).hexdigest()[:16]
@@ -68,15 +76,12 @@ def validated_pools(
     plan: Plan, nodes: t.Iterable[Node], membership: Membership, configmap: t.Mapping[str, t.Any] | None
 ) -> dict[str, dict[str, t.Any]]:
     """By pool, the results of its last validation, and whether they are still `current`."""
-    by_name = {node.name: node for node in nodes}
-    entries, results = read_evidence(configmap), {}
-    for pool in plan.pools:
-        entry = entries.get(pool.name)
-        if entry:
-            members = [by_name[name] for name in membership.by_pool[pool.name]]
-            current = fingerprint(pool_facts(pool, members, plan.validation.image))
-            results[pool.name] = {**entry_results(entry), "current": entry.get("evidence") == current}
-    return results
+    facts = facts_by_pool(plan, {node.name: node for node in nodes}, membership)
+    return {
+        pool: {**entry_results(entry), "current": entry.get("evidence") == fingerprint(facts[pool])}
+        for pool, entry in read_evidence(configmap).items()
+        if pool in facts
+    }
 
 
 def entry_results(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -75,11 +75,7 @@ class Validator:
         """The nodes, the evidence of earlier runs, and pods of killed runs."""
         nodes = {node.name: node for node in map(parse_node, self._client.list(NODES))}
         membership = assign_pools(self._plan.pools, list(nodes.values()))
-        image = self.workload.image
-        facts = {
-            pool.name: evidence.pool_facts(pool, [nodes[name] for name in membership.by_pool[pool.name]], image)
-            for pool in self._plan.pools
-        }
+        facts = evidence.facts_by_pool(self._plan, nodes, membership)
         leftovers = [pod["name"] for pod in self._pod_metadata() if not pod.get("deletionTimestamp")]
         entries = evidence.read_evidence(self._client.get(self._evidence))
         return ValidationState(nodes, membership, entries, facts, leftovers)

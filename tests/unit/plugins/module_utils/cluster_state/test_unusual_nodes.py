@@ -11,10 +11,9 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import (
-    any_discovered,
-    any_in_pool,
     assign_pools,
     awaited_nodes,
+    can_continue_without,
     ignorable_nodes,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.warnings import (
@@ -159,8 +158,7 @@ def test_whose_failing_operands_do_not_keep_the_operator_waiting() -> None:
     nodes = [node("t4"), node("l40s", model="NVIDIA-L40S"), unknown("broken"), Node("cpu", ready=True)]
     # A member that is labelled is waited for: its pool would be taken for well.
     assert ignorable_nodes(pools, nodes) == {"l40s", "broken"}
-    assert any_discovered(nodes, {"broken"})
-    assert not any_discovered([unknown("broken"), unknown("other")], {"broken"})
-    assert any_in_pool(pools, nodes, {"broken"})
-    assert not any_in_pool(pools, nodes, {"l40s"})
-    assert not any_in_pool([matching(rack="a")], [unknown("broken")], {"broken"})
+    assert can_continue_without({"broken"}, pools, nodes)
+    assert not can_continue_without({"broken"}, pools, [unknown("broken"), unknown("other")])
+    assert can_continue_without({"l40s"}, pools, [nodes[1]])
+    assert can_continue_without({"broken"}, [matching(rack="a")], [unknown("broken")])
