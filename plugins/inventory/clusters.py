@@ -119,7 +119,7 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ..module_utils.common.errors import ConnectionProblem, InvalidOptions
 from ..module_utils.providers.discovery import DiscoveredCluster, KubeconfigLifetime
 from ..plugin_utils.clusters.model import ALL, groups_of, host_names, host_vars
-from ..plugin_utils.clusters.query import CloudFailed, CloudQuery, KubeconfigFolder, cloud_entries, sources_of
+from ..plugin_utils.clusters.query import CloudQuery, KubeconfigFolder, cloud_entries, sources_of
 
 _ENDINGS = ("clusters.yml", "clusters.yaml")
 
@@ -148,7 +148,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             else:
                 hosts = query.without_foreign_kubeconfigs(hosts, folder)
             self._populate(hosts, folder)
-        except (CloudFailed, ConnectionProblem, InvalidOptions) as error:
+        except (ConnectionProblem, InvalidOptions) as error:
             raise AnsibleParserError(f"{path}: {error}") from None
 
     def _clusters(self, query: CloudQuery, path: str, cache: bool) -> list[DiscoveredCluster]:

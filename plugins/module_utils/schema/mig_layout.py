@@ -39,27 +39,23 @@ class LayoutField(Field):
         return unrendered_template(value) or f"is {type_name(value)}, not a layout; {_FORMS}"
 
     def inner(self, value: t.Any, path: str) -> Problems:
-        if isinstance(value, list):
-            if all(isinstance(item, str) for item in value):
-                yield from _of_gpu(value, path)
-                return
-            for index, of_gpu in enumerate(value):
-                yield from _of_gpu(of_gpu, field_path(path, index))
-            return
-        indexed = [key for key in value if _index(key) is not None]
-        if indexed and len(indexed) < len(value):
-            others = ", ".join(quote(key) for key in value if key not in indexed)
+        indices = {key: index for key in value if (index := _index(key)) is not None} if isinstance(value, dict) else {}
+        if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+            for position, of_gpu in enumerate(value):
+                yield from _of_gpu(of_gpu, field_path(path, position))
+        elif not indices:
+            yield from _of_gpu(value, path)
+        elif len(indices) < len(value):
+            others = ", ".join(quote(key) for key in value if key not in indices)
             yield f"{path}: mixes GPU indices with {others}; {_FORMS}"
-        elif indexed:
-            repeated = [index for index, times in Counter(_index(key) for key in indexed).items() if times > 1]
-            if repeated:
-                yield f"{path}: names GPU {repeated[0]} twice; give each GPU one entry"
-            for key in indexed:
-                if t.cast("int", _index(key)) >= _MAX_GPUS:
+        else:
+            for index, times in Counter(indices.values()).items():
+                if times > 1:
+                    yield f"{path}: names GPU {index} twice; give each GPU one entry"
+            for key, index in indices.items():
+                if index >= _MAX_GPUS:
                     yield f"{field_path(path, key)}: is not the index of a GPU; the first GPU of a node is 0"
                 yield from _of_gpu(value[key], field_path(path, key))
-        else:
-            yield from _of_gpu(value, path)
 
 
 def _counted(value: t.Any) -> t.Any:

@@ -67,19 +67,6 @@ AUTOSCALE = Section(
         ),
     },
 )
-# The defaults of all pools with node groups: any part, none required.
-NODES_DEFAULTS = Section(
-    default=None,
-    fields={
-        **{name: dataclasses.replace(field, required=False) for name, field in NODES.fields.items()},
-        "name": Text((validators.not_in_defaults("each node group has its own name"),)),
-    },
-    hints=_HINTS,
-)
-AUTOSCALE_DEFAULTS = Section(
-    default=None, fields={name: dataclasses.replace(field, required=False) for name, field in AUTOSCALE.fields.items()}
-)
-
 _TAINT = Section(
     fields={
         "key": Text(
@@ -150,20 +137,24 @@ POOL = Section(
 )
 
 
-# The defaults can be any part of a pool except what is its own: name, layout and demand.
-DEFAULTS = Section(
-    fields={
-        **POOL.fields,
-        "name": Text((validators.not_in_defaults("every pool has its own name"),)),
-        "nodes": NODES_DEFAULTS,
-        "autoscale": AUTOSCALE_DEFAULTS,
-        "sharing": Section(
-            fields={
-                **_SHARING.fields,
-                "layout": LayoutField((validators.not_in_defaults("set the layout in each pool"),)),
-                "demand": Anything((validators.not_in_defaults("set the demand in each pool"),)),
-            }
-        ),
-    }
+def _any_part_of(section: Section, **own: Field) -> Section:
+    """The same keys with none required, except `own`, which has other fields for some."""
+    return dataclasses.replace(
+        section,
+        fields={**{key: dataclasses.replace(field, required=False) for key, field in section.fields.items()}, **own},
+    )
+
+
+# The defaults can be any part of a pool except what is its own: names, layout and demand.
+DEFAULTS = _any_part_of(
+    POOL,
+    name=Text((validators.not_in_defaults("every pool has its own name"),)),
+    nodes=_any_part_of(NODES, name=Text((validators.not_in_defaults("each node group has its own name"),))),
+    autoscale=_any_part_of(AUTOSCALE),
+    sharing=_any_part_of(
+        _SHARING,
+        layout=LayoutField((validators.not_in_defaults("set the layout in each pool"),)),
+        demand=Anything((validators.not_in_defaults("set the demand in each pool"),)),
+    ),
 )
 POOLS = ListOf(item=POOL)

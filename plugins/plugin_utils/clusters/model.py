@@ -11,6 +11,7 @@ from ...module_utils.providers.discovery import DiscoveredCluster
 
 ALL = "gpu_clusters"
 _ID_PREFIX = 8
+_DISCOVERED = ("provider", "cloud", "region", "id", "status", "version", "server", "gpus", "models")
 
 
 def host_names(clusters: t.Sequence[DiscoveredCluster]) -> list[str]:
@@ -56,15 +57,7 @@ def host_vars(cluster: DiscoveredCluster, host: str, kubeconfig: str, kube_name:
     return {
         "gpu_cluster": variable,
         "gpu_discovered": {
-            "provider": cluster.provider,
-            "cloud": cluster.cloud,
-            "region": cluster.region,
-            "id": cluster.id,
-            "status": cluster.status,
-            "version": cluster.version,
-            "server": cluster.server,
-            "gpus": cluster.gpus,
-            "models": cluster.models,
+            **{name: getattr(cluster, name) for name in _DISCOVERED},
             "node_groups": [group.to_variable() for group in cluster.groups],
         },
     }

@@ -30,10 +30,6 @@ T = t.TypeVar("T")
 Hosts = t.Mapping[str, DiscoveredCluster]
 
 
-class CloudFailed(Exception):
-    """The query of one cloud failed; the message names the cloud and the reason."""
-
-
 def cloud_entries(clouds: t.Sequence[t.Any]) -> list[tuple[str, dict[str, t.Any]]]:
     """Provider and settings of each entry of the option `clouds`; raises InvalidOptions with every mistake."""
     if not clouds:
@@ -115,7 +111,7 @@ class CloudQuery:
         self._fail = fail
 
     def discover(self, wanted: t.Callable[[str], bool]) -> list[DiscoveredCluster]:
-        """All clusters with a wanted name, in the order of the sources; raises CloudFailed."""
+        """All clusters with a wanted name, in the order of the sources; raises ConnectionProblem."""
         calls = [(source.cloud, functools.partial(source.discover, wanted)) for source in self._sources]
         found: list[DiscoveredCluster] = []
         for source, outcome in zip(self._sources, _run(calls), strict=True):
@@ -125,7 +121,7 @@ class CloudQuery:
         return found
 
     def write_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> None:
-        """Write those that are missing or expire soon; warn of a cluster that has none yet. Raises CloudFailed."""
+        """Write those that are missing or expire soon; warn of a cluster that has none yet. Raises ConnectionProblem."""
         calls = []
         for host, cluster in hosts.items():
             if folder.is_usable(host, cluster):
@@ -141,7 +137,7 @@ class CloudQuery:
                 self._report(self._source_of(cluster), outcome.error, what)
 
     def without_foreign_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> dict[str, DiscoveredCluster]:
-        """The hosts whose kubeconfigs belong to no other cluster; raises CloudFailed for the first other one, or warns."""
+        """The hosts whose kubeconfigs belong to no other cluster; raises ConnectionProblem for the first other one, or warns."""
         kept = {}
         for host, cluster in hosts.items():
             server = folder.foreign_server(host, cluster)
@@ -167,7 +163,7 @@ class CloudQuery:
         region = f", region {source.region}" if source.region else ""
         message = f"cloud {source.cloud}{region}: {what}{source.explain(error)}"
         if self._fail:
-            raise CloudFailed(message) from None
+            raise ConnectionProblem(message) from None
         self._warn(f"{message} (left out)")
 
 
