@@ -66,21 +66,18 @@ class GroupChange:
 
 def field_differences(spec: NodeGroupSpec, state: NodeGroupState) -> Differences:
     """The declared fields that differ from the group's state."""
-    desired: t.Any
-    found: dict[str, tuple[t.Any, t.Any]] = {}
-    for field, desired in (
-        (NODE_COUNT, spec.desired_count(state.count)),
-        (MIN_NODE_COUNT, spec.min_count),
-        (MAX_NODE_COUNT, spec.max_count),
-    ):
-        if desired is not None and desired != state.values[field]:
-            found[field] = (state.values[field], desired)
+    values = state.values
+    found: dict[str, tuple[t.Any, t.Any]] = {
+        field: (values[field], number)
+        for field, number in _declared_numbers(spec, state.count).items()
+        if number != values[field]
+    }
     if spec.no_range and (state.min_count, state.max_count) != (0, None):
         found.update({MIN_NODE_COUNT: (state.min_count, 0), MAX_NODE_COUNT: (state.max_count, None)})
     for field, declared in spec.fields.items():
         actual = state.fields.get(field)
         if isinstance(declared, t.Mapping):
-            desired = merge_field(actual or {}, declared)
+            desired: t.Any = merge_field(actual or {}, declared)
             differs = desired != (actual or {})
         else:
             desired, differs = declared, declared != actual
@@ -189,8 +186,13 @@ def _immutable_problem(change: GroupChange, immutable_fields: t.Collection[str])
 
 
 def _declared(spec: NodeGroupSpec) -> dict[str, t.Any]:
-    numbers = {NODE_COUNT: spec.desired_count(None), MIN_NODE_COUNT: spec.min_count, MAX_NODE_COUNT: spec.max_count}
     fields = {
         key: merge_field({}, value) if isinstance(value, t.Mapping) else value for key, value in spec.fields.items()
     }
-    return {**{key: value for key, value in numbers.items() if value is not None}, **dict(sorted(fields.items()))}
+    return {**_declared_numbers(spec, None), **dict(sorted(fields.items()))}
+
+
+def _declared_numbers(spec: NodeGroupSpec, current: int | None) -> dict[str, int]:
+    """By option, for a group that has `current` nodes."""
+    numbers = {NODE_COUNT: spec.desired_count(current), MIN_NODE_COUNT: spec.min_count, MAX_NODE_COUNT: spec.max_count}
+    return {option: number for option, number in numbers.items() if number is not None}
