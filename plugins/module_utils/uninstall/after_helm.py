@@ -80,7 +80,7 @@ class AfterHelm(Stage):
         super().preview()
         if self.has_changes():
             # A run creates the Lease by which runs exclude each other.
-            for path in dict.fromkeys((self._run_lease_paths()[0], *self.run_leases)):
+            for path in dict.fromkeys((_lease_path(LEASE_NAME, self.lease_namespace), *self.run_leases)):
                 self.result.add_removed(_lease_label(path))
 
     def remove(self, lease: Lease) -> None:
@@ -108,18 +108,11 @@ class AfterHelm(Stage):
             live = self.client.get(path)
             if live is None:
                 continue
-            metadata, holder = live["metadata"], (live.get("spec") or {}).get("holderIdentity")
-            if not holder:
-                preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-                try:
-                    self.client.delete(path, body={"preconditions": preconditions})
-                except ApiError as error:
-                    if not error.conflict:
-                        raise
-                else:
-                    self.result.add_removed(_lease_label(path))
-                    continue
-            self.result.add_kept(_lease_label(path), f"another run, {holder or 'a new one'}, has taken it")
+            holder = (live.get("spec") or {}).get("holderIdentity")
+            if not holder and self._delete_as_read(path, live["metadata"]):
+                self.result.add_removed(_lease_label(path))
+            else:
+                self.result.add_kept(_lease_label(path), f"another run, {holder or 'a new one'}, has taken it")
 
     def node_edit(self, node: Node) -> NodeEdit | None:
         """The patch that removes the residue of the Helm releases."""
@@ -145,6 +138,17 @@ class AfterHelm(Stage):
     def _run_lease_paths(self) -> list[str]:
         """The Lease by which runs exclude each other, and the one that records the cluster's name."""
         return [_lease_path(LEASE_NAME, name) for name in dict.fromkeys((self.lease_namespace, LEASE_NAMESPACE))]
+
+    def _delete_as_read(self, path: str, metadata: Document) -> bool:
+        """Whether the object was deleted: it has not changed since it was read."""
+        preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        try:
+            self.client.delete(path, body={"preconditions": preconditions})
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            return False
+        return True
 
     def _crd_removal(self, kind: Kind, release: ReleaseRemoval) -> Removal | None:
         """None if the CRD does not exist. With a CRD that is kept, the objects of our agents are deleted."""
