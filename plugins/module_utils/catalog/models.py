@@ -13,11 +13,6 @@ import re
 from . import mig
 from .names import MIG_INFIX, SHARED_SUFFIX
 
-# Sources of the memory sizes.
-MEASURED = "gpu-feature-discovery v0.19.0 on the GPU itself, driver 580.159.04"
-TRANSCRIPT = "nvidia-smi of that GPU in public transcripts, ECC on where the GPU has it"
-NOT_VERIFIED = "NVIDIA's data sheet, or a model with the same memory; not verified with the driver"
-
 
 @dataclasses.dataclass(frozen=True)
 class Model:
@@ -33,7 +28,6 @@ class Model:
     """Whether NVIDIA vGPU software has vGPU types for it."""
     aliases: tuple[str, ...] = ()
     other_products: tuple[str, ...] = ()
-    memory_source: str = TRANSCRIPT
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -50,6 +44,7 @@ class Model:
 # src/nvidia/generated/g_nv_name_released.h, as GFD writes it (k8s-device-plugin internal/lm/resource.go, sanitise); the
 # V100s: nvidia-smi and pci.ids. 20b1: gpu-operator assets/state-mig-manager/0400_configmap.yaml.
 # vgpu: a default vGPU type in gpu-operator v26.7.0 assets/state-vgpu-device-manager/0500_configmap.yaml.
+# Memory: nvidia-smi of that GPU in public transcripts, ECC on where the GPU has it. Other sources stand beside the model.
 # Compute capability: developer.nvidia.com/cuda-gpus. Family: k8s-device-plugin internal/lm/resource.go, getArchFamily.
 _volta = functools.partial(Model, family="volta", compute="7.0", vgpu=True)
 _turing = functools.partial(Model, family="turing", compute="7.5")
@@ -147,17 +142,12 @@ MODELS: tuple[Model, ...] = (
     _hopper("H100-SXM5-64GB", "NVIDIA-H100", 65247, pci_ids=("2337",), aliases=("H100-64GB",)),
     _hopper("H800", "NVIDIA-H800", 81559, pci_ids=("2324",), aliases=("H800-SXM", "H800-SXM5")),
     _hopper("H800-PCIe", "NVIDIA-H800-PCIe", 81559, pci_ids=("2322",)),
-    _hopper("H800-NVL", "NVIDIA-H800-NVL", 95830, pci_ids=("233a",), memory_source=NOT_VERIFIED),
+    # The memory is that of the H100-NVL, not verified with the driver.
+    _hopper("H800-NVL", "NVIDIA-H800-NVL", 95830, pci_ids=("233a",)),
     _hopper("H20", "NVIDIA-H20", 97871, pci_ids=("2329",), aliases=("H20-96GB",)),
     _hopper("H20-3e", "NVIDIA-H20-3e", 143771, pci_ids=("232c",), aliases=("H20-141GB",)),
-    _hopper(
-        "H200",
-        "NVIDIA-H200",
-        143771,
-        pci_ids=("2335",),
-        aliases=("H200-SXM", "H200-SXM-141GB"),
-        memory_source=MEASURED,
-    ),
+    # The memory: gpu-feature-discovery v0.19.0 on the GPU itself, driver 580.159.04.
+    _hopper("H200", "NVIDIA-H200", 143771, pci_ids=("2335",), aliases=("H200-SXM", "H200-SXM-141GB")),
     _hopper("H200-NVL", "NVIDIA-H200-NVL", 143771, pci_ids=("233b",)),
     # 480 and 120 GB are the CPU's memory; the GPU of both has 96 GB.
     _hopper(
