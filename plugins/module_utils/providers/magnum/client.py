@@ -23,8 +23,6 @@ Version = tuple[int, int]
 NODE_GROUPS: Version = (1, 9)
 NODE_LABELS: Version = (1, 14)
 _NEWEST: Version = (1, 14)
-# Node groups may have zero nodes from 1.10 on.
-_ZERO: Version = (1, 10)
 
 # Parallel requests: the number of connections that the library keeps.
 PARALLEL = 10
@@ -65,8 +63,8 @@ class Magnum:
 
     @property
     def resizes_to_zero(self) -> bool:
-        """Whether node groups can have zero nodes."""
-        return self.version >= _ZERO
+        """Whether node groups can have zero nodes, which they can from 1.10 on."""
+        return self.version >= (1, 10)
 
     # Clusters
 

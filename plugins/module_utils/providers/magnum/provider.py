@@ -13,7 +13,7 @@ from ...common.errors import InvalidOptions, ServiceError
 from ...nodegroups.plan import field_differences, groups_of_spec, merge_field
 from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, is_group_or_replacement
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, is_group_or_replacement
 from ...schema.providers import MAGNUM, MAGNUM_NODEGROUP_LABEL
 from .checks import MagnumChecks
 from .client import Magnum
@@ -105,16 +105,17 @@ class MagnumProvider:
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
         """Only the next request: those after it follow from the state that it leads to."""
+        desired = {field: after for field, (dummy, after) in field_differences(spec, state).items()}
         current = Size(state.count, state.min_count, state.max_count)
-        count = spec.desired_count(state.count)
-        desired = Size(
-            state.count if count is None else count,
-            state.min_count if spec.min_count is None else spec.min_count,
-            state.max_count if spec.max_count is None else spec.max_count,
+        following = next_size(
+            current,
+            Size(
+                desired.get(NODE_COUNT, state.count),
+                desired.get(MIN_NODE_COUNT, state.min_count),
+                desired.get(MAX_NODE_COUNT, state.max_count),
+            ),
         )
-        differences = field_differences(spec, state)
-        fields = {field: desired for field, (dummy, desired) in differences.items() if field in NODE_METADATA}
-        following = next_size(current, desired)
+        fields = {field: desired[field] for field in NODE_METADATA if field in desired}
         if following.count != current.count:
             return [self._resize(state, following.count, leaving)]
         if following != current or fields:

@@ -23,7 +23,6 @@ from .provider import VksProvider
 from .transport import VksTransport, connect
 from .vserver import VServer
 
-_ACTIVE = "ACTIVE"
 # A kubeconfig is issued within seconds.
 _TIMEOUT, _INTERVAL = 120.0, 1.0
 
@@ -102,12 +101,8 @@ class VksSource:
             status=cluster.status,
             version=cluster.version,
             server=cluster.server or "",
-            ready=cluster.status == _ACTIVE,
-            settings={
-                "cluster": cluster.name if unique else cluster.id,
-                **connection,
-                "region": self.region,
-            },
+            ready=cluster.status == "ACTIVE",
+            settings={**connection, "cluster": cluster.name if unique else cluster.id, "region": self.region},
             groups=tuple(self._group(state) for state in states),
         )
 
@@ -131,15 +126,12 @@ def sources(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_
 
 def _params(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str]) -> dict[str, t.Any]:
     """The options of a module: from the entry, else from the environment, whose variables the entry may name for its account."""
-    params = {
-        **{option: _first(environ, names) for option, names in ENVIRONMENT.items()},
-        **{option: value for option, value in settings.items() if value is not None},
+    params: dict[str, t.Any] = {
+        option: next((environ[name] for name in names if environ.get(name)), None)
+        for option, names in ENVIRONMENT.items()
     }
+    params |= {option: value for option, value in settings.items() if value is not None}
     for option in ("client_id", "client_secret"):
         if name := settings.get(f"{option}_env"):
             params[option] = environ.get(name)
     return {**params, "region": params["region"] or DEFAULT_REGION}
-
-
-def _first(environ: t.Mapping[str, str], names: t.Iterable[str]) -> str | None:
-    return next((environ[name] for name in names if environ.get(name)), None)

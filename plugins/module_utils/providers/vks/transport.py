@@ -120,10 +120,10 @@ class VksTransport:
         """The parsed body of the answer, None where it is empty; raises VksError, also for an answer that is cut off."""
         return self._repeated(service, "GET", path, query, None)
 
-    def find(self, service: str, path: str) -> t.Any:
+    def find(self, service: str, path: str, *, query: Query | None = None) -> t.Any:
         """As get(), and None where the object does not exist."""
         try:
-            return self.get(service, path)
+            return self.get(service, path, query=query)
         except VksError as error:
             if error.not_found:
                 return None
@@ -149,12 +149,9 @@ class VksTransport:
             is_final=lambda error: error.service == IAM and (error.sent or not error.unreachable),
         )
 
-    def items(self, path: str, *, size: int = PAGE_SIZE) -> list[dict[str, t.Any]]:
+    def items(self, path: str) -> list[Row]:
         """All entries of a paged list of VKS; raises VksError when the service returns fewer than its total."""
-        return collect(
-            lambda page, size: self.get(VKS, path, query={"page": page, "pageSize": size}),
-            size,
-        )
+        return collect(lambda page, size: self.get(VKS, path, query={"page": page, "pageSize": size}))
 
     def _authorized(self, service: str, method: str, url: str, body: t.Any) -> HttpResponse:
         """The answer; a token that the service does not accept is replaced once."""

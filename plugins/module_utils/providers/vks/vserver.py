@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import typing as t
 
 from ...common.errors import InvalidOptions
@@ -14,7 +15,6 @@ from .catalog import CatalogItem, Flavor, flavor_of
 from .errors import VksError
 from .transport import VKS, VSERVER, Row, VksTransport, rows_of
 
-Query = dict[str, t.Any]
 T = t.TypeVar("T")
 _PARALLEL = 8
 _SIZE = 1000
@@ -82,7 +82,9 @@ class VServer:
         flavors = {
             flavor.id: flavor
             for rows in found
-            for flavor in (flavor_of(row, zone) for row in rows if _is_in_zone(zone, row))
+            for flavor in (flavor_of(row, zone) for row in rows)
+            # The service may ignore the parameter and return all zones.
+            if flavor.zone == zone
         }
         return sorted(flavors.values(), key=lambda flavor: flavor.name)
 
@@ -101,46 +103,37 @@ class VServer:
         projects = f"has the projects {', '.join(found)}" if found else "has no project"
         raise InvalidOptions([f"project_id: the account {projects} in this region. Set project_id."])
 
-    def _rows(self, path: str, name: str, **query: t.Any) -> list[Row]:
+    def _rows(self, path: str, name: str, *, optional: bool = False, **query: t.Any) -> list[Row]:
+        """The rows of a list that comes as a whole; optional: empty where the zone or project does not have it."""
+        read = self._transport.find if optional else self._transport.get
         asked = tuple(sorted(query.items()))
-        return self._once((path, asked), lambda: rows_of(self._transport.get(VSERVER, path, query=query), name))
+        return self._once((path, asked), lambda: rows_of(read(VSERVER, path, query=query), name))
 
     def _paged(self, path: str, name: str) -> list[Row]:
         """All rows of a list whose pages begin with 1 by its documentation; clients observed that it comes as a whole."""
-        return self._once((path,), lambda: self._all_pages(path, name))
 
-    def _all_pages(self, path: str, name: str) -> list[Row]:
-        rows: dict[str, Row] = {}
-        page = 1
-        while True:
-            body = self._transport.get(VSERVER, path, query={"page": page, "size": _SIZE})
-            fresh = {str(row.get("id") or row.get("uuid")): row for row in rows_of(body, name)}
-            new = fresh.keys() - rows.keys()
-            rows.update(fresh)
-            last = body.get("totalPage") if isinstance(body, dict) else None
-            if not new or not isinstance(last, int) or page >= last:
-                return list(rows.values())
-            page += 1
+        def read_pages() -> list[Row]:
+            rows: dict[str, Row] = {}
+            for page in itertools.count(1):
+                body = self._transport.get(VSERVER, path, query={"page": page, "size": _SIZE})
+                fresh = {str(row.get("id") or row.get("uuid")): row for row in rows_of(body, name)}
+                new = fresh.keys() - rows.keys()
+                rows.update(fresh)
+                last = body.get("totalPage") if isinstance(body, dict) else None
+                if not new or not isinstance(last, int) or page >= last:
+                    break
+            return list(rows.values())
 
-    def _each(self, lists: t.Sequence[tuple[str, str, Query]]) -> list[list[Row]]:
-        """The rows of lists (path, name, query), read in parallel; empty where the zone or project does not have one."""
+        return self._once((path,), read_pages)
 
-        def rows(path: str, name: str, query: Query) -> list[Row]:
-            try:
-                return self._rows(path, name, **query)
-            except VksError as error:
-                if error.not_found:
-                    return []
-                raise
-
-        return call_all([(path, functools.partial(rows, path, name, query)) for path, name, query in lists], _PARALLEL)
+    def _each(self, lists: t.Iterable[tuple[str, str, dict[str, t.Any]]]) -> list[list[Row]]:
+        """The rows of lists (path, name, query), read in parallel."""
+        calls = [
+            (path, functools.partial(self._rows, path, name, optional=True, **query)) for path, name, query in lists
+        ]
+        return call_all(calls, _PARALLEL)
 
     def _once(self, key: tuple[t.Any, ...], ask: t.Callable[[], T]) -> T:
         if key not in self._known:
             self._known[key] = ask()
         return t.cast("T", self._known[key])
-
-
-def _is_in_zone(zone: str, row: Row) -> bool:
-    """Whether the row is of this zone; the service may ignore the parameter and return all."""
-    return not row.get("zoneId") or row["zoneId"] == zone
