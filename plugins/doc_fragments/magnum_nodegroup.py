@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options of a Magnum node group."""
+"""Documentation of the options of a Magnum node group, which are those of each of several."""
 
 from __future__ import annotations
 
@@ -10,87 +10,6 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
-  state:
-    description:
-      - Whether the group exists. V(absent) deletes it. The two groups that a cluster is created with cannot be deleted.
-      - Beside O(nodegroups), it applies to all groups that do not set it, as O(recreate) and O(merge_labels) do.
-    type: str
-    choices: [present, absent]
-    default: present
-  node_count:
-    description:
-      - Number of nodes. By default Magnum creates a group with one node.
-      - With O(autoscaling) it is only used when the group is created.
-    type: int
-  min_node_count:
-    description: Minimum number of nodes. By default Magnum sets 0.
-    type: int
-  max_node_count:
-    description: Maximum number of nodes. By default there is no limit.
-    type: int
-  autoscaling:
-    description:
-      - Whether an autoscaler chooses the number of nodes. It needs both bounds.
-      - By default it does if the label C(auto_scaling_enabled) of the group or the cluster is true and the bounds differ.
-    type: bool
-  flavor:
-    description: Name or id of the flavor. By default the cluster's. M(accel.gpu.magnum_catalog_info) lists flavors with their GPUs.
-    type: str
-  image:
-    description:
-      - Name or id of the image. By default that of the cluster's template, which some drivers always use.
-      - An image of another operating system than the cluster's is refused. For a flavor with GPUs, so is one of a system for which NVIDIA
-        publishes no driver container, unless the label C(nvidia_gpu_enabled) says that cloud or image install a driver.
-    type: str
-  role:
-    description: Role of the nodes, any word but V(master). By default V(worker).
-    type: str
-  labels:
-    description:
-      - Magnum's labels (not of the nodes), which configure drivers. Values are compared as text. A boolean is sent as V(true) or V(false).
-    type: dict
-  merge_labels:
-    description: Whether O(labels) are merged over the cluster's labels instead of replacing them when the group is created.
-    type: bool
-    default: true
-  docker_volume_size:
-    description: Size in GB of a volume for containers.
-    type: int
-  node_labels:
-    description:
-      - Labels of the nodes. Other labels of the group stay. Null removes a label.
-      - Magnum has node labels from release 23 (microversion 1.14) on. An older one does not receive them, with a warning, and some drivers ignore
-        them. In these cases set them with M(accel.gpu.node_metadata).
-    type: dict
-  node_taints:
-    description:
-      - Taints of the nodes. Other taints of the group stay. The same releases support them as O(node_labels).
-    type: list
-    elements: dict
-    suboptions: &taint
-      key:
-        description: Key of the taint.
-        type: str
-        required: true
-      value:
-        description: Value of the taint.
-        type: str
-      effect:
-        description: Effect of the taint.
-        type: str
-        choices: [NoSchedule, PreferNoSchedule, NoExecute]
-        required: true
-      state:
-        description: V(absent) removes the taint with this key and effect.
-        type: str
-        choices: [present, absent]
-        default: present
-  recreate:
-    description:
-      - Whether the group may be replaced to change a setting that cannot be changed. Needs O(kubernetes).
-      - During the replacement the nodes of both groups exist, which the quota must allow.
-    type: bool
-    default: false
   nodegroups:
     description:
       - Several groups, each with the options of one. They are validated together, and changed in parallel.
@@ -105,45 +24,102 @@ options:
         description: As O(state).
         type: str
         choices: [present, absent]
-      node_count:
-        description: As O(node_count).
-        type: int
-      min_node_count:
-        description: As O(min_node_count).
-        type: int
-      max_node_count:
-        description: As O(max_node_count).
-        type: int
-      autoscaling:
-        description: As O(autoscaling).
-        type: bool
-      flavor:
-        description: As O(flavor).
-        type: str
-      image:
-        description: As O(image).
-        type: str
-      role:
-        description: As O(role).
-        type: str
-      labels:
-        description: As O(labels).
-        type: dict
-      merge_labels:
-        description: As O(merge_labels).
-        type: bool
-      docker_volume_size:
-        description: As O(docker_volume_size).
-        type: int
-      node_labels:
-        description: As O(node_labels).
-        type: dict
-      node_taints:
-        description: As O(node_taints).
-        type: list
-        elements: dict
-        suboptions: *taint
       recreate:
         description: As O(recreate).
         type: bool
+      merge_labels:
+        description: As O(merge_labels).
+        type: bool
+      node_count: &node_count
+        description:
+          - Number of nodes. By default Magnum creates a group with one node.
+          - With O(autoscaling) it is only used when the group is created.
+        type: int
+      min_node_count: &min_node_count
+        description: Minimum number of nodes. By default Magnum sets 0.
+        type: int
+      max_node_count: &max_node_count
+        description: Maximum number of nodes. By default there is no limit.
+        type: int
+      autoscaling: &autoscaling
+        description:
+          - Whether an autoscaler chooses the number of nodes. It needs both bounds.
+          - By default it does if the label C(auto_scaling_enabled) of the group or the cluster is true and the bounds differ.
+        type: bool
+      flavor: &flavor
+        description: Name or id of the flavor. By default the cluster's. M(accel.gpu.magnum_catalog_info) lists flavors with their GPUs.
+        type: str
+      image: &image
+        description:
+          - Name or id of the image. By default that of the cluster's template, which some drivers always use.
+          - An image of another operating system than the cluster's is refused. For a flavor with GPUs, so is one of a system for which NVIDIA
+            publishes no driver container, unless the label C(nvidia_gpu_enabled) says that cloud or image install a driver.
+        type: str
+      role: &role
+        description: Role of the nodes, any word but V(master). By default V(worker).
+        type: str
+      labels: &labels
+        description:
+          - Magnum's labels (not of the nodes), which configure drivers. Values are compared as text. A boolean is sent as V(true) or V(false).
+        type: dict
+      docker_volume_size: &docker_volume_size
+        description: Size in GB of a volume for containers.
+        type: int
+      node_labels: &node_labels
+        description:
+          - Labels of the nodes. Other labels of the group stay. Null removes a label.
+          - Magnum has node labels from release 23 (microversion 1.14) on. An older one does not receive them, with a warning, and some drivers ignore
+            them. In these cases set them with M(accel.gpu.node_metadata).
+        type: dict
+      node_taints: &node_taints
+        description:
+          - Taints of the nodes. Other taints of the group stay. The same releases support them as O(node_labels).
+        type: list
+        elements: dict
+        suboptions:
+          key:
+            description: Key of the taint.
+            type: str
+            required: true
+          value:
+            description: Value of the taint.
+            type: str
+          effect:
+            description: Effect of the taint.
+            type: str
+            choices: [NoSchedule, PreferNoSchedule, NoExecute]
+            required: true
+          state:
+            description: V(absent) removes the taint with this key and effect.
+            type: str
+            choices: [present, absent]
+            default: present
+  state:
+    description:
+      - Whether the group exists. V(absent) deletes it. The two groups that a cluster is created with cannot be deleted.
+      - Beside O(nodegroups), it applies to all groups that do not set it, as O(recreate) and O(merge_labels) do.
+    type: str
+    choices: [present, absent]
+    default: present
+  recreate:
+    description:
+      - Whether the group may be replaced to change a setting that cannot be changed. Needs O(kubernetes).
+      - During the replacement the nodes of both groups exist, which the quota must allow.
+    type: bool
+    default: false
+  merge_labels:
+    description: Whether O(labels) are merged over the cluster's labels instead of replacing them when the group is created.
+    type: bool
+    default: true
+  node_count: *node_count
+  min_node_count: *min_node_count
+  max_node_count: *max_node_count
+  autoscaling: *autoscaling
+  flavor: *flavor
+  image: *image
+  role: *role
+  labels: *labels
+  docker_volume_size: *docker_volume_size
+  node_labels: *node_labels
+  node_taints: *node_taints
 """

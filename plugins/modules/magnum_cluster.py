@@ -122,7 +122,7 @@ from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import wait_until
 from ..module_utils.providers.magnum import clusters
-from ..module_utils.providers.magnum.module import MagnumModule
+from ..module_utils.providers.magnum.module import WAIT, MagnumModule
 
 Object = dict[str, t.Any]
 
@@ -288,7 +288,7 @@ def _status_message(module: MagnumModule, cluster: Object | None) -> str:
 
 def main() -> None:
     """Run the module."""
-    MagnumModule(_SPEC, wait=True).run(work)
+    MagnumModule({**WAIT, **_SPEC}).run(work)
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ import typing as t
 
 from ..module_utils.drain.module import KUBERNETES, DrainingModule
 from ..module_utils.pools.nodegroup_names import NODE_LABELS, NODE_TAINTS
-from ..module_utils.providers.magnum.module import MagnumModule
+from ..module_utils.providers.magnum.module import WAIT, MagnumModule
 from ..module_utils.providers.magnum.provider import MagnumProvider
 from ..module_utils.providers.magnum.specs import FIELDS, problems_of, spec_of
 from ..module_utils.providers.nodegroups import reconcile_nodegroups, require_valid
@@ -150,7 +150,7 @@ def work(module: MagnumNodeGroupModule) -> dict[str, t.Any]:
 
 def main() -> None:
     """Run the module."""
-    MagnumNodeGroupModule({**FIELDS.argument_spec, **KUBERNETES}, wait=True, **FIELDS.constraints).run(work)
+    MagnumNodeGroupModule({**WAIT, **KUBERNETES, **FIELDS.argument_spec}, **FIELDS.constraints).run(work)
 
 
 if __name__ == "__main__":

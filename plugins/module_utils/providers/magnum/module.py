@@ -45,10 +45,9 @@ WAIT: ArgumentSpec = {
 class MagnumModule(BaseModule):
     """A module that talks to a cloud with Magnum; it has the connection options."""
 
-    def __init__(self, argument_spec: ArgumentSpec, *, wait: bool = False, **kwargs: t.Any) -> None:
+    def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
         """Compose the argument spec; send nothing yet."""
-        super().__init__(merge_specs(CONNECTION, *([WAIT] if wait else []), argument_spec), **kwargs)
-        self._session: Session | None = None
+        super().__init__(merge_specs(CONNECTION, argument_spec), **kwargs)
 
     def shown_params(self) -> dict[str, t.Any]:
         """Hides a cloud that is given as a map: it contains credentials."""
@@ -57,15 +56,13 @@ class MagnumModule(BaseModule):
             shown["cloud"] = NOT_SHOWN
         return shown
 
-    @property
+    @functools.cached_property
     def session(self) -> Session:
         """The cloud; raises ConnectionProblem where its configuration is unusable."""
-        if self._session is None:
-            options = CloudOptions.from_params(self.params)
-            self.no_log_values.update(options.secrets)
-            enable_logging(self.params["sdk_log_path"], self.params["sdk_log_level"])
-            self._session = Session(options, self.user_agent)
-        return self._session
+        options = CloudOptions.from_params(self.params)
+        self.no_log_values.update(options.secrets)
+        enable_logging(self.params["sdk_log_path"], self.params["sdk_log_level"])
+        return Session(options, self.user_agent)
 
     @functools.cached_property
     def magnum(self) -> Magnum:
@@ -84,6 +81,6 @@ class MagnumModule(BaseModule):
 
     def explain_error(self, error: ServiceError) -> str:
         """Adds the cloud, the region and the project."""
-        if isinstance(error, OpenStackError) and self._session is not None:
-            return explain(error, self._session.origin)
-        return super().explain_error(error)
+        return (
+            explain(error, self.session.origin) if isinstance(error, OpenStackError) else super().explain_error(error)
+        )

@@ -78,36 +78,33 @@ REQUEST_TIMEOUT = 60.0
 
 @dataclass(frozen=True)
 class CloudOptions:
-    """The cloud as the user declares it: a name in clouds.yaml, a whole configuration, or single options."""
+    """The cloud as the user declares it: its name in clouds.yaml, None for none, with single options; or a whole configuration."""
 
-    cloud: str | t.Mapping[str, t.Any] | None = None
-    given: t.Mapping[str, t.Any] = field(default_factory=dict)
+    name: str | None = None
+    config: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> CloudOptions:
         """From the options of a module; raises ConnectionProblem for single options besides a whole configuration."""
         cloud = params.get("cloud")
         given = {name: params[name] for name in _OPTIONS if params.get(name) is not None}
-        if isinstance(cloud, t.Mapping):
-            # The option interface has a default.
-            extra = sorted(name for name in given if name != "interface" or given[name] != "public")
-            if extra:
-                raise ConnectionProblem(
-                    f"cloud is a whole configuration and cannot be combined with {', '.join(extra)}. Move that into cloud."
-                )
-            return cls(dict(cloud))
-        return cls(str(cloud) if cloud else None, {_OPTIONS[name]: value for name, value in given.items()})
+        if not isinstance(cloud, t.Mapping):
+            return cls(str(cloud) if cloud else None, {_OPTIONS[name]: value for name, value in given.items()})
+        # The option interface has a default.
+        extra = sorted(name for name in given if name != "interface" or given[name] != "public")
+        if extra:
+            raise ConnectionProblem(
+                f"cloud is a whole configuration and cannot be combined with {', '.join(extra)}. Move that into cloud."
+            )
+        return cls(None, dict(cloud))
 
     @property
     def secrets(self) -> set[str]:
         """Values that must not be printed."""
-        documents = [self.given, self.cloud] if isinstance(self.cloud, t.Mapping) else [self.given]
-        auths = [document.get("auth") for document in documents]
+        auth = self.config.get("auth")
         return {
             text
-            for auth in auths
-            if isinstance(auth, t.Mapping)
-            for name, value in auth.items()
+            for name, value in (auth.items() if isinstance(auth, t.Mapping) else ())
             if value and any(word in name for word in ("password", "secret", "token", "passcode"))
             # Text that ends with a line break may be printed without it.
             for text in (str(value), str(value).strip())
@@ -124,27 +121,24 @@ class Session:
         self._config = OpenStackConfig(app_name="accel.gpu", app_version=VERSION)
         self._region = self._configured(options)
         self._user_agent = user_agent
-        self._name = options.cloud if isinstance(options.cloud, str) else ""
+        self._name = options.name
         self._session = self._region.get_session()
         self.require_secure(self.auth_url, "auth_url")
 
     def _configured(self, options: CloudOptions) -> t.Any:
-        whole = options.cloud if isinstance(options.cloud, t.Mapping) else None
-        name = options.cloud if isinstance(options.cloud, str) else None
-        given = dict(whole if whole is not None else options.given)
         try:
-            region = self._config.get_one(cloud=name, **given)
+            region = self._config.get_one(cloud=options.name, **options.config)
         except (*UNUSABLE, OSError) as error:
             raise ConnectionProblem(
-                f"The cloud's configuration cannot be used ({name or 'no cloud named'}): {error}"
+                f"The cloud's configuration cannot be used ({options.name or 'no cloud named'}): {error}"
             ) from None
         if not (region.config.get("auth") or {}).get("auth_url"):
             raise ConnectionProblem(
                 "No cloud is named. Set cloud (a name in clouds.yaml), auth with auth_url, or the variable OS_CLOUD or OS_AUTH_URL."
             )
-        return self._versioned(region, name, given)
+        return self._versioned(region, options)
 
-    def _versioned(self, region: t.Any, name: str | None, given: dict[str, t.Any]) -> t.Any:
+    def _versioned(self, region: t.Any, options: CloudOptions) -> t.Any:
         """The same region without discovery of Keystone's versions, where the URL contains the version."""
         plugin = _VERSIONED.get(str(region.config.get("auth_type")))
         auth = region.config["auth"]
@@ -152,7 +146,7 @@ class Session:
         if plugin is None or not at_three or _UNVERSIONED_OPTIONS & {key for key, value in auth.items() if value}:
             return region
         try:
-            return self._config.get_one(cloud=name, **{**given, "auth_type": plugin})
+            return self._config.get_one(cloud=options.name, **{**options.config, "auth_type": plugin})
         except UNUSABLE:
             # This plugin needs more options than the other one, which reports missing ones itself.
             return region

@@ -67,12 +67,8 @@ def endpoints(params: t.Mapping[str, t.Any]) -> Endpoints:
         problems += _unsafe(option, url)
     if problems:
         raise InvalidOptions(problems)
-    return Endpoints(iam, version, _base(vks), vserver.rstrip("/"))
-
-
-def _base(url: str) -> str:
-    """The URL without the version at its end, as the console shows it: paths begin with the version."""
-    return url.rstrip("/").removesuffix("/v1")
+    # The console shows the URL with the version, with which the paths begin.
+    return Endpoints(iam, version, vks.rstrip("/").removesuffix("/v1"), vserver.rstrip("/"))
 
 
 def _iam(url: str | None, version: str | None) -> tuple[str, str, list[str]]:
