@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import functools
-import typing as t
 
 from .errors import OpenStackError
 from .session import Session
@@ -32,11 +31,15 @@ class Nova:
         except OpenStackError as error:
             if error.status != 406:
                 raise
-        return [{**flavor, **self._specs(flavor)} for flavor in self._service.pages("/flavors/detail", "flavors")]
+        return [
+            {**flavor, **self._read(f"/flavors/{flavor['id']}/os-extra_specs")}
+            for flavor in self._service.pages("/flavors/detail", "flavors")
+        ]
 
-    def _specs(self, flavor: t.Mapping[str, t.Any]) -> Object:
+    def _read(self, path: str) -> Object:
+        """The answer; empty where the user may not read it."""
         try:
-            return self._service.send("GET", f"/flavors/{flavor['id']}/os-extra_specs").json()
+            return self._service.send("GET", path).json()
         except OpenStackError as error:
             if not error.forbidden:
                 raise
@@ -54,12 +57,7 @@ class Nova:
     @functools.cached_property
     def limits(self) -> Object:
         """The project's absolute limits and usage; empty where the user may not read them."""
-        try:
-            return dict(self._service.send("GET", "/limits").json()["limits"]["absolute"])
-        except OpenStackError as error:
-            if not error.forbidden:
-                raise
-            return {}
+        return dict(self._read("/limits").get("limits", {}).get("absolute", {}))
 
 
 class Glance:

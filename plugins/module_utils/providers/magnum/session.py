@@ -226,6 +226,7 @@ def regions_of(cloud: str) -> list[str]:
 def enable_logging(path: str | None, level: str) -> None:
     """Let openstacksdk, imported as a whole for that, log to a file; it masks secrets."""
     if path:
+        require_sdk()
         import openstack
 
         debug = level == "DEBUG"

@@ -130,11 +130,6 @@ class Size:
     low: int
     high: int | None
 
-    @property
-    def legal(self) -> bool:
-        """Whether Magnum accepts it."""
-        return 0 <= self.low <= self.count and (self.high is None or self.count <= self.high)
-
 
 def next_size(current: Size, desired: Size) -> Size:
     """The size after the next request: other bounds, or another count, never both; `current` when nothing remains.
