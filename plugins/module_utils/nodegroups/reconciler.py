@@ -78,8 +78,8 @@ def reconcile(
     *,
     check_mode: bool,
     options: ReconcileOptions,
-    drainer: NodeDrainer | None = None,
-    progress: Progress | None = None,
+    drainer: NodeDrainer | None,
+    progress: Progress,
 ) -> ReconcileResult:
     """Reconcile groups with their specs.
 
@@ -92,7 +92,7 @@ def reconcile(
     result = ReconcileResult(changes, {change.spec.name: change.current for change in shown if change.current})
     if check_mode:
         return result
-    say = (progress or Progress(None)).report
+    say = progress.report
     cache = GroupListCache(provider)
     removes_nodes = any(change.removes_nodes for change in changes)
     with drainer if drainer is not None and removes_nodes else contextlib.nullcontext():
