@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..cluster_state import operand_pods
+from ..cluster_state.cluster_policy import active_policy, plugin_configmap
 from ..cluster_state.operand_pods import ContainerFailure
 from ..drain.operand_diagnosis import log_end
 from ..kube.errors import ApiError
@@ -15,7 +16,6 @@ from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
     from ..kube.client import Client
-    from ..pools.plan import Plan
     from .run_context import RunContext
 
 _MAX_NAMES = 5
@@ -53,7 +53,7 @@ def diagnose(context: RunContext, findings: t.Mapping[str, Finding], undiscovere
         lines.append(f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labelled: {shown}")
     if undiscovered or not all(finding.final for finding in findings.values()):
         # A final finding says itself what to do.
-        lines.append(_advice(client, context.plan, bool(failures)))
+        lines.append(_advice(context, bool(failures)))
     return "\n".join(lines)
 
 
@@ -62,27 +62,21 @@ def _describe_failure(client: Client, namespace: str, failure: ContainerFailure)
     return f"{failure}" + (f"; its log ends: {log}" if log else "")
 
 
-def _advice(client: Client, plan: Plan, pods_fail: bool) -> str:
-    used = _configmaps_in_use(client)
-    if used is not None and plan.config.name not in used:
-        names = f"names {', '.join(sorted(used))}" if used else "names no device plugin ConfigMap"
+def _advice(context: RunContext, pods_fail: bool) -> str:
+    namespace, configmap = context.namespace, context.plan.config.name
+    try:
+        named = plugin_configmap(active_policy(context.client.list(CLUSTER_POLICIES)))
+    except ApiError:
+        # Without the right to read the ClusterPolicy the rest of the advice is still useful.
+        named = configmap
+    if named != configmap:
         return (
-            f"The ClusterPolicy {names}, and not {plan.config.name}, so the node labels have no effect: "
+            f"The ClusterPolicy names {named or 'no device plugin ConfigMap'}, and not {configmap}, so the node labels have no effect: "
             "run the role gpu_operator (module cluster_policy) first."
         )
     if pods_fail:
-        return f"Check these pods: kubectl -n {plan.config.namespace} describe pod and logs --previous; then run again."
+        return f"Check these pods: kubectl -n {namespace} describe pod and logs --previous; then run again."
     return (
-        f"Check the pods of {operand_pods.PLUGIN} and {operand_pods.DISCOVERY} in namespace {plan.config.namespace}; "
+        f"Check the pods of {operand_pods.PLUGIN} and {operand_pods.DISCOVERY} in namespace {namespace}; "
         "raise wait_timeout if they are only slow. The next run continues from here."
     )
-
-
-def _configmaps_in_use(client: Client) -> set[str] | None:
-    """The ConfigMaps that ClusterPolicies name; None if that cannot be read."""
-    try:
-        policies = list(client.list(CLUSTER_POLICIES))
-    except ApiError:
-        return None
-    configs = [((policy.get("spec") or {}).get("devicePlugin") or {}).get("config") or {} for policy in policies]
-    return {config["name"] for config in configs if config.get("name")}

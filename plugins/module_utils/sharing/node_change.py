@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL
 from ..catalog.taints import STARTUP_TAINT_KEY
 from ..cluster_state import expected_state, gpu_pods
-from ..cluster_state.gpu_pods import PodsByNode
+from ..cluster_state.gpu_pods import PodOnNode, PodsByNode
 from ..cluster_state.impact import LABELS, Transition, displaced_pods, transition
 from ..cluster_state.node_check import clients_paused, repair_reason
 from ..cluster_state.pool_edit import DEFAULT_ROLLOUT, node_edit, recorded_rollout
@@ -18,7 +18,6 @@ from ..cluster_state.pool_release import ABANDONED, is_abandoned
 from ..schema import rollout as rollout_fields
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.gpu_pods import PodOnNode
     from ..cluster_state.node import Node
     from ..cluster_state.ownership import NodeEdit
     from ..pools.plan import PoolPlan, RolloutPlan

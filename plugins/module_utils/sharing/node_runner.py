@@ -23,7 +23,7 @@ from ..catalog.taints import STARTUP_TAINT_KEY
 from ..cluster_state.cordon import MAX_REASON, Patch, cordon_edit, merge_patch, uncordon_edit
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import CHANGING, FAILED, clients_paused, paused_operands
-from ..cluster_state.pool_edit import disable_mig_patch, last_good
+from ..cluster_state.pool_edit import LastGood, disable_mig_patch, last_good
 from ..cluster_state.pool_release import needs_verification
 from ..common.parallel import is_fatal
 from ..common.wait import WaitTimeout
@@ -33,12 +33,8 @@ from ..nvidia_config import mig_parted
 from ..schema import rollout as rollout_fields
 from .node_change import NodeChange, declared_edit, is_marked, node_change
 from .node_verification import NodeVerifier, restart_mig_manager
-from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, UNCORDONED, NodeFailure, NodeResult
+from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, UNCORDONED, NodeContext, NodeFailure, NodeResult
 from .watched_nodes import WatchedNode
-
-if t.TYPE_CHECKING:
-    from ..cluster_state.pool_edit import LastGood
-    from .run_context import NodeContext
 
 # As long as the MIG manager waits for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
 CLIENTS_TIMEOUT = 300.0

@@ -9,7 +9,7 @@ import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..cluster_state.node import Node
-from ..cluster_state.node_check import FAILED, check, paused_operands, repair_reason
+from ..cluster_state.node_check import FAILED, Finding, check, paused_operands, repair_reason
 from ..cluster_state.pool_edit import node_edit, working_configuration
 from ..cluster_state.pool_release import check_whole_gpus
 from ..drain.operand_diagnosis import failing_operands
@@ -17,13 +17,11 @@ from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate
 from . import operands
 from .diagnosis import diagnose
-from .run_context import NodeFailure
+from .run_context import NodeContext, NodeFailure, NodeResult
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.node_check import Finding
     from ..pools.plan import PoolPlan, RebootPlan
     from .node_change import NodeChange
-    from .run_context import NodeContext, NodeResult
     from .watched_nodes import WatchedNode
 
 _LABELS_LATE = "its labels are late"

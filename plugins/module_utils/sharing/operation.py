@@ -184,7 +184,8 @@ class SharingOperation:
                     break
                 state = observed.state
             if lease is not None:
-                self._rollout.remove_unused_entries(observed.state, lease)
+                removed = self._context.reader.configmaps.remove_entries(observed.state.changes, lease)
+                self._rollout.done.removed.extend(removed)
         if self._rollout.done.failed:
             raise PartialFailure(self._failures())
         return observed

@@ -12,14 +12,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
-from ..cluster_state.ownership import POOLS, recorded_keys
+from ..cluster_state.ownership import POOLS, NodeEdit, recorded_keys
 from ..schema.messages import abbreviate
 from ..sharing_modes.registry import MODES
 from ..sharing_modes.whole_gpus import NONE
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
-    from ..cluster_state.ownership import NodeEdit
     from ..pools.plan import PoolPlan
     from .node_change import NodeChange
 

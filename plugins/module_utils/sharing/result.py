@@ -13,14 +13,13 @@ from ..cluster_state.pool_assignment import awaited_nodes, is_undiscovered
 from ..cluster_state.warnings import NAMES_LIMIT, as_list, membership_warnings, not_ready_message, unusual_node_warnings
 from ..mig.layout import format_layout
 from ..schema.messages import abbreviate
-from .change_plan import held_back_taints
+from .change_plan import ChangePlan, held_back_taints
 from .operands import DISCOVERY_RESTARTED
 from .released_nodes import UNKNOWN
 from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, NodeResult
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
-    from .change_plan import ChangePlan
     from .node_change import NodeChange
     from .reader import ClusterState
 

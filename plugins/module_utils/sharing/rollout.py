@@ -24,7 +24,7 @@ from .diagnosis import diagnose
 from .node_change import NodeChange, in_rollout_order
 from .node_runner import NodeRunner
 from .result import RolloutResult
-from .run_context import QUARANTINED, NodeContext, NodeResult
+from .run_context import QUARANTINED, NodeContext, NodeResult, RunContext
 from .watched_nodes import WatchedNodes
 
 if t.TYPE_CHECKING:
@@ -33,7 +33,6 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..pools.plan import PoolPlan
     from .reader import ClusterState
-    from .run_context import RunContext
 # Threads that mostly wait; more would only wait for each other.
 _MAX_THREADS = 64
 
@@ -64,10 +63,6 @@ class Rollout:
         """Restart gpu-feature-discovery on nodes whose labels do not match what they offer."""
         operands.restart_discovery(self._context.client, self._context.namespace, nodes, lease)
         self.done.discovery_restarted.update(nodes)
-
-    def remove_unused_entries(self, state: ClusterState, lease: Lease) -> None:
-        """Remove the entries of the ConfigMaps that no node names any more."""
-        self.done.removed.extend(self._context.reader.configmaps.remove_entries(state.changes, lease))
 
     def dry_run(self, state: ClusterState) -> str | None:
         """Have the server check the ConfigMaps and one node of each pool; returns why it did not."""

@@ -8,11 +8,8 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..mig import layout as layouts
-from .base import product_suffix
+from .base import SharingMode, product_suffix
 from .registry import MODES
-
-if t.TYPE_CHECKING:
-    from .base import SharingMode
 
 # What the device plugin appends to a resource under renameByDefault (k8s-device-plugin api/config/v1/replicas.go).
 _RENAMED = ".shared"
