@@ -134,20 +134,18 @@ class WatchedNode:
 
     def __init__(self, context: NodeContext, result: NodeResult) -> None:
         """Keep the arguments; nothing is read."""
-        self._client = context.client
-        self._lease = context.lease
-        self._nodes = context.nodes
+        self._context = context
         self._result = result
         self.name = result.node
 
     @property
     def latest(self) -> Node | None:
         """The latest known version; None when the node is gone."""
-        return self._nodes.get(self.name)
+        return self._context.nodes.get(self.name)
 
     def read(self) -> Node | None:
         """Read the node from the server; None when it is gone."""
-        raw = self._client.get(f"{NODES}/{self.name}")
+        raw = self._context.client.get(f"{NODES}/{self.name}")
         return self._note(raw) if raw else None
 
     def write(self, make_patch: t.Callable[[Node], Patch | None]) -> Node | None:
@@ -161,8 +159,8 @@ class WatchedNode:
         edit = make_edit(node) if node is not None else None
         if edit is None:
             return node
-        check = self._lease.check
-        result = patch_node(self._client, edit, lambda raw: make_edit(self._note(raw)), check, answer=True)
+        check = self._context.lease.check
+        result = patch_node(self._context.client, edit, lambda raw: make_edit(self._note(raw)), check, answer=True)
         if result.status == "gone":
             return None
         if result.node is None:
@@ -172,7 +170,7 @@ class WatchedNode:
 
     def _note(self, raw: t.Mapping[str, t.Any]) -> Node:
         node = parse_node(raw)
-        self._nodes.note(node)
+        self._context.nodes.note(node)
         return node
 
     def wait(
@@ -184,10 +182,10 @@ class WatchedNode:
         """
 
         def check_all() -> None:
-            self._lease.check()
+            self._context.lease.check()
             check()
 
-        return self._nodes.wait(self.name, judge, timeout, check_all)
+        return self._context.nodes.wait(self.name, judge, timeout, check_all)
 
 
 def _is_older(version: str, than: str) -> bool:
