@@ -32,10 +32,8 @@ class ReleaseRemoval:
         self._waiting = waiting
         self._timeout = pending_timeout
         self._records = ReleaseRecords(client, name, namespace)
-        marker = self._records.marker()
-        self.is_marked = marker is not None
         # Whether the marker says that this collection installed the release.
-        self.managed = is_marked_installed(marker)
+        self.managed = is_marked_installed(self._records.marker())
         self._latest = self._records.latest()
         self.initial_status = self.status
 
