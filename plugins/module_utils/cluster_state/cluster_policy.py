@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 from ..catalog.names import FORMER_ANNOTATION, OWNED_TOLERATIONS_ANNOTATION
-from ..common.nested import get_nested
+from ..common.nested import get_nested, parse_json
 
 Document = t.Mapping[str, t.Any]
 Spec = dict[str, t.Any]
@@ -36,20 +35,12 @@ def recorded_tolerations(policy: Document) -> list[dict[str, t.Any]] | None:
     text = (policy["metadata"].get("annotations") or {}).get(OWNED_TOLERATIONS_ANNOTATION)
     if text is None:
         return None
-    try:
-        entries = json.loads(text)
-    except ValueError:
-        return []
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return [entry for entry in parse_json(text, list) or () if isinstance(entry, dict)]
 
 
 def recorded_previous_spec(policy: Document) -> Spec:
     """The previous part of the spec that is recorded in the annotation; empty where nothing, or nothing readable, is recorded."""
-    try:
-        previous = json.loads((policy["metadata"].get("annotations") or {}).get(FORMER_ANNOTATION) or "{}")
-    except ValueError:
-        return {}
-    return previous if isinstance(previous, dict) else {}
+    return parse_json((policy["metadata"].get("annotations") or {}).get(FORMER_ANNOTATION), dict) or {}
 
 
 def restore_previous_spec(spec: Spec, previous: Spec) -> Spec:

@@ -42,7 +42,7 @@ class Finding:
         return f"{self.node} (pool {self.pool}): {'; '.join(self.differences)}"
 
 
-def check(node: Node, pool: PoolPlan) -> Finding | None:
+def check_node(node: Node, pool: PoolPlan) -> Finding | None:
     """None if GFD's labels and the allocatable resources are as the pool declares."""
 
     def finding(*differences: str, **fields: t.Any) -> Finding:

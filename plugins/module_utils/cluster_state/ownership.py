@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..catalog.taints import Taint, format_taint, merge_taints
+from ..common.nested import parse_json
 from .node import Node
 
 # Labels or annotations; None removes one.
@@ -145,8 +146,4 @@ def recorded_keys(annotations: t.Mapping[str, str], annotation: str) -> list[str
 @functools.lru_cache(maxsize=1024)
 def _entries(text: str) -> tuple[str, ...]:
     """Cached, since many nodes have the same annotation."""
-    try:
-        entries = json.loads(text)
-    except ValueError:
-        return ()
-    return tuple(str(entry) for entry in entries) if isinstance(entries, list) else ()
+    return tuple(str(entry) for entry in parse_json(text, list) or ())

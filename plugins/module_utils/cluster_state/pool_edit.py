@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ..catalog import names
 from ..catalog.taints import format_taint
+from ..common.nested import parse_json
 from ..mig import layout as layouts
 from ..nvidia_config import mig_parted
 from ..pools.plan import PoolPlan, RolloutPlan, rollout_plan
@@ -156,14 +157,7 @@ def recorded_rollout(node: Node) -> RolloutPlan:
 
 @functools.lru_cache(maxsize=256)
 def _parse_rollout(text: str) -> RolloutPlan:
-    try:
-        fields = json.loads(text)
-    except ValueError:
-        return DEFAULT_ROLLOUT
-    if (
-        not isinstance(fields, dict)
-        or not set(fields) <= set(_ROLLOUT_FIELDS)
-        or any(ROLLOUT.problems(fields, "rollout"))
-    ):
+    fields = parse_json(text, dict)
+    if fields is None or not set(fields) <= set(_ROLLOUT_FIELDS) or any(ROLLOUT.problems(fields, "rollout")):
         return DEFAULT_ROLLOUT
     return rollout_plan(ROLLOUT.complete(fields))

@@ -14,7 +14,7 @@ from ..sharing_modes.mig import MIG
 from ..sharing_modes.registry import mode_title
 from . import expected_state
 from .driver_upgrade import driver_upgrade
-from .node_check import check
+from .node_check import check_node
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
@@ -62,6 +62,7 @@ def node_result(
     drift: t.Sequence[str] | None = None,
 ) -> dict[str, t.Any]:
     """One node as gpu_info returns it; `pool_name` need not be that of a declared pool; `workloads` and `drift` are left out if None."""
+    mig = {"config": node.mig_config or None, "state": node.mig_state or None, "devices": node.mig_devices}
     result: dict[str, t.Any] = {
         "name": node.name,
         "pool": pool_name,
@@ -75,7 +76,7 @@ def node_result(
         "config": node.labels.get(names.CONFIG_LABEL),
         "allocatable": dict(node.allocatable),
         "capacity": dict(node.capacity),
-        "mig": _mig_result(node),
+        "mig": mig if node.labels.get(names.MIG_CAPABLE_LABEL) == "true" else None,
         "ready": node.ready,
         "schedulable": not node.unschedulable,
     }
@@ -86,12 +87,6 @@ def node_result(
     if workloads is not None:
         result["workloads"] = [asdict(request) for request in workloads]
     return result
-
-
-def _mig_result(node: Node) -> dict[str, t.Any] | None:
-    if node.labels.get(names.MIG_CAPABLE_LABEL) != "true":
-        return None
-    return {"config": node.mig_config or None, "state": node.mig_state or None, "devices": node.mig_devices}
 
 
 def cluster_result(nodes: t.Sequence[Node]) -> dict[str, t.Any]:
@@ -136,7 +131,7 @@ def pool_results(
     for pool in allocation.plan.pools:
         members = [by_name[name] for name in membership.by_pool[pool.name]]
         missing = allocation.missing.get(pool.name, {})
-        findings = [finding for node in members if (finding := check(node, pool))]
+        findings = [finding for node in members if (finding := check_node(node, pool))]
         changes = [edit_of[node.name] for node in members if node.name in edit_of]
         shares = [
             share
@@ -231,7 +226,7 @@ def drift_of_node(
         drift.append(f"is cordoned by a run that has not finished: {node.annotations[names.CORDONED_ANNOTATION]}")
     if names.FAILED_KEY in node.annotations:
         drift.append(f"its last change failed: {node.annotations[names.FAILED_KEY]}")
-    finding = check(node, pool) if pool else None
+    finding = check_node(node, pool) if pool else None
     drift.extend(finding.differences if finding else ())
     drift.extend(text for text in (_change_texts(change) if change else ()) if text not in drift)
     return drift

@@ -1,10 +1,22 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read and write values in nested dictionaries."""
+"""Read and write values in documents: JSON text, nested dictionaries."""
 
 from __future__ import annotations
 
+import json
 import typing as t
+
+T = t.TypeVar("T")
+
+
+def parse_json(text: str | None, kind: type[T]) -> T | None:
+    """The value of a JSON text; None where the text is missing or invalid, or the value has another type."""
+    try:
+        value = json.loads(text or "null")
+    except ValueError:
+        return None
+    return value if isinstance(value, kind) else None
 
 
 def get_nested(document: t.Any, *keys: str) -> t.Any:

@@ -8,11 +8,11 @@ processes, so that the first one to end does not release it, and a later run on 
 
 from __future__ import annotations
 
-import json
 import os
 import typing as t
 import uuid
 
+from ..common.nested import parse_json
 from ..common.process import machine, start_time
 
 HOLDER_ANNOTATION = "accel.gpu/holder"
@@ -84,11 +84,7 @@ def held_message(name: str, spec: Object, own_holder: str, waited: float) -> str
 
 def _listed(lease: Object | None) -> list[Process]:
     text = (((lease or {}).get("metadata") or {}).get("annotations") or {}).get(HOLDER_ANNOTATION)
-    try:
-        value = json.loads(text or "[]")
-    except ValueError:
-        return []
-    return [process for process in value if isinstance(process, dict)] if isinstance(value, list) else []
+    return [process for process in parse_json(text, list) or () if isinstance(process, dict)]
 
 
 def _has_ended(process: Process) -> bool:

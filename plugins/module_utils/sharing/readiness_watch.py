@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ..cluster_state.node import Node, parse_node
-from ..cluster_state.node_check import Finding, all_final, check, pending_message
+from ..cluster_state.node_check import Finding, all_final, check_node, pending_message
 from ..cluster_state.pool_assignment import awaited_nodes
 from ..drain.operand_diagnosis import failing_operands
 from ..kube.errors import ApiError
@@ -158,7 +158,7 @@ class ReadinessWatch:
     def _update(self, node: Node, state: ClusterState, findings: dict[str, Finding]) -> None:
         pool = state.pool_of(node.name)
         verified = pool is not None and node.ready and self._context.scope.contains(node, pool)
-        finding = check(node, pool) if verified and pool else None
+        finding = check_node(node, pool) if verified and pool else None
         if finding and not node.discovered and node.name in self.failing:
             finding = Finding(node.name, finding.pool, (self.failing[node.name],), final=True)
         if finding:

@@ -10,6 +10,7 @@ import typing as t
 
 from ..cluster_state import expected_state
 from ..cluster_state.node import Node
+from ..common.nested import parse_json
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
@@ -61,15 +62,8 @@ def fingerprint(facts: t.Mapping[str, t.Any]) -> str:
 
 def read_evidence(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str, t.Any]]:
     """The entries of earlier runs by pool; an unreadable entry is left out."""
-    entries: dict[str, dict[str, t.Any]] = {}
-    for pool, text in ((configmap or {}).get("data") or {}).items():
-        try:
-            entry = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
-            entries[pool] = entry
-    return entries
+    entries = {pool: parse_json(text, dict) for pool, text in ((configmap or {}).get("data") or {}).items()}
+    return {pool: entry for pool, entry in entries.items() if entry is not None}
 
 
 def validated_pools(

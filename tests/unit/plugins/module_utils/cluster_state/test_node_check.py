@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check_node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
 from tests.helpers.fleet import node, pool
 
@@ -28,7 +28,7 @@ from tests.helpers.fleet import node, pool
     ],
 )
 def test_verified(of_node: Node, of_pool: PoolPlan) -> None:
-    assert check(of_node, of_pool) is None
+    assert check_node(of_node, of_pool) is None
 
 
 @pytest.mark.parametrize(
@@ -61,21 +61,21 @@ def test_verified(of_node: Node, of_pool: PoolPlan) -> None:
     ],
 )
 def test_not_verified(of_node: Node, of_pool: PoolPlan, words: list[str]) -> None:
-    finding = check(of_node, of_pool)
+    finding = check_node(of_node, of_pool)
     assert finding is not None
     assert [word for word in words if word not in str(finding)] == []
     assert not finding.final
 
 
 def test_a_missing_card_is_not_waited_for() -> None:
-    finding = check(node(gpus=7), pool(gpus_per_node=8))
+    finding = check_node(node(gpus=7), pool(gpus_per_node=8))
     assert finding is not None
     assert finding.final
     assert "has 7 GPU(s), but gpus_per_node is 8" in str(finding)
 
 
 def test_a_missing_card_of_an_unsettled_node_is_waited_for() -> None:
-    finding = check(node(gpus=7, allocatable={}), pool(gpus_per_node=8))
+    finding = check_node(node(gpus=7, allocatable={}), pool(gpus_per_node=8))
     assert finding is not None
     assert not finding.final
 
@@ -151,7 +151,7 @@ def sliced() -> Node:
     ],
 )  # fmt: skip
 def test_mig_and_mps_verified(of_node: Node, of_pool: PoolPlan) -> None:
-    assert str(check(of_node, of_pool)) == "None"
+    assert str(check_node(of_node, of_pool)) == "None"
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_mig_and_mps_verified(of_node: Node, of_pool: PoolPlan) -> None:
     ],
 )
 def test_mig_and_mps_not_verified(of_node: Node, of_pool: PoolPlan, words: list[str], final: bool) -> None:
-    finding = check(of_node, of_pool)
+    finding = check_node(of_node, of_pool)
     assert finding is not None
     assert [word for word in words if word not in str(finding)] == []
     assert finding.final is final

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check_node
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import StateTimer
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -149,7 +149,7 @@ def test_gpu_feature_discovery_is_restarted_only_once() -> None:
     ],
 )
 def test_labels_only(actual: Node, labels_only: bool) -> None:
-    finding = check(actual, pool(replicas=4))
+    finding = check_node(actual, pool(replicas=4))
     assert finding is not None
     assert finding.labels_only is labels_only
     assert (finding.operand == "gpu-feature-discovery") is labels_only

@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import check_node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import (
     assign_pools,
     awaited_nodes,
@@ -145,12 +145,12 @@ def test_what_is_known_of_each_and_who_is_warned_of() -> None:
 
 
 def test_a_pinned_node_that_is_never_labelled_is_not_waited_for() -> None:
-    finding = check(labelled(labels={WORKLOAD: "vm-vgpu"}), pool())
+    finding = check_node(labelled(labels={WORKLOAD: "vm-vgpu"}), pool())
     assert finding is not None
     assert finding.final
     declared = pool(labels={WORKLOAD: "vm-vgpu"})
     assert declared.without_containers
-    assert check(labelled(labels={WORKLOAD: "vm-vgpu"}), declared) is None
+    assert check_node(labelled(labels={WORKLOAD: "vm-vgpu"}), declared) is None
 
 
 def test_whose_failing_operands_do_not_keep_the_operator_waiting() -> None:
