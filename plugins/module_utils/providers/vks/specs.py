@@ -45,14 +45,13 @@ def spec_of(options: Options, state: NodeGroupState | None, resolver: NameResolv
         return NodeGroupSpec(options["name"], present=False), []
     common = FIELDS.spec_arguments(options)
     fields: dict[str, t.Any] = common["fields"]
-    # By the text, since several names may have one problem: that of the subnet.
-    problems: dict[str, None] = {}
+    problems: list[str] = []
 
     def resolved(option: str, name: str) -> str | None:
         try:
             return resolver.resolve(option, name, subnet)
         except UnresolvedName as error:
-            problems[f"Node group {options['name']}: {error}"] = None
+            problems.append(str(error))
             return None
 
     subnet = state.fields["subnet"] if state else resolver.default_subnet
@@ -64,12 +63,12 @@ def spec_of(options: Options, state: NodeGroupState | None, resolver: NameResolv
         elif subnet or option not in ZONAL:
             fields[option] = resolved(option, fields[option])
         elif not problems:
-            problems[
-                f"Node group {options['name']}: subnet: required, because the cluster has several subnets or none, and {option} is looked up "
-                "in the subnet's zone."
-            ] = None
+            problems.append(
+                f"subnet: required, because the cluster has several subnets or none, and {option} is looked up in the subnet's zone."
+            )
         if option == "subnet":
             subnet = fields[option]
     ranged = common["max_count"] is not None
     spec = NodeGroupSpec(**common, autoscaled=ranged, no_range=not ranged and common["count"] is not None)
-    return spec, list(problems)
+    # Several names may have one problem: that of the subnet.
+    return spec, [f"Node group {spec.name}: {problem}" for problem in dict.fromkeys(problems)]
