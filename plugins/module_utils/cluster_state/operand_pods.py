@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods of the GPU operator's operands on each node, and their failures (pure)."""
+"""The GPU operator's operands: their pods on each node with their failures, and the status of their DaemonSets (pure)."""
 
 from __future__ import annotations
 
@@ -159,3 +159,30 @@ def _lasts(pod: Pod, failure: ContainerFailure, now: float) -> bool:
     if not created or not failure.reason.startswith(NEVER_STARTED):
         return False
     return now - datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp() >= _MIN_AGE
+
+
+class DaemonSetStatus(t.NamedTuple):
+    """The controller's own counts of nodes; `current`: they are about the current generation."""
+
+    scheduled: int
+    desired: int
+    updated: int
+    available: int
+    current: bool
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether pods of an older template remain."""
+        return self.updated < self.desired
+
+
+def daemonset_status(daemonset: t.Mapping[str, t.Any]) -> DaemonSetStatus:
+    """The status of a DaemonSet; a count that is not written yet is 0."""
+    status = daemonset.get("status") or {}
+    return DaemonSetStatus(
+        scheduled=int(status.get("currentNumberScheduled") or 0),
+        desired=int(status.get("desiredNumberScheduled") or 0),
+        updated=int(status.get("updatedNumberScheduled") or 0),
+        available=int(status.get("numberAvailable") or 0),
+        current=int(status.get("observedGeneration") or 0) >= int(daemonset["metadata"].get("generation") or 0),
+    )

@@ -9,11 +9,10 @@ import typing as t
 
 from ..catalog.names import GENERATED_SELECTOR
 from ..cluster_state.cluster_policy import active_policy, recorded_tolerations
-from ..cluster_state.daemonset_status import daemonset_status
 from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upgrade
 from ..cluster_state.generated_mig_config import merge_generated, parse_generated
 from ..cluster_state.node import parse_node
-from ..cluster_state.operand_pods import operand_failures, unready_operands
+from ..cluster_state.operand_pods import daemonset_status, operand_failures, unready_operands
 from ..cluster_state.ownership import POOLS
 from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
 from ..common.nested import get_nested

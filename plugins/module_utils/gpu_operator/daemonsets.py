@@ -11,8 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.taints import untolerated_taints
-from ..cluster_state.daemonset_status import daemonset_status
-from ..cluster_state.operand_pods import is_ready, node_of
+from ..cluster_state.operand_pods import daemonset_status, is_ready, node_of
 from .cluster_policy import KIND
 
 Document = t.Mapping[str, t.Any]

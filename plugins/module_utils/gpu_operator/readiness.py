@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, OPERANDS_LABEL, PCI_PRESENT_LABELS
 from ..catalog.taints import toleration_identity
-from ..cluster_state.daemonset_status import daemonset_status
 from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
-from ..cluster_state.operand_pods import MIG_MANAGER, PLUGIN
+from ..cluster_state.operand_pods import MIG_MANAGER, PLUGIN, daemonset_status
 from ..cluster_state.warnings import as_list
 from ..schema.messages import abbreviate
 from .daemonsets import (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cluster_state.daemonset_status import daemonset_status
+from ..cluster_state.operand_pods import daemonset_status
 from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..schema.messages import abbreviate
