@@ -134,8 +134,7 @@ class ReadinessWatch:
     def look_for_failures(self, state: ClusterState) -> None:
         """Find the undiscovered nodes on which NVIDIA's pods fail, without waiting (for a preview)."""
         findings, undiscovered = self.findings(state), self._undiscovered(state.nodes, state)
-        if self._waiting_for_discovery(state.nodes, findings, undiscovered):
-            self._find_failing(state.nodes, state, findings, undiscovered)
+        self._find_failing(state.nodes, state, findings, undiscovered)
 
     def _waiting_for_discovery(
         self, nodes: t.Mapping[str, Node], findings: t.Mapping[str, Finding], undiscovered: t.Collection[str]
