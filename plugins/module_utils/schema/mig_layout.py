@@ -11,7 +11,7 @@ from collections import Counter
 from ..mig.layout import INDEX
 from . import coercion
 from .messages import field_path, is_whole, quote, type_name
-from .types import Field, Problems, unrendered_template
+from .types import Field, Integer, Problems, unrendered_template
 from .validators import mig_profile
 
 _FORMS = "write {profile: count}, a list of profiles, or one of these for each GPU index"
@@ -63,8 +63,7 @@ def _counted(value: t.Any) -> t.Any:
         return {key: _counted(item) for key, item in value.items()}
     if isinstance(value, list):
         return [item if isinstance(item, str) else _counted(item) for item in value]
-    number = coercion.integer(value) if isinstance(value, str) else None
-    return value if number is None else number
+    return Integer().coerce(value)
 
 
 def _of_gpu(of_gpu: t.Any, path: str) -> Problems:

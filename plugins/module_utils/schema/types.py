@@ -51,6 +51,7 @@ class Field:
     default: t.Any = None
     blank_is_unset: bool = True
     quotes_text: bool = True
+    last_rules: t.ClassVar[tuple[Rule, ...]] = ()
 
     def coerce(self, value: t.Any) -> t.Any:
         """Text converted to the field's type where its meaning is unambiguous; else the value itself."""
@@ -58,12 +59,17 @@ class Field:
 
     def problems(self, value: t.Any, path: str) -> Problems:
         """Every mistake in `value`, one line each, beginning with its path."""
-        reason = next((reason for check in (self.mistyped, *self.rules) if (reason := check(value))), None)
+        reason = self.refusal(value)
         if reason is None:
             yield from self.inner(value, path)
         else:
             shown = isinstance(value, (str, int, float) if self.quotes_text else (int, float))
             yield f"{path}: {quote(value)} {reason}" if shown else f"{path}: {reason}"
+
+    def refusal(self, value: t.Any) -> str | None:
+        """The first reason to refuse the value itself."""
+        checks = (self.mistyped, *self.rules, *self.last_rules)
+        return next((reason for check in checks if (reason := check(value))), None)
 
     def mistyped(self, value: t.Any) -> str | None:
         """Why the value has the wrong type; None when it has the right one."""
@@ -114,14 +120,8 @@ class Text(Field):
     """A string that is not empty unless the field allows it; always one line of printable characters."""
 
     empty: bool = False
-
-    def problems(self, value: t.Any, path: str) -> Problems:
-        """As for any field; invisible characters are checked last, since a rule may give a better reason."""
-        problems = list(super().problems(value, path))
-        yield from problems
-        reason = None if problems else unprintable(value)
-        if reason:
-            yield f"{path}: {quote(value)} {reason}"
+    # Invisible characters are checked last, since another rule may give a better reason.
+    last_rules: t.ClassVar[tuple[Rule, ...]] = (unprintable,)
 
     def mistyped(self, value: t.Any) -> str | None:
         if isinstance(value, str):
@@ -217,9 +217,7 @@ class MapOf(Anything):
 
     def inner(self, value: t.Any, path: str) -> Problems:
         for key, item in value.items():
-            checks = (Text().mistyped, *self.keys, unprintable)
-            reason = next((reason for check in checks if (reason := check(key))), None)
-            if reason:
+            if reason := Text(self.keys).refusal(key):
                 yield f"{field_path(path, key)}: the key {quote(key)} {reason}"
             yield from self.item.problems(item, field_path(path, key))
 
