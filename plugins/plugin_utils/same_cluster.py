@@ -8,10 +8,12 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import typing as t
 
 from ansible import constants
+
+from ..module_utils.common import private_file
+from ..module_utils.common.errors import ConnectionProblem
 
 Names = dict[str, str]
 
@@ -39,8 +41,7 @@ def _names(hosts: t.Sequence[str], variables: t.Mapping[str, t.Any]) -> Names:
     play = [str(variables.get("ansible_play_name", "")), *sorted(hosts)]
     key = hashlib.sha256(json.dumps(play).encode()).hexdigest()[:16]
     # Belongs to this run and its user alone, and is removed at its end.
-    folder = constants.DEFAULT_LOCAL_TMP
-    path = os.path.join(folder, f"accel-gpu-clusters-{key}.json")
+    path = os.path.join(constants.DEFAULT_LOCAL_TMP, f"accel-gpu-clusters-{key}.json")
     with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
         return t.cast(Names, json.load(file))
     names = {host: name for host in hosts if (name := _declared(host, variables))}
@@ -48,11 +49,8 @@ def _names(hosts: t.Sequence[str], variables: t.Mapping[str, t.Any]) -> Names:
         # Not known yet, such as before a task that sets it.
         return names
     # Where no file can be written, the next task reads the variables again.
-    with contextlib.suppress(OSError):
-        handle, new = tempfile.mkstemp(dir=folder)
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump(names, file)
-        os.replace(new, path)
+    with contextlib.suppress(ConnectionProblem):
+        private_file.write(path, json.dumps(names))
     return names
 
 

@@ -8,14 +8,13 @@ import typing as t
 
 from ..catalog import mig as geometries
 from ..catalog import names, releases
-from ..catalog.names import DEPLOY_PREFIX
 from ..schema.messages import join_words
 
 if t.TYPE_CHECKING:
     from .plan import Plan, PoolPlan
 
 
-_MIG_MANAGER_LABEL = f"{DEPLOY_PREFIX}mig-manager"
+_MIG_MANAGER_LABEL = f"{names.DEPLOY_PREFIX}mig-manager"
 
 
 def plan_warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:

@@ -20,7 +20,6 @@ from .secret_values import values_hold_no_secrets
 from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, Problems, Section, Text
 
 _MAX_INTEGER = 2**63
-KERNEL_MODULES = ("auto", "open", "proprietary")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +51,7 @@ _DRIVER = Section(
     fields={
         "enabled": Boolean(default=True),
         "version": Text((validators.driver_version,)),
-        "kernel_module_type": Choice(known=KERNEL_MODULES),
+        "kernel_module_type": Choice(known=("auto", "open", "proprietary")),
         "precompiled": Boolean(default=False),
         "secret_env": Text((validators.object_name,)),
     }

@@ -15,7 +15,7 @@ from .types import Field, Integer, Problems, unrendered_template
 from .validators import mig_profile
 
 _FORMS = "write {profile: count}, a list of profiles, or one of these for each GPU index"
-_MAX_GPUS = 64
+MAX_GPUS = 64
 # NVIDIA partitions a GPU into at most seven devices; a model that is not in the catalog yet may allow more.
 _MAX_DEVICES = 64
 
@@ -53,7 +53,7 @@ class LayoutField(Field):
                 if times > 1:
                     yield f"{path}: names GPU {index} twice; give each GPU one entry"
             for key, index in indices.items():
-                if index >= _MAX_GPUS:
+                if index >= MAX_GPUS:
                     yield f"{field_path(path, key)}: is not the index of a GPU; the first GPU of a node is 0"
                 yield from _of_gpu(value[key], field_path(path, key))
 

@@ -12,14 +12,13 @@ from ..mig.layout import STRATEGIES
 from ..sharing_modes.registry import MODES
 from ..sharing_modes.whole_gpus import NONE
 from . import validators
-from .mig_layout import LayoutField
+from .mig_layout import MAX_GPUS, LayoutField
 from .providers import PROVIDERS
 from .rollout import ROLLOUT
 from .types import MAX_NODES, Anything, Boolean, Choice, Field, Integer, ListOf, MapOf, Section, Text, integer_between
 
 # The kubelet runs 110 pods on a node by default, and 250 on OpenShift: more shares could never be used.
 MAX_SHARES = 250
-MAX_GPUS = 64
 # On the nodes of the largest cluster, with 16 GPUs of 7 devices at most.
 MAX_DEVICES = MAX_NODES * 16 * 7
 

@@ -22,7 +22,6 @@ from .types import (
 )
 
 NONE, GPU_PODS, ALL = "none", "gpu-pods", "all"
-DRAINS = (NONE, GPU_PODS, ALL)
 IDLE_FIRST, BY_NAME = "idle-first", "name"
 ROLLBACK, LEAVE = "rollback", "leave"
 
@@ -60,7 +59,7 @@ def _names_the_node(value: list[t.Any]) -> str | None:
 ROLLOUT = Section(
     fields={
         "max_unavailable": NodeAmount(default=1),
-        "drain": Choice(known=DRAINS, default=GPU_PODS, blank_is_unset=False),
+        "drain": Choice(known=(NONE, GPU_PODS, ALL), default=GPU_PODS, blank_is_unset=False),
         "force": Boolean(default=False),
         "grace_period": _seconds(0),
         "drain_timeout": _seconds(1, default=600),
