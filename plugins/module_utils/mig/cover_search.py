@@ -19,7 +19,7 @@ Cost = tuple[int, int, int]
 # The exact search changes at most this number of GPUs; larger problems start with equal changes by a greedy search.
 _MAX_EXACT = 8
 # After this number of states a search ends with the best solution so far.
-_MAX_STATES = 3000
+MAX_STATES = 3000
 # Up to this number of profiles all combinations are measured; with more, only single profiles and all together.
 _MAX_COMBINED = 5
 
@@ -60,11 +60,18 @@ class CoverChange(t.NamedTuple):
     gpus: int
 
 
-def search_cover(problem: CoverProblem) -> tuple[CoverChange, ...]:
+class CoverSolution(t.NamedTuple):
+    """The best changes that were found, and their cost."""
+
+    cost: Cost
+    changes: tuple[CoverChange, ...]
+    states: int
+    """How many more states the search could have visited: 0 when it ended early."""
+
+
+def search_cover(problem: CoverProblem, states: int = MAX_STATES) -> CoverSolution:
     """The changes with the least cost: exact for a few changed GPUs, approximate for many."""
-    search = _Search(problem)
-    search.run()
-    return search.best_changes
+    return _Search(problem, states).run()
 
 
 def dot(one: t.Iterable[int], other: t.Iterable[int]) -> int:
@@ -90,23 +97,23 @@ class _Search:
     profile is closed: so the search is complete.
     """
 
-    def __init__(self, problem: CoverProblem) -> None:
+    def __init__(self, problem: CoverProblem, states: int) -> None:
         self._problem = problem
         self._measures = _measures(problem)
         self._dominating = _dominating_kinds(problem.kinds)
-        self._states = _MAX_STATES
+        self._states = states
         self._visited: dict[tuple[Vector, Vector, frozenset[int]], tuple[int, int]] = {}
         current = [kind.now for kind in problem.kinds]
         offered = tuple(
             have + dot(problem.numbers, (now[at] for now in current)) for at, have in enumerate(problem.kept)
         )
         self._start = _State(offered, problem.numbers)
-        self._best_cost = self._cost(self._start)
-        self.best_changes: tuple[CoverChange, ...] = ()
+        self._best = CoverSolution(self._cost(self._start), (), states)
 
-    def run(self) -> None:
-        """Search until all changes are tried, or the number of states is reached."""
+    def run(self) -> CoverSolution:
+        """The best solution."""
         self._descend(self._greedy(self._start))
+        return self._best._replace(states=self._states)
 
     def _greedy(self, state: _State) -> _State:
         """The state from which few enough GPUs remain to be changed: until then the best change is repeated as long as it is equally good.
@@ -142,7 +149,7 @@ class _Search:
         if at is None or not self._states:
             return
         self._states -= 1
-        if self._lower_bound(state) >= self._best_cost:
+        if self._lower_bound(state) >= self._best.cost:
             return
         key, paid = (state.offered, state.left, state.closed), (state.used, state.touched)
         if key in self._visited and self._visited[key] <= paid:
@@ -224,12 +231,12 @@ class _Search:
 
     def _note(self, state: _State) -> None:
         cost = self._cost(state)
-        if cost < self._best_cost:
-            self._best_cost, self.best_changes = cost, state.changes
+        if cost < self._best.cost:
+            self._best = CoverSolution(cost, state.changes, self._states)
 
     def _lower_bound(self, state: _State) -> Cost:
         """A lower bound of the cost of solutions from this state that miss no more than the best one."""
-        memory, gap, best = self._problem.memory, self._gap(state), self._best_cost[0]
+        memory, gap, best = self._problem.memory, self._gap(state), self._best.cost[0]
         opened = self._opened(state)
         closed = dot(memory, gap) - dot(memory, opened)
         room = self._measures[0][1] if self._measures else 0

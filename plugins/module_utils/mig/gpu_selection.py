@@ -6,17 +6,22 @@ from __future__ import annotations
 
 import functools
 import heapq
+import itertools
+import math
 import operator
 import typing as t
 from collections import Counter, defaultdict
 
-from .cover_search import GpuKind, Vector
+from .cover_search import Cost, GpuKind, Vector
 
 # A GPU: its node's name and its index.
 Key = tuple[str, int]
 # How many GPUs get a pattern, by the index of the group of GPUs that can have it.
 NewPatterns = t.Mapping[tuple[int, Vector], int]
 Category = t.TypeVar("Category", bound=t.Hashable)
+
+# Up to this number of sets of GPUs each is tried; with more, one is composed node by node.
+_MAX_SETS = 3000
 
 
 class GpuSlot(t.NamedTuple):
@@ -39,6 +44,17 @@ def fewest_nodes(places: t.Sequence[GpuSlot], numbers: t.Mapping[GpuKind, int], 
     exact = _node_by_node(places, numbers, lambda place: place.kind, tuple(lost))
     other = _node_by_node(places, by_use, lambda place: (place.kind.group, place.kind.used), allowed)
     return min((found for found in (exact, other) if len(found) == len(exact)), key=_preference)
+
+
+def candidate_sets(places: t.Sequence[GpuSlot], cost: Cost) -> list[tuple[GpuSlot, ...]]:
+    """All sets with the cost's numbers of used and changed GPUs: fewest nodes first, then by keys; empty if there are too many."""
+    dummy, used, touched = cost
+    busy = [place for place in places if place.kind.used]
+    idle = [place for place in places if not place.kind.used]
+    if math.comb(len(busy), used) * math.comb(len(idle), touched - used) > _MAX_SETS:
+        return []
+    both = itertools.product(itertools.combinations(busy, used), itertools.combinations(idle, touched - used))
+    return sorted((tuple(sorted(one + other, key=_key)) for one, other in both), key=_preference)
 
 
 def assign_patterns(places: t.Sequence[GpuSlot], new: NewPatterns) -> dict[Key, Vector]:

@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from ..catalog.mig import Geometry
-from .cover_search import CoverProblem, GpuKind, Vector, search_cover
-from .gpu_selection import GpuSlot, Key, NewPatterns, assign_patterns, fewest_nodes, first_fit
+from .cover_search import MAX_STATES, CoverChange, CoverProblem, GpuKind, Vector, search_cover
+from .gpu_selection import GpuSlot, Key, NewPatterns, assign_patterns, candidate_sets, fewest_nodes, first_fit
 from .layout import Counts
 from .placement import maximal
 
@@ -49,8 +49,8 @@ class PackingResult:
 def pack(gpus: t.Sequence[PackedGpu], demand: Counts) -> PackingResult:
     """Layouts with which the GPUs together have at least the demanded devices.
 
-    Priorities: the least missing devices (in memory slices), then the fewest changed GPUs in use, the fewest changed GPUs, few nodes.
-    An unchanged GPU keeps its layout, even beyond the demand; a changed one loses its devices, so they are placed again,
+    Priorities: the least missing devices (in memory slices), then the fewest changed GPUs in use, the fewest changed GPUs, the fewest nodes,
+    the first keys. An unchanged GPU keeps its layout, even beyond the demand; a changed one loses its devices, so they are placed again,
     and gets only demanded devices. The order of the GPUs does not matter, and packing the result again changes nothing.
     """
     order = sorted(gpus, key=lambda gpu: gpu.key)
@@ -81,11 +81,11 @@ class _Packing:
             GpuSlot(gpu.key, GpuKind(groups[gpu.geometry], self._vector(gpu.now) if gpu.now else nothing, gpu.used))
             for gpu in gpus
         ]
-        self._able = [place for place in self._places if self._patterns[place.kind.group]]
 
     def packed(self) -> PackingResult:
         """The best layouts that were found; never worse than those of first fit decreasing."""
-        plain = first_fit(self._able, self._patterns, self._offered({}), self._demand)
+        able = [place for place in self._places if self._patterns[place.kind.group]]
+        plain = first_fit(able, self._patterns, self._offered({}), self._demand)
         found = self._without_surplus(assign_patterns(*self._choice()))
         return min((self._made(found), self._made(plain)), key=self._cost)
 
@@ -98,24 +98,28 @@ class _Packing:
 
     def _choice(self) -> tuple[tuple[GpuSlot, ...], NewPatterns]:
         """The GPUs to change, and their new patterns."""
-        kinds = Counter(place.kind for place in self._able)
-        unable = [place.kind.now for place in self._places if not self._patterns[place.kind.group]]
-        problem = CoverProblem(
-            memory=tuple(memory for memory, dummy in self._sizes),
-            worth=tuple(memory + compute for memory, compute in self._sizes),
-            demand=self._demand,
-            kept=tuple(map(sum, zip((0,) * len(self._demand), *unable, strict=True))),
-            patterns=self._patterns,
-            kinds=tuple(kinds),
-            numbers=tuple(kinds.values()),
-        )
-        new: Counter[tuple[int, Vector]] = Counter()
+        problem = self._problem({place.key for place in self._places})
+        solution = search_cover(problem)
+        new = _new(problem, solution.changes)
+        if not solution.changes:
+            return (), new
+        able = [place for place in self._places if self._patterns[place.kind.group]]
         numbers: Counter[GpuKind] = Counter()
-        for change in search_cover(problem):
-            kind = problem.kinds[change.kind]
-            new[kind.group, change.pattern] += change.gpus
-            numbers[kind] += change.gpus
-        return fewest_nodes(self._able, numbers, self._allowed(numbers, new)), new
+        for change in solution.changes:
+            numbers[problem.kinds[change.kind]] += change.gpus
+        known: dict[frozenset[tuple[GpuKind, int]], tuple[int, NewPatterns]] = {}
+        states = MAX_STATES
+        for some in candidate_sets(able, solution.cost):
+            alike = frozenset(Counter(place.kind for place in some).items())
+            if alike not in known:
+                whole = self._problem({place.key for place in some}, whole=True)
+                missing, changes, states = search_cover(whole, states)
+                known[alike] = missing[0], _new(whole, changes)
+            if known[alike][0] <= solution.cost[0]:
+                return some, known[alike][1]
+            if not states:
+                break
+        return fewest_nodes(able, numbers, self._allowed(numbers, new)), new
 
     def _allowed(self, numbers: t.Mapping[GpuKind, int], new: NewPatterns) -> Vector:
         """The devices that GPUs may lose without more missing devices than if GPUs of these kinds were changed."""
@@ -127,6 +131,25 @@ class _Packing:
                 - want,
             )
             for at, want in enumerate(self._demand)
+        )
+
+    def _problem(self, free: t.Container[Key], whole: bool = False) -> CoverProblem:
+        """The problem in which these GPUs may be changed, as they are or as if they were whole."""
+        kinds: Counter[GpuKind] = Counter()
+        kept = [0] * len(self._names)
+        for place in self._places:
+            if place.key in free and self._patterns[place.kind.group]:
+                kinds[place.kind._replace(now=(0,) * len(kept)) if whole else place.kind] += 1
+            else:
+                kept = [have + more for have, more in zip(kept, place.kind.now, strict=True)]
+        return CoverProblem(
+            memory=tuple(memory for memory, dummy in self._sizes),
+            worth=tuple(memory + compute for memory, compute in self._sizes),
+            demand=self._demand,
+            kept=tuple(kept),
+            patterns=self._patterns,
+            kinds=tuple(kinds),
+            numbers=tuple(kinds.values()),
         )
 
     def _without_surplus(self, new: t.Mapping[Key, Vector]) -> dict[Key, Vector]:
@@ -182,3 +205,10 @@ def _size(name: str, geometries: t.Sequence[Geometry]) -> tuple[int, int]:
     """Memory and compute slices of a profile, the most where models differ; 1 and 1 where no GPU has it."""
     found = [(one.size, one.compute) for geometry in geometries if (one := geometry.profile(name))]
     return max(found, default=(1, 1))
+
+
+def _new(problem: CoverProblem, changes: t.Iterable[CoverChange]) -> NewPatterns:
+    new: Counter[tuple[int, Vector]] = Counter()
+    for change in changes:
+        new[problem.kinds[change.kind].group, change.pattern] += change.gpus
+    return new

@@ -119,7 +119,7 @@ def after(gpus: t.Sequence[PackedGpu], packed: PackingResult) -> list[PackedGpu]
 @given(case=cases(SMALL, 3))
 def test_no_way_is_better_on_small_gpus(case: Case) -> None:
     gpus, demand = case
-    assert cost(gpus, demand, pack(gpus, demand).layouts)[:3] == exhaustive(gpus, demand)[:3]
+    assert cost(gpus, demand, pack(gpus, demand).layouts) == exhaustive(gpus, demand)
 
 
 @pytest.mark.usual(15)
@@ -127,7 +127,7 @@ def test_no_way_is_better_on_small_gpus(case: Case) -> None:
 @given(case=cases([("A100-SXM4-40GB",), ("A100-SXM4-40GB", "A100-SXM4-80GB")], 2))
 def test_no_way_is_better_on_large_gpus(case: Case) -> None:
     gpus, demand = case
-    assert cost(gpus, demand, pack(gpus, demand).layouts)[:3] == exhaustive(gpus, demand)[:3]
+    assert cost(gpus, demand, pack(gpus, demand).layouts) == exhaustive(gpus, demand)
 
 
 @pytest.mark.usual(20)
