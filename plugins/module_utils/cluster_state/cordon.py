@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cordons of this collection, by an annotation that distinguishes them from others, and the nodes that a scale-down removes first (pure).
 
-Every patch of a cordon contains the resourceVersion that was read: an administrator may have cordoned the node since, and a cordon of others must not
-be removed.
+Every patch of a cordon contains the resourceVersion that was read: an administrator may have cordoned the node since, and a cordon of others
+must not be removed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import CORDONED_ANNOTATION
-from .gpu_pods import blocking_pods
+from .gpu_pods import PodOnNode, blocking_pods
 
 if t.TYPE_CHECKING:
-    from .gpu_pods import PodOnNode
     from .node import Node
 
 Patch = dict[str, t.Any]

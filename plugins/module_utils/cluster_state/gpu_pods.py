@@ -18,7 +18,6 @@ from .node import to_count
 from .operand_pods import DISCOVERY, app_of
 
 PREFIX = "nvidia.com/"
-
 # The DRA driver for GPUs, and its device classes (dra-driver-nvidia-gpu, deployments/helm).
 DRA_DRIVER = "gpu.nvidia.com"
 DEVICE_CLASSES = (DRA_DRIVER, "mig.nvidia.com", "vfio.gpu.nvidia.com")
