@@ -16,6 +16,7 @@ from .diff import difference
 from .errors import ApiError
 from .listing import Listing
 from .transport import Transport, stream_lines
+from .watch import interruptible
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -26,8 +27,8 @@ _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 
 # Attempts of a patch without a resourceVersion: with many writers the server's own repetitions may not be enough.
 _PATCH_ATTEMPTS = 5
-# Seconds after which the server ends a watch, which is then continued: each request calls the guard.
-_WATCH_TIMEOUT = 5.0
+# Seconds after which the server closes a watch whose reader has ended.
+_GUARDED_TIMEOUT = 30.0
 
 Object = dict[str, t.Any]
 Query = t.Mapping[str, t.Any]
@@ -174,12 +175,21 @@ class Client(Transport):
     ) -> t.Iterator[Object]:
         """Events after a version, without bookmarks, for `timeout` seconds; raises ApiError (gone) when the version is too old.
 
-        A watch that breaks is continued at the last version. The guard is called every few seconds, also while no event arrives.
+        A watch that breaks is continued at the last version. With a guard, the wait for the next event ends when the guard raises.
         """
+        guard = self.guard
+        events = self._events(path, resource_version, timeout, label_selector)
+        return events if guard is None else interruptible(events, lambda: guard(path))
+
+    def _events(
+        self, path: str, resource_version: str, timeout: float, label_selector: str | None
+    ) -> t.Iterator[Object]:
         deadline = self._clock() + timeout
         query = {"watch": "1", "allowWatchBookmarks": "true", "labelSelector": label_selector}
         version = resource_version
-        while (left := min(deadline - self._clock(), _WATCH_TIMEOUT)) > 0:
+        while (left := deadline - self._clock()) > 0:
+            if self.guard is not None:
+                left = min(left, _GUARDED_TIMEOUT)
             query |= {"resourceVersion": version, "timeoutSeconds": str(max(1, int(left)))}
             try:
                 response = self.open("GET", path, query=query, timeout=left + 5)

@@ -1,0 +1,48 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads a stream that may be silent for long, and ends when a check fails meanwhile."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import typing as t
+
+T = t.TypeVar("T")
+
+
+def interruptible(stream: t.Iterator[T], check: t.Callable[[], None], every: float = 1.0) -> t.Iterator[T]:
+    """Yield the items of the stream and raise its errors; after `every` seconds without an item `check` is called, which may raise.
+
+    A thread reads the stream. It ends with the stream, or with the next item after this generator was closed.
+    """
+    # An item, or (None, the error with which the stream ended).
+    items: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
+    closed = threading.Event()
+
+    def read() -> None:
+        try:
+            for item in stream:
+                items.put((item, None))
+                if closed.is_set():
+                    return
+        except Exception as error:
+            items.put((None, error))
+        else:
+            items.put((None, StopIteration()))
+
+    threading.Thread(target=read, name="stream", daemon=True).start()
+    try:
+        while True:
+            try:
+                item, error = items.get(timeout=every)
+            except queue.Empty:
+                check()
+                continue
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield t.cast("T", item)
+    finally:
+        closed.set()
