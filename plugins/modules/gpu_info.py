@@ -259,6 +259,14 @@ gpu_info:
       elements: str
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: [a10-1]
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options or variables, V(wrong_cluster), V(connection) without usable connection settings, V(unreachable) API server,
+      or the HTTP status of the API server's error.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import functools

@@ -97,10 +97,7 @@ options:
 notes:
   - A node that several pools match is not changed, and a warning names it. Its label C(accel.gpu/pool) decides.
   - A node that is not ready gets its labels, but is neither waited for nor verified.
-  - On failure C(code) is V(invalid) (invalid options), V(release_refused) (see O(allow_release)), V(partial) (some nodes could not be changed),
-    V(timeout) (see O(wait_timeout)), V(lease_held) or V(lease_lost) (another run changes the cluster), V(wrong_cluster),
-    V(connection) (no usable connection settings), V(unreachable), or the HTTP status of the API server.
-    Unless nothing was read yet, the failure contains RV(gpu_sharing) with what was done so far.
+  - Unless nothing was read yet, the failure contains RV(gpu_sharing) with what was done so far.
 seealso:
   - module: accel.gpu.cluster_policy
   - module: accel.gpu.gpu_info
@@ -300,6 +297,16 @@ gpu_sharing:
       type: str
       returned: if O(report_path) is set
       sample: /home/admin/gpu_sharing.json
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) - options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes could not be changed.
+      V(timeout) - see O(wait_timeout).
+    - V(wrong_cluster), V(connection) without usable connection settings, V(unreachable) API server, or the HTTP status of the API
+      server's error. V(lease_held) by another run, V(lease_lost) during the run.
+  returned: failure
+  type: raw
+  sample: partial
 """
 
 import typing as t

@@ -102,6 +102,14 @@ catalog:
       returned: always
       type: dict
       sample: {used: "1.14", newest: "1.14"}
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options, V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP
+      status of the cloud's error.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import typing as t

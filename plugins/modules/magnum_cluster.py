@@ -112,6 +112,15 @@ magnum_cluster:
     server: https://10.1.10.10:6443
     cluster_template: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca
     labels: {kube_tag: v1.30.2, nvidia_gpu_enabled: "true"}
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options. V(partial) - the creation failed. V(timeout) - see O(wait_timeout).
+    - V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP status of the cloud's
+      error.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import functools

@@ -48,6 +48,14 @@ clusters:
       node_count: 3
       cluster_template: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca
       labels: {kube_tag: v1.30.2}
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options, V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP
+      status of the cloud's error.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import functools

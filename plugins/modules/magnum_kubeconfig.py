@@ -92,6 +92,14 @@ kubeconfig:
       type: str
       returned: except in check mode for a file that would be written
       sample: "2031-11-22T14:00:00Z"
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options, V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP
+      status of the cloud's error.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import datetime

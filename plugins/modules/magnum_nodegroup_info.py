@@ -66,6 +66,14 @@ cluster_id:
   returned: always
   type: str
   sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options, V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP
+      status of the cloud's error.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import typing as t

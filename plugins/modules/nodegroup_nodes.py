@@ -111,6 +111,15 @@ nodegroup_nodes:
       type: str
       returned: in check mode, if the user may not send a dry run
       sample: The user may not patch nodes
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options or variables. V(timeout) - see O(wait_timeout).
+    - V(wrong_cluster), V(connection) without usable connection settings, V(unreachable) API server, or the HTTP status of the API
+      server's error. V(lease_held) by another run, V(lease_lost) during the run.
+  returned: failure
+  type: raw
+  sample: timeout
 """
 
 import typing as t

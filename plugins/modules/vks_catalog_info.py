@@ -121,6 +121,14 @@ catalog:
       type: dict
       returned: always
       sample: {max_node_groups: 20, max_nodes: 10, max_clusters: 20, clusters: 1}
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options, V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP
+      status of the cloud's error.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import typing as t

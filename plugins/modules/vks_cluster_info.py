@@ -49,6 +49,14 @@ clusters:
       private: false
       server: https://10.2.0.10:6443
       created_at: "2026-08-01T09:00:00Z"
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options, V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP
+      status of the cloud's error.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import typing as t

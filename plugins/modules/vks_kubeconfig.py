@@ -102,6 +102,15 @@ kubeconfig:
       type: str
       returned: always
       sample: "2026-12-22T14:00:00Z"
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options. V(timeout) - see O(wait_timeout). V(partial) - VKS could not create a kubeconfig.
+    - V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP status of the cloud's
+      error.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import datetime

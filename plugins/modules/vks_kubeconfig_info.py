@@ -71,6 +71,14 @@ kubeconfig:
       type: bool
       returned: always
       sample: false
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options, V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP
+      status of the cloud's error.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import typing as t

@@ -98,6 +98,17 @@ nodegroup:
   returned: with O(name)
   type: dict
   sample: {action: none, id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 0, max_node_count: null}
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
+    - V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP status of the cloud's
+      error.
+    - With O(kubernetes), also V(wrong_cluster), V(lease_held) by another run, V(lease_lost) during the run, and V(unreachable) or
+      the HTTP status of the cluster's API server.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import typing as t

@@ -66,6 +66,14 @@ cluster_id:
   returned: always
   type: str
   sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) options, V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP
+      status of the cloud's error.
+  returned: failure
+  type: raw
+  sample: connection
 """
 
 import functools
