@@ -102,6 +102,7 @@ def _row(kind: Kind, name: str, chance: random.Random) -> Document:
         "ready": True,
         "schedulable": True,
         "mig": _mig(kind),
+        "drift": [],
         "workloads": [],
     }
     tenants = chance.sample(NAMESPACES, 2)
@@ -229,7 +230,8 @@ def _trouble(info: Document) -> None:
 
 
 def _differs(pools: dict[str, Document], row: Document, lost: int, why: str) -> None:
-    """Record in a pool that one node is not as declared."""
+    """Record in a node and in its pool that it is not as declared."""
     pool = pools[row["pool"]]
+    row["drift"] = why.split("; ")
     text = f"{row['name']} (pool {row['pool']}): {why}"
     pool.update(as_declared=False, drift=[text], drifted_nodes=1, allocatable=pool["allocatable"] - lost)

@@ -27,6 +27,7 @@ if t.TYPE_CHECKING:
 
 DRIFT_LIMIT = 100
 POOL_DRIFT_LIMIT = 5
+NOT_READY = "is not ready"
 # Labels of a change that a result shows in other fields.
 _UNLISTED_LABELS = {names.CONFIG_LABEL, names.POOL_LABEL, names.MIG_CONFIG_LABEL, names.MIG_STATE_LABEL}
 
@@ -221,7 +222,7 @@ def drift_of_node(
     """
     if matching:
         return [f"matches the pools {', '.join(matching)}, and is in none of them"]
-    drift = [] if pool is None or node.ready else ["is not ready"]
+    drift = [] if pool is None or node.ready else [NOT_READY]
     if names.CORDONED_ANNOTATION in node.annotations:
         drift.append(f"is cordoned by a run that has not finished: {node.annotations[names.CORDONED_ANNOTATION]}")
     if names.FAILED_KEY in node.annotations:

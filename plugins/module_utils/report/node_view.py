@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from ..cluster_state.node import to_count
+from ..cluster_state.report_data import NOT_READY
 from .drawing import cells_per_gpu
 from .formatting import DOT, device_counts, memory, number, plural, sharing_mode, short_model, short_resource
 from .mig_devices import SUCCESS, GpuLayout, gpu_layouts
@@ -168,11 +169,11 @@ def read_node(key: str, row: Document, pools: Document, info: Document) -> GpuNo
         pods=pods,
         mig=row.get("mig") or None,
         gpu_layouts=layouts,
-        badges=tuple(_badges(row, declared, info)),
+        badges=tuple(_badges(row, info)),
     )
 
 
-def _badges(row: Document, declared: Document | None, info: Document) -> t.Iterator[Badge]:
+def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
     """Why a node needs attention, from its row in gpu_info; nothing if it does not."""
     name = str(row.get("name") or "")
     if not row.get("ready"):
@@ -183,39 +184,16 @@ def _badges(row: Document, declared: Document | None, info: Document) -> t.Itera
     state = mig.get("state")
     if state and state != SUCCESS:
         yield Badge(f"MIG {state}", BAD if state == "failed" else WARN)
-    pools = (info.get("overlaps") or {}).get(name)
-    if pools:
-        yield Badge("several pools", WARN, f"matches the pools {', '.join(map(str, pools))}; the node is not changed")
-    if name in (info.get("released") or ()):
-        yield Badge("released", NOTE, "no longer in a pool; the labels of the pool are to be removed")
     if not row.get("model"):
         yield Badge("not discovered", WARN, "gpu-feature-discovery has not labelled it yet")
-    elif declared is not None:
-        reasons = list(_drift(row, name, declared))
-        if reasons:
-            yield Badge(DRIFT, WARN, "; ".join(reasons))
-
-
-def _drift(row: Document, name: str, declared: Document) -> t.Iterator[str]:
-    """How a node differs from its pool's declaration, as far as gpu_info reports single nodes."""
-    head = f"{name} (pool {row.get('pool')}): "
-    reported = [str(text).removeprefix(head) for text in declared.get("drift") or () if str(text).startswith(head)]
-    if reported:
-        yield from reported
-        return
-    if declared.get("mode") == "mig":
-        state = (row.get("mig") or {}).get("state") or SUCCESS
-        if (row.get("layout") or declared.get("layout")) and state == SUCCESS and not gpu_layouts(row, declared):
-            yield "its MIG devices do not match the layout"
-        return
-    gpus, per_node = to_count(row.get("gpus")), declared.get("gpus_per_node")
-    if per_node is not None and gpus != per_node:
-        yield f"has {gpus} GPU(s), {per_node} is expected (gpus_per_node)"
-    shares, resource = declared.get("shares_per_gpu"), declared.get("resource")
-    if shares and resource:
-        allocatable = to_count((row.get("allocatable") or {}).get(resource))
-        if allocatable != gpus * shares:
-            yield f"allocatable {resource} is {allocatable}, {gpus * shares} is expected"
+    pools = (info.get("overlaps") or {}).get(name)
+    drift = [str(text) for text in row.get("drift") or () if text != NOT_READY]
+    if pools:
+        yield Badge("several pools", WARN, f"matches the pools {', '.join(map(str, pools))}; the node is not changed")
+    elif name in (info.get("released") or ()):
+        yield Badge("released", NOTE, "no longer in a pool; the labels of the pool are to be removed")
+    elif drift:
+        yield Badge(DRIFT, WARN, "; ".join(drift))
 
 
 def natural_order(name: str) -> tuple[t.Any, ...]:
