@@ -13,8 +13,8 @@ from tests.labs import Lab, own_lab
 from tests.performance.bench.environment import environment
 from tests.performance.bench.groups import CONSTANT_REQUESTS, NodeGroupBenchmark
 from tests.performance.bench.page import page
-from tests.performance.bench.profile import SharingBenchmark
 from tests.performance.bench.results import all_runs
+from tests.performance.bench.sharing import SharingBenchmark
 
 NODES, GROUPS, CLUSTERS = 5, 3, 2
 

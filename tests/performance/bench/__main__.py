@@ -18,9 +18,9 @@ from tests.programs import REPO
 from .environment import environment
 from .groups import CLUSTERS, CREATED_GROUPS, DELAY, FORKS, GROUPS, GROUPS_OF_ONE_CLUSTER, NodeGroupBenchmark
 from .page import BenchEnvironment, page
-from .profile import SharingBenchmark
 from .results import Row
 from .rolling import rolling
+from .sharing import SharingBenchmark
 
 # Number of pairs of runs in a round, by number of nodes.
 PAIRS = {100: 3, 1000: 1, 5000: 1}
@@ -40,16 +40,16 @@ class Bench:
         self.environment: BenchEnvironment | None = None
         self._load, self._say = os.getloadavg()[0], say
 
-    def profile(self, lab: Lab, folder: Path) -> None:
+    def sharing(self, lab: Lab, folder: Path) -> None:
         """Measure changes of nodes without pods."""
-        sharing = SharingBenchmark(lab, folder, ROUNDS, self._say)
-        self.rows.append(sharing.baseline(2))
+        benchmark = SharingBenchmark(lab, folder, ROUNDS, self._say)
+        self.rows.append(benchmark.baseline(2))
         for nodes, pairs in PAIRS.items():
-            node_bytes = sharing.grow(nodes)
-            self.rows.append(sharing.change(pairs))
+            node_bytes = benchmark.grow(nodes)
+            self.rows.append(benchmark.change(pairs))
             if nodes == min(PAIRS):
-                self.rows.append(sharing.with_loop(self.rows[-1]))
-        self.rows.append(sharing.nothing(2))
+                self.rows.append(benchmark.with_loop(self.rows[-1]))
+        self.rows.append(benchmark.nothing(2))
         self.environment = environment(lab, ROUNDS, self._load, node_bytes)
 
     def rolling(self, lab: Lab, folder: Path) -> None:
@@ -71,7 +71,7 @@ def main() -> int:
     """Run the benchmarks, write the page, and return the exit status."""
     # The benchmarks with the parts of their lab; benchmarks with the same parts share a lab.
     kinds: dict[str, tuple[Callable[[Bench, Lab, Path], None], tuple[str, ...]]] = {
-        "profile": (Bench.profile, ()),
+        "sharing": (Bench.sharing, ()),
         "rolling": (Bench.rolling, ()),
         "groups": (Bench.groups, ("openstack",)),
     }

@@ -24,7 +24,7 @@ _COMMANDS = (
     ("The whole table", "make bench"),
     (
         "A change of shares, and nothing to change",
-        "ansible-playbook -i inventories/lab tests/performance/bench/profile.yml",
+        "ansible-playbook -i inventories/lab tests/performance/bench/sharing.yml",
     ),
     ("Compared with kubectl", "kubectl label nodes -l bench=yes bench-step=k1 --overwrite"),
     ("Compared with kubernetes.core.k8s", "ansible-playbook -i inventories/lab tests/performance/bench/objects.yml"),

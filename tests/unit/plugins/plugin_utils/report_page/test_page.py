@@ -177,7 +177,7 @@ TEXTS: list[tuple[str, dict[str, t.Any], list[str]]] = [
     (
         "pods not read",
         PAGES["pods not read"],
-        ["allocatable; the pods were not read", "The pods were not read (option workloads of gpu_info)."],
+        ["allocatable; the pods were not read", "The pods were not read (option include_workloads of gpu_info)."],
     ),
     ("not reachable", AWAY, ["Cannot reach the cluster: Connection refused", "not reachable", "Requested as"]),
     ("no pools", PAGES["no pools"], ["No pools are declared", "GPU nodes"]),

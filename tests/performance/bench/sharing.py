@@ -52,7 +52,7 @@ class SharingBenchmark:
     def grow(self, nodes: int) -> int:
         """Create nodes up to this number; return the size of one node in bytes."""
         self._say(f"creating {nodes:,} nodes")
-        self._cluster.grow(nodes, lambda: self._profile(_SHARES[0], changed=1))
+        self._cluster.grow(nodes, lambda: self._share(_SHARES[0], changed=1))
         return self._cluster.node_bytes()
 
     def change(self, pairs: int) -> Row:
@@ -66,7 +66,7 @@ class SharingBenchmark:
             for dummy in range(pairs):
                 self._say(f"{nodes:,} nodes, round {number + 1}: gpu_sharing, then kubectl label")
                 self._shares = _SHARES[1] if self._shares == _SHARES[0] else _SHARES[0]
-                own_runs[-1].append(self._profile(self._shares, changed=1))
+                own_runs[-1].append(self._share(self._shares, changed=1))
                 other_runs[-1].append(self._timer.kubectl())
         found = ratios(own_runs, other_runs)
         maximum = LIMITS.get(nodes, ChangeLimits())
@@ -100,8 +100,7 @@ class SharingBenchmark:
         nodes = self._cluster.count
         self._say(f"{nodes:,} nodes: nothing to change")
         own_runs = [
-            [self._profile(self._shares, changed=0, wait=True) for dummy in range(times)]
-            for dummy in range(self._rounds)
+            [self._share(self._shares, changed=0, wait=True) for dummy in range(times)] for dummy in range(self._rounds)
         ]
         runs = all_runs(own_runs)
         largest = nodes in LIMITS and nodes == max(LIMITS)
@@ -115,8 +114,8 @@ class SharingBenchmark:
         ]
         return Row("nothing to change", nodes, own_runs, limits=tuple(limits))
 
-    def _profile(self, shares: int, *, changed: int, wait: bool = False) -> Measurement:
-        return self._timer.playbook("profile.yml", changed=changed, replicas=shares, wait=wait)
+    def _share(self, shares: int, *, changed: int, wait: bool = False) -> Measurement:
+        return self._timer.playbook("sharing.yml", changed=changed, replicas=shares, wait=wait)
 
 
 _BASELINE = (
