@@ -61,6 +61,8 @@ class PartialFailure(ModuleFailure):
 
 # The service, or a load balancer in front of it, has failed, maybe after it has carried out the request.
 SERVER_FAILURES = (500, 502, 503, 504)
+# What services, and load balancers in front of them, answer while they are overloaded or restart.
+TRANSIENT_STATUSES = (429, *SERVER_FAILURES)
 
 
 class ServiceError(Exception):
@@ -125,7 +127,7 @@ class ServiceError(Exception):
     @property
     def transient(self) -> bool:
         """May succeed later without a change by the user: the service is away, restarts or is overloaded."""
-        return self.unreachable or self.status == 429 or (self.status or 0) >= 500
+        return self.unreachable or self.status in TRANSIENT_STATUSES
 
     @property
     def unreachable(self) -> bool:
@@ -133,7 +135,7 @@ class ServiceError(Exception):
         return self.status is None
 
     @property
-    def non_retryable(self) -> bool:
+    def fails_every_request(self) -> bool:
         """Every further request of this run would fail likewise: missing rights, no connection."""
         return self.unreachable or self.status in (401, 403)
 

@@ -18,7 +18,7 @@ import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
-from .errors import BROKEN, DNS, PROXY, REFUSED, SERVER_FAILURES, TIMEOUT, TLS, ConnectionProblem, ServiceError
+from .errors import BROKEN, DNS, PROXY, REFUSED, TIMEOUT, TLS, TRANSIENT_STATUSES, ConnectionProblem, ServiceError
 
 URLLIB3_IMPORT_ERROR: str | None = None
 try:
@@ -31,8 +31,6 @@ T = t.TypeVar("T")
 E = t.TypeVar("E", bound=ServiceError)
 
 POOL_SIZE = 32
-# What services, and load balancers in front of them, answer while they are overloaded or restart.
-TRANSIENT_STATUSES = (429, *SERVER_FAILURES)
 # A server that has never answered is most likely the wrong address.
 _FIRST_CONTACT_ATTEMPTS = 3
 _FIRST_DELAY, _MAX_DELAY = 0.25, 8.0

@@ -34,7 +34,7 @@ class Outcome(t.Generic[T]):
 
 def is_fatal(error: Exception) -> bool:
     """Whether every further call would fail likewise: missing rights, no connection, a bug."""
-    return not isinstance(error, ServiceError) or error.non_retryable
+    return not isinstance(error, ServiceError) or error.fails_every_request
 
 
 def run_bounded(

@@ -11,7 +11,7 @@ import json
 import typing as t
 
 from ..catalog.names import FIELD_MANAGER
-from ..common.http import TRANSIENT_STATUSES, HttpResponse
+from ..common.http import HttpResponse
 from .diff import difference
 from .errors import ApiError
 from .listing import Listing
@@ -202,7 +202,7 @@ class Client(Transport):
                     if event["type"] != "BOOKMARK":
                         yield event
             except ApiError as error:
-                if not (error.unreachable or error.status in TRANSIENT_STATUSES):
+                if not error.transient:
                     raise
                 self.backoff(error)
 

@@ -153,7 +153,7 @@ class Magnum:
         try:
             found = self._get(f"/quotas/{self.session.project_id()}/Cluster").get("hard_limit")
         except OpenStackError as error:
-            if error.non_retryable and not error.forbidden:
+            if error.fails_every_request and not error.forbidden:
                 raise
             return None
         return int(found) if found is not None else None

@@ -88,6 +88,11 @@ def test_how_often_a_request_is_sent(error: ServiceError, repeatable: bool, conn
     assert attempts.count == requests if requests < MANY else attempts.count > 10
 
 
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 429, 500, 501, 502, 503, 504, 505])
+def test_the_statuses_that_are_transient_are_those_that_are_retried(status: int) -> None:
+    assert answer(status).transient is http.should_retry(answer(status), 1, repeatable=True, connected=True)
+
+
 def test_a_result_after_transient_errors() -> None:
     attempts = Attempts(answer(503), answer(429))
     attempts.errors.append(answer(503))
