@@ -38,7 +38,7 @@ _value:
   description: One line for each mistake, in the order of the variables.
   type: list
   elements: str
-  sample: ["gpu_pools[0].sharing.mode: \"tim\" is not known here; did you mean time-slicing?"]
+  sample: ["gpu_pools[0].sharing.mode: \"timeslicing\" is not a valid value; did you mean time-slicing? known: none, time-slicing, mps, mig"]
 """
 
 import typing as t

@@ -18,7 +18,9 @@ import yaml
 from ansible_collections.accel.gpu.plugins.filter.plan_problems import FilterModule
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import benchmarks as cost
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.report_data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 from tests.pages import mig_layouts, variables
 from tests.programs import REPO, run
 
@@ -78,10 +80,49 @@ def test_the_page_of_a_role_lists_its_variables(role: Path) -> None:
     assert [name for name in defaults if f"\n| `{name}` |" not in page] == []
 
 
-def test_the_messages_of_the_variables_are_those_of_the_code() -> None:
-    section = (DOCS / "pools.md").read_text(encoding="utf-8").partition("## Validation of the variables")[2]
-    args, messages = re.findall(r"```(?:yaml|text)\n(.*?)```", section, re.DOTALL)[:2]
-    assert FilterModule().filters()["plan_problems"](yaml.safe_load(args)) == messages.splitlines()
+def blocks(page: str, heading: str) -> list[str]:
+    """The fenced blocks of variables and output below this heading."""
+    section = (REPO / page).read_text(encoding="utf-8").partition(heading)[2]
+    return re.findall(r"```(?:yaml|text|console)\n(.*?)```", section, re.DOTALL)
+
+
+def problems(variables: str) -> list[str]:
+    """What the filter plan_problems returns for these variables, as YAML."""
+    messages: list[str] = FilterModule().filters()["plan_problems"](yaml.safe_load(variables))
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [("docs/pools.md", "## Validation of the variables"), ("roles/pools/README.md", "## Messages")],
+)
+def test_the_messages_of_the_variables_are_those_of_the_code(page: str, heading: str) -> None:
+    variables, messages = blocks(page, heading)[:2]
+    assert problems(variables) == messages.splitlines()
+
+
+def test_the_messages_in_the_documentation_of_plan_problems_are_those_of_the_code() -> None:
+    pool = "{name: p, match: {model: T4}, sharing: %s}"
+    given = ["{mode: timeslicing}", "{mode: none}", "{mode: time-slicing, replicas: 1}"]
+    messages = problems(f"gpu_pools: [{', '.join(pool % sharing for sharing in given)}]")
+    text = (REPO / "plugins" / "filter" / "plan_problems.py").read_text(encoding="utf-8")
+    [sample] = yaml.safe_load(re.findall(r'RETURN = r"""\n(.*?)"""', text, re.DOTALL)[0])["_value"]["sample"]
+    assert sample in messages
+    example = " ".join(
+        re.findall(r"^# (.*)$", re.findall(r'EXAMPLES = r"""\n(.*?)"""', text, re.DOTALL)[0], re.MULTILINE)
+    )
+    assert example in messages
+
+
+@pytest.mark.parametrize(("page", "heading"), [("docs/pools.md", "# Pools"), ("docs/modes.md", "The plan shows")])
+def test_the_quoted_plan_is_that_of_the_quoted_pools(page: str, heading: str) -> None:
+    """Without a cluster, as the plan shows it first; the block may leave lines out."""
+    variables, output = blocks(page, heading)[:2]
+    document = yaml.safe_load(variables)
+    host = document["gpu_clusters"]["hosts"]["prod"] if "gpu_clusters" in document else document
+    pools = {pool.name: declared_pool(pool) for pool in derive({"name": "prod"}, {}, host["gpu_pools"]).pools}
+    shown = iter(lines({"cluster": "prod", "reachable": False, "pools": pools}, "plan"))
+    assert [line for line in output.splitlines()[1:] if line not in shown] == []
 
 
 def table(page: str, head: str) -> list[list[str]]:
