@@ -10,7 +10,8 @@ version_added: 0.1.0
 description:
   - Compares names of variables with all variables of the roles and playbooks of this collection, and returns one line for each name
     that is almost one of them. Ansible ignores a misspelled variable, so C(-e gpu_sharing_pool_name=train) would select all pools.
-  - A name that continues the name of a variable, such as C(gpu_pools_of_team_a), is not reported, nor is a name that resembles none.
+  - Names that begin with C(gpu_) and the name of a role, such as C(gpu_sharing_), are reserved for the collection, except C(gpu_pools_).
+  - Another name that continues the name of a variable, such as C(gpu_pools_of_team_a), is not reported, nor is a name that resembles none.
 positional: _input
 options:
   _input:
@@ -56,21 +57,36 @@ _OF_NO_ROLE = (
     *("gpu_helm_binary", "gpu_secure_logging"),
     *("gpu_plan", "gpu_nodegroups_result", "gpu_operator_policy"),
 )
-# One wrong, missing or additional character in a name of ten.
-_SIMILARITY = 0.9
+# One wrong character in a name of eight.
+_SIMILARITY = 0.85
+# The similarity of the suggestion for a name that is reserved.
+_SUGGESTED = 0.6
 
 
 def misspelled_variables(names: t.Iterable[str]) -> list[str]:
-    """A line for each name that resembles a variable of the collection."""
-    known = known_variables()
-    found = {
-        name: difflib.get_close_matches(name, known, 1, _SIMILARITY) for name in map(str, names) if name not in known
-    }
+    """A line for each name that resembles a variable of the collection, or begins like those of a role."""
+    found = {name: _meant(name) for name in map(str, names)}
     return [
-        f"{name}: the collection does not read this variable; did you mean {similar[0]}? Correct its name, or rename your own variable"
-        for name, similar in found.items()
-        if similar and not name.startswith(f"{similar[0]}_")
+        f"{name}: the collection does not read this variable; {meant} Correct its name, or rename your own variable"
+        for name, meant in found.items()
+        if meant
     ]
+
+
+def _meant(name: str) -> str:
+    """What a name should be; empty text where the name is correct, or a user's own."""
+    known = known_variables()
+    if name in known:
+        return ""
+    prefix = next((role for role in _role_prefixes() if name.startswith(role)), "")
+    # Without the role's name: gpu_pool_names instead of gpu_sharing_pool_names.
+    shortened = [other for other in known if "_" in name[4:] and other.endswith(name[3:])]
+    similar = shortened or difflib.get_close_matches(name, known, 1, _SUGGESTED if prefix else _SIMILARITY)
+    if prefix and not similar:
+        return f"names with {prefix} are those of a role."
+    continues = any(name.startswith(f"{other}_") for other in known)
+    is_own = continues and not (prefix or shortened)
+    return f"did you mean {' or '.join(similar)}?" if similar and not is_own else ""
 
 
 @functools.cache
@@ -81,6 +97,13 @@ def known_variables() -> tuple[str, ...]:
         with path.open(encoding="utf-8") as file:
             found.update(yaml.load(file, _LOADER)["argument_specs"]["main"]["options"])
     return tuple(sorted(found))
+
+
+@functools.cache
+def _role_prefixes() -> tuple[str, ...]:
+    """How the variables of each role begin. Those of the role pools have no common prefix."""
+    roles = {path.name.removeprefix("gpu_") for path in (pathlib.Path(__file__).parents[2] / "roles").iterdir()}
+    return tuple(f"gpu_{role}_" for role in sorted(roles - {"pools"}))
 
 
 # The loader in C is about ten times faster, but not every PyYAML has it.

@@ -67,8 +67,8 @@ from ..module_utils.report.text import KINDS, lines
 
 def report_lines(info: t.Any, kind: str = "report", width: int = 100, nodegroups: t.Any = None) -> list[str]:
     """The lines of a plan or a report."""
-    if not isinstance(info, t.Mapping):
-        raise AnsibleFilterError("accel.gpu.report_lines needs the dictionary that accel.gpu.gpu_info returns")
+    if not isinstance(info, t.Mapping) or "pools" not in info:
+        raise AnsibleFilterError("accel.gpu.report_lines needs the value gpu_info of the result of accel.gpu.gpu_info")
     if kind not in KINDS:
         raise AnsibleFilterError(f"accel.gpu.report_lines: kind is {kind!r}; it is one of {', '.join(KINDS)}")
     return lines({**info, "nodegroups": nodegroups or {}}, kind, int(width))

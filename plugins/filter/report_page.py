@@ -61,8 +61,8 @@ from ..plugin_utils.report_page.render import render
 
 def report_page(info: t.Any) -> str:
     """The page as text."""
-    if not isinstance(info, t.Mapping):
-        raise AnsibleFilterError("accel.gpu.report_page needs the dictionary that accel.gpu.gpu_info returns")
+    if not isinstance(info, t.Mapping) or "pools" not in info:
+        raise AnsibleFilterError("accel.gpu.report_page needs the value gpu_info of the result of accel.gpu.gpu_info")
     return render(info)
 
 

@@ -125,6 +125,13 @@ code:
   returned: failure
   type: raw
   sample: connection
+details:
+  description:
+    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
+      that failed.
+  returned: failure
+  type: dict
+  sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}
 """
 
 import typing as t

@@ -36,7 +36,7 @@ attributes:
 EXAMPLES = r"""
 - name: Show a report
   accel.gpu.print_lines:
-    lines: "{{ gpu_info_result | accel.gpu.report_lines(kind='report') }}"
+    lines: "{{ fleet.gpu_info | accel.gpu.report_lines }}"
 """
 
 RETURN = r"""

@@ -31,13 +31,20 @@ def layout_lines(pools: Document, width: int) -> list[str]:
             continue
         lines.append(f"memory slices of the GPUs of {name}:")
         gpus = [(layout["slices"], [Placement(**device) for device in layout["devices"]]) for layout in layouts]
-        for layout, drawing in zip(layouts, draw_gpu(gpus, width - 4), strict=True):
-            title = "each GPU" if layout["gpus"] is None else f"{layout['gpus']} GPU(s)"
+        # Without a node the layouts are those of the declaration, in its order.
+        declared = [gpus_of(part) for part in pool.get("layout") or ()]
+        for number, (layout, drawing) in enumerate(zip(layouts, draw_gpu(gpus, width - 4), strict=True)):
+            title = declared[number] if layout["gpus"] is None else f"{layout['gpus']} GPU(s)"
             if layout["devices"]:
                 lines += [f"  {title}{_unused(layout['unused'])}", f"    {drawing}"]
             else:
                 lines.append(f"  {title} whole")
     return lines
+
+
+def gpus_of(part: Document) -> str:
+    """The GPUs of a part of a declared layout."""
+    return f"GPU {', '.join(map(str, part['devices']))}" if part["devices"] else "each GPU"
 
 
 def _unused(unused: Document) -> str:

@@ -10,7 +10,7 @@ import typing as t
 from ..mig import layout as layouts
 from ..schema.messages import abbreviate
 from ..sharing_modes.registry import mode_title
-from .plan_text import impact_lines, layout_lines, profiles_of, sharing_costs
+from .plan_text import gpus_of, impact_lines, layout_lines, profiles_of, sharing_costs
 from .table import WIDTH, Column, Paragraph, table, wrap
 
 Document = t.Mapping[str, t.Any]
@@ -126,9 +126,8 @@ def _layout(pool: Document) -> t.Iterator[str]:
     if pool.get("demand"):
         yield f"{layouts.format_layout(pool['demand'])} in total"
     for part in pool.get("layout") or ():
-        gpus = f"GPU {', '.join(map(str, part['devices']))}" if part["devices"] else "each GPU"
         devices = " + ".join(f"{count} x {profile}" for profile, count in sorted(part["profiles"].items()))
-        yield f"{gpus} with {devices}" if devices else f"{gpus} whole"
+        yield f"{gpus_of(part)} with {devices}" if devices else f"{gpus_of(part)} whole"
 
 
 def _awaits_discovery(info: Document) -> bool:

@@ -22,6 +22,11 @@ from tests.programs import REPO
         ("gpu_sharing_pool_name", "gpu_sharing_pool_names"),
         ("gpu_nodegroup_pool_names", "gpu_nodegroups_pool_names"),
         ("gpu_allow_releases", "gpu_allow_release"),
+        ("gpu_polls", "gpu_pools"),
+        ("gpu_sharing_pools", "gpu_sharing_pool_names"),
+        ("gpu_sharing_pool", "gpu_sharing_pool_names"),
+        ("gpu_nodegroups_pools", "gpu_nodegroups_pool_names"),
+        ("gpu_pool_names", "gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
     ],
 )
 def test_a_misspelled_variable_is_found(name: str, meant: str) -> None:
@@ -31,10 +36,16 @@ def test_a_misspelled_variable_is_found(name: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gpu_pools_of_team_a", "gpu_cluster_name", "gpu_sharing_result", "gpu_team", "gpu_pools_b"]
+    "name",
+    ["gpu_pools_of_team_a", "gpu_cluster_name", "gpu_nodes", "gpu_pods", "gpu_sharing", "gpu_team", "gpu_pools_b"],
 )
 def test_variables_of_users_are_accepted(name: str) -> None:
     assert misspelled_variables([name]) == []
+
+
+def test_an_unknown_name_with_the_prefix_of_a_role_is_refused() -> None:
+    (line,) = misspelled_variables(["gpu_nfd_of_our_team_in_the_second_region"])
+    assert "names with gpu_nfd_ are those of a role" in line
 
 
 def test_every_variable_that_a_role_or_playbook_reads_is_known() -> None:

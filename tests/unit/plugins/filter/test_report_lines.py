@@ -14,7 +14,11 @@ from ansible_collections.accel.gpu.plugins.filter.report_lines import report_lin
 
 @pytest.mark.parametrize(
     ("info", "kind", "message"),
-    [([], "plan", "needs the dictionary that"), ({}, "html", "kind is 'html'; it is one of plan, report")],
+    [
+        ([], "plan", "needs the value gpu_info"),
+        ({"changed": False, "gpu_info": {"pools": {}}}, "plan", "needs the value gpu_info of the result"),
+        ({"pools": {}}, "html", "kind is 'html'; it is one of plan, report"),
+    ],
 )
 def test_invalid_input_is_refused(info: t.Any, kind: str, message: str) -> None:
     with pytest.raises(AnsibleFilterError, match=message):

@@ -26,7 +26,7 @@ def test_what_ansible_has_read_gives_plain_text_too() -> None:
     assert report_page(read).__class__ is str
 
 
-@pytest.mark.parametrize("info", [None, [], "x", 1])
+@pytest.mark.parametrize("info", [None, [], "x", 1, {"gpu_info": {"pools": {}}}])
 def test_another_input_is_refused(info: t.Any) -> None:
-    with pytest.raises(AnsibleFilterError, match="needs the dictionary that"):
+    with pytest.raises(AnsibleFilterError, match="needs the value gpu_info"):
         report_page(info)

@@ -75,6 +75,8 @@ CUTS = [
     },
     {"gpus": 11, "profiles": {}, "slices": 8, "devices": [], "unused": {}},
 ]
+BY_GPU = [{"devices": [0, 1], "profiles": {"3g.40gb": 1}}, {"devices": [2], "profiles": {}}]
+DECLARED = [{**CUTS[0], "gpus": None}, {**CUTS[2], "gpus": None}]
 LAYOUT = [{"devices": [], "profiles": {"1g.10gb": 2, "7g.80gb": 1}}]
 PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
 
@@ -153,6 +155,14 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             "|1g.10gb|-------------------------------------------------------|",
             "11 GPU(s) whole",
         ],
+    ),
+    (
+        "slices of MIG devices by GPU, without a node",
+        "plan",
+        _info(
+            pools={"a": _pool(mode="mig", replicas=1, memory_mib_per_share=None, layout=BY_GPU, gpu_layouts=DECLARED)}
+        ),
+        ["GPU 0, 1 with 1 x 3g.40gb; GPU 2 whole", "GPU 0, 1, 4 compute slice(s)", "GPU 2 whole"],
     ),
     (
         "what sharing costs",
