@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import re
@@ -99,6 +100,12 @@ def problems(variables: str) -> list[str]:
 def test_the_messages_of_the_variables_are_those_of_the_code(page: str, heading: str) -> None:
     variables, messages = blocks(page, heading)[:2]
     assert problems(variables) == messages.splitlines()
+
+
+def test_the_message_about_a_secret_is_that_of_the_code() -> None:
+    [message] = blocks("docs/secrets.md", "## Helm values must not contain secrets")[:1]
+    values = "{driver: {licensingConfig: {token: eyJhbGciOiJIUzI1NiJ9}}}"
+    assert message.rstrip() in problems(f"{{gpu_cluster: {{operator: {{values: {values}}}}}, gpu_pools: []}}")
 
 
 def test_the_messages_in_the_documentation_of_plan_problems_are_those_of_the_code() -> None:
@@ -290,3 +297,36 @@ def test_the_names_of_the_collection_exist(folder: str) -> None:
 @pytest.mark.parametrize("text", ["Run accel.gpu.nodes or", "the label `accel.gpu/pol`", "group/accel.gpu.cube:"])
 def test_a_name_that_does_not_exist_is_found(text: str) -> None:
     assert named(text) - existing()
+
+
+# Texts of other programs in the table of messages.
+FOREIGN = {"Connection refused", "could not insert", "No such device"}
+# What a message inserts, and what separates its parts.
+INSERTED = re.compile(r"\.\.\.|\bN\b|\bbecause\b|\d+|'[^']*'|: |, |\bgpu_[\w.]+|\bkubeconfig\b")
+
+
+def texts_of_the_code() -> str:
+    """All texts of the plugins, roles and playbooks, with a NUL character for each inserted value."""
+    found = []
+    for path in (REPO / "plugins").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                found.append("".join(str(v.value) if isinstance(v, ast.Constant) else "\0" for v in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    for folder in ("roles", "playbooks"):
+        for path in (REPO / folder).rglob("*.yml"):
+            found.append(re.sub(r"\{\{.*?\}\}", "\0", re.sub(r"\s+", " ", path.read_text(encoding="utf-8"))))
+    return "\n".join(found)
+
+
+def test_the_messages_that_operations_explains_are_those_of_the_code() -> None:
+    code = texts_of_the_code()
+    parts = [
+        part.strip(" ().;?`")
+        for cells in table("operations.md", "message | what to do")
+        for message in re.findall(r"`([^`]+)`", cells[0])
+        for part in INSERTED.split(message)
+    ]
+    assert len(parts) > 50
+    assert [part for part in parts if part not in code and part not in FOREIGN] == []
