@@ -122,9 +122,9 @@ details:
 import typing as t
 
 from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.providers.magnum.fields import magnum_label
 from ..module_utils.providers.magnum.flavors import gpus_of
 from ..module_utils.providers.magnum.module import MagnumModule
-from ..module_utils.providers.magnum.specs import magnum_label
 
 _SPEC: ArgumentSpec = {"gpu_aliases": {"type": "dict", "default": {}}}
 _LIMITS = {

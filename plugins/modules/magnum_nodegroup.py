@@ -137,11 +137,11 @@ details:
 import typing as t
 
 from ..module_utils.drain.module import KUBERNETES, DrainingModule
-from ..module_utils.pools.nodegroup_names import NODE_LABELS, NODE_TAINTS
+from ..module_utils.providers.magnum.fields import FIELDS
 from ..module_utils.providers.magnum.module import WAIT, MagnumModule
 from ..module_utils.providers.magnum.provider import MagnumProvider
-from ..module_utils.providers.magnum.specs import FIELDS, problems_of, spec_of
-from ..module_utils.providers.nodegroups import reconcile_nodegroups, require_valid
+from ..module_utils.providers.magnum.specs import problems_of, spec_of
+from ..module_utils.providers.nodegroup_module import reconcile_nodegroups, require_valid
 
 
 class MagnumNodeGroupModule(MagnumModule, DrainingModule):
@@ -154,14 +154,15 @@ def work(module: MagnumNodeGroupModule) -> dict[str, t.Any]:
     groups = FIELDS.declared_groups(params)
     require_valid(groups, problems_of)
     cluster = module.magnum.cluster(params["cluster"])
-    node_metadata = module.magnum.has_node_labels
-    if not node_metadata and any(group.get(NODE_LABELS) or group.get(NODE_TAINTS) for group in groups):
+    version = module.magnum.version
+    left_out = [name for name in FIELDS.newer_than(version) if any(group.get(name) for group in groups)]
+    if left_out:
         module.warn(
-            "This Magnum has no node labels and taints (release 23, microversion 1.14, is the first). Set them with "
-            "accel.gpu.node_metadata, or as labels and taints of the pools."
+            f"This Magnum (microversion {version[0]}.{version[1]}) has no {' and '.join(left_out)}, and does not receive them. Set labels "
+            "and taints of nodes with accel.gpu.node_metadata, or as labels and taints of the pools."
         )
     labels = cluster.get("labels") or {}
-    specs = [spec_of(group, cluster_labels=labels, node_metadata=node_metadata) for group in groups]
+    specs = [spec_of(group, cluster_labels=labels, version=version) for group in groups]
     provider = MagnumProvider(module.magnum, module.nova, module.glance, cluster, specs)
     return reconcile_nodegroups(module, provider, specs)
 

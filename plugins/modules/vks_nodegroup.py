@@ -121,7 +121,7 @@ details:
 import typing as t
 
 from ..module_utils.drain.module import KUBERNETES, DrainingModule
-from ..module_utils.providers.nodegroups import reconcile_nodegroups
+from ..module_utils.providers.nodegroup_module import reconcile_nodegroups
 from ..module_utils.providers.vks.fields import FIELDS
 from ..module_utils.providers.vks.module import WAIT, VksModule
 from ..module_utils.providers.vks.provider import VksProvider

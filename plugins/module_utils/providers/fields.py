@@ -38,6 +38,7 @@ class NodeGroupField:
     api, api_answer: its name in requests, and in answers where that differs.
     request: method and path (below the group's) of the request that changes it; None where a change replaces the group.
     type: of its values, with their rules; None: that of the setting in a pool's `nodes`.
+    since: the first version of the API that has it, where the module also supports older ones.
     default: its value in a request that creates a group. option: attributes of the option that do not follow from the type.
     check: the mistakes in a value of the option, where the type's rules do not apply.
     normalize: the option's value as it is compared. decode: the API's value as it is compared. encode: the compared value for the API.
@@ -54,9 +55,12 @@ class NodeGroupField:
     decode: t.Callable[[t.Any], t.Any] = _unchanged
     encode: t.Callable[[t.Any], t.Any] = _unchanged
     api_answer: str = ""
+    since: tuple[int, int] | None = None
 
 
-def node_labels_field(api: str, request: tuple[str, str], *key_rules: Rule) -> NodeGroupField:
+def node_labels_field(
+    api: str, request: tuple[str, str], *key_rules: Rule, since: tuple[int, int] | None = None
+) -> NodeGroupField:
     """The labels of the nodes; a pool declares them as its own labels. key_rules: further rules for keys."""
     return NodeGroupField(
         NODE_LABELS,
@@ -66,11 +70,15 @@ def node_labels_field(api: str, request: tuple[str, str], *key_rules: Rule) -> N
         check=lambda labels: node_label_problems(labels, *key_rules),
         normalize=label_map,
         decode=text_map,
+        since=since,
     )
 
 
 def node_taints_field(
-    api: str, request: tuple[str, str], encode: t.Callable[[t.Any], t.Any] = taint_list
+    api: str,
+    request: tuple[str, str],
+    encode: t.Callable[[t.Any], t.Any] = taint_list,
+    since: tuple[int, int] | None = None,
 ) -> NodeGroupField:
     """The taints of the nodes, compared as a map; a pool declares them as its own taints."""
     return NodeGroupField(
@@ -83,6 +91,7 @@ def node_taints_field(
         normalize=taint_map,
         decode=taint_map,
         encode=encode,
+        since=since,
     )
 
 

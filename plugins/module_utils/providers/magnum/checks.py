@@ -11,9 +11,9 @@ import typing as t
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...schema.providers import MAGNUM
 from .client import Magnum
+from .fields import magnum_label
 from .flavors import gpus_of
 from .nova_glance import Glance, Nova
-from .specs import magnum_label
 
 Object = t.Mapping[str, t.Any]
 

@@ -19,9 +19,8 @@ from .transport import Object, Service
 
 Version = tuple[int, int]
 
-# Node groups exist from 1.9 on (Train), node_labels and node_taints from 1.14 on (23.0), the newest version that this client knows.
+# Node groups exist from 1.9 on (Train); 1.14 (23.0) is the newest version that this client knows.
 NODE_GROUPS: Version = (1, 9)
-NODE_LABELS: Version = (1, 14)
 _NEWEST: Version = (1, 14)
 
 # Parallel requests: the number of connections that the library keeps.
@@ -55,11 +54,6 @@ class Magnum:
         """The newest microversion of this Magnum; None where it is not known."""
         dummy = self.version
         return self._offered
-
-    @property
-    def has_node_labels(self) -> bool:
-        """Whether node groups can have labels and taints for their nodes."""
-        return self.version >= NODE_LABELS
 
     @property
     def resizes_to_zero(self) -> bool:

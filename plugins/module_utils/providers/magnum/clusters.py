@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .specs import magnum_label, magnum_labels
+from .fields import magnum_label, magnum_labels
 
 Object = t.Mapping[str, t.Any]
 

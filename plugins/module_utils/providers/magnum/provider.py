@@ -17,9 +17,11 @@ from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT,
 from ...schema.providers import MAGNUM, MAGNUM_NODEGROUP_LABEL
 from .checks import MagnumChecks
 from .client import Magnum
+from .encoding import PATCH_FIELDS, SENT_FIELDS, Size, create_body, next_size, patch_body
 from .errors import OpenStackError
+from .fields import FIELDS
 from .nova_glance import Glance, Nova
-from .specs import FIELDS, NODE_METADATA, MagnumSpec, Size, create_body, next_size, patch_value
+from .specs import MagnumSpec
 
 Object = dict[str, t.Any]
 
@@ -106,6 +108,7 @@ class MagnumProvider:
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
         """Only the next request: those after it follow from the state that it leads to."""
         desired = {field: after for field, (dummy, after) in field_differences(spec, state).items()}
+        FIELDS.require_sent(desired, SENT_FIELDS)
         current = Size(state.count, state.min_count, state.max_count)
         following = next_size(
             current,
@@ -115,7 +118,7 @@ class MagnumProvider:
                 desired.get(MAX_NODE_COUNT, state.max_count),
             ),
         )
-        fields = {field: desired[field] for field in NODE_METADATA if field in desired}
+        fields = {field: desired[field] for field in PATCH_FIELDS if field in desired}
         if following.count != current.count:
             return [self._resize(state, following.count, leaving)]
         if following != current or fields:
@@ -186,15 +189,9 @@ class MagnumProvider:
     def _patch(
         self, state: NodeGroupState, current: Size, following: Size, fields: t.Mapping[str, t.Any]
     ) -> CloudRequest:
-        changed: Object = {}
-        if following.high != current.high:
-            changed[MAX_NODE_COUNT] = following.high
-        if following.low != current.low:
-            changed[MIN_NODE_COUNT] = following.low
-        changed |= {name: patch_value(value) for name, value in FIELDS.encode(fields).items()}
-        patch = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in changed.items()]
+        patch = patch_body(current, following, fields)
         return CloudRequest(
-            f"change {', '.join(changed)}",
+            f"change {', '.join(part['path'][1:] for part in patch)}",
             lambda: self._magnum.patch_nodegroup(self.cluster_id, state.id, patch),
             lambda now: (
                 (now.min_count, now.max_count) == (following.low, following.high)
@@ -204,9 +201,8 @@ class MagnumProvider:
 
     def _state(self, group: Object) -> NodeGroupState:
         status = _status(group)
-        fields = FIELDS.decode(group)
-        if not self._magnum.has_node_labels:
-            fields = {name: value for name, value in fields.items() if name not in NODE_METADATA}
+        unsupported = FIELDS.newer_than(self._magnum.version)
+        fields = {name: value for name, value in FIELDS.decode(group).items() if name not in unsupported}
         for kind in ("flavor", "image"):
             fields[kind] = self._as_declared(kind, str(group["name"]), fields[kind])
         return NodeGroupState(

@@ -12,7 +12,7 @@ from ...nodegroups.spec import label_map, taint_list
 from ...schema.providers import VKS
 from ...schema.types import Text
 from ..fields import NodeGroupField, node_labels_field, node_taints_field, text_map
-from ..nodegroups import NodeGroupFields
+from ..nodegroup_module import NodeGroupFields
 
 # Prefixes of the service's own tags, which it ignores in requests (docs, release notes of June 2026).
 _RESERVED_TAGS = ("vng.vks.", "vng.vpc.", "vng.billing.", "vks-", "vks-mgmt-")

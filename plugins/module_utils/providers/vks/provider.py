@@ -17,7 +17,7 @@ from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...pools.nodegroup_names import is_group_or_replacement
 from ...schema.providers import VKS as DEFINITION
-from ..nodegroups import require_valid
+from ..nodegroup_module import require_valid
 from . import checks, encoding
 from .clusters import VksCluster, detailed
 from .encoding import listed_of, state_of
@@ -114,6 +114,7 @@ class VksProvider:
             part = {field: differences.pop(field) for field in fields if field in differences}
             if part:
                 requests.append(self._request(state, request, part))
+        FIELDS.require_sent(differences, ())
         return requests
 
     def delete(self, state: NodeGroupState) -> None:

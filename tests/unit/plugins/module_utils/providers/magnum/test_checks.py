@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum import provider as magnum_provider
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.checks import MagnumChecks
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.provider import MagnumProvider
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.specs import spec_of
@@ -38,7 +39,7 @@ class Cloud:
     driver: str = "k8s_capi_helm_v1"
     distro: str = "flatcar"
     limits: Object = field(default_factory=dict)
-    has_node_labels: bool = True
+    version: tuple[int, int] = (1, 14)
     resizes_to_zero: bool = True
     flavors = FLAVORS
     images = IMAGES
@@ -119,7 +120,7 @@ def test_the_quota_counts_added_nodes(limits: Object, refused: bool) -> None:
 
 def provider(*names: str, driver: str = "heat") -> MagnumProvider:
     cloud = cast("Any", Cloud(driver=driver))
-    groups = [spec_of({"name": name}, cluster_labels={}, node_metadata=True) for name in names]
+    groups = [spec_of({"name": name}, cluster_labels={}, version=(1, 14)) for name in names]
     return MagnumProvider(cloud, cloud, cloud, {"uuid": "u", "name": "c"}, groups)
 
 
@@ -171,10 +172,19 @@ def test_a_failed_group_is_retried_once() -> None:
         cloud,
         cloud,
         {"uuid": "u", "name": "c"},
-        [spec_of({"name": "g"}, cluster_labels={}, node_metadata=True)],
+        [spec_of({"name": "g"}, cluster_labels={}, version=(1, 14))],
     )
     [failed] = there.read(lambda name: True)
     [request] = there.requests(failed, NodeGroupSpec("g", count=2), ())
     assert request.description == "retry after UPDATE_FAILED"
     request.send()
     assert not there.requests(failed, NodeGroupSpec("g", count=2), ()), "a failure of this run is reported"
+
+
+def test_no_change_is_lost_when_no_request_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a new field with a request of its own, which this provider does not send yet."""
+    spec = NodeGroupSpec("g", fields={"node_labels": {"a": "1"}})
+    assert provider("g").requests(group(), spec, ())
+    monkeypatch.setattr(magnum_provider, "SENT_FIELDS", frozenset())
+    with pytest.raises(NotImplementedError, match="node_labels"):
+        provider("g").requests(group(), spec, ())

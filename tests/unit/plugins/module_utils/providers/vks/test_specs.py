@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.providers.nodegroups import require_valid
+from ansible_collections.accel.gpu.plugins.module_utils.providers.nodegroup_module import require_valid
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.fields import FIELDS
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.specs import problems_of
 

@@ -107,6 +107,16 @@ class NodeGroupFields:
         """The fields that a request changes."""
         return tuple(name for name, field in self.fields.items() if field.request == request)
 
+    def newer_than(self, version: tuple[int, int]) -> tuple[str, ...]:
+        """The fields that this version of the API does not have."""
+        return tuple(name for name, field in self.fields.items() if field.since and field.since > version)
+
+    def require_sent(self, differing: t.Iterable[str], sent: t.Collection[str]) -> None:
+        """Raise for a differing field that can be changed and that no request changes: the change would never take place."""
+        lost = sorted({*differing} - {*sent} - self.immutable_fields)
+        if lost:
+            raise NotImplementedError(f"No request changes {', '.join(lost)} of a node group")
+
     def problems(self, group: Options) -> t.Iterator[str]:
         """The mistakes in the options of a group that are visible without the cloud."""
         for option in (NODE_COUNT, MIN_NODE_COUNT):

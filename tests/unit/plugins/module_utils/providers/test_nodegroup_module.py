@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.specs import FIELDS as MAGNUM
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.fields import FIELDS as MAGNUM
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.fields import FIELDS as VKS
 
 GROUP = dict.fromkeys(
@@ -54,3 +56,12 @@ def test_options_beside_the_list_apply_to_groups_without_them() -> None:
         ("a", "absent", True),
         ("b", "present", True),
     ]
+
+
+def test_a_changed_field_without_a_request_is_an_error() -> None:
+    with pytest.raises(NotImplementedError, match="No request changes tags of a node group"):
+        VKS.require_sent(["tags", "node_labels"], ["node_labels"])
+
+
+def test_immutable_fields_need_no_request() -> None:
+    VKS.require_sent(["flavor"], [])

@@ -1,0 +1,75 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bodies of the requests that create and change a Magnum node group, and the order of changes of its size (pure)."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
+from .fields import FIELDS, PATCH
+
+if t.TYPE_CHECKING:
+    from .specs import MagnumSpec
+
+PATCH_FIELDS = FIELDS.changed_by(PATCH)
+# What a resize and a patch change; every other field is immutable.
+SENT_FIELDS = frozenset({NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT, *PATCH_FIELDS})
+
+
+def create_body(spec: MagnumSpec, name: str, count: int | None) -> dict[str, t.Any]:
+    """The body of the request that creates the group under this name with `count` nodes."""
+    settings = FIELDS.creation_body(spec.fields)
+    body = {
+        "name": name,
+        "node_count": count,
+        MIN_NODE_COUNT: spec.min_count,
+        MAX_NODE_COUNT: spec.max_count,
+        "merge_labels": spec.merge_labels if "labels" in settings else None,
+    }
+    return settings | {key: value for key, value in body.items() if value is not None}
+
+
+def patch_body(current: Size, following: Size, fields: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    """The body of the request that changes the bounds and these fields."""
+    changed: dict[str, t.Any] = {}
+    if following.high != current.high:
+        changed[MAX_NODE_COUNT] = following.high
+    if following.low != current.low:
+        changed[MIN_NODE_COUNT] = following.low
+    changed |= {name: patch_value(value) for name, value in FIELDS.encode(fields).items()}
+    return [{"op": "replace", "path": f"/{name}", "value": value} for name, value in changed.items()]
+
+
+def patch_value(value: t.Any) -> str:
+    """A map or a list in a patch: Magnum accepts text only, and reads it as a Python literal.
+
+    JSON of maps, lists and texts is such a literal, except for its escapes of characters beyond Unicode's first plane.
+    """
+    return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Size:
+    """The number of nodes of a group and its bounds; high: None without a limit."""
+
+    count: int
+    low: int
+    high: int | None
+
+
+def next_size(current: Size, desired: Size) -> Size:
+    """The size after the next request: other bounds, or another count, never both; `current` when nothing remains.
+
+    Magnum refuses a patch after which min <= count <= max does not hold for the current count, and a resize to a number outside of the current
+    bounds; and one request changes either the bounds or the count. Both must be legal. Bounds that exclude the desired count are widened first, then the count is changed, then the bounds get their
+    final values.
+    """
+    if current.count == desired.count:
+        return desired
+    if current.low <= desired.count and (current.high is None or desired.count <= current.high):
+        return Size(desired.count, current.low, current.high)
+    high = None if current.high is None or desired.high is None else max(current.high, desired.high)
+    return Size(current.count, min(current.low, desired.low), high)
