@@ -362,7 +362,7 @@ options:
         required: true
       match:
         description:
-          - Which nodes belong to the pool. Without it only pinned nodes do.
+          - Which nodes belong to the pool. Without it only the nodes of its node group (C(nodes)) and pinned nodes do.
         type: dict
         suboptions:
           model:
@@ -381,7 +381,8 @@ options:
         type: str
       nodes:
         description:
-          - The node group that a run creates for the pool. Without it the nodes exist already.
+          - The node group that a run creates for the pool. Its nodes belong to the pool without C(match). Without C(nodes)
+            the nodes exist already.
         type: dict
         suboptions:
           name:
@@ -489,7 +490,7 @@ options:
         suboptions:
           min:
             description:
-              - The lowest number of nodes.
+              - The lowest number of nodes. V(0) is allowed.
             type: int
             required: true
           max:
@@ -554,8 +555,9 @@ options:
             type: int
           layout:
             description:
-              - 'With V(mig) this or C(demand). The MIG devices of each GPU, as a map of counts (C({3g.20gb: 1, 2g.10gb: 2})),
-                a list of profiles, or one of these for each GPU index. Not allowed in C(gpu_defaults).'
+              - 'With V(mig) this or C(demand). The MIG devices of each GPU, as a map of counts (C({3g.20gb: 1, 2g.10gb: 2}))
+                or a list of profiles. To partition the GPUs of a node differently, give one of these for each GPU index (C({0:
+                {7g.40gb: 1}, 1: {3g.20gb: 2}})); a GPU whose index is missing is not partitioned. Not allowed in C(gpu_defaults).'
             type: raw
           demand:
             description:
@@ -649,7 +651,8 @@ options:
               command:
                 description:
                   - Program and arguments, with C({node}) in place of the node's name, such as C([ssh, "core@{node}", sudo,
-                    systemctl, reboot]).
+                    systemctl, reboot]). It runs without a shell on the machine or in the execution environment where the playbook
+                    runs.
                 type: list
                 elements: str
                 required: true
@@ -661,7 +664,8 @@ options:
       startup_taint:
         description:
           - Whether new nodes get a taint that keeps workloads away until their GPUs are verified to be partitioned. Only with
-            C(sharing.mode) V(mig).
+            C(sharing.mode) V(mig). The role C(accel.gpu.new_nodes) removes it after the verification. With C(autoscale) install
+            the CronJob of that role; otherwise an added node keeps the taint until the next run.
         type: bool
         default: false
 """
