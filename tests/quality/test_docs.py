@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
 
 from ansible_collections.accel.gpu.plugins.filter.plan_problems import FilterModule
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import benchmarks as cost
@@ -229,6 +230,35 @@ def test_examples_use_options_that_exist() -> None:
     assert shown >= {f"group/accel.gpu.{group}" for group in groups}, (
         "an example of module_defaults for each action group"
     )
+
+
+def test_example_plays_use_the_interpreter_of_ansible_playbook() -> None:
+    """It has the libraries of the modules; a discovered interpreter may not."""
+    plays = [
+        (place, play)
+        for place, text in examples()
+        for document in [yaml.safe_load(text)]
+        for play in (document if isinstance(document, list) else ())
+        if "hosts" in play
+    ]
+    assert len(plays) >= 11
+    interpreter = {"ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    assert [place for place, play in plays if not (play.get("vars") or {}).items() >= interpreter.items()] == []
+
+
+def test_the_example_of_an_execution_environment_has_the_collection_and_its_dependencies() -> None:
+    def load(path: str) -> Any:
+        return yaml.safe_load((REPO / path).read_text(encoding="utf-8"))
+
+    example, own = load("examples/execution-environment.yml"), load("meta/execution-environment.yml")["dependencies"]
+    collections = {entry["name"]: entry["version"] for entry in example["dependencies"]["galaxy"]["collections"]}
+    # The Python libraries need no entry: ansible-builder reads `own` of each collection that it has installed.
+    assert SpecifierSet(collections.pop("accel.gpu")).contains(load("galaxy.yml")["version"])
+    assert collections == {entry["name"]: entry["version"] for entry in load(own["galaxy"])["collections"]}
+    assert (REPO / own["python"]).exists()
+    assert example["version"] == 3
+    assert example["dependencies"].keys() >= {"ansible_core", "ansible_runner", "python_interpreter"}
+    assert "helm" in str(example["additional_build_steps"])
 
 
 def returned(fields: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
