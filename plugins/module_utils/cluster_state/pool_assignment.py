@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pool of each node, and the GPU nodes whose pool is not known yet (pure)."""
+"""The pool of each node for a run, and the GPU nodes whose pool is not known yet (pure).
+
+The pool follows from the labels (pools.membership), without outdated ones of earlier runs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import dataclasses
 import typing as t
 
 from ..catalog.names import NFD_PREFIX, POOL_LABEL
-from ..pools.membership import Membership, assign_nodes
+from ..pools.membership import Membership, membership_by_labels
 from ..schema.operand_labels import without_discovery
 from .ownership import POOLS, recorded_keys
 
@@ -21,11 +24,11 @@ _DISCOVERED = ("nvidia.com/", NFD_PREFIX)
 
 
 def assign_pools(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
-    """The membership; the label accel.gpu/pool that a run has set only counts while the pool's match fits the node.
+    """The membership by labels, where an accel.gpu/pool that a run has set only counts while the pool's match fits the node.
 
-    A label that the user has set always counts.
+    One that the user has set always counts.
     """
-    membership = assign_nodes(pools, nodes)
+    membership = membership_by_labels(pools, nodes)
     by_name = {node.name: node for node in nodes}
     mismatched = [name for names in membership.mismatched.values() for name in names]
     owned = [name for name in mismatched if POOL_LABEL in recorded_keys(by_name[name].annotations, POOLS.labels)]
@@ -34,7 +37,7 @@ def assign_pools(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Member
     for name in owned:
         labels = {key: value for key, value in by_name[name].labels.items() if key != POOL_LABEL}
         by_name[name] = dataclasses.replace(by_name[name], labels=labels)
-    return assign_nodes(pools, by_name.values())
+    return membership_by_labels(pools, by_name.values())
 
 
 def pool_members(membership: Membership) -> set[str]:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from ..catalog import names
 from ..mig.layout import format_layout
 from ..sharing_modes.mig import MIG
-from ..sharing_modes.registry import mode_title
+from ..sharing_modes.registry import mode_with_replicas
 from . import expected_state
 from .driver_upgrade import driver_upgrade
 from .node_check import check_node
@@ -210,7 +210,7 @@ def _changes_result(changes: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> d
 def _current_mode(node: Node) -> str:
     if not node.discovered:
         return "undiscovered"
-    return MIG.name if node.mig_devices else mode_title(node.mode, node.replicas)
+    return MIG.name if node.mig_devices else mode_with_replicas(node.mode, node.replicas)
 
 
 def drift_of_node(

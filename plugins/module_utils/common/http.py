@@ -72,7 +72,10 @@ class Retrier:
         sleep: t.Callable[[float], None] = time.sleep,
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
-        """max_retry_after: seconds of a Retry-After header that are honoured. max_internal_errors: answers of 500 that are retried."""
+        """max_retry_after: seconds of a Retry-After header that are honoured. max_internal_errors: answers of 500 that are retried.
+
+        Few: a 500 of Magnum is more often permanent than transient, and so is one of Kubernetes unless etcd is changing its leader.
+        """
         self._max_retry_after = max_retry_after
         self._max_internal_errors = max_internal_errors
         self._sleep = sleep

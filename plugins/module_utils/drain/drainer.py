@@ -15,7 +15,7 @@ import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..cluster_state import cordon
+from ..cluster_state import cordon, scale_down
 from ..cluster_state.gpu_pods import blocking_pods, parse_pods, pods_to_evict
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import NodeEdit
@@ -104,11 +104,11 @@ class NodeDrainer:
         return [parse_node(item) for item in self.client.list(NODES)]
 
     def scale_down_candidates(self, names: t.Collection[str], count: int) -> list[str]:
-        """Return the `count` of these nodes whose removal has the least impact (cluster_state.cordon)."""
+        """Return the `count` of these nodes whose removal has the least impact (cluster_state.scale_down)."""
         nodes = [node for node in self.cluster_nodes() if node.name in names]
         pods = pods_on(self.client)
         by_node = parse_pods(pods, claims_of(self.client, pods))
-        return [node.name for node in cordon.scale_down_candidates(nodes, by_node, count, force=self.options.force)]
+        return [node.name for node in scale_down.scale_down_candidates(nodes, by_node, count, force=self.options.force)]
 
     def drain(self, names: t.Collection[str]) -> list[str]:
         """Cordon the nodes and evict every pod that would end with them; returns the evicted pods.

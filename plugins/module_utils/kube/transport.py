@@ -11,6 +11,7 @@ import time
 import typing as t
 
 from ..common import http
+from ..common.errors import TIMEOUT
 from ..common.http import HttpResponse, Retrier
 from .connection import KUBERNETES_IMPORT_ERROR, connect
 from .errors import ApiError
@@ -52,8 +53,7 @@ class Transport:
         self._user_agent = user_agent
         self._timeout = options.request_timeout
         self._clock = clock
-        # A change of etcd's leader is a 500 that passes; a body that the schema refuses is a 500 that stays.
-        self._retrier = Retrier(max_internal_errors=2, sleep=sleep, clock=clock)
+        self._retrier = Retrier(sleep=sleep, clock=clock)
         self._lock = threading.Lock()
         self._connected_before = False
         self.request_count = 0
@@ -89,7 +89,7 @@ class Transport:
 
     def _is_first_timeout(self, error: ApiError) -> bool:
         """A server that accepts connections and has never answered: another attempt would only take as long again."""
-        return not self._connected_before and error.sent and error.reason == "Timeout"
+        return not self._connected_before and error.sent and error.reason == TIMEOUT
 
     def open(
         self,

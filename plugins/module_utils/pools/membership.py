@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Assigns nodes to pools, and reports nodes for which that is ambiguous or unexpected (pure)."""
+"""Which pools a node fits by its labels alone, and the nodes for which that is ambiguous or unexpected (pure).
+
+Runs use cluster_state.pool_assignment, which leaves out outdated labels of earlier runs.
+"""
 
 from __future__ import annotations
 
@@ -127,8 +130,8 @@ class _Index:
         return sorted({pool.name for pool in candidates if matches(pool, node)})
 
 
-def assign_nodes(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Membership:
-    """Assigns every node to the pool in its label accel.gpu/pool, else to that of its node group, else to the only pool that matches it."""
+def membership_by_labels(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Membership:
+    """Each node is in the pool that its label accel.gpu/pool names, else in that of its node group, else in the only pool that matches it."""
     declared = {pool.name: pool for pool in pools}
     index = _Index(pools)
     found = Membership(by_pool={name: [] for name in declared})

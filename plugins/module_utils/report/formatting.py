@@ -12,7 +12,7 @@ from .text import negative_checks
 
 Document = t.Mapping[str, t.Any]
 
-_MODES = {"undiscovered": "not discovered", **{mode.name: mode.title for mode in MODES.values() if mode.title}}
+_MODES = {"undiscovered": "not discovered", **{mode.name: mode.page_name for mode in MODES.values() if mode.page_name}}
 DOT = " \u00b7 "
 _TIMES = "\u00d7"
 

@@ -13,7 +13,7 @@ from ..mig.drawing import draw_gpu
 from ..mig.placement import Placement
 from ..schema.messages import abbreviate, join_words
 from ..sharing_modes.base import PodExpectation
-from ..sharing_modes.registry import MODES, mode_title
+from ..sharing_modes.registry import MODES, mode_with_replicas
 from .table import Column, Paragraph, table, wrap
 
 Document = t.Mapping[str, t.Any]
@@ -60,7 +60,7 @@ def sharing_costs(pools: Document) -> t.Iterator[Paragraph]:
         mode, replicas = MODES[pool["mode"]], pool.get("replicas") or 1
         sentence = _performance(pool, replicas)
         if sentence:
-            pools_of.setdefault((mode_title(mode.name, replicas), sentence), []).append(name)
+            pools_of.setdefault((mode_with_replicas(mode.name, replicas), sentence), []).append(name)
             has_times = has_times or mode.has_measured_times(replicas)
     for (title, sentence), names in pools_of.items():
         yield f"{abbreviate(names)} ({title})", sentence

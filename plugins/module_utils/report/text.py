@@ -9,7 +9,7 @@ import typing as t
 
 from ..mig import layout as layouts
 from ..schema.messages import abbreviate
-from ..sharing_modes.registry import mode_title
+from ..sharing_modes.registry import mode_with_replicas
 from .plan_text import gpus_of, impact_lines, layout_lines, profiles_of, sharing_costs
 from .table import WIDTH, Column, Paragraph, table, wrap
 
@@ -57,7 +57,7 @@ def _pool_table(info: Document, pools: Document, kind: str, width: int) -> list[
         Column("NODES", observed(operator.itemgetter("nodes")), number=True),
         Column("MODEL", _model, cuts=True),
         Column("GPUS", observed(operator.itemgetter("gpus")), number=True),
-        Column("MODE", lambda pool: mode_title(pool["mode"], pool.get("replicas") or 1)),
+        Column("MODE", lambda pool: mode_with_replicas(pool["mode"], pool.get("replicas") or 1)),
         Column("nvidia.com/", _resource),
     ]
     if kind == "plan":
@@ -165,7 +165,7 @@ def _changes(pool: Document) -> str:
     changes = pool["changes"]
     if not changes:
         return "no change"
-    desired = mode_title(pool["mode"], pool.get("replicas") or 1)
+    desired = mode_with_replicas(pool["mode"], pool.get("replicas") or 1)
     parts = [
         f"{count} node(s) from {mode} to {desired}"
         for mode, count in changes["switched_from"].items()

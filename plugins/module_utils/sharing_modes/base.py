@@ -44,7 +44,7 @@ class SharingMode:
     """One value of sharing.mode."""
 
     name: t.ClassVar[str]
-    title: t.ClassVar[str] = ""
+    page_name: t.ClassVar[str] = ""
     """The name on the report page; empty: the mode's own name."""
     options: t.ClassVar[tuple[str, ...]] = ()
     """The options of `sharing` that have an effect in this mode, beside `mode`."""

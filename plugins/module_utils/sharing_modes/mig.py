@@ -32,7 +32,7 @@ class Mig(SharingMode):
     """NVIDIA's Multi-Instance GPU; with `replicas` pods take turns on each MIG device."""
 
     name = "mig"
-    title = "MIG"
+    page_name = "MIG"
     options = ("layout", "demand", "strategy", "replicas", "rename", "fail_requests_greater_than_one")
     implied_by = ("layout", "demand")
     plugin_key = TIME_SLICING.plugin_key

@@ -17,6 +17,6 @@ if t.TYPE_CHECKING:
 MODES: dict[str, SharingMode] = {mode.name: mode for mode in (NONE, TIME_SLICING, MPS, MIG)}
 
 
-def mode_title(name: str, replicas: int) -> str:
+def mode_with_replicas(name: str, replicas: int) -> str:
     """A mode with its number of shares, as tables show it."""
     return f"{name} x{replicas}" if replicas > 1 else name

@@ -11,7 +11,7 @@ class WholeGpus(SharingMode):
     """No sharing."""
 
     name = "none"
-    title = "whole GPUs"
+    page_name = "whole GPUs"
 
 
 NONE = WholeGpus()

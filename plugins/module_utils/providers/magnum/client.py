@@ -172,7 +172,7 @@ class Magnum:
         """One node group by its id, with all fields; None where there is none."""
         return self._find(f"/clusters/{cluster_id}/nodegroups/{quote(group, safe='')}")
 
-    def whole(self, cluster_id: str, ids: t.Iterable[str]) -> list[Object]:
+    def complete_nodegroups(self, cluster_id: str, ids: t.Iterable[str]) -> list[Object]:
         """The node groups with these ids, with all fields, read in parallel; deleted ones are left out."""
         calls = [(group, functools.partial(self.nodegroup, cluster_id, group)) for group in ids]
         return [group for group in call_all(calls, PARALLEL) if group is not None]

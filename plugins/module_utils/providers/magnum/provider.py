@@ -75,7 +75,7 @@ class MagnumProvider:
     def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
         """All groups with a wanted name: the list, which has wrong bounds and labels, and then each of them."""
         ids = [group["uuid"] for group in self._magnum.nodegroups(self.cluster_id) if wanted(group["name"])]
-        groups = self._magnum.whole(self.cluster_id, ids)
+        groups = self._magnum.complete_nodegroups(self.cluster_id, ids)
         defaults = [group["name"] for group in groups if group.get("is_default")]
         self._checks.defaults = frozenset(defaults)
         undeletable = [name for name in defaults if name in self._specs and not self._specs[name].present]
@@ -110,7 +110,7 @@ class MagnumProvider:
         desired = {field: after for field, (dummy, after) in field_differences(spec, state).items()}
         FIELDS.require_sent(desired, SENT_FIELDS)
         current = Size(state.count, state.min_count, state.max_count)
-        following = next_size(
+        size = next_size(
             current,
             Size(
                 desired.get(NODE_COUNT, state.count),
@@ -119,10 +119,10 @@ class MagnumProvider:
             ),
         )
         fields = {field: desired[field] for field in PATCH_FIELDS if field in desired}
-        if following.count != current.count:
-            return [self._resize(state, following.count, leaving)]
-        if following != current or fields:
-            return [self._patch(state, current, following, fields)]
+        if size.count != current.count:
+            return [self._resize(state, size.count, leaving)]
+        if size != current or fields:
+            return [self._patch(state, current, size, fields)]
         if state.id in self._retryable and state.failed and state.fields.get("role") != "master":
             # Every driver answers a resize with a complete update, which retries what had failed.
             return [self._resize(state, state.count, ())]
@@ -186,15 +186,13 @@ class MagnumProvider:
             lambda now: now.count == count and not now.failed,
         )
 
-    def _patch(
-        self, state: NodeGroupState, current: Size, following: Size, fields: t.Mapping[str, t.Any]
-    ) -> CloudRequest:
-        patch = patch_body(current, following, fields)
+    def _patch(self, state: NodeGroupState, current: Size, size: Size, fields: t.Mapping[str, t.Any]) -> CloudRequest:
+        patch = patch_body(current, size, fields)
         return CloudRequest(
             f"change {', '.join(part['path'][1:] for part in patch)}",
             lambda: self._magnum.patch_nodegroup(self.cluster_id, state.id, patch),
             lambda now: (
-                (now.min_count, now.max_count) == (following.low, following.high)
+                (now.min_count, now.max_count) == (size.low, size.high)
                 and all(now.fields.get(name) == value for name, value in fields.items())
             ),
         )

@@ -37,8 +37,7 @@ class Service:
         self._adapter = session.adapter(service_type)
         self._type = service_type
         self._base = base
-        # A 500 of Magnum is more often a permanent error than a transient one.
-        self._retrier = Retrier(max_internal_errors=2)
+        self._retrier = Retrier()
         self._connected_before = False
         self._prefix: str | None = None
         self._url = ""

@@ -49,20 +49,20 @@ class VksError(ServiceError):
 
 def explain(error: VksError) -> str:
     """One message: the request, the answer, and the remedy."""
-    said = f"({error.operation}): {error.detail}"
+    request = f"({error.operation}): {error.detail}"
     if error.unreachable:
-        return f"No answer from {error.service} {said}. {error.remedy}"
+        return f"No answer from {error.service} {request}. {error.remedy}"
     if error.status == 401:
-        return f"{error.service} does not accept the token {said}. Check that the region is the account's."
+        return f"{error.service} does not accept the token {request}. Check that the region is the account's."
     if error.status == 403:
         return (
-            f"{error.service} denies the request {said}. The service account needs the permission in IAM; "
+            f"{error.service} denies the request {request}. The service account needs the permission in IAM; "
             "policy VKSFullAccess has those of VKS."
         )
     if error.status == 429:
-        return f"{error.service} rejects further requests for now {said}. Run again later."
+        return f"{error.service} rejects further requests for now {request}. Run again later."
     if error.busy:
-        return f"{error.service} is still processing the object {said}. Run again when that is done."
+        return f"{error.service} is still processing the object {request}. Run again when that is done."
     return f"{error.service} rejected {error.operation} with {error.status}: {error.detail}"
 
 

@@ -13,8 +13,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.pools.membership import (
     Membership,
     NodeFacts,
-    assign_nodes,
     matches,
+    membership_by_labels,
 )
 from tests.helpers.variables import CLUSTER, Document
 
@@ -29,7 +29,9 @@ PINNED: Document = {"name": "pinned"}
 
 
 def sorted_into(pools: list[Document], **nodes: dict[str, str]) -> Membership:
-    return assign_nodes(derive(CLUSTER, {}, pools).pools, [NodeFacts(name, labels) for name, labels in nodes.items()])
+    return membership_by_labels(
+        derive(CLUSTER, {}, pools).pools, [NodeFacts(name, labels) for name, labels in nodes.items()]
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ MADE: Document = {"name": "made", "model": "T4", "nodes": {"flavor": "f", "count
 
 
 def of_a_cloud(*pools: Document, **nodes: dict[str, str]) -> Membership:
-    return assign_nodes(
+    return membership_by_labels(
         derive(CLOUD, {}, list(pools)).pools, [NodeFacts(name, labels) for name, labels in nodes.items()]
     )
 
@@ -124,13 +126,13 @@ def test_a_group_whose_name_another_one_could_have_taken_is_its_own() -> None:
 def test_the_label_of_a_group_is_the_clouds() -> None:
     cloud = {"name": "lab", "cloud": {"magnum": {"nodegroup_label": "capi.stackhpc.com/node-group"}}}
     facts = [NodeFacts("a", {"capi.stackhpc.com/node-group": "gpus"}), NodeFacts("b", {NODEGROUP: "gpus"})]
-    assert assign_nodes(derive(cloud, {}, [MADE]).pools, facts).by_pool == {"made": ["a"]}
+    assert membership_by_labels(derive(cloud, {}, [MADE]).pools, facts).by_pool == {"made": ["a"]}
     vks = derive(
         {"name": "lab", "cloud": {"vks": {}}}, {}, [{**MADE, "nodes": {"flavor": "f", "count": 1, "name": "a-group"}}]
     )
-    assert assign_nodes(vks.pools, [NodeFacts("a", {"": "a-group"}), NodeFacts("b", {PIN: "made"})]).by_pool == {
-        "made": ["b"]
-    }
+    assert membership_by_labels(
+        vks.pools, [NodeFacts("a", {"": "a-group"}), NodeFacts("b", {PIN: "made"})]
+    ).by_pool == {"made": ["b"]}
 
 
 def test_a_node_of_another_model_than_its_flavor_was_said_to_have() -> None:
@@ -191,7 +193,7 @@ def test_five_thousand_nodes_and_three_hundred_pools(rng: random.Random) -> None
         for number in range(5000)
     ]
     started = time.process_time()
-    found = assign_nodes(pools, nodes)
+    found = membership_by_labels(pools, nodes)
     spent = time.process_time() - started
     assert spent < 1, f"took {spent:.2f} s"
     for node in rng.sample(nodes, 200):

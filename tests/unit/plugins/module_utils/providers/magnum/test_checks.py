@@ -165,7 +165,9 @@ def test_one_request_at_a_time() -> None:
 def test_a_failed_group_is_retried_once() -> None:
     cloud = cast("Any", Cloud())
     cloud.nodegroups = lambda cluster: [{"uuid": "u", "name": "g"}]
-    cloud.whole = lambda cluster, ids: [{"uuid": "u", "name": "g", "status": "UPDATE_FAILED", "node_count": 2}]
+    cloud.complete_nodegroups = lambda cluster, ids: [
+        {"uuid": "u", "name": "g", "status": "UPDATE_FAILED", "node_count": 2}
+    ]
     cloud.resize = lambda *dummy: None
     there = MagnumProvider(
         cloud,

@@ -1,0 +1,38 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The nodes that a scale-down removes first (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .cordon import is_cordoned_for_removal
+from .gpu_pods import PodOnNode, blocking_pods
+
+if t.TYPE_CHECKING:
+    from .node import Node
+
+
+def scale_down_candidates(
+    nodes: t.Iterable[Node], pods_by_node: t.Mapping[str, t.Sequence[PodOnNode]], count: int, *, force: bool
+) -> list[Node]:
+    """This number of nodes whose removal has the least impact, the best candidate first; `pods_by_node` are all pods (gpu_pods.parse_pods).
+
+    Nodes with a pod that may not be evicted come last. Nodes that an earlier run has begun to drain come first, then those without pods that use
+    GPUs, then those whose most important GPU pod has the lowest priority, the fewest GPU pods, the fewest pods, the youngest nodes.
+    """
+
+    def impact(node: Node) -> tuple[t.Any, ...]:
+        pods = [pod for pod in pods_by_node.get(node.name, ()) if not pod.keep_reason]
+        gpu_pods = [pod for pod in pods if pod.access]
+        return (
+            bool(blocking_pods(pods, force=force)),
+            not is_cordoned_for_removal(node),
+            bool(gpu_pods),
+            max((pod.priority for pod in gpu_pods), default=0),
+            len(gpu_pods),
+            len(pods),
+        )
+
+    youngest_first = sorted(nodes, key=lambda node: (node.created, node.name), reverse=True)
+    return sorted(youngest_first, key=impact)[: max(0, count)]
