@@ -285,6 +285,7 @@ from ..module_utils.cluster_state.gpu_pods import gpu_requests
 from ..module_utils.cluster_state.impact import total_impact
 from ..module_utils.cluster_state.node import Node, parse_node
 from ..module_utils.common.errors import ConnectionProblem
+from ..module_utils.common.results import MAX_LISTED
 from ..module_utils.gpu_operator.detect import detect
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
 from ..module_utils.kube.cluster_identity import identity_report
@@ -316,7 +317,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     info.update(
         reachable=True, identity=identity_report(module.client, module.identity), **report_data.cluster_result(nodes)
     )
-    info["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][: warnings.NAMES_LIMIT]
+    info["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][:MAX_LISTED]
     list_pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))
     requests = gpu_requests(list_pods()) if module.params["include_workloads"] else None
     if module.params["gpu_pools"] is None:
@@ -353,9 +354,9 @@ def _compare(module: GpuModule, nodes: list[Node], list_pods: t.Callable[[], Pod
         for name, pool in info["pools"].items():
             pool["impact"] = counts[name]
         info["impact"] = restarts.as_dict(total_impact(counts.values()))
-        info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[: warnings.NAMES_LIMIT]}
+        info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[:MAX_LISTED]}
     allowed = frozenset(module.params["allow_release"])
-    info["release"] = changes.releases.as_dict(allowed, warnings.NAMES_LIMIT)
+    info["release"] = changes.releases.as_dict(allowed, MAX_LISTED)
     return overview
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..catalog.names import DRIVER_UPGRADE_LABEL, DRIVER_UPGRADE_SKIP_LABEL
+from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate
 
 REQUIRED, DONE, FAILED = "upgrade-required", "upgrade-done", "upgrade-failed"
@@ -35,8 +36,8 @@ class DriverUpgrade:
         idle = {REQUIRED: len(self.waiting) + len(self.skipped), FAILED: len(self.failed)}
         return {
             "states": dict(+(Counter(idle) + Counter(self.working.values()))),
-            "failed": list(self.failed[:100]),
-            "skipped": list(self.skipped[:100]),
+            "failed": list(self.failed[:MAX_LISTED]),
+            "skipped": list(self.skipped[:MAX_LISTED]),
         }
 
     def is_stuck(self, max_parallel: int) -> bool:

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from dataclasses import asdict
 
 from ..catalog import names
+from ..common.results import MAX_LISTED
 from ..mig.layout import format_layout
 from ..sharing_modes.mig import MIG
 from ..sharing_modes.registry import mode_with_replicas
@@ -25,7 +26,6 @@ if t.TYPE_CHECKING:
     from .node import Node
     from .ownership import NodeEdit
 
-DRIFT_LIMIT = 100
 POOL_DRIFT_LIMIT = 5
 NOT_READY = "is not ready"
 # Labels of a change that a result shows in other fields.
@@ -189,7 +189,7 @@ def drift_entries(pools: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str
         changes = pool.get("changes") or {}
         changed = [f"{changes['nodes']} node(s) have other labels or taints than declared"] if changes else []
         entries += [{"pool": name, "message": message} for message in (*pool.get("drift", ()), *changed)]
-    return entries[:DRIFT_LIMIT]
+    return entries[:MAX_LISTED]
 
 
 def _changes_result(changes: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> dict[str, t.Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import NFD_PREFIX
+from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import without_discovery
 from .pool_assignment import pool_members, undiscovered_candidates
@@ -16,8 +17,6 @@ if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import PoolPlan
     from .node import Node
-
-NAMES_LIMIT = 100
 
 
 def all_warnings(nodes: t.Sequence[Node], membership: Membership, released: t.Collection[str]) -> list[str]:
@@ -32,7 +31,7 @@ def membership_warnings(membership: Membership, released: t.Collection[str]) -> 
 
     `released` are the nodes that are released from their pools, which is reported elsewhere.
     """
-    for name, pools in sorted(membership.overlaps.items())[:NAMES_LIMIT]:
+    for name, pools in sorted(membership.overlaps.items())[:MAX_LISTED]:
         yield f"Node {name} matches the pools {', '.join(pools)} and is not changed; pin it with the label accel.gpu/pool."
     members = pool_members(membership)
     if membership.empty:

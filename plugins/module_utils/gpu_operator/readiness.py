@@ -17,6 +17,7 @@ from ..catalog.taints import toleration_identity
 from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
 from ..cluster_state.operand_pods import MIG_MANAGER, PLUGIN, daemonset_status
 from ..cluster_state.warnings import as_list
+from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate
 from .daemonsets import (
     app_label,
@@ -31,7 +32,6 @@ from .driver_rollout import UpgradePolicy
 
 Document = t.Mapping[str, t.Any]
 
-_MAX_NODES = 100
 # The operator's reasons where it only reports that operands are not ready (gpu-operator internal/conditions).
 _NOT_READY_REASONS = ("OperandNotReady", "DriverNotReady")
 
@@ -95,9 +95,9 @@ class OperatorReadiness:
             "waiting": list(self.waiting),
             "gpu_nodes": self.gpu_nodes,
             "operands": {item.name: {"desired": item.expected, "ready": item.ready} for item in self.operands},
-            "untolerated_nodes": list(self.untolerated_nodes)[:_MAX_NODES],
+            "untolerated_nodes": list(self.untolerated_nodes)[:MAX_LISTED],
             "driver_upgrade": self.upgrade.as_dict(),
-            "unusual_nodes": as_list(dict(sorted(self.ignored_nodes.items())), _MAX_NODES),
+            "unusual_nodes": as_list(dict(sorted(self.ignored_nodes.items())), MAX_LISTED),
         }
 
 

@@ -16,7 +16,7 @@ from ..common import private_file
 from ..common.errors import InvalidOptions, PartialFailure
 from ..common.parallel import DEFAULT_LIMIT, Outcome, is_fatal, run_bounded
 from ..common.progress import Progress
-from ..common.results import diff_of
+from ..common.results import MAX_LISTED, diff_of
 from ..kube.client import Client
 from ..kube.errors import ApiError, explain
 from ..kube.lease import Lease, LeaseLost
@@ -25,8 +25,6 @@ from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from .node_patch import ConflictingSets, desired_metadata, node_edit
 from .node_sets import NodeSet
-
-MAX_NAMES = 100
 
 
 @dataclass
@@ -56,8 +54,8 @@ class NodesOutcome:
         return [name for name, status in self.statuses.items() if status in ("changed", "unchecked")]
 
     def result(self, report_path: str | None) -> dict[str, t.Any]:
-        """The module's result with up to MAX_NAMES names; the report has all names."""
-        report = self._report(MAX_NAMES)
+        """The module's result with up to MAX_LISTED names; the report has all names."""
+        report = self._report(MAX_LISTED)
         if report_path:
             private_file.write(report_path, json.dumps(self._report(), indent=2), keep_mode=True)
             report["report_path"] = report_path
@@ -95,8 +93,8 @@ class NodesOutcome:
             raise self.cause
 
     def _diff(self) -> dict[str, t.Any]:
-        edits = [self.matches.edits[name] for name in self.changed[:MAX_NAMES]]
-        header = f"nodes (the first {MAX_NAMES} of {len(self.changed)})" if len(self.changed) > MAX_NAMES else "nodes"
+        edits = [self.matches.edits[name] for name in self.changed[:MAX_LISTED]]
+        header = f"nodes (the first {MAX_LISTED} of {len(self.changed)})" if len(self.changed) > MAX_LISTED else "nodes"
         return diff_of({edit.name: edit.before for edit in edits}, {edit.name: edit.after for edit in edits}, header)
 
 
@@ -164,7 +162,7 @@ def _read(client: Client, sets: list[NodeSet]) -> SetMatches:
             matches.edits[node.name] = edit
     problems += [f"Node {name} does not exist, but a set names it." for name in sorted(missing)]
     if problems:
-        raise InvalidOptions(problems[:MAX_NAMES], "The sets do not fit the nodes:")
+        raise InvalidOptions(problems[:MAX_LISTED], "The sets do not fit the nodes:")
     return matches
 
 

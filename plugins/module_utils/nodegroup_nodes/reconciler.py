@@ -12,7 +12,7 @@ from ..cluster_state.node import parse_node
 from ..cluster_state.ownership import NodeEdit
 from ..common.parallel import run_bounded
 from ..common.progress import Progress
-from ..common.results import diff_of
+from ..common.results import MAX_LISTED, diff_of
 from ..common.wait import WaitTimeout, wait_until
 from ..kube.client import Client
 from ..kube.lease import Lease
@@ -21,8 +21,6 @@ from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from ..pools.plan import Plan
 from .status import GroupStatus, StatusHistory, group_statuses, progress_text
-
-NAMES_SHOWN = 100
 
 
 @dataclass
@@ -38,7 +36,7 @@ class GroupNodesResult:
         missing = {status.pool.name: status.missing for status in self.groups if status.missing}
         not_ready = {name: reason for status in self.groups for name, reason in status.not_ready.items()}
         names = sorted(self.edits)
-        shown = names[:NAMES_SHOWN]
+        shown = names[:MAX_LISTED]
         result = {
             "pools": {
                 status.pool.name: {
@@ -52,7 +50,7 @@ class GroupNodesResult:
             "changed_nodes": shown,
             "changed_count": len(names),
             "missing": missing,
-            "not_ready": dict(sorted(not_ready.items())[:NAMES_SHOWN]),
+            "not_ready": dict(sorted(not_ready.items())[:MAX_LISTED]),
         }
         if self.unchecked:
             result["unchecked"] = NOT_CHECKED

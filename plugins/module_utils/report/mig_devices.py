@@ -9,6 +9,7 @@ import typing as t
 from collections import Counter
 
 from ..cluster_state.node import to_count
+from ..schema.mig_layout import MAX_GPUS
 
 Document = t.Mapping[str, t.Any]
 
@@ -17,7 +18,6 @@ GpuLayout = tuple[tuple[str, int], ...]
 
 SUCCESS = "success"
 _SLICES = re.compile(r"(?:nvidia\.com/mig-)?([0-9]{1,2})g\.")
-_MAX_GPUS = 64
 
 
 def gpu_layouts(row: Document, declared: Document) -> tuple[GpuLayout, ...]:
@@ -37,9 +37,9 @@ def gpu_layouts(row: Document, declared: Document) -> tuple[GpuLayout, ...]:
         single = _layout_of(layout[0])
         per_gpu = sum(count for dummy, count in single)
         gpus = sum(actual.values()) // per_gpu if per_gpu else 0
-        result = [single] * min(gpus, _MAX_GPUS)
+        result = [single] * min(gpus, MAX_GPUS)
     else:
-        gpus = min(max(0, to_count(row.get("gpus"))), _MAX_GPUS)
+        gpus = min(max(0, to_count(row.get("gpus"))), MAX_GPUS)
         result = [_layout_of(next((part for part in layout if _applies(part, index)), {})) for index in range(gpus)]
     expected: Counter[str] = Counter()
     for of_gpu in result:

@@ -13,6 +13,7 @@ from ..cluster_state.gpu_pods import PodsByNode
 from ..cluster_state.node import Node
 from ..cluster_state.ownership import NodeEdit
 from ..cluster_state.pool_release import is_managed, release_edit
+from ..common.results import MAX_LISTED
 from .configmaps import ConfigMapEntries, ConfigMaps, device_plugin_entries, mig_entries
 from .node_change import NodeChange, depends_on_pods, limit_changes, node_change
 from .released_nodes import ReleasedNodes, stops_sharing_silently
@@ -21,8 +22,6 @@ from .scope import EVERYTHING, NEW_NODES, PRESENT, Scope
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
-
-DIFF_LIMIT = 100
 
 
 @dataclass(frozen=True)
@@ -89,14 +88,14 @@ class ChangePlan:
         }
 
     def diff(self) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
-        """Before and after, for at most DIFF_LIMIT nodes."""
+        """Before and after, for at most MAX_LISTED nodes."""
         before: dict[str, t.Any] = {}
         after: dict[str, t.Any] = {}
         for key, entries in (("configmap", self.device_plugin), ("mig_configmap", self.mig)):
             if entries.changed:
                 before[key], after[key] = dict(entries.actual), entries.after
         if self.node_changes:
-            shown = self.node_changes[:DIFF_LIMIT]
+            shown = self.node_changes[:MAX_LISTED]
             before["nodes"], after["nodes"] = {}, {}
             for change in shown:
                 before["nodes"][change.node], after["nodes"][change.node] = _node_diff(change)

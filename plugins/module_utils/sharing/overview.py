@@ -12,8 +12,9 @@ from ..catalog.names import CONFIG_LABEL, POOL_LABEL
 from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, impact_by_pool
 from ..cluster_state.operand_pods import operands_by_node
 from ..cluster_state.pool_assignment import assign_pools
-from ..cluster_state.warnings import NAMES_LIMIT, all_warnings, as_list, unusual_node_warnings, unusual_nodes
+from ..cluster_state.warnings import all_warnings, as_list, unusual_node_warnings, unusual_nodes
 from ..common.errors import ReleaseRefused
+from ..common.results import MAX_LISTED
 from ..drain.operand_diagnosis import failing_operands
 from ..drain.pods_on_nodes import pods_by_node
 from ..kube.paths import NODES
@@ -83,9 +84,9 @@ def impact_preview(
 def add_membership(found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
     """Add the nodes of several pools, of none and those to be released, and the warnings about nodes."""
     membership, released = found.membership, found.changes.released
-    result["overlaps"] = dict(sorted(membership.overlaps.items())[:NAMES_LIMIT])
-    result["released"] = released[:NAMES_LIMIT]
-    result["unclaimed"] = membership.unclaimed[:NAMES_LIMIT]
+    result["overlaps"] = dict(sorted(membership.overlaps.items())[:MAX_LISTED])
+    result["released"] = released[:MAX_LISTED]
+    result["unclaimed"] = membership.unclaimed[:MAX_LISTED]
     result["warnings"] += all_warnings(nodes, membership, released)
 
 
@@ -94,8 +95,8 @@ def add_unusual(client: Client, found: Overview, nodes: t.Sequence[Node], result
     undiscovered = [node.name for node in nodes if node.has_gpu and not node.discovered]
     failing = failing_operands(client, found.plan.config.namespace, undiscovered, time.time())
     unusual = unusual_nodes(found.plan.pools, nodes, found.membership, failing)
-    result["unusual_nodes"] = as_list(unusual, NAMES_LIMIT)
-    result["undiscovered"] = [name for name in undiscovered if name not in unusual][:NAMES_LIMIT]
+    result["unusual_nodes"] = as_list(unusual, MAX_LISTED)
+    result["undiscovered"] = [name for name in undiscovered if name not in unusual][:MAX_LISTED]
     result["warnings"] += unusual_node_warnings(unusual, found.changes.pool_of)
 
 

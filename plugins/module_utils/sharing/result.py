@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from ..cluster_state import expected_state
 from ..cluster_state.pool_assignment import awaited_nodes, is_undiscovered
-from ..cluster_state.warnings import NAMES_LIMIT, as_list, membership_warnings, not_ready_message, unusual_node_warnings
+from ..cluster_state.warnings import as_list, membership_warnings, not_ready_message, unusual_node_warnings
+from ..common.results import MAX_LISTED
 from ..mig.layout import format_layout
 from ..schema.messages import abbreviate
 from .change_plan import ChangePlan, held_back_taints
@@ -82,7 +83,7 @@ def build_result(
     findings: t.Mapping[str, Finding],
     done: RolloutResult,
     unusual: t.Mapping[str, str],
-    limit: int | None = NAMES_LIMIT,
+    limit: int | None = MAX_LISTED,
 ) -> dict[str, t.Any]:
     """The result with at most `limit` names in each list; `unusual` are the GPU nodes that are not waited for, with the reason."""
     changed = sorted(done.changed)
@@ -149,7 +150,7 @@ def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dic
     unknown = state.membership.empty if is_undiscovered(state.nodes.values()) else []
     if not nodes and not unknown:
         return {}
-    return {"nodes": nodes[:NAMES_LIMIT], "nodes_count": len(nodes), "pools": list(unknown)}
+    return {"nodes": nodes[:MAX_LISTED], "nodes_count": len(nodes), "pools": list(unknown)}
 
 
 def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, str]) -> list[str]:

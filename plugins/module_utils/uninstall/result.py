@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 from ..cluster_state.ownership import NodeEdit
 from ..common.nested import apply_merge_patch
+from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate_nodes
 
 Object = dict[str, t.Any]
-
-MAX_NODES = 100
 
 
 @dataclass
@@ -37,7 +36,7 @@ class UninstallResult:
     def add_node(self, edit: NodeEdit) -> None:
         """Add the patch of a node; a second patch of the same node is merged into the first."""
         before, after = self._before.setdefault("nodes", {}), self._after.setdefault("nodes", {})
-        if edit.name in before or len(before) < MAX_NODES:
+        if edit.name in before or len(before) < MAX_LISTED:
             before[edit.name] = apply_merge_patch(edit.before, before.get(edit.name, {}))
             after[edit.name] = apply_merge_patch(_remaining(after.get(edit.name, {}), edit), edit.after)
         self.nodes.add(edit.name)
@@ -65,12 +64,12 @@ class UninstallResult:
             self.kept.append(line)
 
     def as_dict(self) -> Object:
-        """The result as the module returns it, with up to MAX_NODES names of nodes."""
+        """The result as the module returns it, with up to MAX_LISTED names of nodes."""
         on_nodes = sorted(self._kept_on_nodes.items())
         return {
             "removed": list(self.removed),
             "nodes_changed": len(self.nodes),
-            "names_changed": sorted(self.nodes)[:MAX_NODES],
+            "names_changed": sorted(self.nodes)[:MAX_LISTED],
             "kept": [*self.kept, *(f"{abbreviate_nodes(nodes)}: {description}" for description, nodes in on_nodes)],
             "held_back": list(self.held_back),
             **({"unchecked": self.unchecked} if self.unchecked else {}),

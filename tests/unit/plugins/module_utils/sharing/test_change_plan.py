@@ -16,10 +16,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assig
     awaited_nodes,
     is_undiscovered,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.common.results import MAX_LISTED
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import (
-    DIFF_LIMIT,
     ChangePlan,
     held_back_taints,
     plan_changes,
@@ -148,9 +148,9 @@ def test_a_renamed_pool_relabels_its_nodes() -> None:
 
 
 def test_the_diff_is_limited() -> None:
-    changes = _changes(_plan(T4X4), [node(f"n{index:04}") for index in range(DIFF_LIMIT + 7)])
+    changes = _changes(_plan(T4X4), [node(f"n{index:04}") for index in range(MAX_LISTED + 7)])
     before, after = changes.diff()
-    assert len(before["nodes"]) == DIFF_LIMIT
+    assert len(before["nodes"]) == MAX_LISTED
     assert after["nodes_not_shown"] == 7
 
 

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NodeEdit
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.result import MAX_NODES, UninstallResult
+from ansible_collections.accel.gpu.plugins.module_utils.common.results import MAX_LISTED
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.result import UninstallResult
 
 
 def edited(number: int) -> NodeEdit:
@@ -24,7 +25,7 @@ def test_a_second_patch_of_a_node_is_merged() -> None:
 
 def test_names_of_nodes_are_limited() -> None:
     result = UninstallResult()
-    for number in range(MAX_NODES + 20):
+    for number in range(MAX_LISTED + 20):
         result.add_node(edited(number))
         result.add_kept_on_node(f"n{number:03}", "a pin")
     output = result.as_dict()
