@@ -109,12 +109,12 @@ details:
 import dataclasses
 import typing as t
 
-from ..module_utils.cluster_state.cluster_policy import active_policy, plugin_configmap
+from ..module_utils.cluster_state.cluster_policy import active_policy, mig_configmap, plugin_configmap
 from ..module_utils.cluster_state.node import parse_node
 from ..module_utils.common import private_file
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.export.pools import export_pools
-from ..module_utils.export.sharing import LiveConfig, mig_configmap
+from ..module_utils.export.sharing import LiveConfig
 from ..module_utils.export.variables import (
     COMPONENTS,
     InstalledRelease,

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from ansible_collections.accel.gpu.plugins.doc_fragments import kube
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import VALIDATION_IMAGE
 from ansible_collections.accel.gpu.plugins.module_utils.schema.cluster import CLUSTER
 from ansible_collections.accel.gpu.plugins.module_utils.schema.mig_layout import LayoutField
 from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import DEFAULTS, POOL
@@ -35,7 +36,8 @@ ROLE = REPO / "roles" / "pools" / "meta" / "argument_specs.yml"
 # `make docs` generates the text after this line.
 MARK = "  # Written by `make docs`, from here to the end.\n"
 
-DESCRIPTIONS: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text(encoding="utf-8"))
+_TEXTS = Path(__file__).with_suffix(".yml").read_text(encoding="utf-8")
+DESCRIPTIONS: dict[str, dict[str, str]] = yaml.safe_load(_TEXTS.replace("{VALIDATION_IMAGE}", VALIDATION_IMAGE))
 DOCUMENTS = {"gpu_cluster": CLUSTER, "gpu_pools": POOL}
 _POOLS = (
     "The pools of this cluster. Required, and null is refused. An explicit empty list means that there are no pools.",

@@ -56,6 +56,8 @@ MIG_INFIX = "-MIG-"
 INVALID_SUFFIX = "-INVALID"
 
 # NVIDIA's MIG manager (mig-parted: cmd/nvidia-mig-manager)
+# Its ConfigMap unless the ClusterPolicy names another one; up to v25.10 the operator creates it (gpu-operator: assets/state-mig-manager).
+DEFAULT_MIG_CONFIGMAP = "default-mig-parted-config"
 MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE_LABEL = "nvidia.com/mig.config.state"
 MIG_CAPABLE_LABEL = "nvidia.com/mig.capable"

@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The releases of the GPU operator, and the default releases of the operator and of NFD."""
+"""The releases of the GPU operator with all that depends on them, and the default releases of the operator and of NFD.
+
+known_issues.py has the issues of each release.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +50,122 @@ _VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
 # The first two numbers of a version; those of a release of the operator are its year and month.
 Release = tuple[int, int]
 _NEWEST: Release = (98, 0)
+_NEVER: Release = (99, 0)
 
 # The releases that added fields of gpu_cluster.operator.driver to the ClusterPolicy; earlier ones silently drop them (CRDs of the tags v24.9.2 to
 # v25.10.0).
 DRIVER_FIELDS_SINCE: dict[str, Release] = {"kernel_module_type": (25, 3), "secret_env": (25, 10)}
+
+# The folder of nvcr.io with the image of each component, by the component's path in the values of NVIDIA's chart. A chart
+# ignores the values of a component that it does not have. The image of vgpuManager is in no public registry.
+# Source: gpu-operator, deployments/gpu-operator/values.yaml of the tags v23.9.2 to v26.7.0.
+_IMAGE_FOLDERS: dict[str, str] = {
+    "operator": "nvidia",
+    "operator.initContainer": "nvidia",
+    "validator": "nvidia",
+    "driver": "nvidia",
+    "driver.manager": "nvidia/cloud-native",
+    "toolkit": "nvidia/k8s",
+    "devicePlugin": "nvidia",
+    "gfd": "nvidia",
+    "dcgm": "nvidia/cloud-native",
+    "dcgmExporter": "nvidia/k8s",
+    "migManager": "nvidia/cloud-native",
+    "nodeStatusExporter": "nvidia",
+    "gds": "nvidia/cloud-native",
+    "gdrcopy": "nvidia/cloud-native",
+    "vgpuManager.driverManager": "nvidia/cloud-native",
+    "vgpuDeviceManager": "nvidia/cloud-native",
+    "vfioManager": "nvidia/cloud-native",
+    "vfioManager.driverManager": "nvidia/cloud-native",
+    "kataManager": "nvidia/cloud-native",
+    "sandboxDevicePlugin": "nvidia",
+    "kataSandboxDevicePlugin": "nvidia/cloud-native",
+    "ccManager": "nvidia/cloud-native",
+    "draDriver": "nvidia",
+}
+# The folder before a release.
+_IMAGE_FOLDERS_BEFORE: tuple[tuple[Release, str, str], ...] = (
+    ((25, 10), "validator", "nvidia/cloud-native"),
+    ((25, 10), "nodeStatusExporter", "nvidia/cloud-native"),
+    ((26, 3), "vfioManager", "nvidia"),
+)
+# The release that removed a component.
+_REMOVED_IN: dict[str, Release] = {"operator.initContainer": (26, 3), "kataManager": (26, 3)}
+# A manager's init container is pulled with its pod's secrets, and has no field for secrets of its own.
+COMPONENTS_WITHOUT_SECRETS = frozenset({"driver.manager", "vgpuManager.driverManager", "vfioManager.driverManager"})
+
+# The values of the charts of the GPU operator and of NFD that are maps, with the maps in each of them. Helm only warns where a scalar replaces a
+# map, and templates that read a field of it then fail or render nothing.
+# Sources: deployments/gpu-operator/values.yaml of gpu-operator (v25.10, and draDriver, kataSandboxDevicePlugin of v26.3) and
+# deployment/helm/node-feature-discovery/values.yaml of node-feature-discovery (v0.18).
+OPERATOR_MAPS: dict[str, tuple[str, ...]] = {
+    "ccManager": ("resources",),
+    "cdi": (),
+    "daemonsets": ("annotations", "labels", "rollingUpdate"),
+    "dcgm": ("resources",),
+    "dcgmExporter": ("resources", "service", "serviceMonitor"),
+    "devicePlugin": ("config", "mps", "resources"),
+    "draDriver": (),
+    "driver": (
+        "certConfig",
+        "kernelModuleConfig",
+        "licensingConfig",
+        "manager",
+        "nvidiaDriverCRD",
+        "rdma",
+        "repoConfig",
+        "resources",
+        "startupProbe",
+        "upgradePolicy",
+        "virtualTopology",
+    ),
+    "gdrcopy": (),
+    "gds": (),
+    "gfd": ("resources",),
+    "hostPaths": (),
+    "kataManager": ("config", "resources"),
+    "kataSandboxDevicePlugin": (),
+    "mig": (),
+    "migManager": ("config", "gpuClientsConfig", "resources"),
+    "nfd": (),
+    "node-feature-discovery": (),
+    "nodeStatusExporter": ("resources",),
+    "operator": ("affinity", "annotations", "initContainer", "logging", "resources"),
+    "platform": (),
+    "psa": (),
+    "sandboxDevicePlugin": ("resources",),
+    "sandboxWorkloads": (),
+    "toolkit": ("resources",),
+    "validator": ("plugin", "resources"),
+    "vfioManager": ("driverManager", "resources"),
+    "vgpuDeviceManager": ("config",),
+    "vgpuManager": ("driverManager", "resources"),
+}
+# The maps of every workload of NFD.
+_NFD_WORKLOAD = (
+    "affinity",
+    "annotations",
+    "labels",
+    "livenessProbe",
+    "networkPolicy",
+    "nodeSelector",
+    "podSecurityContext",
+    "rbac",
+    "readinessProbe",
+    "resources",
+    "serviceAccount",
+)
+NFD_MAPS: dict[str, tuple[str, ...]] = {
+    "featureGates": (),
+    "gc": (*_NFD_WORKLOAD, "deploymentAnnotations", "podDisruptionBudget"),
+    "global": (),
+    "image": (),
+    "master": (*_NFD_WORKLOAD, "deploymentAnnotations", "podDisruptionBudget", "securityContext", "startupProbe"),
+    "prometheus": ("labels",),
+    "topologyUpdater": (*_NFD_WORKLOAD, "daemonsetAnnotations", "securityContext"),
+    "worker": (*_NFD_WORKLOAD, "daemonsetAnnotations", "securityContext", "updateStrategy"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +265,17 @@ def operator_release(version: str) -> OperatorVersion:
 def operator_kinds(version: str) -> tuple[Kind, ...]:
     """The API kinds that this operator release installs."""
     return operator_release(version).release.kinds
+
+
+def image_folders(version: str) -> dict[str, str]:
+    """The folder of nvcr.io with the image of each component that this operator release has."""
+    release = release_of(version)
+    folders = {
+        component: folder
+        for component, folder in _IMAGE_FOLDERS.items()
+        if release < _REMOVED_IN.get(component, _NEVER)
+    }
+    return {**folders, **{component: folder for before, component, folder in _IMAGE_FOLDERS_BEFORE if release < before}}
 
 
 def release_of(version: str) -> Release:

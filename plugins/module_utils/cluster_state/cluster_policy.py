@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import FORMER_ANNOTATION, OWNED_TOLERATIONS_ANNOTATION
+from ..catalog.names import DEFAULT_MIG_CONFIGMAP, FORMER_ANNOTATION, OWNED_TOLERATIONS_ANNOTATION
 from ..common.nested import get_nested, parse_json
 
 Document = t.Mapping[str, t.Any]
@@ -28,6 +28,11 @@ def policy_tolerations(policy: Document) -> list[dict[str, t.Any]]:
 def plugin_configmap(policy: Document | None) -> str:
     """The device plugin's ConfigMap that a ClusterPolicy names; empty if it names none."""
     return str(get_nested(policy, "spec", "devicePlugin", "config", "name") or "")
+
+
+def mig_configmap(policy: Document | None) -> str:
+    """The ConfigMap of the MIG manager under this ClusterPolicy."""
+    return str(get_nested(policy, "spec", "migManager", "config", "name") or DEFAULT_MIG_CONFIGMAP)
 
 
 def recorded_tolerations(policy: Document) -> list[dict[str, t.Any]] | None:

@@ -32,8 +32,6 @@ NodeSharing = tuple[Document, "int | None"]
 _PREFIX = "nvidia.com/"
 # The modes that share whole GPUs, by the section of the plugin's configuration; MIG devices are shared in the section of time-slicing.
 _MODES = {mode.plugin_key: mode for mode in MODES.values() if mode.plugin_key and not mode.partitions_gpus}
-# The MIG manager's default (gpu-operator assets/state-mig-manager).
-DEFAULT_MIG_CONFIGMAP = "default-mig-parted-config"
 
 
 class Inexpressible(Exception):
@@ -97,11 +95,6 @@ class LiveConfig:
             )
         gpus = node.recorded_gpus or (0 if MIG_INFIX in node.product else node.gpus)
         return export_layout(entries[name], gpus, model.pci_ids if model else ())
-
-
-def mig_configmap(policy: Object | None) -> str:
-    """The ConfigMap of the MIG manager."""
-    return str(get_nested(policy, "spec", "migManager", "config", "name") or DEFAULT_MIG_CONFIGMAP)
 
 
 def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> Document:

@@ -8,14 +8,13 @@ import time
 import typing as t
 
 from ..catalog.names import GENERATED_SELECTOR
-from ..cluster_state.cluster_policy import active_policy, recorded_tolerations
+from ..cluster_state.cluster_policy import active_policy, mig_configmap, recorded_tolerations
 from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upgrade
 from ..cluster_state.generated_mig_config import merge_generated, parse_generated
 from ..cluster_state.node import parse_node
 from ..cluster_state.operand_pods import daemonset_status, operand_failures, unready_operands
 from ..cluster_state.ownership import POOLS
 from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
-from ..common.nested import get_nested
 from ..common.wait import WaitOptions, WaitTimeout
 from ..drain.operand_diagnosis import describe_failures, operand_pods
 from ..helm.release_records import is_marked_installed, marker_path
@@ -37,8 +36,6 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 _OPERATOR_PODS = "app=gpu-operator"
-# The operator's own MIG configuration up to v25.10, unless the policy names another one (assets/state-mig-manager).
-_DEFAULT_MIG = "default-mig-parted-config"
 
 
 class ClusterPolicyClient:
@@ -103,8 +100,7 @@ class ClusterPolicyClient:
         if "devicePlugin" in plan.policy.spec and self._configmap(plan.config.name, plan.config.namespace) is None:
             configmaps.append(_configmap(plan.config.name, plan.config.namespace, plan.config.data))
         if "migManager" in plan.policy.spec and self._configmap(plan.mig.name, plan.mig.namespace) is None:
-            used = get_nested(live, "spec", "migManager", "config", "name") or _DEFAULT_MIG
-            current = mig_parted.parse_configmap(self._configmap(used, plan.mig.namespace))
+            current = mig_parted.parse_configmap(self._configmap(mig_configmap(live), plan.mig.namespace))
             known = {**plan.mig.default_entries, **self._generated_entries(plan, current), **current}
             text = mig_parted.render_configuration({**known, **plan.mig.entries})
             configmaps.append(_configmap(plan.mig.name, plan.mig.namespace, {mig_parted.KEY: text}))

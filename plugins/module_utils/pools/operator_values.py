@@ -9,56 +9,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.releases import Release, release_of
+from ..catalog.releases import COMPONENTS_WITHOUT_SECRETS, image_folders
 from ..common.nested import get_nested, set_nested
 from ..schema.types import Document
 from .variables import merge
 
-_NEVER: Release = (99, 0)
-
-# The folder of nvcr.io with the image of each component, by the component's path in the values of NVIDIA's chart. A chart
-# ignores the values of a component that it does not have. The image of vgpuManager is in no public registry.
-# Source: gpu-operator, deployments/gpu-operator/values.yaml of the tags v23.9.2 to v26.7.0.
-_FOLDERS: dict[str, str] = {
-    "operator": "nvidia",
-    "operator.initContainer": "nvidia",
-    "validator": "nvidia",
-    "driver": "nvidia",
-    "driver.manager": "nvidia/cloud-native",
-    "toolkit": "nvidia/k8s",
-    "devicePlugin": "nvidia",
-    "gfd": "nvidia",
-    "dcgm": "nvidia/cloud-native",
-    "dcgmExporter": "nvidia/k8s",
-    "migManager": "nvidia/cloud-native",
-    "nodeStatusExporter": "nvidia",
-    "gds": "nvidia/cloud-native",
-    "gdrcopy": "nvidia/cloud-native",
-    "vgpuManager.driverManager": "nvidia/cloud-native",
-    "vgpuDeviceManager": "nvidia/cloud-native",
-    "vfioManager": "nvidia/cloud-native",
-    "vfioManager.driverManager": "nvidia/cloud-native",
-    "kataManager": "nvidia/cloud-native",
-    "sandboxDevicePlugin": "nvidia",
-    "kataSandboxDevicePlugin": "nvidia/cloud-native",
-    "ccManager": "nvidia/cloud-native",
-    "draDriver": "nvidia",
-}
-# The folder before a release.
-_FOLDERS_BEFORE: tuple[tuple[Release, str, str], ...] = (
-    ((25, 10), "validator", "nvidia/cloud-native"),
-    ((25, 10), "nodeStatusExporter", "nvidia/cloud-native"),
-    ((26, 3), "vfioManager", "nvidia"),
-)
-# The release that removed a component.
-_REMOVED_IN: dict[str, Release] = {"operator.initContainer": (26, 3), "kataManager": (26, 3)}
 # Artifacts that kataManager pulls; Helm replaces a list as a whole.
 _KATA_ARTIFACTS: tuple[tuple[str, dict[str, str], str], ...] = (
     ("kata-nvidia-gpu", {}, "ubuntu22.04-535.54.03"),
     ("kata-nvidia-gpu-snp", {"nvidia.com/cc.capable": "true"}, "ubuntu22.04-535.86.10-snp"),
 )
-# A manager's init container is pulled with its pod's secrets, and has no field for secrets of its own.
-_WITHOUT_SECRETS = frozenset({"driver.manager", "vgpuManager.driverManager", "vfioManager.driverManager"})
 
 _NFD_IMAGE = "nfd/node-feature-discovery"
 _DRIVER_VALUES = {"version": "version", "kernel_module_type": "kernelModuleType", "secret_env": "secretEnv"}
@@ -94,7 +54,7 @@ def mirrored_image(image: str, registry: str | None) -> str:
 
 def _images(registry: str | None, version: str, secrets: t.Sequence[str]) -> Document:
     values: Document = {}
-    folders = _folders(release_of(version))
+    folders = image_folders(version)
     if registry:
         for component, folder in folders.items():
             set_nested(values, (*component.split("."), "repository"), f"{registry}/{folder}")
@@ -102,16 +62,9 @@ def _images(registry: str | None, version: str, secrets: t.Sequence[str]) -> Doc
             set_nested(values, ("kataManager", "config", "runtimeClasses"), _kata_artifacts(registry, secrets))
     if secrets:
         for component in (*folders, "vgpuManager"):
-            if component not in _WITHOUT_SECRETS:
+            if component not in COMPONENTS_WITHOUT_SECRETS:
                 set_nested(values, (*component.split("."), "imagePullSecrets"), list(secrets))
     return values
-
-
-def _folders(release: Release) -> dict[str, str]:
-    folders = {
-        component: folder for component, folder in _FOLDERS.items() if release < _REMOVED_IN.get(component, _NEVER)
-    }
-    return {**folders, **{component: folder for before, component, folder in _FOLDERS_BEFORE if release < before}}
 
 
 def _kata_artifacts(registry: str, secrets: t.Sequence[str]) -> list[Document]:

@@ -10,7 +10,6 @@ import re
 import typing as t
 
 from ..catalog import releases
-from ..catalog.chart_values import NFD_MAPS, OPERATOR_MAPS
 from ..common.nested import get_nested
 from . import validators
 from .messages import field_path, quote, type_name
@@ -271,7 +270,7 @@ def values_have_no_os_tag(cluster: Document) -> Problems:
 
 def values_keep_maps(cluster: Document) -> Problems:
     """The values have maps where the chart has them, since this collection adds its own fields to some of them."""
-    for which, maps in (("operator", OPERATOR_MAPS), ("nfd", NFD_MAPS)):
+    for which, maps in (("operator", releases.OPERATOR_MAPS), ("nfd", releases.NFD_MAPS)):
         paths = [*((part,) for part in maps), *((part, key) for part, keys in maps.items() for key in keys)]
         for path in paths:
             value = get_nested(cluster, which, "values", *path)

@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cluster_policy import (
     active_policy,
+    mig_configmap,
     policy_tolerations,
 )
 
@@ -28,3 +29,9 @@ def test_the_oldest_policy_is_the_active_one_whatever_its_name() -> None:
 @pytest.mark.parametrize("policy", [{}, {"spec": {}}, {"spec": {"daemonsets": {"tolerations": None}}}])
 def test_a_policy_without_tolerations(policy: Object) -> None:
     assert policy_tolerations(policy) == []
+
+
+def test_the_mig_manager_has_a_configmap_in_any_case() -> None:
+    assert mig_configmap({"spec": {"migManager": {"config": {"name": "mine"}}}}) == "mine"
+    assert mig_configmap({"spec": {"migManager": {"config": {"name": ""}}}}) == mig_configmap(None)
+    assert mig_configmap(None) == "default-mig-parted-config"

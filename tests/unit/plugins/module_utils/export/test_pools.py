@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.export.pools import ExportedPools, export_pools
-from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import LiveConfig, mig_configmap
+from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import LiveConfig
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
@@ -138,7 +138,6 @@ def test_what_cannot_be_expressed_is_said(nodes: list[Node], words: list[str]) -
 def test_without_a_configmap_in_the_policy_labels_have_no_effect() -> None:
     (pool,) = found(node("n1", labels={CONFIG: "four"}), live=LiveConfig()).pools
     assert pool["sharing"] == NONE
-    assert mig_configmap(None) == "default-mig-parted-config"
 
 
 def test_a_node_cut_by_nvidia_s_own_entry_is_a_pool_with_that_layout() -> None:

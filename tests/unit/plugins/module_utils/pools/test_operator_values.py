@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import release_of
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import VALIDATION_IMAGE, release_of
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import mirrored_image
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
@@ -103,8 +103,8 @@ def test_nfd_comes_from_the_registry_too_and_with_its_secrets() -> None:
 @pytest.mark.parametrize(
     ("cluster", "image"),
     [
-        ({}, "nvcr.io/nvidia/cuda:13.0.1-base-ubi9"),
-        ({"operator": {"registry": REGISTRY}}, f"{REGISTRY}/nvidia/cuda:13.0.1-base-ubi9"),
+        ({}, VALIDATION_IMAGE),
+        ({"operator": {"registry": REGISTRY}}, VALIDATION_IMAGE.replace("nvcr.io", REGISTRY)),
         ({"operator": {"registry": REGISTRY}, "validation": {"image": "x.example.com/cuda:1"}}, "x.example.com/cuda:1"),
     ],
 )
