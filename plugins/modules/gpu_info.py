@@ -293,7 +293,7 @@ from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
 from ..module_utils.pools.warnings import plan_warnings
-from ..module_utils.sharing.overview import Overview, Pods, add_membership, add_unusual, impact_preview
+from ..module_utils.sharing.overview import Overview, Pods, add_nodes, impact_preview
 from ..module_utils.sharing.overview import overview as compare
 from ..module_utils.validation import evidence
 
@@ -345,8 +345,7 @@ def _compare(module: GpuModule, nodes: list[Node], list_pods: t.Callable[[], Pod
         info["pools"][name]["validation"] = validation
     info["drift"] = report_data.drift_entries(info["pools"])
     info["warnings"] = [*plan_warnings(plan, warnings.cluster_traits(nodes)), *overview.warnings]
-    add_membership(overview, nodes, info)
-    add_unusual(client, overview, nodes, info)
+    add_nodes(client, overview, nodes, info)
     if module.params["include_impact"]:
         restarts = preview_restarts(client, plan, detection.policy)
         pods = list_pods() if changes.edits or restarts.restart.any else []

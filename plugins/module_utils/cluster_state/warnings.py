@@ -19,18 +19,32 @@ if t.TYPE_CHECKING:
     from .node import Node
 
 
-def all_warnings(nodes: t.Sequence[Node], membership: Membership, released: t.Collection[str]) -> list[str]:
-    """All warnings about the nodes and their pools; none before any GPU node is known, since all pools are empty then."""
-    if not any(node.has_gpu for node in nodes):
-        return []
-    return [*membership_warnings(membership, released), *_node_warnings(nodes, pool_members(membership))]
+def all_warnings(
+    nodes: t.Collection[Node],
+    membership: Membership,
+    released: t.Collection[str],
+    unusual: t.Mapping[str, str],
+    *,
+    run: bool,
+) -> list[str]:
+    """All warnings about the nodes and their pools, for the report or for a `run` that changes nodes.
 
-
-def membership_warnings(membership: Membership, released: t.Collection[str]) -> t.Iterator[str]:
-    """Nodes that several pools match, pools without nodes, and labels accel.gpu/pool that do not fit.
-
-    `released` are the nodes that are released from their pools, which is reported elsewhere.
+    `released` are the nodes that are released from their pools, which is reported elsewhere; `unusual` is the result of unusual_nodes().
+    The report has none before any GPU node is known, since all pools are empty then, and only the report has those that a run corrects.
     """
+    if not run and not any(node.has_gpu for node in nodes):
+        return []
+    members = pool_members(membership)
+    return [
+        *_membership_warnings(membership, released),
+        *_node_warnings(nodes, members),
+        *(() if run else _abandoned_warnings(nodes, members)),
+        *unusual_node_warnings(unusual, members),
+    ]
+
+
+def _membership_warnings(membership: Membership, released: t.Collection[str]) -> t.Iterator[str]:
+    """Nodes that several pools match, pools without nodes, and labels accel.gpu/pool that do not fit."""
     for name, pools in sorted(membership.overlaps.items())[:MAX_LISTED]:
         yield f"Node {name} matches the pools {', '.join(pools)} and is not changed; pin it with the label accel.gpu/pool."
     members = pool_members(membership)
@@ -48,10 +62,10 @@ def membership_warnings(membership: Membership, released: t.Collection[str]) -> 
             yield f"{abbreviate(pinned)} have the label accel.gpu/pool={pool}, which is not a declared pool; they are not changed."
 
 
-def _node_warnings(nodes: t.Sequence[Node], members: t.Collection[str]) -> t.Iterator[str]:
+def _node_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Iterator[str]:
     not_ready = sorted(node.name for node in nodes if node.name in members and not node.ready)
     if not_ready:
-        yield not_ready_message(not_ready)
+        yield f"Not ready, so the run neither waits for them nor verifies them: {abbreviate(not_ready)}."
     unknown: dict[str, list[str]] = {}
     for node in nodes:
         if node.discovered and node.catalog_model is None:
@@ -60,14 +74,12 @@ def _node_warnings(nodes: t.Sequence[Node], members: t.Collection[str]) -> t.Ite
         yield (
             f"The catalog has no GPU model {model} ({abbreviate(sorted(names))}); a MIG layout for it cannot be verified before it is applied."
         )
+
+
+def _abandoned_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Iterator[str]:
     abandoned = sorted(node.name for node in nodes if node.name not in members and is_abandoned(node))
     if abandoned:
         yield f"{abbreviate(abandoned)}: {ABANDONED}; the playbook share, site or repair disables MIG on them."
-
-
-def not_ready_message(names: t.Sequence[str]) -> str:
-    """The warning about nodes of pools that are not ready."""
-    return f"Not ready, so the run neither waits for them nor verifies them: {abbreviate(names)}."
 
 
 def cluster_traits(nodes: t.Iterable[Node]) -> set[str]:

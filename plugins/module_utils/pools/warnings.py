@@ -43,24 +43,24 @@ def plan_warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
 def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:
     if pool.match.product and pool.model is None:
         yield (
-            f"pool {pool.name}: the catalog has no model {pool.match.product}; its memory and its MIG profiles are known once its nodes exist, and "
-            "only the MIG manager checks a layout"
+            f"Pool {pool.name}: the catalog has no model {pool.match.product}; its memory and its MIG profiles are known once its nodes exist, and "
+            "only the MIG manager checks a layout."
         )
     if pool.without_containers:
         yield (
-            f"pool {pool.name}: {pool.without_containers}; its nodes offer no GPU to containers, so its sharing has no effect, and runs "
-            "neither wait for them nor validate them"
+            f"Pool {pool.name}: {pool.without_containers}; its nodes offer no GPU to containers, so its sharing has no effect, and runs "
+            "neither wait for them nor validate them."
         )
     elif pool.sharing.definition.partitions_gpus and pool.labels.get(_MIG_MANAGER_LABEL) == "false":
-        yield f"pool {pool.name}: label {_MIG_MANAGER_LABEL}=false keeps the MIG manager off its nodes, so their GPUs are not partitioned"
+        yield f"Pool {pool.name}: label {_MIG_MANAGER_LABEL}=false keeps the MIG manager off its nodes, so their GPUs are not partitioned."
     uncounted = [resource for resource in pool.resources if resource != names.GPU_RESOURCE]
     if pool.nodegroup and pool.nodegroup.autoscaled and uncounted:
         yield (
-            f"pool {pool.name}: the cluster autoscaler only counts {names.GPU_RESOURCE}: it may add no node for pods that request "
+            f"Pool {pool.name}: the cluster autoscaler only counts {names.GPU_RESOURCE}: it may add no node for pods that request "
             f"{join_words(uncounted)}, and treats nodes that offer it as unused. Share without rename, use the MIG strategy single, or set "
-            "autoscale.min to the number of nodes that is always needed"
+            "autoscale.min to the number of nodes that is always needed."
         )
     geometry = geometries.geometry(pool.model) if pool.model and pool.sharing.definition.partitions_gpus else None
     if geometry and geometry.note:
         status = "may differ from those of its layout" if geometry.verified else "are not verified"
-        yield f"pool {pool.name}: the MIG profiles of a {pool.model} {status}. {geometry.note}"
+        yield f"Pool {pool.name}: the MIG profiles of a {pool.model} {status}. {geometry.note}"

@@ -12,7 +12,7 @@ from ..catalog.names import CONFIG_LABEL, POOL_LABEL
 from ..cluster_state.impact import NodeImpact, OperandRestart, RunningPods, impact_by_pool
 from ..cluster_state.operand_pods import operands_by_node
 from ..cluster_state.pool_assignment import assign_pools
-from ..cluster_state.warnings import all_warnings, as_list, unusual_node_warnings, unusual_nodes
+from ..cluster_state.warnings import all_warnings, as_list, unusual_nodes
 from ..common.errors import ReleaseRefused
 from ..common.results import MAX_LISTED
 from ..drain.operand_diagnosis import failing_operands
@@ -81,23 +81,21 @@ def impact_preview(
     return impact_by_pool(plan.pools, nodes, membership, impacts, restart, running), changes
 
 
-def add_membership(found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
-    """Add the nodes of several pools, of none and those to be released, and the warnings about nodes."""
+def add_nodes(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
+    """Add the nodes of several pools, of none, those to be released and those that a run would not wait for, and the warnings about nodes.
+
+    Pods are listed only of nodes that are not discovered.
+    """
     membership, released = found.membership, found.changes.released
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:MAX_LISTED])
     result["released"] = released[:MAX_LISTED]
     result["unclaimed"] = membership.unclaimed[:MAX_LISTED]
-    result["warnings"] += all_warnings(nodes, membership, released)
-
-
-def add_unusual(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
-    """Add the GPU nodes that a run would not wait for; pods are listed only of nodes that are not discovered."""
     undiscovered = [node.name for node in nodes if node.has_gpu and not node.discovered]
     failing = failing_operands(client, found.plan.config.namespace, undiscovered, time.time())
-    unusual = unusual_nodes(found.plan.pools, nodes, found.membership, failing)
+    unusual = unusual_nodes(found.plan.pools, nodes, membership, failing)
     result["unusual_nodes"] = as_list(unusual, MAX_LISTED)
     result["undiscovered"] = [name for name in undiscovered if name not in unusual][:MAX_LISTED]
-    result["warnings"] += unusual_node_warnings(unusual, found.changes.pool_of)
+    result["warnings"] += all_warnings(nodes, membership, released, unusual, run=False)
 
 
 def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:

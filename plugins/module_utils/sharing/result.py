@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..cluster_state import expected_state
 from ..cluster_state.pool_assignment import awaited_nodes, is_undiscovered
-from ..cluster_state.warnings import as_list, membership_warnings, not_ready_message, unusual_node_warnings
+from ..cluster_state.warnings import all_warnings, as_list
 from ..common.results import MAX_LISTED
 from ..mig.layout import format_layout
 from ..schema.messages import abbreviate
@@ -154,25 +154,23 @@ def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dic
 
 
 def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, str]) -> list[str]:
-    """The warnings about a run or its prediction."""
+    """The warnings of a run or its prediction: those about the nodes, and about what it did."""
     released: dict[str, list[str]] = {}
     for name, pool_name in _released(done):
         released.setdefault(pool_name, []).append(name)
     texts = [
-        *membership_warnings(state.membership, state.changes.released),
+        *all_warnings(state.nodes.values(), state.membership, state.changes.released, unusual, run=True),
         *(
-            f"pool {name}: no pool in gpu_pools claims its node(s) {abbreviate(nodes)} any more; each "
-            f"{'is to be' if done.predicted else 'was'} released"
+            f"No pool in gpu_pools claims {abbreviate(nodes)} of pool {name} any more; each {'is to be' if done.predicted else 'was'} released."
             for name, nodes in sorted(released.items())
         ),
-        *unusual_node_warnings(unusual, state.changes.pool_of),
     ]
     gone = done.nodes_with(GONE)
     if gone:
-        texts.append(f"{abbreviate(gone)} disappeared from the cluster during the change")
+        texts.append(f"{abbreviate(gone)} disappeared from the cluster during the change.")
     for pool, taints in held_back_taints(state.changes, state.nodes, state.plan.pools).items():
         texts.append(
-            f"{', '.join(taints)} of pool {pool} was held back: the ClusterPolicy does not tolerate it, so NVIDIA's pods "
+            f"Taint {', '.join(taints)} of pool {pool} was held back: the ClusterPolicy does not tolerate it, so NVIDIA's pods "
             "could not restart on these nodes. Allow the driver rollout (gpu_operator_allow_driver_rollout), then run again."
         )
     blocked = [
@@ -181,12 +179,10 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
         if change.blocking_pods
     ]
     if blocked:
-        texts.append(f"{len(blocked)} node(s) cannot be changed, because their GPUs are in use: {abbreviate(blocked)}")
+        texts.append(f"{len(blocked)} node(s) cannot be changed, because their GPUs are in use: {abbreviate(blocked)}.")
     texts += state.warnings
     texts += [
-        f"pool {name} lacks {format_layout(missing)} of its sharing.demand: they do not fit its nodes"
+        f"Pool {name} lacks {format_layout(missing)} of its sharing.demand: they do not fit its nodes."
         for name, missing in state.missing.items()
     ]
-    if _not_ready(state):
-        texts.append(not_ready_message(_not_ready(state)))
     return texts

@@ -19,6 +19,31 @@ def test_a_flavor_with_another_model_than_the_pool_says() -> None:
         Node(name, {GROUP: "train", PRODUCT: product, "nvidia.com/gpu.present": "true"}, ready=True)
         for name, product in (("a", "Tesla-T4"), ("b", "NVIDIA-L40S"))
     ]
-    assert warnings.all_warnings(nodes, assign_pools(pools, nodes), ()) == [
+    assert warnings.all_warnings(nodes, assign_pools(pools, nodes), (), {}, run=False) == [
         "b: another GPU model than pool train declares (model). Correct the flavor or model."
     ]
+
+
+def test_a_run_warns_of_nodes_as_the_report_does() -> None:
+    labels = {"accel.gpu/pool": "train", "nvidia.com/gpu.present": "true"}
+    nodes = [
+        Node("a", {**labels, PRODUCT: "NVIDIA-Unheard-Of"}, ready=True),
+        Node("b", {**labels, PRODUCT: "Tesla-T4"}),
+    ]
+    pools = derive({"name": "lab"}, {}, [{"name": "train"}]).pools
+    membership = assign_pools(pools, nodes)
+    unusual = {"c": "why"}
+    run, report = (warnings.all_warnings(nodes, membership, (), unusual, run=run) for run in (True, False))
+    assert run == report
+    assert [text.partition(":")[0] for text in run] == [
+        "Not ready, so the run neither waits for them nor verifies them",
+        "The catalog has no GPU model NVIDIA-Unheard-Of (a); a MIG layout for it cannot be verified before it is applied.",
+        "In no pool, so the run does not wait for c",
+    ]
+
+
+def test_only_a_run_warns_of_empty_pools_before_any_gpu_node_is_known() -> None:
+    pools = derive({"name": "lab"}, {}, [{"name": "train", "match": {"model": "T4"}}]).pools
+    membership = assign_pools(pools, [])
+    assert warnings.all_warnings([], membership, (), {}, run=False) == []
+    assert warnings.all_warnings([], membership, (), {}, run=True) == ["No node of the cluster belongs to: train."]

@@ -41,7 +41,7 @@ def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), versi
             (),
             "v25.3.4",
             [
-                "pool t: label nvidia.com/gpu.deploy.device-plugin=false keeps the device plugin away; its nodes offer no GPU to containers"
+                "Pool t: label nvidia.com/gpu.deploy.device-plugin=false keeps the device plugin away; its nodes offer no GPU to containers"
             ],
         ),
         (
@@ -49,14 +49,14 @@ def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), versi
             (),
             "v25.3.4",
             [
-                "pool t: label nvidia.com/gpu.workload.config=vm-vgpu gives its GPUs to virtual machines; its nodes offer no GPU"
+                "Pool t: label nvidia.com/gpu.workload.config=vm-vgpu gives its GPUs to virtual machines; its nodes offer no GPU"
             ],
         ),
         (
             [{**A100, "labels": {"nvidia.com/gpu.deploy.mig-manager": "false"}}],
             (),
             "v25.3.4",
-            ["pool a: label nvidia.com/gpu.deploy.mig-manager=false keeps the MIG manager off its nodes"],
+            ["Pool a: label nvidia.com/gpu.deploy.mig-manager=false keeps the MIG manager off its nodes"],
         ),
         ([], ("openshift",), "v99.1.0", []),
         ([WHOLE], (), "v25.9.9", ["v25.9.9 is not in the catalog; it is treated like v25.3.4"]),
@@ -69,19 +69,19 @@ def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), versi
             [{"name": "x", "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-X1"}}}],
             (),
             "v25.3.4",
-            ["pool x: the catalog has no model NVIDIA-X1"],
+            ["Pool x: the catalog has no model NVIDIA-X1"],
         ),
         (
             [{**A100, "match": {"model": "RTX-PRO-5000"}, "sharing": {"mode": "mig", "layout": {"1g.24gb": 2}}}],
             (),
             "v25.3.4",
-            ["pool a: the MIG profiles of a RTX-PRO-5000 are not verified"],
+            ["Pool a: the MIG profiles of a RTX-PRO-5000 are not verified"],
         ),
         (
             [{**A100, "match": {"model": "RTX-PRO-4500"}, "sharing": {"mode": "mig", "layout": {"1g.16gb": 2}}}],
             (),
             "v25.3.4",
-            ["pool a: the MIG profiles of a RTX-PRO-4500 may differ from those of its layout"],
+            ["Pool a: the MIG profiles of a RTX-PRO-4500 may differ from those of its layout"],
         ),
         ([WHOLE, SCALED], (), "v25.3.4", []),
         ([{**SCALED, "sharing": X4}], (), "v25.3.4", []),
@@ -89,7 +89,7 @@ def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), versi
             [{**SCALED, "sharing": {**X4, "rename": True}}],
             (),
             "v25.3.4",
-            ["pool s: the cluster autoscaler only counts nvidia.com/gpu"],
+            ["Pool s: the cluster autoscaler only counts nvidia.com/gpu"],
         ),
         ([{**SCALED, "model": "A30", "sharing": {"mode": "mig", "layout": {"1g.6gb": 4}}}], (), "v25.3.4", []),
         (
@@ -143,7 +143,7 @@ def test_warnings_about_nodes() -> None:
         node("new", "NVIDIA-X1", labels={"accel.gpu/pool": "gone"}),
         node("pinned", "NVIDIA-L4", labels={"accel.gpu/pool": "t"}),
     ]
-    reported = warnings.all_warnings(nodes, assign_pools(plan.pools, nodes), ())
+    reported = warnings.all_warnings(nodes, assign_pools(plan.pools, nodes), (), {}, run=False)
     assert [text.partition(";")[0] for text in reported] == [
         "Node both matches the pools t, u and is not changed",
         "No node of the cluster belongs to: u, e.",
@@ -152,4 +152,4 @@ def test_warnings_about_nodes() -> None:
         "Not ready, so the run neither waits for them nor verifies them: away.",
         "The catalog has no GPU model NVIDIA-X1 (new)",
     ]
-    assert warnings.all_warnings([Node("cpu")], assign_pools(plan.pools, []), ()) == []
+    assert warnings.all_warnings([Node("cpu")], assign_pools(plan.pools, []), (), {}, run=False) == []
