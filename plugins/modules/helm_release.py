@@ -6,12 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: helm_release
-short_description: Prepare a Helm release for kubernetes.core.helm, and wait for it afterwards
+short_description: Prepare a Helm release for kubernetes.core.helm, or wait for its workloads
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Call it before M(kubernetes.core.helm), which installs or upgrades the Helm release if RV(helm_release.action) says so.
+  - This module does not install, upgrade or delete a Helm release. Call it before M(kubernetes.core.helm), which installs or upgrades the Helm release
+    unless RV(helm_release.action) is V(none), and once more afterwards to wait for the workloads.
   - Verifies that helm and the chart exist and that the chart accepts the values; the failure says what is missing and what to do.
   - Repairs a Helm release that a killed helm has left C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling), which
     Helm itself refuses to change ("another operation is in progress").
@@ -122,6 +123,20 @@ EXAMPLES = r"""
   # The cluster and the user that helm_release has verified.
   environment: "{{ preparation.helm_release.helm_environment }}"
   when: preparation.helm_release.action != 'none'
+
+# The same options as before: the release is now unchanged, so the module only waits.
+- name: Wait until the workers of NFD run and have labelled their nodes
+  accel.gpu.helm_release:
+    release_name: nfd
+    release_namespace: node-feature-discovery
+    chart_ref: oci://registry.k8s.io/nfd/charts/node-feature-discovery
+    chart_version: 0.19.0
+    release_values: {worker: {tolerations: []}}
+    node_annotation: nfd.node.kubernetes.io/feature-labels
+    wait_timeout: 600
+  when:
+    - preparation.helm_release.action != 'none'
+    - not ansible_check_mode
 """
 
 RETURN = r"""

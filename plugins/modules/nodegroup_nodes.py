@@ -63,7 +63,15 @@ EXAMPLES = r"""
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
 
-- name: Wait for the current number of nodes of one pool
+- name: Create a node group
+  accel.gpu.magnum_nodegroup:
+    cloud: mycloud
+    cluster: prod
+    nodegroups:
+      - {name: train, flavor: g4.p4.40g, min_node_count: 1, max_node_count: 6, autoscaling: true, node_labels: {accel.gpu/pool: train}}
+  register: result
+
+- name: Wait for the current number of its nodes
   accel.gpu.nodegroup_nodes:
     gpu_cluster: {name: prod, cloud: {magnum: {cloud: mycloud}}}
     gpu_pools:

@@ -57,7 +57,7 @@ EXAMPLES = r"""
 - name: Write a kubeconfig
   accel.gpu.vks_kubeconfig:
     cluster: prod
-    dest: "{{ playbook_dir }}/.kube/prod"
+    dest: ~/.kube/prod
     expiration_days: 30
 """
 
