@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: misspelled_variables
-short_description: Names of variables that resemble a variable of this collection
+short_description: List names that resemble a variable of this collection
 version_added: 0.1.0
 description:
   - Compares names of variables with all variables of the roles and playbooks of this collection, and returns one line for each name
@@ -19,6 +19,11 @@ options:
     type: list
     elements: str
     required: true
+seealso:
+  - plugin: accel.gpu.role_options
+    plugin_type: filter
+  - plugin: ansible.builtin.varnames
+    plugin_type: lookup
 author:
   - The accel.gpu authors (@accel-gpu)
 """

@@ -23,6 +23,9 @@ options:
     description: The default of each variable, such as the content of a role's C(defaults/main.yml).
     type: dict
     required: true
+seealso:
+  - plugin: accel.gpu.misspelled_variables
+    plugin_type: filter
 author:
   - The accel.gpu authors (@accel-gpu)
 """

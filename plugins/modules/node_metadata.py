@@ -52,6 +52,9 @@ options:
     type: path
 notes:
   - A node that is deleted during the run is counted in RV(node_metadata.gone), and is no failure.
+seealso:
+  - module: accel.gpu.gpu_sharing
+  - module: accel.gpu.nodegroup_nodes
 """
 
 EXAMPLES = r"""

@@ -31,6 +31,10 @@ attributes:
     description: There is nothing to compare.
   idempotent:
     description: Prints on each run.
+seealso:
+  - plugin: accel.gpu.report_lines
+    plugin_type: filter
+  - module: ansible.builtin.debug
 """
 
 EXAMPLES = r"""

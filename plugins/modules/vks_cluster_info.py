@@ -21,6 +21,9 @@ options:
   name:
     description: Name or id of one cluster. The list is empty if there is none, and has all clusters of that name.
     type: str
+seealso:
+  - module: accel.gpu.vks_nodegroup_info
+  - module: accel.gpu.vks_kubeconfig
 """
 
 EXAMPLES = r"""
