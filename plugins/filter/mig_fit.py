@@ -5,12 +5,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: mig_fit
-short_description: Whether one GPU has room for some MIG devices, and where
+short_description: Check whether MIG devices fit on one GPU, and where they are placed
 version_added: 0.1.0
 description:
-  - Places MIG devices on the memory slices of one GPU, as the driver would, the largest first.
-  - If they do not fit, it returns the devices that need the same slices, or the rule that they break, and the nearest layouts that fit.
-  - It knows what the catalog knows of the model, and reads nothing but its input.
+  - Places MIG devices on the memory slices of one GPU, the largest first, as the driver does.
+  - If they do not fit, the filter returns the devices that need the same slices, or the rule that they violate, and the most similar layouts that
+    fit.
+  - The geometry of the model comes from the catalog of the collection. The filter reads only its input.
 positional: _input, model
 options:
   _input:
@@ -40,7 +41,7 @@ EXAMPLES = r"""
   vars:
     found: "{{ ['3g.40gb', '2g.20gb'] | accel.gpu.mig_fit('A100-SXM4-80GB') }}"
 
-- name: Tell what two halves leave unused
+- name: Show the unused slices of a GPU with two devices
   ansible.builtin.debug:
     msg: "{{ ({'3g.40gb': 2} | accel.gpu.mig_fit('A100-SXM4-80GB')).unused }}"
 
@@ -74,7 +75,7 @@ _value:
           type: int
           sample: 4
     unused:
-      description: What no device uses. Null if the devices do not fit.
+      description: Slices and engines that no device uses. Null if the devices do not fit.
       type: dict
       contains:
         compute:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: mig_layouts
-short_description: Every way to cut a GPU model as far as it goes
+short_description: List the maximal MIG layouts of a GPU model
 version_added: 0.1.0
 description:
-  - Lists the maximal MIG layouts of a GPU model, those to which no device can be added. Every part of one of them fits as well,
-    and nothing else does.
-  - It knows what the catalog knows of the model, and reads nothing but its input.
+  - Lists the maximal MIG layouts of a GPU model, those to which no device can be added. A layout fits on the GPU if it is one of them or a
+    part of one.
+  - The geometry of the model comes from the catalog of the collection. The filter reads only its input.
 positional: _input
 options:
   _input:
@@ -42,7 +42,7 @@ _value:
   description: The layouts, those with the largest devices first, each a sorted list of profiles with one entry for each device.
   type: list
   elements: list
-  sample: [[7g.80gb], [4g.40gb, 3g.40gb]]
+  sample: [[7g.80gb], [3g.40gb, 4g.40gb]]
 """
 
 import typing as t

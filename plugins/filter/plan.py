@@ -5,13 +5,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: plan
-short_description: Everything that follows from a cluster's pools
+short_description: Derive all values from the pools of a cluster
 version_added: 0.1.0
 description:
   - Derives from C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) every value that more than one component needs,
     so that all of them agree. These are tolerations, node labels, the device plugin's configurations, resource names,
     Helm values and what a run will create.
-  - It reads nothing but its input. The same input gives the same plan.
+  - The filter reads only its input. The same input gives the same plan.
   - It fails with all mistakes in the variables at once. Use P(accel.gpu.plan_problems#filter) to get them as a list.
 positional: _input
 extends_documentation_fragment:

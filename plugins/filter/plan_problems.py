@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: plan_problems
-short_description: All mistakes in gpu_cluster, gpu_defaults and gpu_pools
+short_description: List all mistakes in gpu_cluster, gpu_defaults and gpu_pools
 version_added: 0.1.0
 description:
   - Checks C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) and returns one line for each mistake.

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: report_lines
-short_description: A fleet as lines for a terminal
+short_description: Render a report or plan of a GPU cluster as lines of text
 version_added: 0.1.0
 description:
-  - Renders what M(accel.gpu.gpu_info) returned as a table of the pools, no wider than O(width), with a verdict on each.
-  - Nothing but the input is read.
+  - Renders the result of M(accel.gpu.gpu_info) as a table of the pools, at most O(width) columns wide, and lines with the state or the changes
+    of each pool.
+  - The filter reads only its input.
 positional: _input
 options:
   _input:
@@ -23,31 +24,34 @@ options:
     choices: [report, plan]
     default: report
   width:
-    description: Columns of the terminal.
+    description: Maximum number of columns.
     type: int
     default: 100
   nodegroups:
     description:
-      - What M(accel.gpu.magnum_nodegroup) or M(accel.gpu.vks_nodegroup) returned in check mode, so that a plan includes the
+      - The result of M(accel.gpu.magnum_nodegroup) or M(accel.gpu.vks_nodegroup) in check mode, so that a plan includes the
         changes of node groups. A failed result is shown as an unreachable cloud.
     type: dict
     default: {}
 seealso:
   - module: accel.gpu.gpu_info
+  - module: accel.gpu.print_lines
+  - plugin: accel.gpu.report_page
+    plugin_type: filter
 author:
-  - The accel.gpu authors
+  - The accel.gpu authors (@accel-gpu)
 """
 
 EXAMPLES = r"""
-- name: Look at the fleet
+- name: Read the state of the cluster
   accel.gpu.gpu_info:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
-  register: fleet
+  register: cluster_state
 
 - name: Show what a run would change
   accel.gpu.print_lines:
-    lines: "{{ fleet.gpu_info | accel.gpu.report_lines(kind='plan') }}"
+    lines: "{{ cluster_state.gpu_info | accel.gpu.report_lines(kind='plan') }}"
 """
 
 RETURN = r"""

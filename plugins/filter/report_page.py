@@ -18,7 +18,7 @@ description:
 positional: _input
 options:
   _input:
-    description: The dictionary RV(accel.gpu.gpu_info#module:gpu_info), or what O(accel.gpu.gpu_info#module:report_path) holds.
+    description: The dictionary RV(accel.gpu.gpu_info#module:gpu_info), or the content of the file O(accel.gpu.gpu_info#module:report_path).
     type: dict
     required: true
 seealso:

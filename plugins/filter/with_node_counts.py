@@ -5,11 +5,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: with_node_counts
-short_description: The pools with other numbers of nodes
+short_description: Change the number of nodes of pools
 version_added: 0.1.0
 description:
-  - Gives back C(gpu_pools) with another C(nodes.count) for some pools, for an operation that scales them.
-  - It fails for a pool that is not declared, that makes no nodes, or whose number of nodes is an autoscaler's.
+  - Returns C(gpu_pools) with another C(nodes.count) for some pools, to scale their node groups.
+  - Fails for a pool that is not declared, has no C(nodes), or has C(autoscale).
 positional: _input, counts, defaults
 options:
   _input:
@@ -18,11 +18,11 @@ options:
     elements: dict
     required: true
   counts:
-    description: By a pool's name, how many nodes it is to have.
+    description: The number of nodes of each pool, by the name of the pool.
     type: dict
     required: true
   defaults:
-    description: C(gpu_defaults), which may have an C(autoscale).
+    description: C(gpu_defaults). Its C(autoscale) applies to the pools, too.
     type: dict
     default: {}
 seealso:
@@ -33,7 +33,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: The node groups as they are with three nodes in the pool train
+- name: Show the node groups with three nodes in the pool train
   ansible.builtin.debug:
     msg: "{{ (variables | accel.gpu.plan).nodegroups }}"
   vars:
