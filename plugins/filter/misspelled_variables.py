@@ -59,6 +59,8 @@ import yaml
 # The variables of playbooks, the defaults that several roles share, and the results of roles: no argument specification lists them.
 _OF_NO_ROLE = (
     *("gpu_hosts", "gpu_pool", "gpu_node_count"),
+    # The inventory's group is a likely name of a user's own variable.
+    "gpu_clusters",
     *("gpu_helm_binary", "gpu_secure_logging"),
     *("gpu_plan", "gpu_nodegroups_result", "gpu_operator_policy"),
 )

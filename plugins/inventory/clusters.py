@@ -109,6 +109,7 @@ cache_connection: ~/.cache/accel-gpu-clusters
 cache_timeout: 3600
 """
 
+import contextlib
 import fnmatch
 import os
 import typing as t
@@ -156,8 +157,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self.load_cache_plugin()
         key = self.get_cache_key(path)
         enabled = self.get_option("cache")
-        if enabled and cache and key in self._cache:
-            return [DiscoveredCluster.from_cache(cached) for cached in self._cache[key]]
+        if enabled and cache:
+            # No entry, an expired one, or one of another release.
+            with contextlib.suppress(KeyError):
+                return [DiscoveredCluster.from_cache(cached) for cached in self._cache[key]]
         patterns = self.get_option("names")
         found = query.discover(lambda name: any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
         if enabled:

@@ -197,7 +197,13 @@ class Client(Transport):
                     event = json.loads(line)
                     if event["type"] == "ERROR":
                         status = event["object"]
-                        raise ApiError(status.get("message", "watch failed"), status=status.get("code", 500), path=path)
+                        raise ApiError(
+                            status.get("message", "watch failed"),
+                            status=status.get("code", 500),
+                            reason=status.get("reason", ""),
+                            method="GET",
+                            path=path,
+                        )
                     version = event["object"]["metadata"]["resourceVersion"]
                     if event["type"] != "BOOKMARK":
                         yield event

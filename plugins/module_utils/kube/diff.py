@@ -154,23 +154,17 @@ def _list_contains(live: list[t.Any], wanted: list[t.Any], context: _FieldContex
 
 
 def _element_contains(live: list[t.Any], value: t.Any, names: tuple[str, ...], context: _FieldContext) -> bool:
-    index = _index_of(live, value, names)
-    return index is not None and _contains(live[index], value, context.element(_keys_of(live[index], names)))
+    return any(_contains(live[index], value, element) for index, element in _candidates(live, value, names, context))
 
 
-def _index_of(live: list[t.Any], value: t.Any, names: tuple[str, ...]) -> int | None:
-    """Where a list has the element with the key fields of the value; a missing one has the default of the server."""
+def _candidates(
+    live: list[t.Any], value: t.Any, names: tuple[str, ...], context: _FieldContext
+) -> t.Iterator[tuple[int, _FieldContext]]:
+    """Where a list has elements with the key fields of the value. Several may differ in a key that the value leaves to the server's default."""
     keys = {name: value[name] for name in names if name in value} if isinstance(value, dict) else {}
-    found = (
-        index
-        for index, candidate in enumerate(live)
-        if keys and isinstance(candidate, dict) and all(candidate.get(name) == key for name, key in keys.items())
-    )
-    return next(found, None)
-
-
-def _keys_of(element: Object, names: tuple[str, ...]) -> Object:
-    return {name: element.get(name) for name in names}
+    for index, candidate in enumerate(live):
+        if keys and isinstance(candidate, dict) and all(candidate.get(name) == key for name, key in keys.items()):
+            yield index, context.element({name: candidate.get(name) for name in names})
 
 
 def _applied(live: t.Any, wanted: t.Any, context: _FieldContext) -> t.Any:
@@ -211,11 +205,15 @@ def _list_applied(live: list[t.Any], wanted: list[t.Any], context: _FieldContext
     applied = [value for value in live if value not in dropped]
     if not names:
         return [*applied, *(value for value in wanted if value not in applied)]
+    assigned: set[int] = set()
     for value in wanted:
-        index = _index_of(applied, value, names)
-        if index is None:
+        candidates = [found for found in _candidates(applied, value, names, context) if found[0] not in assigned]
+        if not candidates:
+            assigned.add(len(applied))
             applied.append(value)
-        else:
-            element = context.element(_keys_of(applied[index], names))
-            applied[index] = _applied(applied[index], value, element)
+            continue
+        exact = (found for found in candidates if _contains(applied[found[0]], value, found[1]))
+        index, element = next(exact, candidates[0])
+        assigned.add(index)
+        applied[index] = _applied(applied[index], value, element)
     return applied

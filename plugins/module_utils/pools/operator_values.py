@@ -33,7 +33,9 @@ def operator_values(settings: Document) -> Document:
     driver = _driver(settings)
     own = merge(own, {"driver": driver} if driver else {})
     values: Document = merge(own, settings["values"])
-    if users := get_nested(settings, "values", "driver", "env"):
+    users = get_nested(settings, "values", "driver", "env")
+    # An empty list, too: it does not remove the proxy.
+    if users is not None:
         values["driver"] = {**values["driver"], "env": _merged_env(driver.get("env", []), users)}
     return values
 

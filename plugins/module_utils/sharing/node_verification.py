@@ -132,9 +132,10 @@ class NodeVerifier:
 
     def _reboot(self, reboot: RebootPlan) -> None:
         """Run the user's program, one at a time, and wait until the node is ready with another boot ID."""
-        name, node, program = self._node.name, self._node.latest, reboot.command[0]
+        name, program = self._node.name, reboot.command[0]
         self._context.report(name, "rebooting")
-        self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
+        # The answer has the current boot ID; the last node that was read may be older than a reboot by the MIG manager.
+        node = self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
         before = node.boot_id if node else ""
         with self._context.reboot_lock:
             status, dummy, stderr = self._context.run_command([word.replace("{node}", name) for word in reboot.command])

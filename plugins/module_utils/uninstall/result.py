@@ -37,8 +37,9 @@ class UninstallResult:
         """Add the patch of a node; a second patch of the same node is merged into the first."""
         before, after = self._before.setdefault("nodes", {}), self._after.setdefault("nodes", {})
         if edit.name in before or len(before) < MAX_LISTED:
-            before[edit.name] = apply_merge_patch(edit.before, before.get(edit.name, {}))
-            after[edit.name] = apply_merge_patch(_remaining(after.get(edit.name, {}), edit), edit.after)
+            earlier = before.get(edit.name, {}), _remaining(after.get(edit.name, {}), edit)
+            before[edit.name] = _both_taints(apply_merge_patch(edit.before, earlier[0]), earlier[0], edit.before)
+            after[edit.name] = _both_taints(apply_merge_patch(earlier[1], edit.after), earlier[1], edit.after)
         self.nodes.add(edit.name)
 
     def add_kept_on_node(self, node: str, description: str) -> None:
@@ -84,11 +85,19 @@ class UninstallResult:
         return before, after
 
 
+def _both_taints(merged: Object, earlier: Object, later: Object) -> Object:
+    """With the taints of both patches: each patch has only those that it changes."""
+    taints = dict.fromkeys([*earlier.get("taints", ()), *later.get("taints", ())])
+    return {**merged, "taints": list(taints)} if taints else merged
+
+
 def _remaining(after: Object, edit: NodeEdit) -> Object:
     """The part of an earlier patch that this one does not remove."""
     return {
         part: {key: value for key, value in values.items() if key not in edit.before.get(part, {})}
         if isinstance(values, dict)
+        else [value for value in values if value not in edit.before.get(part, ())]
+        if isinstance(values, list)
         else values
         for part, values in after.items()
     }

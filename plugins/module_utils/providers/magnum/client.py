@@ -64,12 +64,12 @@ class Magnum:
 
     def cluster(self, name: str) -> Object:
         """The cluster with this name or id; raises ConnectionProblem when there is none, or several with the name."""
-        found = self.find_cluster(name)
+        found = self._lookup(name)
         if found is None:
             clusters = self.clusters()
             # A new cluster may have become visible between the two requests.
             if any(name in (cluster["name"], cluster["uuid"]) for cluster in clusters):
-                found = self.find_cluster(name)
+                found = self._lookup(name)
         if found is None:
             names = sorted(str(cluster["name"]) for cluster in clusters)
             known = f"it has {', '.join(names[:20])}" if names else "it has none"
@@ -81,10 +81,16 @@ class Magnum:
     def find_cluster(self, name: str) -> Object | None:
         """As cluster(), or None where there is none; one at the end of its deletion has only id, name and status."""
         try:
-            return self._find(f"/clusters/{quote(name, safe='')}")
+            return self._lookup(name)
         except OpenStackError as error:
             if error.nearly_deleted:
                 return {"uuid": name, "name": name, "status": "DELETE_IN_PROGRESS"}
+            raise
+
+    def _lookup(self, name: str) -> Object | None:
+        try:
+            return self._find(f"/clusters/{quote(name, safe='')}")
+        except OpenStackError as error:
             if error.conflict:
                 raise ConnectionProblem(self._ambiguous(name)) from None
             raise

@@ -205,3 +205,30 @@ def test_text_of_a_secret_is_compared_encoded_and_never_shown() -> None:
 def test_what_is_new_is_shown_whole() -> None:
     plan = difference(None, DEPLOYMENT, "accel.gpu")
     assert (plan.changed, plan.before, plan.after) == (True, {}, shown(normalized(DEPLOYMENT)))
+
+
+def service(*ports: Object) -> Object:
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "dns"}, "spec": {"ports": list(ports)}}
+
+
+def live_service() -> Object:
+    """Two ports of one number, as the server returns them after an apply without the default protocol of the second."""
+    udp, tcp = {"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53, "protocol": "TCP"}
+    owned: Object = {
+        f'k:{{"port":53,"protocol":"{port["protocol"]}"}}': {".": {}, "f:name": {}, "f:port": {}} for port in (udp, tcp)
+    }
+    entry = {"manager": "accel.gpu", "operation": "Apply", "fieldsV1": {"f:spec": {"f:ports": owned}}}
+    found = service(udp, tcp)
+    found["metadata"]["managedFields"] = [entry]
+    return found
+
+
+def test_an_element_without_a_key_is_compared_with_the_element_that_has_the_default() -> None:
+    wanted = service({"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53})
+    assert not difference(live_service(), wanted, "accel.gpu").changed
+    wanted["spec"]["ports"][1]["name"] = "dns-stream"
+    after = difference(live_service(), wanted, "accel.gpu").after
+    assert [(port["name"], port["protocol"]) for port in after["spec"]["ports"]] == [
+        ("dns", "UDP"),
+        ("dns-stream", "TCP"),
+    ]

@@ -92,6 +92,11 @@ def test_the_users_values_lie_on_top() -> None:
     }
 
 
+def test_an_empty_list_of_the_users_variables_keeps_the_proxy() -> None:
+    plan = planned(proxy=PROXY, values={"driver": {"env": []}})
+    assert plan.operator.values["driver"]["env"] == planned(proxy=PROXY).operator.values["driver"]["env"]
+
+
 def test_nfd_comes_from_the_registry_too_and_with_its_secrets() -> None:
     plan = planned(registry=REGISTRY, image_pull_secrets=["one"])
     assert plan.nfd.values["image"] == {"repository": f"{REGISTRY}/nfd/node-feature-discovery"}

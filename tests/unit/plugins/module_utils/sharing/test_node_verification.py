@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import threading
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import StateTimer
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, RebootPlan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import operands, watched_nodes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_verification import NodeVerifier
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import StateReader
@@ -153,3 +154,22 @@ def test_labels_only(actual: Node, labels_only: bool) -> None:
     assert finding is not None
     assert finding.labels_only is labels_only
     assert (finding.operand == "gpu-feature-discovery") is labels_only
+
+
+def test_a_reboot_is_compared_with_the_boot_id_that_the_server_has_now() -> None:
+    """The watch may be older than a reboot by the MIG manager, which must not count as the one that was requested."""
+    now, after = node(boot_id="second"), node(boot_id="third")
+    seen: list[bool | None] = []
+
+    def wait(is_rebooted: Callable[[Node], bool | None], timeout: float) -> bool:
+        seen.extend(map(is_rebooted, (now, after)))
+        return True
+
+    context = types.SimpleNamespace(
+        report=lambda *dummy: None, reboot_lock=threading.Lock(), run_command=lambda dummy: (0, "", "")
+    )
+    watched = types.SimpleNamespace(name="n1", latest=node(boot_id="first"), write=lambda dummy: now, wait=wait)
+    result = NodeResult("n1")
+    NodeVerifier(context, watched, None, result)._reboot(RebootPlan(("reboot", "{node}"), 60))  # type: ignore[arg-type]
+    assert seen == [None, True]
+    assert result.repaired == "rebooted"

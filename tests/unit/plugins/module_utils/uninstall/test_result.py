@@ -44,3 +44,12 @@ def test_duplicates_are_reported_once() -> None:
         result.add_kept_on_node("n", "a pin")
     assert result.as_dict()["removed"] == ["ConfigMap a/b: deleted"]
     assert result.as_dict()["kept"] == ["Namespace a: it contains ConfigMap c", "node n: a pin"]
+
+
+def test_the_diff_has_the_taints_of_both_patches_of_a_node() -> None:
+    result = UninstallResult()
+    result.add_node(NodeEdit("n", {}, {"taints": ["failed=x", "dedicated=new"]}, {"taints": ["dedicated=old"]}))
+    result.add_node(NodeEdit("n", {}, {"taints": ["pool=x"]}, {"taints": []}))
+    before, after = result.diff()
+    assert before["nodes"]["n"]["taints"] == ["failed=x", "dedicated=new", "pool=x"]
+    assert after["nodes"]["n"]["taints"] == ["dedicated=old"]

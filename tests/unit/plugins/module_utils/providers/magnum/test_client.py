@@ -28,6 +28,8 @@ class OfMagnum(Magnum):
         answer = self._answers.pop(0)
         if answer is None:
             raise OpenStackError("not found", status=404)
+        if isinstance(answer, OpenStackError):
+            raise answer
         return answer
 
     def clusters(self, limit: int | None = None) -> list[dict[str, Any]]:
@@ -42,3 +44,12 @@ def test_a_cluster_that_appears_between_two_requests_is_found(name: str) -> None
 def test_a_missing_cluster_is_reported_with_the_existing_clusters() -> None:
     with pytest.raises(ConnectionProblem, match=r"no cluster old \(cloud lab\): it has new\."):
         OfMagnum(None, [CLUSTER]).cluster("old")
+
+
+def test_a_cluster_at_the_end_of_its_deletion_is_no_cluster_to_work_on() -> None:
+    ending = OpenStackError("Invalid input for master_count", status=400)
+    with pytest.raises(OpenStackError, match="master_count"):
+        OfMagnum(ending).cluster("new")
+    found = OfMagnum(ending).find_cluster("new")
+    assert found is not None
+    assert found["status"] == "DELETE_IN_PROGRESS"
