@@ -314,9 +314,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             raise
         return {"changed": False, "gpu_info": {**info, "reachable": False, "reason": reason}}
     info["cluster"] = info["cluster"] or module.client.connection.cluster_name or module.client.connection.server
-    info.update(
-        reachable=True, identity=identity_report(module.client, module.identity), **report_data.cluster_result(nodes)
-    )
+    info.update(reachable=True, identity=identity_report(module.client, module.identity))
     info["undiscovered"] = [node.name for node in nodes if node.has_gpu and not node.discovered][:MAX_LISTED]
     list_pods = functools.cache(lambda: list(module.client.list(PODS, field_selector=LIVE_PODS)))
     requests = gpu_requests(list_pods()) if module.params["include_workloads"] else None
@@ -328,6 +326,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             nodes, overview.plan.pools, overview.membership, overview.changes.edits, requests
         )
     limit = module.params["limit"]
+    info.update(report_data.cluster_result(nodes, results))
     info.update(nodes=results[:limit], nodes_not_shown=max(0, len(results) - limit))
     return {"changed": False, "gpu_info": info}
 

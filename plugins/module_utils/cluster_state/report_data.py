@@ -90,8 +90,9 @@ def node_result(
     return result
 
 
-def cluster_result(nodes: t.Sequence[Node]) -> dict[str, t.Any]:
-    """The results that do not depend on pools."""
+def cluster_result(nodes: t.Sequence[Node], results: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    """The totals of the cluster. The numbers of GPUs are those of the nodes' results: a label may count MIG devices."""
+    gpus = {result["name"]: result["gpus"] for result in results}
     offered: Counter[str] = Counter()
     by_model: dict[str, list[Node]] = defaultdict(list)
     for node in nodes:
@@ -103,13 +104,13 @@ def cluster_result(nodes: t.Sequence[Node]) -> dict[str, t.Any]:
         "totals": {
             "nodes": len(nodes),
             "gpu_nodes": len(gpu_nodes),
-            "gpus": sum(node.gpus for node in gpu_nodes),
+            "gpus": sum(gpus[node.name] for node in gpu_nodes),
             "allocatable": dict(sorted(offered.items())),
         },
         "models": {
             model: {
                 "nodes": len(of_model),
-                "gpus": sum(node.gpus for node in of_model),
+                "gpus": sum(gpus.get(node.name, 0) for node in of_model),
                 "drivers": sorted({node.driver for node in of_model if node.driver}),
             }
             for model, of_model in sorted(by_model.items())

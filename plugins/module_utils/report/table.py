@@ -48,14 +48,16 @@ def wrap(paragraphs: t.Iterable[Paragraph], width: int = WIDTH) -> list[str]:
 
 
 def _fitted(columns: t.Sequence[Column], sizes: list[int], width: int) -> list[int]:
-    """Shorten the widest column that may be shortened until the line fits."""
+    """Shorten the widest column that may be shortened until the line fits; the first one, which names the row, after all others."""
     sizes = list(sizes)
-    shortenable = [at for at, column in enumerate(columns) if column.cuts]
-    while shortenable and sum(sizes) + len(_GAP) * (len(sizes) - 1) > width:
-        widest = max(shortenable, key=lambda at: sizes[at] - len(columns[at].head))
-        if sizes[widest] <= len(columns[widest].head) + len(_CUT):
+    smallest = [
+        len(column.head) + len(_CUT) if column.cuts else size for column, size in zip(columns, sizes, strict=True)
+    ]
+    while sum(sizes) + len(_GAP) * (len(sizes) - 1) > width:
+        shortenable = [at for at, size in enumerate(sizes) if size > smallest[at]]
+        if not shortenable:
             break
-        sizes[widest] -= 1
+        sizes[max(shortenable, key=lambda at: (at > 0, sizes[at] - smallest[at]))] -= 1
     return sizes
 
 

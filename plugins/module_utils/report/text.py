@@ -140,9 +140,12 @@ def _verdict(pool: Document) -> str:
         return _NO_NODE
     if pool["as_declared"]:
         return f"as declared{_validation(pool)}"
-    drift = [*pool["drift"], *([f"to change: {_changes(pool)}"] if pool["changes"] else [])]
-    more = pool["drifted_nodes"] - len(drift)
-    return f"drift on {pool['drifted_nodes']} node(s): {'; '.join(drift)}" + (f"; and {more} more" if more > 0 else "")
+    drift, more = list(pool["drift"]), pool["drifted_nodes"] - len(pool["drift"])
+    if more > 0:
+        drift.append(f"and {more} more")
+    if pool["changes"]:
+        drift.append(f"to change: {_changes(pool)}")
+    return f"drift on {pool['drifted_nodes']} node(s): {'; '.join(drift)}"
 
 
 def _validation(pool: Document) -> str:

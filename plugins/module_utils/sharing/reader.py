@@ -140,7 +140,8 @@ def plan_demand(
 ) -> MigAllocation:
     """Spread each demand over the nodes of its pool.
 
-    `pods` are those on the nodes; None: they have not been listed. Nodes outside the scope keep their layout; `settled` are layouts that the same run has chosen before.
+    `pods` are those on the nodes; None: they have not been listed. Nodes outside the scope keep their layout; `settled` are layouts
+    that the same run has chosen before.
     """
 
     def may_change(node: Node, pool: PoolPlan) -> bool:

@@ -45,6 +45,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("plan", {"gpu_nodegroups_pool_names": ","}, "names nothing; give names"),
     ("plan", {"gpu_nodegroups_wait_timeout": "4 hours"}, "gpu_nodegroups_wait_timeout: \"4 hours\" is text, not a whole number"),
     ("reset", {"gpu_sharing_pool_name": "train"}, "gpu_sharing_pool_name: the collection does not read this variable; did you mean gpu_sharing_pool_names?"),
+    ("uninstall", {"gpu_uninstall_reset_migs": "false"}, "did you mean gpu_uninstall_reset_mig?"),
     ("scale", {}, NO_POOL),
     ("scale", {"gpu_pool": "", "gpu_node_count": "2"}, NO_POOL),
     ("scale", {"gpu_pool": "train", "gpu_node_count": ""}, NO_COUNT),

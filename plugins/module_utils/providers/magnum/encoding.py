@@ -64,8 +64,8 @@ def next_size(current: Size, desired: Size) -> Size:
     """The size after the next request: other bounds, or another count, never both; `current` when nothing remains.
 
     Magnum refuses a patch after which min <= count <= max does not hold for the current count, and a resize to a number outside of the current
-    bounds; and one request changes either the bounds or the count. Both must be legal. Bounds that exclude the desired count are widened first, then the count is changed, then the bounds get their
-    final values.
+    bounds; and one request changes either the bounds or the count. Both must be legal. Bounds that exclude the desired count are widened first,
+    then the count is changed, then the bounds get their final values.
     """
     if current.count == desired.count:
         return desired

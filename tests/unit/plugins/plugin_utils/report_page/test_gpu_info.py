@@ -35,12 +35,13 @@ CUT = {
 def info_of(nodes: t.Sequence[Node], of: PoolPlan, pods: t.Sequence[dict[str, t.Any]] = ()) -> dict[str, t.Any]:
     """What gpu_info returns of nodes that all belong to one pool."""
     held = gpu_requests(pods)
+    results = [report_data.node_result(one, of.name, of, held.get(one.name, [])) for one in nodes]
     return {
         "cluster": "lab",
         "reachable": True,
-        **report_data.cluster_result(nodes),
+        **report_data.cluster_result(nodes, results),
         "pools": {of.name: {**report_data.declared_pool(of), "nodes": len(nodes), "as_declared": True}},
-        "nodes": [report_data.node_result(one, of.name, of, held.get(one.name, [])) for one in nodes],
+        "nodes": results,
         "nodes_not_shown": 0,
     }
 
