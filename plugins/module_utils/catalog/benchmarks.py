@@ -7,11 +7,12 @@ from __future__ import annotations
 import math
 import typing as t
 
+from .names import MPS_MODE, TIME_SLICING_MODE
+
 # 189 timed cases with synthetic kernels (compute-bound, copies, short bursts) through the driver API, medians of 3 repeats, clocks
 # and results checked in each; MPS with 100/N % of the SMs for each of N clients, as the device plugin sets it. Not measured: more
 # than 8 processes, MIG, tensor cores at the power limit, faults.
 MEASURED = "one NVIDIA H200, driver 580.159.04, 2026-11-21"
-TIME_SLICING, MPS = "time-slicing", "mps"
 MAX_MEASURED_PODS = 8
 
 
@@ -43,28 +44,28 @@ class Loss(t.NamedTuple):
 
 
 BUSY: tuple[BusyPods, ...] = (
-    BusyPods(TIME_SLICING, "compute", 2, 0.452, 0.999),
-    BusyPods(TIME_SLICING, "compute", 4, 0.226, 0.996),
-    BusyPods(TIME_SLICING, "compute", 8, 0.113, 0.996),
-    BusyPods(TIME_SLICING, "copy", 2, 0.453, 0.999),
-    BusyPods(TIME_SLICING, "copy", 4, 0.226, 0.998),
-    BusyPods(TIME_SLICING, "copy", 8, 0.113, 0.993),
-    BusyPods(MPS, "compute", 2, 0.502, 1.000),
-    BusyPods(MPS, "compute", 4, 0.244, 0.996),
-    BusyPods(MPS, "compute", 8, 0.122, 0.996),
-    BusyPods(MPS, "copy", 2, 0.499, 0.988),
-    BusyPods(MPS, "copy", 4, 0.248, 0.962),
-    BusyPods(MPS, "copy", 8, 0.123, 0.935),
+    BusyPods(TIME_SLICING_MODE, "compute", 2, 0.452, 0.999),
+    BusyPods(TIME_SLICING_MODE, "compute", 4, 0.226, 0.996),
+    BusyPods(TIME_SLICING_MODE, "compute", 8, 0.113, 0.996),
+    BusyPods(TIME_SLICING_MODE, "copy", 2, 0.453, 0.999),
+    BusyPods(TIME_SLICING_MODE, "copy", 4, 0.226, 0.998),
+    BusyPods(TIME_SLICING_MODE, "copy", 8, 0.113, 0.993),
+    BusyPods(MPS_MODE, "compute", 2, 0.502, 1.000),
+    BusyPods(MPS_MODE, "compute", 4, 0.244, 0.996),
+    BusyPods(MPS_MODE, "compute", 8, 0.122, 0.996),
+    BusyPods(MPS_MODE, "copy", 2, 0.499, 0.988),
+    BusyPods(MPS_MODE, "copy", 4, 0.248, 0.962),
+    BusyPods(MPS_MODE, "copy", 8, 0.123, 0.935),
 )
 WAITING: tuple[LaunchLatency, ...] = (
-    LaunchLatency(TIME_SLICING, 0, 1.01, 1.02),
-    LaunchLatency(TIME_SLICING, 1, 2.29, 3.29),
-    LaunchLatency(TIME_SLICING, 3, 5.10, 7.95),
-    LaunchLatency(MPS, 1, 1.01, 1.02),
-    LaunchLatency(MPS, 3, 1.01, 1.03),
+    LaunchLatency(TIME_SLICING_MODE, 0, 1.01, 1.02),
+    LaunchLatency(TIME_SLICING_MODE, 1, 2.29, 3.29),
+    LaunchLatency(TIME_SLICING_MODE, 3, 5.10, 7.95),
+    LaunchLatency(MPS_MODE, 1, 1.01, 1.02),
+    LaunchLatency(MPS_MODE, 3, 1.01, 1.03),
 )
 # What N busy processes have of the GPU together: a rule that fits the rows above.
-TOTAL = {TIME_SLICING: 0.905, MPS: 0.98}
+TOTAL = {TIME_SLICING_MODE: 0.905, MPS_MODE: 0.98}
 # One turn of a busy process: a time slice of 2.06 ms and a switch of 0.22 ms. A launch waits for the turns of all other processes.
 TURN_MS = 2.3
 # The part of its memory that a client of MPS should leave free: four clients that fill their parts, the server and what the driver reserves

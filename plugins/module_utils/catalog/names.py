@@ -33,6 +33,9 @@ FAILED_KEY = "accel.gpu/failed"
 # The CronJob of the role new_nodes, and all its objects.
 NEW_NODES_NAME = "accel-gpu-new-nodes"
 
+# The values of sharing.mode; gpu-feature-discovery's label of the sharing strategy has the first three, too.
+NONE_MODE, TIME_SLICING_MODE, MPS_MODE, MIG_MODE = "none", "time-slicing", "mps", "mig"
+
 # Kubernetes: the maximal length of a label's value (apimachinery, util/validation)
 LABEL_LENGTH = 63
 

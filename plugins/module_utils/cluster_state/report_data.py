@@ -11,8 +11,7 @@ from dataclasses import asdict
 from ..catalog import names
 from ..common.results import MAX_LISTED
 from ..mig.layout import format_layout
-from ..sharing_modes.mig import MIG
-from ..sharing_modes.registry import mode_with_replicas
+from ..sharing_modes.registry import current_mode
 from . import expected_state
 from .driver_upgrade import driver_upgrade
 from .node_check import check_node
@@ -211,7 +210,7 @@ def _changes_result(changes: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> d
 def _current_mode(node: Node) -> str:
     if not node.discovered:
         return "undiscovered"
-    return MIG.name if node.mig_devices else mode_with_replicas(node.mode, node.replicas)
+    return current_mode(node.mode, node.replicas, partitioned=bool(node.mig_devices))
 
 
 def drift_of_node(

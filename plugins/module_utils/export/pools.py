@@ -19,7 +19,7 @@ from ..pools.variables import merge
 from ..schema import validators
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import is_for_users
-from ..sharing_modes.mig import MIG
+from ..sharing_modes.registry import MODES
 from .sharing import Inexpressible, NodeSharing
 
 if t.TYPE_CHECKING:
@@ -103,7 +103,7 @@ def export_pools(
 
 def _add_startup_taint(exported: ExportedPools, tolerations: Tolerations) -> None:
     """Verified nodes no longer have the startup taint, so the ClusterPolicy's tolerations say whether pools declare it."""
-    mig_pools = [pool for pool in exported.pools if pool["sharing"]["mode"] == MIG.name]
+    mig_pools = [pool for pool in exported.pools if MODES[pool["sharing"]["mode"]].partitions_gpus]
     if toleration_of(STARTUP_TAINT) not in tolerations or not mig_pools:
         return
     for pool in mig_pools:

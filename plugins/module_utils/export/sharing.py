@@ -14,11 +14,8 @@ from ..common.nested import get_nested
 from ..mig import layout as mig
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..schema.messages import is_whole
-from ..sharing_modes.mig import MIG
-from ..sharing_modes.mps import MPS
-from ..sharing_modes.registry import MODES
+from ..sharing_modes.registry import MODES, find_mode
 from ..sharing_modes.sharing import Sharing, sharing_of
-from ..sharing_modes.whole_gpus import NONE
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
@@ -104,18 +101,15 @@ def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> 
     `strategy` the ClusterPolicy's, which overrides all configurations.
     """
     _check_structure(content)
-    shares = _export_shares(content)
-    if layout is None:
-        sharing: Document = {"mode": NONE.name, **shares}
-    elif shares.get("mode") == MPS.name:
-        raise Inexpressible("it has MPS on MIG devices, which NVIDIA's device plugin refuses")
-    else:
-        options = {**_export_strategy(content, layout, strategy), **shares}
-        options.pop("mode", None)
-        sharing = {"mode": MIG.name, "layout": layout, **options}
+    plugin_key, shares = _export_shares(content)
+    mode = find_mode(plugin_key, partitioned=layout is not None)
+    if mode is None:
+        raise Inexpressible(f"it has {_MODES[plugin_key].name} on MIG devices, which NVIDIA's device plugin refuses")
+    partitioning = {} if layout is None else {"layout": layout, **_export_strategy(content, layout, strategy)}
+    sharing: Document = {"mode": mode.name, **partitioning, **shares}
     declared = sharing_of(sharing)
     derived = device_plugin.config(declared)
-    if strategy and declared.mode == MIG.name:
+    if strategy and mode.partitions_gpus:
         # The ClusterPolicy's strategy overrides the file's, and is removed once the pool declares it.
         content = {**content, "flags": {**(content.get("flags") or {}), "migStrategy": strategy}}
     if _normalize(content, declared) != _normalize(derived, declared):
@@ -139,23 +133,25 @@ def _check_structure(content: t.Any) -> None:
             raise Inexpressible("the resources of its device plugin configuration are not a list of maps with names")
 
 
-def _export_shares(content: Document) -> Document:
-    parts = {_MODES[key]: part for key, part in (content.get("sharing") or {}).items() if key in _MODES and part}
+def _export_shares(content: Document) -> tuple[str, Document]:
+    """The section that shares the GPUs (empty: none does), and its options as those of `sharing`."""
+    sections = content.get("sharing") or {}
+    parts = {mode: sections[key] for key, mode in _MODES.items() if sections.get(key)}
     if not parts:
-        return {}
+        return "", {}
     if len(parts) > 1:
-        raise Inexpressible("its device plugin configuration has both time-slicing and MPS")
+        raise Inexpressible(f"its device plugin configuration has both {' and '.join(mode.name for mode in parts)}")
     ((mode, part),) = parts.items()
     counts = [entry.get("replicas") for entry in part.get("resources") or ()]
     if not counts or any(not is_whole(count) or count < 2 or count != counts[0] for count in counts):
         raise Inexpressible("its resources have different replicas, or none")
-    shares: Document = {"mode": mode.name, "replicas": counts[0]}
+    shares: Document = {"replicas": counts[0]}
     if part.get("renameByDefault"):
         shares["rename"] = True
     fails = part.get("failRequestsGreaterThanOne", mode.fails_by_default)
     if "fail_requests_greater_than_one" in mode.options and not fails:
         shares["fail_requests_greater_than_one"] = False
-    return shares
+    return mode.plugin_key, shares
 
 
 def _export_strategy(content: Document, layout: t.Any, override: str) -> Document:
@@ -169,7 +165,7 @@ def _export_strategy(content: Document, layout: t.Any, override: str) -> Documen
 def _normalize(content: Document, declared: Sharing) -> Document:
     """The configuration with explicit defaults and full resource names."""
     flags = {key: value for key, value in (content.get("flags") or {}).items() if value not in (None, "none", "")}
-    if declared.mode != MIG.name:
+    if not declared.definition.partitions_gpus:
         # The strategy has no effect on whole GPUs.
         flags.pop("migStrategy", None)
     return {
@@ -198,7 +194,8 @@ def _normalize_part(mode: SharingMode, part: Document) -> Document:
 
 def _differences(content: Document, derived: Document) -> str:
     """The names of the parts that differ."""
-    shared = (content.get("sharing") or {}).get("timeSlicing") or (content.get("sharing") or {}).get("mps") or {}
+    sections = content.get("sharing") or {}
+    shared: Document = next((sections[key] for key in _MODES if sections.get(key)), {})
     resources = [entry["name"] for entry in shared.get("resources") or ()]
     names = sorted({*content} - {"version", "flags", "sharing"})
     names += [f"flags.{flag}" for flag in sorted({*(content.get("flags") or {})} - {"migStrategy"})]

@@ -8,7 +8,7 @@ import typing as t
 
 from ..catalog import models
 from ..common.nested import get_nested
-from ..sharing_modes.mig import MIG
+from ..sharing_modes.registry import MODES, mode_named
 from .messages import field_path, join_words, quote
 from .providers import PROVIDERS, ProviderDefinition
 from .types import INVALID, Document, PoolVariables, Problems
@@ -142,10 +142,14 @@ def flavor_matches(provider: ProviderDefinition, pool: PoolVariables) -> Problem
             "another flavor"
         )
     # The layout of a pool with a model is checked against that model.
-    if not found and gpus.has_mig is False and get_nested(pool.merged, "sharing", "mode") == MIG.name:
+    mode = mode_named(get_nested(pool.merged, "sharing", "mode"))
+    if not found and gpus.has_mig is False and mode and mode.partitions_gpus:
+        others = join_words(
+            [each.name for each in MODES.values() if each.plugin_key and not each.partitions_gpus], "or"
+        )
         yield (
-            f"{pool.path}.sharing.mode: {MIG.name} does not exist on the {gpus.name} of the flavor {flavor}; use time-slicing or mps, or a "
-            "flavor with H100 or newer"
+            f"{pool.path}.sharing.mode: {mode.name} does not exist on the {gpus.name} of the flavor {flavor}; use {others}, or a flavor with "
+            "H100 or newer"
         )
 
 

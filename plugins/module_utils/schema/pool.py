@@ -9,8 +9,7 @@ import typing as t
 
 from ..catalog.taints import TAINT_EFFECTS
 from ..mig.layout import STRATEGIES
-from ..sharing_modes.registry import MODES
-from ..sharing_modes.whole_gpus import NONE
+from ..sharing_modes.registry import DEFAULT_MODE, MODES
 from . import validators
 from .mig_layout import MAX_GPUS, LayoutField
 from .providers import PROVIDERS
@@ -78,7 +77,7 @@ _TAINT = Section(
 
 _SHARING = Section(
     fields={
-        "mode": Choice(known=tuple(MODES), default=NONE.name, blank_is_unset=False),
+        "mode": Choice(known=tuple(MODES), default=DEFAULT_MODE.name, blank_is_unset=False),
         "replicas": integer_between(
             2,
             MAX_SHARES,

@@ -9,9 +9,8 @@ import typing as t
 
 from ..catalog import models
 from ..common.nested import get_nested
-from ..sharing_modes.base import DeclaredSharing, SharingMode
-from ..sharing_modes.registry import MODES
-from ..sharing_modes.whole_gpus import NONE
+from ..sharing_modes.base import DeclaredSharing
+from ..sharing_modes.registry import DEFAULT_MODE, MODES, mode_named
 from .matching import MatchTerms, resolve_match
 from .messages import field_path, join_words, quote
 from .nodegroup_checks import groups_differ
@@ -24,14 +23,9 @@ _DISTINGUISH = (
 )
 
 
-def _mode(pool: t.Any) -> SharingMode | None:
-    name = get_nested(pool, "sharing", "mode")
-    return MODES.get(name) if isinstance(name, str) else None
-
-
 def mode_is_satisfied(pool: PoolVariables) -> Problems:
     """What the pool's mode requires and refuses."""
-    mode = _mode(pool.merged)
+    mode = mode_named(get_nested(pool.merged, "sharing", "mode"))
     if mode:
         names = (get_nested(pool.merged, "match", "model"), get_nested(pool.merged, "model"))
         model = next((models.find(name) for name in names if isinstance(name, str)), None)
@@ -52,7 +46,8 @@ def mode_is_set(pool: PoolVariables) -> Problems:
 
 def options_have_an_effect(pool: PoolVariables) -> Problems:
     """No option is set that the pool's mode ignores."""
-    sharing, mode = get_nested(pool.declared, "sharing"), _mode(pool.declared)
+    sharing = get_nested(pool.declared, "sharing")
+    mode = mode_named(get_nested(sharing, "mode"))
     if mode is None:
         return
     for key in dict.fromkeys(option for each in MODES.values() for option in each.options):
@@ -70,7 +65,8 @@ def options_have_an_effect(pool: PoolVariables) -> Problems:
 
 def startup_taint_has_an_effect(pool: PoolVariables) -> Problems:
     """Only a partitioned GPU is offered whole first and removed again later."""
-    mode = NONE if get_nested(pool.merged, "sharing", "mode") is None else _mode(pool.merged)
+    name = get_nested(pool.merged, "sharing", "mode")
+    mode = DEFAULT_MODE if name is None else mode_named(name)
     if get_nested(pool.declared, "startup_taint") is True and mode and not mode.partitions_gpus:
         modes = " or ".join(each.name for each in MODES.values() if each.partitions_gpus)
         yield (

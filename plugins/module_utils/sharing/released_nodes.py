@@ -15,7 +15,6 @@ from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from ..cluster_state.ownership import POOLS, NodeEdit, recorded_keys
 from ..schema.messages import abbreviate
 from ..sharing_modes.registry import MODES
-from ..sharing_modes.whole_gpus import NONE
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
@@ -139,4 +138,4 @@ def stops_sharing_silently(node: Node, pool: PoolPlan, edit: NodeEdit | None) ->
 
 def _shares(entry: str) -> bool:
     """Whether an entry of this name (nvidia_config.device_plugin.entry_name) shares or partitions GPUs."""
-    return entry.startswith(tuple(f"{mode}-" for mode in MODES if mode != NONE.name))
+    return entry.startswith(tuple(f"{mode.name}-" for mode in MODES.values() if mode.plugin_key))

@@ -12,6 +12,7 @@ from ..catalog.names import (
     COUNT_LABEL,
     GPU_RESOURCE,
     LABEL_LENGTH,
+    MIG_MODE,
     MIG_STRATEGY_LABEL,
     PRODUCT_LABEL,
     REPLICAS_LABEL,
@@ -31,7 +32,7 @@ if t.TYPE_CHECKING:
 class Mig(SharingMode):
     """NVIDIA's Multi-Instance GPU; with `replicas` pods take turns on each MIG device."""
 
-    name = "mig"
+    name = MIG_MODE
     page_name = "MIG"
     options = ("layout", "demand", "strategy", "replicas", "rename", "fail_requests_greater_than_one")
     implied_by = ("layout", "demand")

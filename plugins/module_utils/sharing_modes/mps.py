@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import benchmarks
+from ..catalog.names import MPS_MODE
 from .base import Counts, DeclaredSharing, PodExpectation, Problems, SharingMode, missing_replicas
 from .time_slicing import TIME_SLICING
 
@@ -22,7 +23,7 @@ _CAPABLE_LABEL = "nvidia.com/mps.capable"
 class Mps(SharingMode):
     """NVIDIA's Multi-Process Service. Its daemon takes the whole GPU, and its clients end with it."""
 
-    name = benchmarks.MPS
+    name = MPS_MODE
     options = ("replicas", "rename")
     fixed_options: t.ClassVar[t.Mapping[str, tuple[t.Any, str]]] = {
         "fail_requests_greater_than_one": (True, "MPS always refuses a request for two shares (NVIDIA device plugin)")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All sharing modes by name. A new mode is one file beside this one, and an entry here."""
+"""All sharing modes by name. A new mode is a name in catalog/names.py, a file beside this one, and an entry here."""
 
 from __future__ import annotations
 
@@ -15,6 +15,27 @@ if t.TYPE_CHECKING:
     from .base import SharingMode
 
 MODES: dict[str, SharingMode] = {mode.name: mode for mode in (NONE, TIME_SLICING, MPS, MIG)}
+# The mode of a pool that sets none.
+DEFAULT_MODE = NONE
+
+
+def find_mode(plugin_key: str, *, partitioned: bool) -> SharingMode | None:
+    """The mode of a node whose GPUs are shared by this section of the device plugin's configuration (empty: by none).
+
+    None where no mode has that section for GPUs that are partitioned, or not.
+    """
+    modes = [mode for mode in MODES.values() if mode.partitions_gpus == partitioned]
+    return next((mode for mode in modes if plugin_key == mode.plugin_key or (partitioned and not plugin_key)), None)
+
+
+def mode_named(name: t.Any) -> SharingMode | None:
+    """The mode of this name; None for any other value."""
+    return MODES.get(name) if isinstance(name, str) else None
+
+
+def current_mode(strategy: str, replicas: int, *, partitioned: bool) -> str:
+    """The mode of a node, as tables show it; `strategy` is that of gpu-feature-discovery's label."""
+    return MIG.name if partitioned else mode_with_replicas(strategy, replicas)
 
 
 def mode_with_replicas(name: str, replicas: int) -> str:

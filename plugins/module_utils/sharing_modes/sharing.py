@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.names import NONE_MODE
 from ..mig import layout as layouts
 from .base import SharingMode, product_suffix
 from .registry import MODES
@@ -23,7 +24,7 @@ class Sharing:
     `extras_named`: MIG devices with extras (+me, +gfx) are offered under names of their own, not under that of the plain profile.
     """
 
-    mode: str = "none"
+    mode: str = NONE_MODE
     replicas: int = 1
     rename: bool = False
     fail_requests: bool = True

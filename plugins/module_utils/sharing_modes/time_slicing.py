@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 from ..catalog import benchmarks
+from ..catalog.names import TIME_SLICING_MODE
 from .base import DeclaredSharing, PodExpectation, Problems, SharingMode, missing_replicas
 
 
 class TimeSlicing(SharingMode):
     """Time-slicing by the device plugin."""
 
-    name = benchmarks.TIME_SLICING
+    name = TIME_SLICING_MODE
     options = ("replicas", "rename", "fail_requests_greater_than_one")
     implied_by = ("replicas",)
     plugin_key = "timeSlicing"
@@ -29,7 +30,7 @@ def time_sliced(replicas: int, device: str) -> str:
     """What each of this number of pods gets of a device that they take turns on."""
     others = f"{replicas - 1} busy pod{'s' if replicas > 2 else ''}"
     return (
-        f"busy pods get {benchmarks.share(benchmarks.TIME_SLICING, replicas):.3f} of {device} each (10 % is lost to switching), a synchronous "
+        f"busy pods get {benchmarks.share(TIME_SLICING_MODE, replicas):.3f} of {device} each (10 % is lost to switching), a synchronous "
         f"launch waits up to {benchmarks.wait_ms(replicas)} ms beside {others}"
     )
 

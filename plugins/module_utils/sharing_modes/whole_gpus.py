@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+from ..catalog.names import NONE_MODE
 from .base import SharingMode
 
 
 class WholeGpus(SharingMode):
     """No sharing."""
 
-    name = "none"
+    name = NONE_MODE
     page_name = "whole GPUs"
 
 
