@@ -63,7 +63,7 @@ options:
           - Magnum's labels (not of the nodes), which configure drivers. Values are compared as text. A boolean is sent as V(true) or V(false).
         type: dict
       docker_volume_size: &docker_volume_size
-        description: Size in GB of a volume for containers.
+        description: Size in GiB of a volume for containers.
         type: int
       node_labels: &node_labels
         description:

@@ -29,8 +29,8 @@ options:
     default: 100
   nodegroups:
     description:
-      - The result of M(accel.gpu.magnum_nodegroup) or M(accel.gpu.vks_nodegroup) in check mode, so that a plan includes the
-        changes of node groups. A failed result is shown as an unreachable cloud.
+      - The result of the module for the cloud's node groups (such as M(accel.gpu.magnum_nodegroup)) in check mode, so that a plan includes
+        the changes of node groups. A failed result is shown as an unreachable cloud.
     type: dict
     default: {}
 seealso:

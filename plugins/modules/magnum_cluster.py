@@ -61,7 +61,7 @@ options:
     description: Name of the SSH key pair. By default the template's.
     type: str
   docker_volume_size:
-    description: Size in GB of a volume for containers on each node.
+    description: Size in GiB of a volume for containers on each node.
     type: int
   fixed_network:
     description: Name or id of the network of the nodes.

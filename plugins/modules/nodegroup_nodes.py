@@ -35,7 +35,8 @@ options:
     default: []
   nodegroups:
     description:
-      - The result C(nodegroups) of M(accel.gpu.magnum_nodegroup) or M(accel.gpu.vks_nodegroup), which has the number of nodes of each group.
+      - The result C(nodegroups) of the module for the cloud's node groups (such as M(accel.gpu.magnum_nodegroup)), which has the number of nodes
+        of each group.
       - By default the number that the pool declares, or the minimum of C(autoscale).
     type: dict
     default: {}
