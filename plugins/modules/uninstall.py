@@ -35,7 +35,7 @@ notes:
   - In a kept policy, C(mig.strategy) and C(migManager.config.name) are restored from the annotation C(accel.gpu/former).
   - The removal of entries from C(spec.daemonsets.tolerations) of a kept ClusterPolicy rolls the driver on every GPU node. If drivers run, it is
     held back, together with the record of the entries, unless O(allow_driver_rollout) is set.
-  - In check mode O(stage=after_helm) assumes that O(stage=before_helm) and Helm have removed their objects. NVIDIA's agents remove some of
+  - In check mode O(stage=after_helm) assumes that the earlier stages and Helm have removed their objects. NVIDIA's agents remove some of
     their labels in between, so that the real run may change fewer of them.
 options:
   stage:

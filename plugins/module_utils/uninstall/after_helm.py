@@ -25,6 +25,7 @@ from . import ownership_marks
 from .configmaps import CONFIGMAPS
 from .crds import crd_name, custom_kind, is_agent_feature, keep_reason
 from .namespaces import ELECTION_LEASES, DepartingObjects, namespace_removal
+from .new_nodes import NEW_NODES_OBJECTS
 from .node_cleanup import Residue, kept_parts, nfd_residue, operator_residue, removal_edit, with_short_diff
 from .operands import await_no_pods
 from .stage import Removal, Stage, await_gone, read_nodes
@@ -193,6 +194,8 @@ class AfterHelm(Stage):
             releases=frozenset((release.name, release.namespace) for release in releases if release.managed),
             configmaps=frozenset(CONFIGMAPS),
             objects=frozenset(("Lease", marker) for marker in markers),
+            # In check mode, the stage before has not deleted them.
+            own_objects=NEW_NODES_OBJECTS,
         )
         return namespace_removal(self.client, name, departing, foreign)
 

@@ -49,12 +49,13 @@ class UnknownContents(Exception):
 class DepartingObjects:
     """Objects that will be deleted: those of whole Helm releases (name, namespace), ConfigMaps by name, and others by kind and name.
 
-    A ConfigMap stays while it has foreign entries.
+    A ConfigMap stays while it has foreign entries. Of `own_objects` only those that we have written are deleted.
     """
 
     releases: frozenset[tuple[str, str]] = frozenset()
     configmaps: frozenset[str] = frozenset()
     objects: frozenset[tuple[str, str]] = frozenset()
+    own_objects: frozenset[tuple[str, str]] = frozenset()
 
 
 def namespace_removal(
@@ -109,6 +110,8 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
     if metadata.get("deletionTimestamp") or kind == "Event" or name in _DEFAULT_OBJECTS.get(kind, ()):
         return True
     if (kind, name) in departing.objects or helm_release_of(item) in departing.releases or is_agent_feature(kind, item):
+        return True
+    if (kind, name) in departing.own_objects and ownership_marks.is_marked(item):
         return True
     if kind == "ConfigMap":
         return name in departing.configmaps and not ownership_marks.has_foreign_entries(item)

@@ -24,6 +24,8 @@ KindName = tuple[str, str]
 _RBAC = "rbac.authorization.k8s.io/v1"
 _NAMESPACED = (("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "ServiceAccount"))
 _PERMISSIONS = ((_RBAC, "RoleBinding"), (_RBAC, "Role"), (_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"))
+# Kind and name of everything that is deleted.
+NEW_NODES_OBJECTS = frozenset((kind, NEW_NODES_NAME) for dummy, kind in (*_NAMESPACED, *_PERMISSIONS))
 _DEPARTING = DepartingObjects(objects=frozenset((kind, NEW_NODES_NAME) for dummy, kind in _NAMESPACED))
 
 

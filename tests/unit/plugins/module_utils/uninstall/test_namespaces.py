@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.namespaces import DepartingObjects, foreign_objects
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.new_nodes import NEW_NODES_OBJECTS
 
 Object = dict[str, Any]
 
 
 DEPARTING = DepartingObjects(
-    frozenset({("nfd", "nfd-ns")}), frozenset({"accel-gpu-device-plugin"}), frozenset({("Lease", "accel-gpu-helm-nfd")})
+    frozenset({("nfd", "nfd-ns")}),
+    frozenset({"accel-gpu-device-plugin"}),
+    frozenset({("Lease", "accel-gpu-helm-nfd")}),
+    NEW_NODES_OBJECTS,
 )
+OWN_ENTRY = [{"manager": "accel.gpu", "fieldsV1": {"f:rules": {}}}]
 FOREIGN_ENTRY = [{"manager": "kubectl", "fieldsV1": {"f:data": {"f:own": {}}}}]
 HELM = {"meta.helm.sh/release-name": "nfd", "meta.helm.sh/release-namespace": "nfd-ns"}
 
@@ -38,11 +43,14 @@ DEPARTING_OBJECTS = [
     entry("Secret", "sh.helm.release.v1.nfd.v1", labels={"owner": "helm", "name": "nfd"}),
     entry("Secret", "default-dockercfg-x", annotations={"kubernetes.io/service-account.name": "default"}),
     entry("NodeFeature", "t4-1", labels={"nfd.node.kubernetes.io/node-name": "t4-1"}),
+    entry("Role", "accel-gpu-new-nodes", uid="role", managedFields=OWN_ENTRY),
+    entry("RoleBinding", "accel-gpu-new-nodes", uid="binding", managedFields=OWN_ENTRY),
     entry("Pod", "going", deletionTimestamp="2026-01-01T00:00:00Z"),
 ]
 FOREIGN = [
     entry("ConfigMap", "dashboards"),
     entry("Lease", "foreign"),
+    entry("Role", "accel-gpu-new-nodes", uid="role"),
     entry("ConfigMap", "accel-gpu-device-plugin", uid="other", managedFields=FOREIGN_ENTRY),
     entry("Secret", "sh.helm.release.v1.other.v1", labels={"owner": "helm", "name": "other"}),
     entry("Deployment", "web", annotations={**HELM, "meta.helm.sh/release-name": "other"}),
