@@ -103,13 +103,14 @@ def with_node_counts(
     """gpu_pools with other numbers of nodes, by pool; raises InvalidVariables for a pool without a fixed number of nodes."""
     if pools is None:
         raise InvalidVariables([NOT_SET])
+    if reason := POOLS.mistyped(pools):
+        raise InvalidVariables([f"gpu_pools: {reason}"])
     counts = _COUNTS.coerce(counts)
-    reason = POOLS.mistyped(pools)
-    problems = [*([f"gpu_pools: {reason}"] if reason else []), *_COUNTS.problems(counts, "the numbers of nodes")]
+    problems = list(_COUNTS.problems(counts, "counts"))
     if not problems:
         problems = [problem for name in counts for problem in _count_problems(name, pools, defaults or {})]
     if problems:
-        raise InvalidVariables(problems)
+        raise InvalidVariables(problems, "the numbers of nodes (gpu_nodegroups_node_counts)")
     return [
         {**pool, "nodes": {**pool["nodes"], "count": counts[pool["name"]]}}
         if get_nested(pool, "name") in tuple(counts)
@@ -122,7 +123,7 @@ def _count_problems(name: str, pools: t.Sequence[t.Any], defaults: t.Any) -> t.I
     pool = next((pool for pool in pools if get_nested(pool, "name") == name), None)
     if pool is None:
         known = [str(get_nested(pool, "name")) for pool in pools]
-        yield f"gpu_pools: no pool is called {name}; declared are {', '.join(known) or 'none'}"
+        yield f"{name} is not a declared pool; declared are {', '.join(known) or 'none'}"
     elif not isinstance(pool.get("nodes"), dict):
         yield f"pool {name}: it has no node group, so its number of nodes cannot be set; declare nodes first"
     elif pool.get("autoscale") or get_nested(defaults, "autoscale"):

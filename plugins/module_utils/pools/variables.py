@@ -35,10 +35,10 @@ class InvalidVariables(ModuleFailure):
 
     code = "invalid"
 
-    def __init__(self, problems: t.Sequence[str]) -> None:
+    def __init__(self, problems: t.Sequence[str], where: str = join_words(_NAMES)) -> None:
         self.problems = list(problems)
         count = f"{len(self.problems)} mistakes" if len(self.problems) != 1 else "1 mistake"
-        super().__init__("\n".join([f"{count} in gpu_cluster, gpu_defaults and gpu_pools:", *self.problems]))
+        super().__init__("\n".join([f"{count} in {where}:", *self.problems]))
 
 
 @dataclasses.dataclass(frozen=True)

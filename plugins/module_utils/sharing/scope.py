@@ -65,7 +65,7 @@ def scope_of(module: GpuModule) -> Scope:
     state, pool_names = params["state"], params["pool_names"]
     declared = {pool.name for pool in module.plan.pools}
     problems = [
-        f"pool_names: {name} is not a declared pool; declared are {', '.join(sorted(declared))}"
+        f"pool_names (gpu_sharing_pool_names): {name} is not a declared pool; declared are {', '.join(sorted(declared))}"
         for name in pool_names or ()
         if name not in declared
     ]
@@ -74,9 +74,11 @@ def scope_of(module: GpuModule) -> Scope:
         try:
             requirements += parse_selector(text)
         except ValueError as error:
-            problems.append(f"label_selectors: {text!r} {error}")
+            problems.append(f"label_selectors (gpu_sharing_label_selectors): {text!r} {error}")
     if state == RESET and pool_names is not None and not pool_names:
-        problems.append("pool_names: names no pool; name the pools to reset, or leave it out to reset all")
+        problems.append(
+            "pool_names (gpu_sharing_pool_names): names no pool; name the pools to reset, or leave it out to reset all"
+        )
     if problems:
         raise InvalidOptions(problems)
     if state == RESET:

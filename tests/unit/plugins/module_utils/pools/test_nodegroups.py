@@ -185,7 +185,7 @@ def test_resized() -> None:
 @pytest.mark.parametrize(
     ("name", "pool", "defaults", "message"),
     [
-        ("tarin", MADE, {}, "gpu_pools: no pool is called tarin; declared are train"),
+        ("tarin", MADE, {}, "tarin is not a declared pool; declared are train"),
         ("old", {"name": "old", "match": {"model": "T4"}}, {}, "pool old: it has no node group"),
         (
             "train",
@@ -201,3 +201,4 @@ def test_pools_that_are_not_resized(name: str, pool: Document, defaults: Documen
         with_node_counts([pool], {name: 3}, defaults)
     (problem,) = raised.value.problems
     assert problem.startswith(message)
+    assert str(raised.value).startswith("1 mistake in the numbers of nodes (gpu_nodegroups_node_counts):\n")
