@@ -49,7 +49,7 @@ EXAMPLES = r"""
 - name: Write the configuration of a cluster that was tuned by hand
   accel.gpu.gpu_pools_export:
     gpu_cluster: {name: prod, kubeconfig: ~/.kube/prod}
-    path: group_vars/prod.yml
+    path: "{{ inventory_dir }}/host_vars/prod.yml"
 """
 
 RETURN = r"""
@@ -90,7 +90,7 @@ path:
   description: The file with the configuration.
   type: str
   returned: when O(path) is given
-  sample: /home/me/group_vars/prod.yml
+  sample: /home/me/host_vars/prod.yml
 code:
   description: Reason of the failure. V(invalid) options, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of
     the API server's error.

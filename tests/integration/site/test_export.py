@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ def test_a_tuned_cluster_comes_back(lab: Lab, tmp_path: Path) -> None:
     path.chmod(0o644)
     # It gets only those variables that an export cannot find in the cluster.
     bare = {"name": lab.name, **{part: {"chart": settings[part]["chart"]} for part in ("operator", "nfd")}}  # type: ignore[index]
-    variables = {"gpu_cluster": bare, "gpu_pools": [], "gpu_export_path": str(path)}
+    # A relative path starts where ansible-playbook is started.
+    variables = {"gpu_cluster": bare, "gpu_pools": [], "gpu_export_path": os.path.relpath(path)}
     preview = run_playbook("accel.gpu.export", environ=lab.env, variables=variables, arguments=["--check"])
     assert preview.require_success().changed() == 1
     assert path.read_text() == "readable by all"

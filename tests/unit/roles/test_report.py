@@ -36,7 +36,10 @@ def test_the_page_is_written_and_is_no_change(tmp_path: Path, runs: int, argumen
     path = tmp_path / "fleet.html"
     for _again in range(runs):
         run = play(
-            tmp_path, *arguments, gpu_report_html_path=str(path), gpu_report_path=str(tmp_path / "fleet.json")
+            tmp_path,
+            *arguments,
+            gpu_report_html_path=str(path),
+            gpu_report_path=os.path.relpath(tmp_path / "fleet.json"),
         ).require_success()
         assert run.changed() == 0
         assert not [result for _name, result in run.results() if result.get("diff")]

@@ -1,0 +1,54 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The objects of the CronJob with the answers of a survey: empty text is the default, and for the user id the cluster's choice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.helpers.playbook import run_playbook
+from tests.programs import REPO, environment
+
+ROLE = REPO / "roles" / "new_nodes"
+TASK = {
+    "name": "Render",
+    "ansible.builtin.copy": {
+        "content": "{{ lookup('ansible.builtin.template', role_path ~ '/templates/objects.yaml.j2') }}",
+        "dest": "{{ playbook_dir }}/objects.yml",
+        "mode": "0600",
+    },
+}
+GIVEN: dict[str, Any] = {
+    "role_path": str(ROLE),
+    "__new_nodes_rights": [],
+    "gpu_cluster": {"name": "one"},
+    "gpu_defaults": {},
+    "gpu_pools": [],
+}
+
+
+@pytest.mark.usual(4)
+@pytest.mark.parametrize(
+    ("user", "context"),
+    [("", {}), (None, {}), ("2000", {"runAsUser": 2000, "runAsGroup": 2000}), (0, {"runAsUser": 0, "runAsGroup": 0})],
+)
+def test_answers_of_a_survey(tmp_path: Path, user: Any, context: dict[str, int]) -> None:
+    answers = {"gpu_new_nodes_run_as_user": user, "gpu_new_nodes_schedule": "", "gpu_new_nodes_namespace": None}
+    files = [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")]
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars_files": files, "tasks": [TASK]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    arguments = ["-e", json.dumps(GIVEN | answers)]
+    run_playbook(str(tmp_path / "play.yml"), environ=environment(), arguments=arguments).require_success()
+    objects = {item["kind"]: item for item in yaml.safe_load_all((tmp_path / "objects.yml").read_text())}
+    assert objects["Namespace"]["metadata"]["name"] == "accel-gpu-new-nodes"
+    assert objects["CronJob"]["metadata"]["namespace"] == "accel-gpu-new-nodes"
+    assert objects["CronJob"]["spec"]["schedule"] == "*/2 * * * *"
+    security = objects["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["securityContext"]
+    assert {
+        key: value for key, value in security.items() if key.startswith("runAs") and key != "runAsNonRoot"
+    } == context
