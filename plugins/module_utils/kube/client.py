@@ -15,6 +15,7 @@ from ..common.http import HttpResponse
 from .diff import difference
 from .errors import ApiError
 from .listing import Listing
+from .paths import NODES
 from .transport import Transport, stream_lines
 from .watch import interruptible
 
@@ -25,6 +26,8 @@ APPLY = "application/apply-patch+yaml"
 _SMALL_ANSWER = ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", {"includeObject": "None"})
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
+# The lists of objects in a node that no code reads.
+_UNREAD_OF_NODES = ("managedFields", "images")
 # Attempts of a patch without a resourceVersion: with many writers the server's own repetitions may not be enough.
 _PATCH_ATTEMPTS = 5
 # Seconds after which the server closes a watch whose reader has ended.
@@ -59,10 +62,10 @@ class Client(Transport):
         metadata_only: bool = False,
         limit: int = 500,
     ) -> Listing:
-        """The objects of a collection, fetched page by page while they are iterated over."""
+        """The objects of a collection, fetched page by page while they are iterated over; nodes have no images and managedFields."""
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit}
         accept = _METADATA_LIST if metadata_only else "application/json"
-        return Listing(self, path, query, accept)
+        return Listing(self, path, query, accept, omit=_UNREAD_OF_NODES if path == NODES else ())
 
     def list_known(self, path: str, *, metadata_only: bool = False) -> tuple[Object, ...]:
         """All objects of a collection; none where the cluster does not have the kind."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,17 +21,21 @@ Object = dict[str, t.Any]
 _HEAD = 2048
 _TOKEN = re.compile(rb'"metadata":\{[^{}\[\]]*"continue":"([^"\\]+)"')
 _ITEMS = b'"items":['
+_END = b"}]"
 
 
 class Listing(t.Iterator[Object]):
     """Iterates over a collection; holds one page and the text of the next. `resource_version` is known with the first page."""
 
-    def __init__(self, transport: Transport, path: str, query: t.Mapping[str, t.Any], accept: str) -> None:
-        """Send nothing before the first object is taken."""
+    def __init__(
+        self, transport: Transport, path: str, query: t.Mapping[str, t.Any], accept: str, omit: t.Sequence[str] = ()
+    ) -> None:
+        """Send nothing before the first object is taken; `omit` as in parse_page()."""
         self._transport = transport
         self._path = path
         self._query = dict(query)
         self._accept = accept
+        self._omit = omit
         self._objects = self._pages()
         self.resource_version = ""
 
@@ -55,7 +60,7 @@ class Listing(t.Iterator[Object]):
                         answer = self._fetch(token)
                     following = _token_in_head(answer.data)
                     prefetched = (following, pool.submit(self._fetch, following)) if following else None
-                    page = answer.json()
+                    page = parse_page(answer.data, self._omit)
                     del answer
                 except ApiError as error:
                     if not error.gone or not returned:
@@ -81,6 +86,27 @@ class Listing(t.Iterator[Object]):
 
     def _fetch(self, token: str | None) -> HttpResponse:
         return self._transport.send("GET", self._path, query={**self._query, "continue": token}, accept=self._accept)
+
+
+def parse_page(data: bytes, omit: t.Sequence[str] = ()) -> Object:
+    """The page as a dictionary, its objects without the lists of objects with these names.
+
+    The images and managedFields of nodes are more than half of a page. Finding their ends takes a twentieth of the time to parse them, which
+    for 5,000 nodes is a fifth of the processor time of a run without changes. Where text contains what looks like an end, the shortened page is
+    no JSON, as its brackets or quotes do not match; then the whole page is parsed.
+    """
+    try:
+        return t.cast("Object", json.loads(_shortened(data, omit)))
+    except ValueError:
+        return t.cast("Object", json.loads(data))
+
+
+def _shortened(data: bytes, omit: t.Sequence[str]) -> bytes:
+    # A quote within text is escaped, so these are names of fields. API servers write no white space.
+    for name in omit:
+        first, *rest = data.split(f',"{name}":[{{'.encode())
+        data = b"".join([first, *(part[part.find(_END) + len(_END) :] for part in rest)])
+    return data
 
 
 def _token_in_head(data: bytes) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.http import HttpResponse
-from ansible_collections.accel.gpu.plugins.module_utils.kube.listing import Listing
+from ansible_collections.accel.gpu.plugins.module_utils.kube.listing import Listing, parse_page
 
 TRAP = {"annotations": {"trap": '"metadata":{"continue":"elsewhere"}'}}
 
@@ -63,3 +63,59 @@ def test_the_next_page_is_fetched_while_one_is_parsed() -> None:
     assert next(listing)["metadata"]["name"] == "a"
     assert server.ahead.wait(10)
     assert "t2" not in server.tokens
+
+
+FIELDS = [{"manager": "kubelet", "fieldsV1": {"f:status": {'k:{"type":"Ready"}': {}}}}, {"manager": "x"}]
+IMAGE = {"names": ["a@sha256:1", "a:1"], "sizeBytes": 1}
+
+
+def nodes(*images: list[dict[str, Any]], **metadata: Any) -> dict[str, Any]:
+    return {
+        "items": [
+            {
+                "metadata": {"name": f"n{number}", **metadata, "managedFields": FIELDS},
+                "status": {"phase": "", "images": of_node, "volumesInUse": ["v"]},
+            }
+            for number, of_node in enumerate(images)
+        ]
+    }
+
+
+def shortened(page: dict[str, Any]) -> dict[str, Any]:
+    for found in page["items"]:
+        del found["metadata"]["managedFields"], found["status"]["images"]
+    return page
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"annotations": {"applied": json.dumps(nodes([IMAGE]), separators=(",", ":"))}},
+        {"annotations": {"trap": ',"images":[{'}, "labels": {"end": "}]"}},
+    ],
+    ids=["plain", "JSON in text", "text like a list"],
+)
+def test_unread_lists_are_omitted(metadata: dict[str, Any]) -> None:
+    page = nodes([IMAGE, IMAGE], [IMAGE], **metadata)
+    text = as_go(page).encode()
+    assert parse_page(text) == page
+    assert parse_page(text, ("managedFields", "images")) == shortened(page)
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        [{"names": ["odd}]name"], "sizeBytes": 1}, IMAGE],
+        [{"names": [{"deep": 1}], "sizeBytes": 1}],
+        [{"names": ['quoted"}]']}],
+    ],
+)
+def test_a_page_that_cannot_be_shortened_is_parsed_whole(images: list[dict[str, Any]]) -> None:
+    page = nodes(images, [IMAGE])
+    assert parse_page(as_go(page).encode(), ("images",)) == page
+
+
+def test_a_page_with_white_space_is_parsed_whole() -> None:
+    page = nodes([IMAGE])
+    assert parse_page(json.dumps(page, indent=1).encode(), ("managedFields", "images")) == page
