@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - On one node of each pool, for all pools at once, runs pods that request the pool's resource, tolerate its taints
-    and list their device.
+  - For each pool, in parallel, runs pods on one node. They request the pool's resource, tolerate its taints and list
+    their device.
   - A pool is verified when the cluster's own scheduler has scheduled its pods, all have run at the same time and
     completed, and their logs show the devices of the mode - exclusive GPUs have one pod each, and shared GPUs have no
     more pods than shares.

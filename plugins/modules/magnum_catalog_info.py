@@ -43,7 +43,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 catalog:
-  description: What node groups can be created from.
+  description: Flavors and other resources from which node groups are created.
   returned: always
   type: dict
   contains:

@@ -88,7 +88,7 @@ kubeconfig:
       returned: except in check mode for a file that would be written
       sample: prod
     expires_at:
-      description: When the certificate ends, in UTC.
+      description: When the client certificate expires, in UTC.
       type: str
       returned: except in check mode for a file that would be written
       sample: "2031-11-22T14:00:00Z"

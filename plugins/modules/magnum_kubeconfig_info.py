@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Compares address, CA, and the client certificate with its key in a kubeconfig with the cluster in Magnum.
+  - Checks whether the address, the CA and the client certificate with its key in a kubeconfig match the cluster in Magnum.
   - No secret of the file is returned.
 extends_documentation_fragment:
   - accel.gpu.magnum
@@ -68,12 +68,12 @@ kubeconfig:
       returned: with O(path)
       sample: true
     reason:
-      description: Why it does not.
+      description: Why the file does not give access.
       type: str
       returned: if it does not
       sample: its client certificate expired at 2026-10-23T12:00:00Z
     expires_at:
-      description: When its certificate ends, in UTC.
+      description: When the client certificate expires, in UTC.
       type: str
       returned: if it has one
       sample: "2031-11-22T14:00:00Z"

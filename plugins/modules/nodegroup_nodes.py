@@ -1,20 +1,20 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits for the nodes of node groups, and gives them their pools' labels and taints."""
+"""Waits for the nodes of node groups, and sets their pools' labels and taints."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nodegroup_nodes
-short_description: Wait for the nodes of the pools' node groups, and give them their pools' labels and taints
+short_description: Wait for the nodes of the pools' node groups, and set the pools' labels and taints on them
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - A cloud reports a node group as complete when its machines run. This module waits until their nodes have joined the cluster and are ready.
   - A node without its pool's labels and taints, because the cloud did not pass them on, gets them in one patch as soon as it joins. They are
-    recorded in annotations of the node. A node that offers GPUs already only gets the label C(accel.gpu/pool). M(accel.gpu.gpu_sharing)
+    recorded in annotations of the node. On a node that already offers GPUs, only the label C(accel.gpu/pool) is set. M(accel.gpu.gpu_sharing)
     changes the sharing of its GPUs, and drains the node for that.
   - A node belongs to a group by the label that names the group (C(gpu_cluster.cloud.magnum.nodegroup_label)), or else by the label
     C(accel.gpu/pool).

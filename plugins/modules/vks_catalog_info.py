@@ -14,7 +14,8 @@ author:
 description:
   - Reads the flavors with GPUs of each zone, and the volume types, SSH keys, security groups, subnets, Kubernetes versions and quotas of an
     account in one region.
-  - Only a flavor's name says which GPUs it has. It is returned as models of the catalog. A name such as C(H100) may mean several.
+  - The GPUs of a flavor are known only from its name. They are returned as models of the catalog. A name such as C(H100) may match several
+    models.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
@@ -48,7 +49,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 catalog:
-  description: What node groups can be created from.
+  description: Flavors and other resources from which node groups are created.
   returned: always
   type: dict
   contains:
@@ -70,8 +71,8 @@ catalog:
       sample: [{id: HCM03-1B, name: HCM03-1B, usable: true}]
     flavors:
       description:
-        - The flavors. C(gpus) is their number, C(model) the only possible model, C(models) all possible ones, C(remaining) the number of
-          machines that are left, null if unknown.
+        - The flavors. C(gpus) is the number of GPUs, C(model) the only possible model, C(models) all possible models, C(remaining) the number
+          of machines that are still available, null if unknown.
       type: list
       elements: dict
       returned: always

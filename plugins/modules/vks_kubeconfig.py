@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Writes the kubeconfig that VKS has for a cluster to a file that only its owner can read.
+  - Writes the kubeconfig that VKS has issued for a cluster to a file that only its owner can read.
   - VKS issues a new kubeconfig first if there is none, if it expires soon, or if the service warns that it does.
   - The content of the file is never part of a result, a diff or a log.
 extends_documentation_fragment:
@@ -98,7 +98,7 @@ kubeconfig:
       returned: always
       sample: true
     expires_at:
-      description: When it ends, as VKS returns it. Null if VKS returns nothing.
+      description: When the kubeconfig expires, as VKS returns it. Null if VKS returns nothing.
       type: str
       returned: always
       sample: "2026-12-22T14:00:00Z"

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the state of the kubeconfig that VKS has for a cluster. Its content is not returned.
+  - Reads the state of the kubeconfig that VKS has issued for a cluster. Its content is not returned.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.attributes
@@ -62,7 +62,7 @@ kubeconfig:
       returned: always
       sample: ACTIVE
     expires_at:
-      description: When it ends, as VKS returns it. Null if VKS returns nothing.
+      description: When the kubeconfig expires, as VKS returns it. Null if VKS returns nothing.
       type: str
       returned: always
       sample: "2026-12-22T14:00:00Z"
