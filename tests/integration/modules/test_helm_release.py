@@ -18,7 +18,8 @@ from ansible_collections.accel.gpu.plugins.modules import helm_release
 from tests.helpers.cluster import Cluster
 from tests.labs import Lab
 
-SPACE, NAME = "nfd-test", "nfd"
+# No other test uses this name: a helm with it on this machine counts as working on the release, whatever its cluster.
+SPACE, NAME = "nfd-test", "prepared-nfd"
 ANNOTATION = "nfd.node.kubernetes.io/feature-labels"
 FEW = {"master": {"enable": True}, "worker": {"enable": False}, "gc": {"enable": True}}
 
@@ -202,7 +203,7 @@ def test_pods_that_are_not_running_are_named(cluster: Cluster) -> None:
     )
     found = prepare(cluster, release_values=stuck, wait_timeout=3)
     assert found["failed"]
-    assert "Deployment nfd-node-feature-discovery-master: 0 of 1 pods are ready" in found["msg"]
+    assert f"Deployment {NAME}-node-feature-discovery-master: 0 of 1 pods are ready" in found["msg"]
     assert "didn't match" in found["msg"], "the scheduler's own reason"
 
 
