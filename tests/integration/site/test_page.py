@@ -65,7 +65,7 @@ def test_every_node_is_on_the_page_with_the_holders_of_its_gpus(lab: Lab, holdin
     tiles: dict[str, Element] = {tile.find("span", class_="name")[0].text: tile for tile in root.find("details")}
     nodes = json.loads(run("kubectl", "get", "nodes", "-l", "nvidia.com/gpu.present=true", "-o", "json", env=lab.env))
     assert set(tiles) == {node["metadata"]["name"] for node in nodes["items"]}
-    assert "8 nvidia.com/gpu offered, 3 held, 5 free" in tiles[holding].find("title")[0].text
+    assert "8 nvidia.com/gpu allocatable, 3 requested, 5 free" in tiles[holding].find("title")[0].text
     assert "holder-of-three" in tiles[holding].text
     assert [name for name, tile in tiles.items() if "holder-of-three" in tile.text] == [holding]
     assert "All 5 pools are as declared." in root.text
