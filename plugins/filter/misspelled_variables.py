@@ -68,6 +68,8 @@ _OF_NO_ROLE = (
 _SIMILARITY = 0.85
 # The similarity of the suggestion for a name that is reserved.
 _SUGGESTED = 0.6
+# The loader in C is about ten times faster, but not every PyYAML has it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def misspelled_variables(names: t.Iterable[str]) -> list[str]:
@@ -85,15 +87,20 @@ def _meant(name: str) -> str:
     known = known_variables()
     if name in known:
         return ""
-    prefix = next((role for role in _role_prefixes() if name.startswith(role)), "")
     # Without the role's name: gpu_pool_names instead of gpu_sharing_pool_names.
-    shortened = [other for other in known if "_" in name[4:] and other.endswith(name[3:])]
-    similar = shortened or difflib.get_close_matches(name, known, 1, _SUGGESTED if prefix else _SIMILARITY)
-    if prefix and not similar:
-        return f"names with {prefix} are those of a role."
-    continues = any(name.startswith(f"{other}_") for other in known)
-    is_own = continues and not (prefix or shortened)
-    return f"did you mean {' or '.join(similar)}?" if similar and not is_own else ""
+    if shortened := [other for other in known if "_" in name[4:] and other.endswith(name[3:])]:
+        return _question(shortened)
+    if prefix := next((role for role in _role_prefixes() if name.startswith(role)), ""):
+        similar = difflib.get_close_matches(name, known, 1, _SUGGESTED)
+        return _question(similar) if similar else f"names with {prefix} are those of a role."
+    if any(name.startswith(f"{other}_") for other in known):
+        return ""
+    similar = difflib.get_close_matches(name, known, 1, _SIMILARITY)
+    return _question(similar) if similar else ""
+
+
+def _question(names: list[str]) -> str:
+    return f"did you mean {' or '.join(names)}?"
 
 
 @functools.cache
@@ -111,10 +118,6 @@ def _role_prefixes() -> tuple[str, ...]:
     """How the variables of each role begin. Those of the role pools have no common prefix."""
     roles = {path.name.removeprefix("gpu_") for path in (pathlib.Path(__file__).parents[2] / "roles").iterdir()}
     return tuple(f"gpu_{role}_" for role in sorted(roles - {"pools"}))
-
-
-# The loader in C is about ten times faster, but not every PyYAML has it.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class FilterModule:

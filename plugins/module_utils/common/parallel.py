@@ -40,14 +40,14 @@ def is_fatal(error: Exception) -> bool:
 def run_bounded(
     calls: t.Iterable[tuple[str, t.Callable[[], T]]],
     limit: int = DEFAULT_LIMIT,
-    on_done: t.Callable[[Outcome[T]], None] | None = None,
+    on_done: t.Callable[[Outcome[T], int], None] | None = None,
     *,
     fatal: t.Callable[[Exception], bool] = is_fatal,
     stop: threading.Event | None = None,
 ) -> list[Outcome[T]]:
     """Make named calls, at most `limit` at a time; returns an outcome for each, in their order.
 
-    After a fatal error, or once `stop` is set (a lost lease), running calls finish and no other starts.
+    `on_done` gets each outcome, and the number of calls that have finished. After a fatal error, or once `stop` is set (a lost lease), running calls finish and no other starts.
     """
     waiting = deque(enumerate(calls))
     outcomes: dict[int, Outcome[T]] = {}
@@ -72,7 +72,7 @@ def run_bounded(
             outcomes[index] = outcome
             halted = halted or (outcome.error is not None and fatal(outcome.error))
             if on_done is not None:
-                on_done(outcome)
+                on_done(outcome, len(outcomes))
     outcomes.update({index: Outcome(name, made=False) for index, (name, dummy_call) in waiting})
     return [outcomes[index] for index in sorted(outcomes)]
 

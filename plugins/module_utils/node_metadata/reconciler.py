@@ -118,12 +118,9 @@ def reconcile(
         if not check:
             outcome.matches = _read(client, sets)
         edits = outcome.matches.edits
-        done = 0
 
-        def count(dummy: Outcome[PatchStatus]) -> None:
-            nonlocal done
-            done += 1
-            progress.report("nodes checked" if check else "nodes changed", done, len(edits))
+        def on_done(dummy: Outcome[PatchStatus], finished: int) -> None:
+            progress.report("nodes checked" if check else "nodes changed", finished, len(edits))
 
         def patch(edit: NodeEdit) -> PatchStatus:
             def compute(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
@@ -134,7 +131,7 @@ def reconcile(
             return patch_node(client, edit, compute, lease.check, dry_run=check).status
 
         calls = [(name, functools.partial(patch, edit)) for name, edit in edits.items()]
-        _record(outcome, run_bounded(calls, parallel, on_done=count, stop=lease.lost), client)
+        _record(outcome, run_bounded(calls, parallel, on_done=on_done, stop=lease.lost), client)
     return outcome
 
 

@@ -101,12 +101,9 @@ def reconcile(
             reconciler = GroupReconciler(cache, change, drainer, options, say)
             if task := _task(change, reconciler, options.wait):
                 tasks.append((change.spec.name, task))
-        done = 0
 
-        def report(outcome: Outcome[NodeGroupState | None]) -> None:
-            nonlocal done
-            done += 1
-            say(f"node group {outcome.name} {'is done' if outcome.ok else 'has failed'}", done, len(tasks))
+        def report(outcome: Outcome[NodeGroupState | None], finished: int) -> None:
+            say(f"node group {outcome.name} {'is done' if outcome.ok else 'has failed'}", finished, len(tasks))
 
         outcomes = run_bounded(tasks, options.parallel, report, fatal=_is_fatal)
     _record(result, outcomes)

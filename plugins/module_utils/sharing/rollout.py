@@ -128,17 +128,14 @@ class Rollout:
     def _patch_immediate(self, state: ClusterState, lease: Lease) -> None:
         changes, edits = state.changes, state.changes.immediate_edits
         steps = {change.node: change.as_dict() for change in changes.node_changes if not change.rolling}
-        sent = 0
 
-        def on_done(outcome: Outcome[bool]) -> None:
-            nonlocal sent
-            sent += 1
+        def on_done(outcome: Outcome[bool], finished: int) -> None:
             if outcome.ok and outcome.value:
                 self.done.changed.add(outcome.name)
                 self.done.steps[outcome.name] = steps[outcome.name]
             elif outcome.error is not None and not is_fatal(outcome.error):
                 self.done.failed[outcome.name] = str(outcome.error)
-            self._context.progress.report("nodes labelled", sent, len(edits))
+            self._context.progress.report("nodes labelled", finished, len(edits))
 
         calls = [
             (edit.name, functools.partial(self._patch_node, edit, state.pool_of(edit.name), changes.held_back, lease))

@@ -133,14 +133,11 @@ class Stage:
     def patch_nodes(self, lease: Lease) -> None:
         """Patch the nodes in parallel; raises PartialFailure when a node could not be changed."""
         edits = [edit for edit in map(self.node_edit, self.nodes) if edit is not None]
-        done = 0
 
-        def on_done(outcome: Outcome[NodeEdit | None]) -> None:
-            nonlocal done
-            done += 1
+        def on_done(outcome: Outcome[NodeEdit | None], finished: int) -> None:
             if outcome.value is not None:
                 self.result.add_node(outcome.value)
-            self.progress.report("nodes cleaned up", done, len(edits))
+            self.progress.report("nodes cleaned up", finished, len(edits))
 
         def patch(edit: NodeEdit) -> NodeEdit | None:
             patched = patch_node(self.client, edit, lambda raw: self.node_edit(parse_node(raw)), lease.check)

@@ -33,10 +33,17 @@ def test_outcomes_come_in_order_and_no_more_than_the_limit_run() -> None:
         return number
 
     reported: list[str] = []
-    outcomes = run_bounded(calls(20, call), limit=4, on_done=lambda outcome: reported.append(outcome.name))
+    counts: list[int] = []
+
+    def on_done(outcome: Outcome[int], finished: int) -> None:
+        reported.append(outcome.name)
+        counts.append(finished)
+
+    outcomes = run_bounded(calls(20, call), limit=4, on_done=on_done)
     assert [outcome.value for outcome in outcomes] == list(range(20))
     assert most[0] == 4
     assert sorted(reported, key=int) == [outcome.name for outcome in outcomes]
+    assert counts == list(range(1, 21))
 
 
 @pytest.mark.parametrize(
