@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ClusterPolicy that the operator follows, its tolerations, and the previous values of the fields that the collection has set (pure)."""
+"""Selects the ClusterPolicy that the operator uses, and reads its tolerations and the recorded previous values of fields that the collection has set (pure)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Spec = dict[str, t.Any]
 
 
 def active_policy(policies: t.Iterable[Document]) -> Document | None:
-    """The ClusterPolicy that the operator follows: the oldest, by name where two are equally old."""
+    """The ClusterPolicy that the operator uses: the oldest one, or the first by name if two have the same age."""
     return min(
         policies, key=lambda policy: (policy["metadata"]["creationTimestamp"], policy["metadata"]["name"]), default=None
     )
@@ -36,7 +36,7 @@ def mig_configmap(policy: Document | None) -> str:
 
 
 def recorded_tolerations(policy: Document) -> list[dict[str, t.Any]] | None:
-    """The tolerations that the annotation records as the collection's; None without the annotation, empty where it is not readable."""
+    """The tolerations that the annotation records as set by the collection; None without the annotation, empty if it cannot be parsed."""
     text = (policy["metadata"].get("annotations") or {}).get(OWNED_TOLERATIONS_ANNOTATION)
     if text is None:
         return None
@@ -44,12 +44,12 @@ def recorded_tolerations(policy: Document) -> list[dict[str, t.Any]] | None:
 
 
 def recorded_previous_spec(policy: Document) -> Spec:
-    """The previous part of the spec that is recorded in the annotation; empty where nothing, or nothing readable, is recorded."""
+    """The part of the previous spec that is recorded in the annotation; empty if nothing is recorded or it cannot be parsed."""
     return parse_json((policy["metadata"].get("annotations") or {}).get(FORMER_ANNOTATION), dict) or {}
 
 
 def restore_previous_spec(spec: Spec, previous: Spec) -> Spec:
-    """The spec without the collection's fields, with the previous values wherever no value has been set since."""
+    """The spec without the collection's fields; each field gets its previous value back unless another value has been set since."""
     result = dict(spec)
     for key, value in previous.items():
         below = result.get(key)

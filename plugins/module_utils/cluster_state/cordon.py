@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cordons of this collection, by an annotation that distinguishes them from others (pure).
+"""Cordons of this collection; an annotation distinguishes them from other cordons (pure).
 
-Every patch of a cordon contains the resourceVersion that was read: an administrator may have cordoned the node since, and a cordon of others
-must not be removed.
+Every patch contains the resourceVersion that was read, because an administrator may have cordoned the node since then, and that cordon must not
+be removed.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ Patch = dict[str, t.Any]
 Annotations = dict[str, "str | None"]
 # Parts of a patch: fields of the node's spec, and annotations (None removes one).
 CordonEdit = tuple[Patch, Annotations]
-# All annotations together are limited to 256 KiB; more than this is not useful in one of them.
+# Kubernetes limits all annotations of an object together to 256 KiB; a longer reason would not be useful.
 MAX_REASON = 1000
 # The reason for the cordon of a node whose machine is being removed; the next run recognizes it by this text.
 REMOVAL_REASON = "its machine is being removed from the cluster"
 
 
 def cordon_edit(node: Node, reason: str) -> CordonEdit:
-    """Cordon a node, with the reason in the annotation; empty where it is cordoned already."""
+    """The edit that cordons a node and stores the reason in the annotation; empty if the node is already cordoned."""
     if node.unschedulable:
         return {}, {}
     return {"unschedulable": True}, {CORDONED_ANNOTATION: reason[:MAX_REASON]}
 
 
 def uncordon_edit(node: Node) -> CordonEdit:
-    """Remove a cordon of this collection and its annotation; empty for cordons of others."""
+    """The edit that removes a cordon of this collection and its annotation; empty for other cordons."""
     if CORDONED_ANNOTATION not in node.annotations:
         return {}, {}
     return {"unschedulable": None}, {CORDONED_ANNOTATION: None}
@@ -55,12 +55,12 @@ def is_cordoned_for_removal(node: Node) -> bool:
 
 
 def cordon_for_removal(node: Node) -> Patch | None:
-    """Cordon a node whose machine is being removed; this reason replaces another one of this collection."""
+    """The patch that cordons a node whose machine is being removed; this reason replaces any earlier reason of this collection."""
     if CORDONED_ANNOTATION in node.annotations and not is_cordoned_for_removal(node):
         return merge_patch(node, {}, {CORDONED_ANNOTATION: REMOVAL_REASON})
     return merge_patch(node, *cordon_edit(node, REMOVAL_REASON))
 
 
 def cancel_removal(node: Node) -> Patch | None:
-    """Undo that cordon, because the node stays; None for every other cordon."""
+    """The patch that undoes this cordon because the node stays in the cluster; None for every other cordon."""
     return merge_patch(node, *uncordon_edit(node)) if is_cordoned_for_removal(node) else None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The progress of a driver upgrade by the GPU operator, by the label that it keeps on each node (pure).
+"""The progress of the GPU operator's driver upgrade, read from the label that the operator maintains on each node (pure).
 
 Source: k8s-operator-libs v0.0.0-20251027171627, pkg/upgrade (consts.go, upgrade_inplace.go, common_manager.go).
 """
@@ -24,7 +24,7 @@ Labels = t.Mapping[str, str]
 
 @dataclass(frozen=True)
 class DriverUpgrade:
-    """The nodes with an unfinished upgrade, by name; `working` has their states."""
+    """The names of nodes with an unfinished upgrade; `working` also has their states."""
 
     waiting: tuple[str, ...] = ()
     working: t.Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class DriverUpgrade:
     skipped: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, t.Any]:
-        """For a result: the number of nodes in each state of the label, and the names of nodes that need a user."""
+        """For a result: the number of nodes in each state, and the names of nodes that need the user's attention."""
         idle = {REQUIRED: len(self.waiting) + len(self.skipped), FAILED: len(self.failed)}
         return {
             "states": dict(+(Counter(idle) + Counter(self.working.values()))),
@@ -41,7 +41,7 @@ class DriverUpgrade:
         }
 
     def is_stuck(self, max_parallel: int) -> bool:
-        """Whether the upgrade cannot continue: no node is being upgraded, and failed nodes, which keep their slots, block waiting ones."""
+        """Whether the upgrade cannot continue, because no node is being upgraded and failed nodes occupy the slots that waiting nodes need."""
         if self.working or not (self.failed or self.skipped):
             return False
         return not self.waiting or len(self.failed) >= max_parallel
@@ -82,7 +82,7 @@ def driver_upgrade(nodes: t.Iterable[tuple[str, Labels]]) -> DriverUpgrade:
 
 
 def remedies(upgrade: DriverUpgrade) -> list[str]:
-    """What a user can do about nodes whose upgrade does not continue."""
+    """Instructions for the user about nodes whose upgrade does not continue."""
     lines = []
     if upgrade.failed:
         lines.append(

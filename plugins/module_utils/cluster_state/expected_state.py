@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The state of a pool's node once NVIDIA's operands have applied its configuration: labels, resources, MIG layouts (pure).
 
-Sources: k8s-device-plugin internal/lm (labels), internal/rm (resources), and both run on an H200.
+Sources: k8s-device-plugin internal/lm (labels) and internal/rm (resources), and tests of both on an H200.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if t.TYPE_CHECKING:
 def expected_gpus(node: Node, pool: PoolPlan) -> int:
     """The physical GPUs of a node of the pool.
 
-    Under the MIG strategy single GFD counts MIG devices; then it is the recorded number, else the pool's gpus_per_node, else the number of
-    devices divided by those of one GPU in the pool's layout.
+    Under the MIG strategy single, GFD counts MIG devices. Then this is the recorded number, else the pool's gpus_per_node, else the number of
+    devices divided by the devices per GPU in the pool's layout.
     """
     if MIG_INFIX not in node.product:
         return node.gpus
@@ -39,21 +39,21 @@ def expected_gpus(node: Node, pool: PoolPlan) -> int:
 
 
 def expected_offers(node: Node, pool: PoolPlan) -> dict[str, int]:
-    """How much of each resource the node offers; empty where its GPUs are not for containers."""
+    """The expected amount of each resource on the node; empty if its GPUs are not for containers."""
     if pool.without_containers:
         return {}
     return pool.for_node(node.name).sharing.offers(expected_gpus(node, pool))
 
 
 def device_count(node: Node, pool: PoolPlan) -> int:
-    """The number of devices of the node for the pool; before its demand is allocated, as many as it offers."""
+    """The node's number of devices for the pool; until the demand is allocated, the number that the node offers now."""
     if pool.sharing.demand and node.name not in pool.by_node:
         return pool.sharing.devices({name: node.allocatable.get(name, 0) for name in pool.resources})
     return pool.sharing.devices(expected_offers(node, pool))
 
 
 def pool_resources(nodes: t.Sequence[Node], pool: PoolPlan) -> dict[str, t.Any]:
-    """What the nodes of a pool are expected to offer and do offer, in total: `resource` and its counts, and `resources`."""
+    """The totals that the nodes of a pool should offer and do offer: `resource` with its counts, and `resources`."""
     expected: Counter[str] = Counter()
     allocatable: Counter[str] = Counter()
     for node in nodes:
@@ -76,10 +76,10 @@ def expected_labels(node: Node, pool: PoolPlan) -> dict[str, str]:
 
 
 def expected_mig_config(node: Node, pool: PoolPlan, *, managed: bool | None = None) -> str | None:
-    """The value of nvidia.com/mig.config; None where the label is left to the operator.
+    """The value of nvidia.com/mig.config; None if the operator manages the label.
 
-    A node whose GPUs were partitioned before gets the entry that disables MIG, and keeps it. `managed`: whether the label is one of the
-    pool's; by default as it is recorded on the node.
+    A node whose GPUs were partitioned before gets the entry that disables MIG, and keeps it. `managed`: whether the pool owns the label; by
+    default, this is read from the record on the node.
     """
     mig_key = pool.for_node(node.name).mig_key
     if mig_key:
@@ -97,7 +97,7 @@ def lacks_mig_support(node: Node, pool: PoolPlan) -> bool:
 
 
 def expected_devices(node: Node, pool: PoolPlan) -> dict[str, int]:
-    """The MIG devices of a node of the pool, by profile; empty where its GPUs stay whole."""
+    """The MIG devices of a node of the pool, by profile; empty if its GPUs are not partitioned."""
     counts: dict[str, int] = {}
     layout = pool.for_node(node.name).sharing.layout
     for index in range(expected_gpus(node, pool) if layout else 0):
@@ -112,12 +112,12 @@ def devices_in_labels(node: Node, pool: PoolPlan) -> dict[str, int]:
 
 
 def is_gpu_resource(name: str) -> bool:
-    """Whether a resource is one of GPUs or MIG devices."""
+    """Whether a resource name stands for GPUs or MIG devices."""
     return name.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
 
 
 def declared_layouts(pool: PoolPlan) -> list[dict[str, t.Any]]:
-    """The layouts of a pool with a declared model, without nodes: the number of GPUs with each is unknown (None)."""
+    """The layouts of a pool that declares a model, without reading nodes; the number of GPUs with each layout is unknown (None)."""
     geometry = geometries.geometry(pool.model) if pool.model else None
     return [_layout_result(geometry, part.profiles, None) for part in pool.sharing.layout] if geometry else []
 
@@ -140,7 +140,7 @@ def node_layouts(pool: PoolPlan, nodes: t.Iterable[Node], known: t.Mapping[str, 
 
 
 def _layout_result(geometry: Geometry, profiles: t.Mapping[str, int], gpus: int | None) -> dict[str, t.Any]:
-    # A layout that does not fit is refused elsewhere, with a reason.
+    # A layout that does not fit is rejected elsewhere, with a reason.
     placed = place(geometry, profiles) or ()
     return {
         "gpus": gpus,

@@ -5,12 +5,12 @@
 | in the pod | access to | source |
 |---|---|---|
 | a privileged container | every device of the node, whatever is mounted | containerd internal/cri/opts: WithHostDevices, WithAllDevicesAllowed |
-| hostPath `/dev/nvidia*`, mounted | the device files; there is no other reason to mount them | |
+| hostPath `/dev/nvidia*`, mounted | the device files, because there is no other reason to mount them | |
 | hostPath `/dev` or `/`, mounted | nothing: the device cgroup only allows the runtime's default devices (runc specconv AllowedDevices) | |
 | CDI annotation, value `nvidia.com/...` | the devices that it names | container-device-interface pkg/cdi/annotations.go; toolkit: prefix nvidia.cdi.k8s.io/ |
 | annotation io.kubernetes.cri-o.Devices | the device files that it lists | cri-o internal/config/device |
 | a RuntimeClass with a handler of NVIDIA's | the devices in NVIDIA_VISIBLE_DEVICES of the image or the pod | nvidia-container-toolkit internal/config/image |
-| a nodeSelector with nvidia.com/gpu.deploy.client | unknown: the pod declares itself a client of GPUs | mig-parted pkg/mig/reconfigure |
+| a nodeSelector with nvidia.com/gpu.deploy.client | unknown: the pod declares itself a GPU client | mig-parted pkg/mig/reconfigure |
 | a mount below /var/run/nvidia-container-devices | the devices in its path | the same, accept-nvidia-visible-devices-as-volume-mounts |
 """
 
@@ -41,7 +41,7 @@ def nvidia_runtime_classes(runtime_classes: t.Iterable[Document]) -> frozenset[s
 
 
 def gpu_access(pod: Document, runtime_classes: t.Collection[str]) -> t.Iterator[str]:
-    """Descriptions of the pod's access to GPUs, where a GPU is its only purpose."""
+    """Descriptions of the pod's access to GPUs, for kinds of access that have no other purpose."""
     spec = pod["spec"]
     if spec.get("runtimeClassName") in runtime_classes:
         yield f"runtimeClassName {spec['runtimeClassName']}"
@@ -62,7 +62,7 @@ def gpu_access(pod: Document, runtime_classes: t.Collection[str]) -> t.Iterator[
 
 
 def privileged_containers(pod: Document) -> t.Iterator[str]:
-    """Descriptions of the containers with access to every device of the node; init containers that have ended do not count."""
+    """Descriptions of the containers with access to every device of the node; finished init containers do not count."""
     starting = (pod.get("status") or {}).get("phase") == "Pending"
     for container in _containers(pod["spec"]):
         if not (container.get("securityContext") or {}).get("privileged"):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods on nodes: which GPU resources they request, which have access to a GPU, and which a drain evicts (pure).
+"""The pods on nodes: their GPU requests, their access to GPUs, and which of them a drain evicts (pure).
 
 Requesting a resource of the device plugin is only one kind of access. Any process with an open device file blocks changes of the MIG manager
 ("In use by another client"), regardless of its pod's requests (NVIDIA/gpu-operator#1704, #2570).
@@ -21,9 +21,9 @@ PREFIX = "nvidia.com/"
 # The DRA driver for GPUs, and its device classes (dra-driver-nvidia-gpu, deployments/helm).
 DRA_DRIVER = "gpu.nvidia.com"
 DEVICE_CLASSES = (DRA_DRIVER, "mig.nvidia.com", "vfio.gpu.nvidia.com")
-# Pods with this priority or a higher one are parts of the cluster itself (kubernetes scheduling.SystemCriticalPriority).
+# Pods with at least this priority are parts of the cluster itself (kubernetes scheduling.SystemCriticalPriority).
 _SYSTEM_CRITICAL = 2_000_000_000
-# The kubelet sets it on the API's copy of a static pod.
+# The kubelet sets this annotation on the API's copy of a static pod.
 _MIRROR = "kubernetes.io/config.mirror"
 
 Pod = t.Mapping[str, t.Any]
@@ -42,7 +42,7 @@ class GpuRequest:
 
 
 def gpu_requests(pods: t.Iterable[Pod]) -> dict[str, list[GpuRequest]]:
-    """The requests of every pod on a node for NVIDIA resources, by node."""
+    """All requests of pods for NVIDIA resources, by node."""
     requests: dict[str, list[GpuRequest]] = {}
     for node, pod in active_pods(pods):
         metadata = pod["metadata"]
@@ -53,7 +53,7 @@ def gpu_requests(pods: t.Iterable[Pod]) -> dict[str, list[GpuRequest]]:
 
 
 def active_pods(pods: t.Iterable[Pod]) -> t.Iterator[tuple[str, Pod]]:
-    """Each pod that is on a node and has not ended, with the node's name; pods that are being deleted count until they are gone."""
+    """Each pod that is on a node and has not ended, with the node's name; pods being deleted count until they are gone."""
     for pod in pods:
         node = (pod.get("spec") or {}).get("nodeName")
         if node and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
@@ -83,10 +83,10 @@ def _container_resources(container: t.Mapping[str, t.Any]) -> Counter[str]:
 class PodOnNode:
     """One pod on a node.
 
-    resources: see requested_resources(). access: descriptions of its access to GPUs; empty for a pod without.
+    resources: see requested_resources(). access: descriptions of its access to GPUs; empty if it has none.
     keep_reason: why a drain does not evict it ("DaemonSet exporter", "static pod"), else empty. unmanaged: no controller recreates it.
-    priority: the scheduler's number. created: RFC 3339, so that later ones are sorted last.
-    possible_access: why a pod of the cluster itself may use a GPU although nothing shows that it does: it is privileged, like CNI plugins,
+    priority: the scheduler's number. created: RFC 3339, so that text order is time order.
+    possible_access: why a pod of the cluster itself may use a GPU although nothing shows this; such pods are privileged, like CNI plugins,
     CSI drivers and node exporters. pausable: a DaemonSet's pod that leaves the node while nvidia.com/gpu.deploy.client is not true.
     """
 
@@ -109,9 +109,9 @@ class PodOnNode:
 
 
 class PodsByNode(t.NamedTuple):
-    """By node: the pods that use its GPUs, the other pods that a drain of all pods evicts, and those that may hold a GPU.
+    """By node: the pods that use its GPUs, the other pods that a drain of all pods evicts, and the pods that may hold a GPU.
 
-    The last are pods of the cluster itself; no drain evicts them.
+    Pods of the last kind belong to the cluster itself; no drain evicts them.
     """
 
     gpu_pods: ByNode = {}
@@ -120,7 +120,7 @@ class PodsByNode(t.NamedTuple):
 
 
 def classify_pods(by_node: ByNode) -> PodsByNode:
-    """The pods on nodes, from parse_pods(), by what a change of the node means for them."""
+    """Sort the pods from parse_pods() by the effect that a change of their node has on them."""
 
     def select(accepts: t.Callable[[PodOnNode], bool]) -> ByNode:
         return {node: accepted for node, found in by_node.items() if (accepted := list(filter(accepts, found)))}
@@ -141,9 +141,9 @@ def parse_pods(
 ) -> dict[str, list[PodOnNode]]:
     """All pods on nodes, by node, sorted by namespace and name.
 
-    `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta); without them access by DRA does not count.
-    `runtime_classes` are the names of those with a handler of NVIDIA.
-    NVIDIA's operands in the operator's namespace do not count: the operator stops them itself.
+    `claims` are the ResourceClaims of the cluster (resource.k8s.io, v1 or a beta); without them, access through DRA does not count.
+    `runtime_classes` are the names of the RuntimeClasses with a handler of NVIDIA.
+    NVIDIA's operands in the operator's namespace do not count, because the operator stops them itself.
     """
     sources = {(claim["metadata"].get("namespace", ""), claim["metadata"]["name"]): _claimed(claim) for claim in claims}
     by_node: dict[str, list[PodOnNode]] = {}
@@ -184,7 +184,7 @@ def _requests(
 ) -> t.Iterator[str]:
     for resource in sorted(resources):
         yield f"requests {resource}"
-    # Claims that were created for the pod from a template are in its status.
+    # The pod's status lists the claims that were created for it from a template.
     status = pod.get("status") or {}
     for claim in (*(pod["spec"].get("resourceClaims") or ()), *(status.get("resourceClaimStatuses") or ())):
         for source in sources.get((pod["metadata"].get("namespace", ""), claim.get("resourceClaimName")), ()):
@@ -192,7 +192,7 @@ def _requests(
 
 
 def _claimed(claim: Claim) -> list[str]:
-    """The driver that has allocated a GPU for a claim; before the allocation, the requested device classes."""
+    """The driver that has allocated a GPU for a claim; before the allocation, the requested device classes instead."""
     allocation = (claim.get("status") or {}).get("allocation")
     if allocation:
         results = (allocation.get("devices") or {}).get("results") or ()
@@ -213,7 +213,7 @@ def _keep_reason(pod: Pod, controllers: t.Iterable[t.Mapping[str, t.Any]]) -> st
 
 
 def _is_operand(pod: Pod, operator_namespace: str) -> bool:
-    """Whether the operator has created it: all its pods have such a label (gpu-operator assets), those of its validators, too."""
+    """Whether the operator has created the pod. All its pods, including its validators, have such a label (gpu-operator assets)."""
     app = app_of(pod)
     return pod["metadata"].get("namespace") == operator_namespace and (app == DISCOVERY or app.startswith("nvidia-"))
 
@@ -221,7 +221,7 @@ def _is_operand(pod: Pod, operator_namespace: str) -> bool:
 def pods_to_evict(pods: t.Iterable[PodOnNode], *, force: bool) -> tuple[PodOnNode, ...]:
     """The pods that a drain evicts, by namespace and name.
 
-    Pods of DaemonSets and static pods stay: they would be recreated at once, and end with their node. Pods without a controller are
+    Pods of DaemonSets and static pods stay, because they would be recreated immediately and end with their node. Pods without a controller are
     only evicted with `force`.
     """
     evicted = [pod for pod in pods if not pod.keep_reason and (force or not pod.unmanaged)]
@@ -229,7 +229,7 @@ def pods_to_evict(pods: t.Iterable[PodOnNode], *, force: bool) -> tuple[PodOnNod
 
 
 def blocking_pods(pods: t.Iterable[PodOnNode], *, force: bool) -> list[str]:
-    """The pods that a drain does not evict although they end with the node, each with the reason."""
+    """The pods that end with the node although a drain does not evict them, each with the reason."""
     return [
         f"{pod.full_name} (no controller recreates it)"
         for pod in pods

@@ -1,13 +1,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The impact of changes: on one node with the pods that lose their GPUs, and of a run on the nodes of a pool (pure).
+"""The impact of changes: which pods of a node lose their GPUs, and how many nodes and pods of each pool a run affects (pure).
 
 | change | evicted pods |
 |---|---|
 | other MIG devices, or the MIG mode | all pods that use a GPU: a device in use cannot be destroyed |
-| to MPS, from MPS, or between its configurations | all: its daemon takes the whole GPU, and its clients end with it |
+| to MPS, from MPS, or between MPS configurations | all: the MPS daemon takes the whole GPU, and its clients end when it stops |
 | from containers to virtual machines, or without a driver | all: the driver is unloaded |
-| another resource name | pods with the old resource, which is not offered any more: its GPU would be allocated again |
+| another resource name | pods with the old resource: it is no longer offered, so their GPU would be allocated a second time |
 | fewer shares than are in use | as many as necessary: the most important pods stay, then the oldest |
 | any other change | none: the plugin changes the offered resources, and pods keep their devices |
 """
@@ -41,9 +41,9 @@ COUNTS = ("drivers", "pods", "operand_pods", "repartitioned_nodes", "resets")
 
 @dataclass(frozen=True)
 class Transition:
-    """`kind` is LABELS, PLUGIN, GEOMETRY or MODE; `offers` is how much of each resource the node offers afterwards.
+    """The effect of a change on a node: `kind` is LABELS, PLUGIN, GEOMETRY or MODE; `offers` is the amount of each resource afterwards.
 
-    `resets`: the MIG mode is switched on GPUs that are reset for that. `may_reboot`: these belong to a virtual machine, which may not
+    `resets`: the MIG mode changes on GPUs that need a reset for it. `may_reboot`: these GPUs belong to a virtual machine, which may not
     support the reset (MIG user guide, "Enable MIG Mode").
     """
 
@@ -60,7 +60,7 @@ class Transition:
 
 
 def transition(node: Node, pool: PoolPlan | None, change: NodeEdit | None, *, repeat: bool = False) -> Transition:
-    """The effect of the change on a node, by the node's current labels; nodes of no pool get whole GPUs.
+    """The effect of the change on a node with its current labels; nodes without a pool get whole GPUs.
 
     `repeat`: the MIG manager has to apply its current configuration again.
     """
@@ -99,9 +99,9 @@ def _mode_switch(node: Node, offers: t.Mapping[str, int]) -> Transition:
 
 
 def displaced_pods(change: Transition, pods: t.Sequence[PodOnNode]) -> tuple[PodOnNode, ...]:
-    """Those of the node's GPU pods that cannot stay, by namespace and name.
+    """The node's GPU pods that the change displaces, sorted by namespace and name.
 
-    The most important are pods that a drain does not evict, then those with the highest priority, then the oldest.
+    The most important pods stay: first pods that a drain does not evict, then pods with the highest priority, then the oldest.
     """
     if change.kind == LABELS:
         return ()
@@ -132,14 +132,14 @@ def _name(pod: PodOnNode) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class OperandRestart:
-    """The operands that the operator restarts on every node: `every` one, the driver included, or some `apps`."""
+    """The operands that the operator restarts on every node: `every` operand including the driver, or only some `apps`."""
 
     apps: frozenset[str] = frozenset()
     every: bool = False
 
     @property
     def driver(self) -> bool:
-        """Whether the driver is among them."""
+        """Whether the operator restarts the driver."""
         return self.every or operand_pods.DRIVER in self.apps
 
     @property
@@ -149,14 +149,14 @@ class OperandRestart:
 
 
 class NodeImpact(t.NamedTuple):
-    """The change of one node, and the pods that lose a GPU by it."""
+    """The change of one node, and the pods that lose a GPU because of it."""
 
     transition: Transition
     evicted: t.Sequence[PodOnNode]
 
 
 class RunningPods(t.NamedTuple):
-    """The pods on the nodes: the apps of NVIDIA's operands, one for each pod, and the pods that use GPUs."""
+    """The pods by node: for each pod of an NVIDIA operand its app, and the pods that use GPUs."""
 
     operands: t.Mapping[str, t.Sequence[str]]
     gpu_pods: t.Mapping[str, t.Sequence[PodOnNode]]
@@ -165,11 +165,11 @@ class RunningPods(t.NamedTuple):
 def impact(
     nodes: t.Iterable[Node], changes: t.Mapping[str, NodeImpact], restart: OperandRestart, running: RunningPods
 ) -> dict[str, int]:
-    """The counts of COUNTS for some nodes.
+    """The impact on these nodes, as numbers with the keys COUNTS.
 
-    `drivers`: nodes whose driver is restarted. `pods`: pods that lose a GPU, because of the driver or the new sharing.
-    `operand_pods`: operands' pods that are restarted. `repartitioned_nodes`: nodes whose MIG layout changes. `resets`: those among them
-    whose GPUs have to be reset.
+    `drivers`: nodes whose driver is restarted. `pods`: pods that lose a GPU because of the driver or the new sharing.
+    `operand_pods`: pods of operands that are restarted. `repartitioned_nodes`: nodes whose MIG layout changes. `resets`: repartitioned nodes
+    whose GPUs must be reset.
     """
     counts = dict.fromkeys(COUNTS, 0)
     for node in nodes:
@@ -197,7 +197,7 @@ def impact_by_pool(
     restart: OperandRestart,
     running: RunningPods,
 ) -> dict[str, dict[str, int]]:
-    """The impact on each pool by its name, and under NO_POOL that on the other nodes."""
+    """The impact on each pool, by the pool's name; the key NO_POOL has the impact on all other nodes."""
     by_name = {node.name: node for node in nodes}
     counts = {
         pool.name: impact([by_name.pop(name) for name in membership.by_pool[pool.name]], changes, restart, running)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Label selectors in kubectl's notation, evaluated on known labels, so that many selectors need only one list (pure)."""
+"""Evaluates label selectors in kubectl's notation on labels that are already read, so many selectors need only one list request (pure)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Requirement:
     members: tuple[str, ...] | None = None
 
     def is_met(self, labels: t.Mapping[str, str]) -> bool:
-        """As in the API server: a missing key meets a negative condition."""
+        """As in the API server, a missing key meets a negative condition."""
         if self.members is None:
             return (self.key in labels) is not self.negative
         return (labels.get(self.key) in self.members) is not self.negative
 
 
 def parse_selector(text: str) -> list[Requirement]:
-    """The conditions of a selector, of which a node must meet all; raises ValueError with the position of the mistake."""
+    """The conditions of a selector, all of which a node must meet; raises ValueError with the position of a mistake."""
     requirements: list[Requirement] = []
     position = 0
     while position < len(text.rstrip()):

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Allocates the MIG devices that pools demand to GPUs of their nodes (pure).
+"""Allocates the MIG devices that pools demand to the GPUs of their nodes (pure).
 
-Existing layouts count: a GPU whose layout serves the demand keeps it, and of those that have to be repartitioned, unused ones come first.
-Repartitioning a GPU evicts all pods that use a GPU of the node, so the GPUs of a node are either all in use or none.
+A GPU whose layout already serves the demand keeps it. If GPUs must be repartitioned, unused GPUs come first. Repartitioning a GPU evicts all pods
+that use any GPU of the node, so either all GPUs of a node count as in use or none.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownLayouts:
-    """What is known of the nodes beside their labels.
+    """Known facts about the nodes other than their labels.
 
     `entries`: the MIG manager's configurations by name. `geometries`: the MIG profiles of each node's GPUs. `nodes_in_use`: the nodes with
-    pods that use a GPU; None: not known yet. `previous`: the layouts that the same run has allocated before.
+    pods that use a GPU; None if not known yet. `previous`: the layouts that the same run has already allocated.
     """
 
     entries: t.Mapping[str, t.Any] = field(default_factory=dict)
@@ -47,8 +47,8 @@ class KnownLayouts:
 class MigAllocation:
     """The plan in which each node of a pool with a demand has its own layout (PoolPlan.for_node).
 
-    `missing`: by pool, the devices that fit on no GPU. `needs_usage`: GPUs have to be repartitioned, and their use, not known yet, would
-    influence which.
+    `missing`: by pool, the devices that fit on no GPU. `needs_usage`: some GPUs must be repartitioned, and the choice depends on which GPUs
+    are in use, which is not known yet.
     """
 
     plan: Plan
@@ -63,9 +63,9 @@ def allocate(
     known: KnownLayouts,
     may_change: t.Callable[[Node, PoolPlan], bool] = lambda node, pool: True,
 ) -> MigAllocation:
-    """Allocate the demand of each pool to its nodes; `may_change` selects which of them may be repartitioned, the others keep their layouts.
+    """Allocate the demand of each pool to its nodes; only nodes that `may_change` selects may be repartitioned.
 
-    Nodes that are not discovered or not ready cannot be repartitioned; a node without known geometry stays whole.
+    Nodes that are not discovered or not ready cannot be repartitioned. The GPUs of a node without known geometry stay whole.
     """
     by_name = {node.name: node for node in nodes}
     by_pool: dict[str, dict[str, tuple[layouts.Layout, int]]] = {}
@@ -101,7 +101,7 @@ def _pack(
     known: KnownLayouts,
     may_change: t.Callable[[Node, PoolPlan], bool],
 ) -> PackingResult:
-    """Pack the pool's demand, without the devices of nodes that keep their layouts, on the other nodes."""
+    """Pack the part of the pool's demand that nodes with kept layouts do not serve on the other nodes."""
     gpus: list[PackedGpu] = []
     remaining = Counter(pool.sharing.demand)
     for node in members:
@@ -120,7 +120,7 @@ def _pack(
 
 
 def _layout(by_gpu: t.Sequence[Counts]) -> layouts.Layout:
-    """One layout for all GPUs if they are equal, by index otherwise; empty if all are whole."""
+    """One layout for all GPUs if they are equal, otherwise one layout by GPU index; empty if all GPUs are whole."""
     if not any(by_gpu):
         return ()
     if all(dict(devices) == dict(by_gpu[0]) for devices in by_gpu):
@@ -129,9 +129,9 @@ def _layout(by_gpu: t.Sequence[Counts]) -> layouts.Layout:
 
 
 def _current_devices(node: Node, pool: PoolPlan, known: KnownLayouts) -> list[Counts]:
-    """The MIG devices of each GPU of the node, or those it is about to get: by its MIG configuration, else by its labels.
+    """The MIG devices of each GPU of the node, now or once its MIG configuration is applied; without a configuration, from its labels.
 
-    Without a known configuration the devices are divided equally between the GPUs if possible; else the GPUs count as whole.
+    Without a known configuration, the devices are divided equally between the GPUs if possible; otherwise the GPUs count as whole.
     """
     if node.name in known.previous:
         layout = known.previous[node.name]
@@ -158,13 +158,13 @@ def _parts(entry: t.Any, node: Node) -> Entry:
 
 
 def _gpu_count(node: Node, pool: PoolPlan, devices_of_gpu: Counts) -> int:
-    """The physical GPUs: under the MIG strategy single GFD counts the devices, of which each GPU has these."""
+    """The number of physical GPUs. Under the MIG strategy single, GFD counts the devices, so their number is divided by the devices of one GPU."""
     if MIG_INFIX in node.product and not node.recorded_gpus and not pool.gpus_per_node and devices_of_gpu:
         return max(1, node.gpus // sum(devices_of_gpu.values()))
     return expected_state.expected_gpus(node, pool)
 
 
 def _with_profile_names(devices: Counts, geometry: Geometry | None) -> dict[str, int]:
-    """Devices by the profiles' names instead of GFD's, which have a dot for a plus."""
+    """Devices by the names of the profiles; GFD's names have a dot instead of a plus."""
     names = {profile.name.replace("+", "."): profile.name for profile in (geometry.profiles if geometry else ())}
     return {names.get(name, name): count for name, count in devices.items()}

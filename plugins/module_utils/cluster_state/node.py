@@ -24,7 +24,7 @@ _MAX_TEXTS = 200_000
 
 @dataclass(frozen=True)
 class Node(NodeFacts):
-    """One Node object; counts are whole GPUs or shares, never None."""
+    """One Node object; counts are never None."""
 
     annotations: t.Mapping[str, str] = field(default_factory=dict)
     taints: tuple[t.Mapping[str, t.Any], ...] = ()
@@ -34,49 +34,49 @@ class Node(NodeFacts):
     ready: bool = False
     unschedulable: bool = False
     boot_id: str = ""
-    # RFC 3339, so that later ones are sorted last.
+    # RFC 3339, so text order is time order.
     created: str = ""
     provider_id: str = ""
     addresses: tuple[str, ...] = ()
 
     @property
     def model(self) -> str:
-        """GFD's product name without these suffixes; empty before discovery."""
+        """GFD's product name without the suffixes of sharing and MIG; empty before discovery."""
         return _SUFFIX.sub("", self.product)
 
     @property
     def catalog_model(self) -> models.Model | None:
-        """The catalog's model of its GPUs. Under the MIG strategy single GFD's memory is that of a device and is not used."""
+        """The catalog's model of the node's GPUs. Under the MIG strategy single, GFD reports the memory of one device, which is not used here."""
         return models.of_gpu(self.product, None if names.MIG_INFIX in self.product else self.memory_mib)
 
     @property
     def gpus(self) -> int:
-        """The GPUs that GFD counts: the physical ones, or MIG devices under the MIG strategy single; 0 before discovery."""
+        """The GPUs that GFD counts: physical GPUs, or MIG devices under the MIG strategy single; 0 before discovery."""
         return to_count(self.labels.get(names.COUNT_LABEL))
 
     @property
     def recorded_gpus(self) -> int:
-        """The physical GPUs, recorded before they were partitioned; 0 where nothing is recorded."""
+        """The number of physical GPUs, recorded before they were partitioned; 0 if nothing is recorded."""
         return to_count(self.annotations.get(names.GPUS_ANNOTATION))
 
     @property
     def mig_config(self) -> str:
-        """The desired MIG configuration of the node; empty where it is not set."""
+        """The desired MIG configuration of the node; empty if it is not set."""
         return self.labels.get(names.MIG_CONFIG_LABEL, "")
 
     @property
     def mig_state(self) -> str:
-        """The MIG manager's state of it: pending, rebooting, success or failed; empty before the MIG manager has processed it."""
+        """The MIG manager's state for this configuration: pending, rebooting, success or failed; empty until the MIG manager has processed it."""
         return self.labels.get(names.MIG_STATE_LABEL, "")
 
     @property
     def replicas(self) -> int:
-        """The shares of a GPU by GFD; 0 without the label."""
+        """The number of shares of each GPU according to GFD; 0 without the label."""
         return to_count(self.labels.get(names.REPLICAS_LABEL))
 
     @property
     def mig_devices(self) -> dict[str, int]:
-        """The MIG devices by profile, from GFD's labels under either strategy (with a dot for `+`)."""
+        """The MIG devices by profile, from GFD's labels under either strategy (with a dot instead of `+`)."""
         if names.MIG_INFIX in self.product:
             profile = self.product.partition(names.MIG_INFIX)[2].removesuffix(names.SHARED_SUFFIX)
             return {profile: self.gpus} if self.gpus else {}
@@ -104,7 +104,7 @@ class Node(NodeFacts):
 
     @property
     def discovered(self) -> bool:
-        """Whether GFD has labelled its GPU."""
+        """Whether GFD has labelled the node's GPU."""
         return self.has_gpu and names.PRODUCT_LABEL in self.labels
 
     @property
@@ -113,7 +113,7 @@ class Node(NodeFacts):
         return any(key.startswith(names.NFD_PREFIX) for key in self.labels)
 
     def has_taint(self, key: str) -> bool:
-        """Whether it has a taint with this key, regardless of value and effect."""
+        """Whether the node has a taint with this key, regardless of value and effect."""
         return any(taint.get("key") == key for taint in self.taints)
 
 
@@ -141,7 +141,7 @@ def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
 
 
 def _shared(texts: t.Mapping[str, str] | None) -> dict[str, str]:
-    """The same texts, each only once in memory, since thousands of nodes have mostly the same labels."""
+    """The same texts, each stored only once in memory, because thousands of nodes have mostly the same labels."""
     # Not sys.intern(), which Ansible replaces.
     share = _TEXTS.setdefault
     if len(_TEXTS) > _MAX_TEXTS:
@@ -150,7 +150,7 @@ def _shared(texts: t.Mapping[str, str] | None) -> dict[str, str]:
 
 
 def to_count(text: t.Any) -> int:
-    """The number in a label or a quantity; 0 where it is not a number."""
+    """The number in a label or a quantity; 0 if it is not a number."""
     try:
         return int(text)
     except (TypeError, ValueError):

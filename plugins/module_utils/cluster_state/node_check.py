@@ -27,8 +27,8 @@ FAILED, CHANGING = "failed", ("pending", "rebooting")
 class Finding:
     """The differences between a node and its pool's declaration; final if waiting cannot change them.
 
-    `operand` is the one (its pods' label app) whose log has the cause; empty where none is known. labels_only: the node offers the expected
-    resources, and only the labels of gpu-feature-discovery differ.
+    `operand` names the operand (by its pods' label app) whose log has the cause; empty if none is known. labels_only: the node offers the
+    expected resources, and only the labels of gpu-feature-discovery differ.
     """
 
     node: str
@@ -43,7 +43,7 @@ class Finding:
 
 
 def check_node(node: Node, pool: PoolPlan) -> Finding | None:
-    """None if GFD's labels and the allocatable resources are as the pool declares."""
+    """Compare GFD's labels and the allocatable resources with the pool's declaration; None if there is no difference."""
 
     def finding(*differences: str, **fields: t.Any) -> Finding:
         return Finding(node.name, pool.name, differences, **fields)
@@ -67,7 +67,7 @@ def check_node(node: Node, pool: PoolPlan) -> Finding | None:
     gpus = expected_state.expected_gpus(node, pool)
     if pool.gpus_per_node not in (None, gpus):
         hardware = f"has {gpus} GPU(s), but gpus_per_node is {pool.gpus_per_node}"
-        # Labels and resources that agree are final: a missing GPU does not come back by waiting.
+        # If labels and resources agree, the finding is final, because waiting does not bring back a missing GPU.
         return finding(hardware, *differences, final=not differences)
     if labels == differences != []:
         return finding(*differences, operand=DISCOVERY, labels_only=True)
@@ -76,14 +76,15 @@ def check_node(node: Node, pool: PoolPlan) -> Finding | None:
 
 
 def mig_failure(node: Node) -> str:
-    """The message about a MIG manager that has failed."""
+    """The message for a MIG manager that has failed."""
     return f"{names.MIG_STATE_LABEL} is {FAILED} for {node.mig_config}, and the MIG manager does not retry"
 
 
 def _undiscovered(node: Node) -> str:
     if not node.gpus:
         return "has an NVIDIA GPU that gpu-feature-discovery has not labelled yet"
-    # NFD drops a label that is too long, and the strategy single appends the profile to the product's name.
+    # NFD drops a label that is too long, and the strategy single makes the product's name longer by appending the
+    # profile.
     return (
         f"has no label {names.PRODUCT_LABEL} although gpu-feature-discovery has counted its GPUs; if NFD has dropped it because of its length, set "
         f"sharing.strategy to {layouts.MIXED}, or set match.model"
@@ -93,7 +94,7 @@ def _undiscovered(node: Node) -> str:
 def paused_operands(node: Node) -> list[str]:
     """The operands that the MIG manager has stopped for a change and not restarted, by the names in their labels.
 
-    Clients of GPUs are not operands: they are restarted when the node is uncordoned.
+    GPU clients are not operands; they are restarted when the node is uncordoned.
     """
     return sorted(
         key.removeprefix(names.DEPLOY_PREFIX)
@@ -108,7 +109,7 @@ def has_mig_manager(node: Node) -> bool:
 
 
 def clients_paused(node: Node) -> bool:
-    """Whether a run or the MIG manager keeps DaemonSets that select nvidia.com/gpu.deploy.client off the node although no change is in progress."""
+    """Whether DaemonSets that select nvidia.com/gpu.deploy.client are still kept off the node although no change is in progress."""
     return node.labels.get(names.CLIENT_LABEL) == names.PAUSED_FOR_MIG and node.mig_state not in CHANGING
 
 
@@ -118,7 +119,7 @@ def all_final(findings: t.Mapping[str, Finding]) -> bool:
 
 
 def pending_message(findings: t.Mapping[str, Finding], undiscovered: t.Collection[str]) -> str:
-    """What a wait still waits for."""
+    """A description of the nodes that a wait still waits for."""
     waiting = [f"{len(findings)} nodes not as declared yet"] if findings else []
     if undiscovered:
         waiting.append(f"{len(undiscovered)} GPU nodes not discovered yet")
@@ -127,15 +128,15 @@ def pending_message(findings: t.Mapping[str, Finding], undiscovered: t.Collectio
 
 def _operands(node: Node, pool: PoolPlan) -> t.Iterator[str]:
     expected = expected_state.expected_mig_config(node, pool)
-    # The operator has given the node a configuration that its MIG manager has not processed yet.
+    # The operator has set a configuration on the node, and the MIG manager has not processed it yet.
     awaits_mig_manager = bool(node.mig_config) and has_mig_manager(node)
     if expected and node.mig_config != expected:
         yield f"label {names.MIG_CONFIG_LABEL} is {node.mig_config or 'absent'}, {expected} is expected"
     elif node.mig_state in CHANGING:
         yield f"{names.MIG_STATE_LABEL} is {node.mig_state}"
     elif not node.mig_state and (expected or awaits_mig_manager):
-        # Even if everything else is as expected: without a MIG strategy the plugin offers partitioned GPUs as whole ones, until the MIG
-        # manager stops it to disable MIG.
+        # This is a difference even if everything else is as expected: without a MIG strategy, the plugin offers
+        # partitioned GPUs as whole ones until the MIG manager stops it to disable MIG.
         yield f"the MIG manager has not processed {node.mig_config} yet"
     paused = paused_operands(node)
     if paused:
@@ -167,7 +168,7 @@ def _resources(node: Node, pool: PoolPlan) -> t.Iterator[str]:
 def repair_reason(node: Node, pool: PoolPlan | None) -> str:
     """Why the node's MIG manager should be restarted; empty if it should not.
 
-    A pending one may still be working: callers wait before they restart it.
+    A pending MIG manager may still be working, so callers wait before they restart it.
     """
     if not node.mig_config or not node.discovered:
         return ""

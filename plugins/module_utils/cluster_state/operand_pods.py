@@ -20,7 +20,8 @@ OPERANDS = (
     *(DRIVER, PLUGIN, DISCOVERY, MIG_MANAGER, MPS_DAEMON, VALIDATOR),
     *("nvidia-container-toolkit-daemonset", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-node-status-exporter"),
 )
-# The operands that the MIG manager stops or deletes for a change (mig-parted pkg/mig/reconfigure), and itself, which is restarted.
+# The operands that the MIG manager stops or deletes for a change (mig-parted pkg/mig/reconfigure), and the MIG manager,
+# which is restarted.
 STOPPED_FOR_MIG = frozenset({PLUGIN, DISCOVERY, "nvidia-dcgm", "nvidia-dcgm-exporter", VALIDATOR, MIG_MANAGER})
 # The pods that mount the managed ConfigMaps (gpu-operator assets/state-device-plugin, gpu-feature-discovery, state-mig-manager).
 SELECTOR = f"app in ({PLUGIN},{DISCOVERY},{MIG_MANAGER})"
@@ -49,7 +50,7 @@ def node_of(pod: Pod) -> str:
 
 
 def container_failures(pods: t.Iterable[Pod]) -> dict[str, list[ContainerFailure]]:
-    """The failures of the pods, by node; pods that are running and ready have none."""
+    """The failures of the pods, by node; running and ready pods have none."""
     failures: dict[str, list[ContainerFailure]] = {}
     for pod in pods:
         for failure in _pod_failures(pod):
@@ -115,19 +116,19 @@ def app_of(pod: Pod) -> str:
 
 # A container with this number of restarts is in a back-off of 40 seconds or more (kubelet: 10 seconds, doubled each time).
 _MIN_RESTARTS = 3
-# Images that cannot be pulled and containers that cannot be created: there are no restarts.
+# Images that cannot be pulled and containers that cannot be created; such containers have no restarts.
 NEVER_STARTED = (
     *("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"),
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
 )
-# For these, seconds since the creation of the pod.
+# The minimum age of the pod for these reasons, in seconds.
 _MIN_AGE = 60.0
-# Each operand waits for the one before it; if several fail, the first is the cause.
+# Each operand waits for the previous one, so if several fail, the first is the cause.
 _START_ORDER = (DRIVER, "nvidia-container-toolkit-daemonset", VALIDATOR, DISCOVERY)
 
 
 def operand_failures(pods: t.Iterable[Pod], now: float) -> dict[str, ContainerFailure]:
-    """The lasting failure of the first failing operand of each node, in their start order; `now` is in seconds since 1970."""
+    """For each node, the lasting failure of the first failing operand in start order; `now` is in seconds since 1970."""
     first: dict[str, ContainerFailure] = {}
     for pod in sorted(pods, key=_start_position):
         for failure in _pod_failures(pod):
@@ -137,7 +138,7 @@ def operand_failures(pods: t.Iterable[Pod], now: float) -> dict[str, ContainerFa
 
 
 def unready_operands(pods: t.Iterable[Pod], nodes: t.Collection[str]) -> dict[str, set[str]]:
-    """By app, those of the nodes on which its pod exists and is not ready."""
+    """By app, the nodes among `nodes` on which its pod exists but is not ready."""
     unready: dict[str, set[str]] = {}
     for pod in pods:
         node = node_of(pod)
@@ -162,7 +163,7 @@ def _lasts(pod: Pod, failure: ContainerFailure, now: float) -> bool:
 
 
 class DaemonSetStatus(t.NamedTuple):
-    """The controller's own counts of nodes; `current`: they are about the current generation."""
+    """The controller's own counts of nodes; `current`: the counts are for the current generation."""
 
     scheduled: int
     desired: int
@@ -177,7 +178,7 @@ class DaemonSetStatus(t.NamedTuple):
 
 
 def daemonset_status(daemonset: t.Mapping[str, t.Any]) -> DaemonSetStatus:
-    """The status of a DaemonSet; a count that is not written yet is 0."""
+    """The status of a DaemonSet; counts that are not written yet are 0."""
     status = daemonset.get("status") or {}
     return DaemonSetStatus(
         scheduled=int(status.get("currentNumberScheduled") or 0),

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Labels and taints of a node that this collection owns: which to set, to remove and to keep (pure).
 
-Labels and taints that existed before are not recorded as owned, so that they stay when the node is released. Those that are set are
-recorded in an annotation in the same patch, so that a killed run leaves nothing unrecorded.
+Labels and taints that existed before are not recorded as owned, so they stay when the node is released. The patch that sets a label or taint
+also records it in an annotation, so a killed run leaves nothing unrecorded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Entries = t.Mapping[str, "str | None"]
 
 @dataclass(frozen=True)
 class Owner:
-    """The annotations in which one owner records what it has set on a node; `annotations` is empty where it sets none."""
+    """The annotations in which one owner records what it has set on a node; `annotations` is empty if the owner sets no annotations."""
 
     labels: str
     taints: str
@@ -63,8 +63,8 @@ def metadata_edit(
 ) -> NodeEdit | None:
     """The patch that sets these labels and taints, or None if the node has them.
 
-    A label of None is removed if it is owned. With remove_others every owned label and taint that is not listed is removed.
-    `annotations` are set, or removed (None). `handed_over` are labels that the node has afterwards and that are not recorded as owned.
+    A label of None is removed if it is owned. With remove_others, every owned label and taint that is not listed is removed.
+    `annotations` are set, or removed (None). `handed_over` are labels that the patch sets without recording them as owned.
     """
     recorded = recorded_keys(node.annotations, owner.labels)
     patch, owned = merge_entries(node.labels, recorded, labels or {}, remove_others=remove_others)
@@ -74,7 +74,7 @@ def metadata_edit(
             patch[key] = value
         owned = [name for name in owned if name != key]
     if MIG_CONFIG_LABEL in patch:
-        # The state is that of the previous configuration; it may have been set since the node was read.
+        # This state belongs to the previous configuration, and may have been set since the node was read.
         patch[MIG_STATE_LABEL] = None
     merged, owned_taints = merge_taints(
         node.taints, recorded_keys(node.annotations, owner.taints), taints, lambda dummy: remove_others
@@ -88,7 +88,7 @@ def merge_entries(
 ) -> tuple[dict[str, str | None], list[str]]:
     """The patch of labels or annotations, and the keys that are owned after it.
 
-    A desired entry of None is removed if it is recorded as owned; with remove_others also every owned entry that is not desired.
+    A desired entry of None is removed if it is recorded as owned. With remove_others, every owned entry that is not desired is removed, too.
     """
     patch = {key: value for key, value in desired.items() if value is not None and live.get(key) != value}
     removed = {key for key in recorded if desired.get(key) is None and (remove_others or key in desired)}
@@ -105,9 +105,9 @@ def build_edit(
     *,
     uncordon: bool = False,
 ) -> NodeEdit | None:
-    """The edit with these patches of labels and annotations, and this list of taints (None: it stays); None if nothing changes.
+    """The edit with these patches of labels and annotations, and this list of taints (None: unchanged); None if nothing changes.
 
-    `records` are the annotations that record what is owned, with their entries.
+    `records` are the annotations that record owned labels and taints, with their entries.
     """
     recorded = {key: json.dumps(entries) if entries else None for key, entries in records.items()}
     annotations = {
@@ -131,19 +131,20 @@ def build_edit(
         spec["unschedulable"] = None
         before["unschedulable"], after["unschedulable"] = True, False
     if spec:
-        # The list of taints is atomic, and another user may have cordoned the node: only for the object as it was read.
+        # The list of taints is atomic, and another user may have cordoned the node, so the patch must only apply to the
+        # object as read.
         metadata["resourceVersion"] = node.resource_version
     body = {"metadata": metadata, **({"spec": spec} if spec else {})}
     return NodeEdit(node.name, body, before, after) if metadata else None
 
 
 def recorded_keys(annotations: t.Mapping[str, str], annotation: str) -> list[str]:
-    """The entries of an annotation; none where it cannot be parsed."""
+    """The entries of an annotation; empty if it cannot be parsed."""
     text = annotations.get(annotation)
     return list(_entries(text)) if text else []
 
 
 @functools.lru_cache(maxsize=1024)
 def _entries(text: str) -> tuple[str, ...]:
-    """Cached, since many nodes have the same annotation."""
+    """Cached because many nodes have the same annotation."""
     return tuple(str(entry) for entry in parse_json(text, list) or ())

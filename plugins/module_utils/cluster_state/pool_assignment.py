@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The pool of each node for a run, and the GPU nodes whose pool is not known yet (pure).
 
-The pool follows from the labels (pools.membership), without outdated ones of earlier runs.
+The pool is derived from the node's labels (pools.membership), except outdated labels of earlier runs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
     from .node import Node
 
-# Labels with these prefixes are set by discovery; all others exist from the start, or are set by others.
+# Discovery sets the labels with these prefixes; all other labels exist from the start or are set by other tools.
 _DISCOVERED = ("nvidia.com/", NFD_PREFIX)
 
 
 def assign_pools(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> Membership:
-    """The membership by labels, where an accel.gpu/pool that a run has set only counts while the pool's match fits the node.
+    """The membership by labels. A label accel.gpu/pool that the user has set always counts.
 
-    One that the user has set always counts.
+    If a run has set the label, it counts only while the pool's match fits the node.
     """
     membership = membership_by_labels(pools, nodes)
     by_name = {node.name: node for node in nodes}
@@ -46,7 +46,7 @@ def pool_members(membership: Membership) -> set[str]:
 
 
 def may_match(pool: PoolPlan, node: Node) -> bool:
-    """Whether the pool's match can still fit a node of unknown model; labels that exist do not change."""
+    """Whether the pool's match may fit a node of unknown model once it is discovered; existing labels do not change."""
     if pool.match.pins_only:
         return False
     return all(
@@ -56,7 +56,7 @@ def may_match(pool: PoolPlan, node: Node) -> bool:
 
 
 def undiscovered_candidates(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership) -> list[str]:
-    """The nodes of no pool that may belong to one once gpu-feature-discovery has labelled them, which it will do."""
+    """The nodes without a pool that may match one as soon as gpu-feature-discovery labels them."""
     undiscovered = set(membership.undiscovered) - pool_members(membership)
     return [
         node.name
@@ -68,26 +68,26 @@ def undiscovered_candidates(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node]
 
 
 def awaited_nodes(pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership) -> list[str]:
-    """The ready nodes whose pool is known only once gpu-feature-discovery has labelled them."""
+    """The ready nodes whose pool is unknown until gpu-feature-discovery labels them."""
     return undiscovered_candidates(pools, [node for node in nodes if node.ready], membership)
 
 
 def is_undiscovered(nodes: t.Iterable[Node]) -> bool:
-    """Whether NFD has not labelled any node, so that nothing is known of their hardware."""
+    """Whether no node has labels of NFD yet, so the hardware of all nodes is unknown."""
     return not any(node.has_nfd_labels for node in nodes)
 
 
 def ignorable_nodes(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> set[str]:
-    """The GPU nodes whose failing operands do not stop a run for the others.
+    """The GPU nodes whose failing operands do not stop a run for the other nodes.
 
-    These are nodes of no pool, and nodes without labels of gpu-feature-discovery: if a pool has one of the latter, its sharing fails in the end.
+    These are nodes without a pool, and nodes that gpu-feature-discovery has not labelled. If a pool contains such a node, the pool's sharing fails later.
     """
     members = pool_members(assign_pools(pools, nodes))
     return {node.name for node in nodes if node.has_gpu and (node.name not in members or not node.discovered)}
 
 
 def can_continue_without(failing: t.Collection[str], pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> bool:
-    """Whether a run need not wait for the failing nodes: another GPU node is discovered, or none of them is or may become a pool's."""
+    """Whether a run can continue without the failing nodes: another GPU node is discovered, or no failing node belongs or may belong to a pool."""
     membership = assign_pools(pools, nodes)
     candidates = {*pool_members(membership), *undiscovered_candidates(pools, nodes, membership)}
     others_discovered = any(node.discovered and node.name not in failing for node in nodes)

@@ -1,9 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The edit that applies a pool's declaration to a node, and what it records there (pure).
+"""The edit that applies a pool's declaration to a node, and the data that it records on the node (pure).
 
-Recorded are the working configuration, for a rollback, and the rollout settings, for the release of the node when the pool is not declared
-any more.
+It records the working configuration for a rollback, and the rollout settings for the node's release once the pool is no longer declared.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _ROLLOUT_FIELDS = tuple(field.name for field in dataclasses.fields(RolloutPlan) 
 
 @dataclass(frozen=True)
 class LastGood:
-    """A configuration with which a node was verified to work: its two labels (None: absent), and the GPU resources that it offered."""
+    """A configuration that was verified to work on a node: its two labels (None: absent), and the GPU resources that the node offered."""
 
     labels: t.Mapping[str, str | None]
     offers: t.Mapping[str, int]
@@ -44,10 +43,10 @@ class LastGood:
 
 
 def node_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] = ()) -> NodeEdit | None:
-    """The edit that makes a node a member of the pool (None: that releases it), or None if nothing changes.
+    """The edit that makes a node a member of the pool, or releases it if the pool is None; None if nothing changes.
 
-    Held taints are not added to the node, and are kept if the node has them. If the configuration changes, the current one is recorded,
-    provided that it works.
+    Held taints are not added to the node, but stay if the node has them. If the configuration changes and the current one works, the current
+    one is recorded.
     """
     if pool is None:
         return release_edit(node)
@@ -79,9 +78,9 @@ def node_edit(node: Node, pool: PoolPlan | None, held_taints: t.Collection[str] 
 
 
 def disable_mig_patch(node: Node) -> dict[str, t.Any] | None:
-    """The first step of the release of a node with partitioned GPUs: MIG is disabled by an explicit configuration, annotations are kept.
+    """The first step of the release of a node with partitioned GPUs: an explicit configuration disables MIG, and annotations are kept.
 
-    None if it is set already. The configuration that worked until then is recorded for a rollback.
+    None if this configuration is already set. The previous working configuration is recorded for a rollback.
     """
     labels: dict[str, str | None] = {}
     if names.CONFIG_LABEL in node.labels and names.CONFIG_LABEL in recorded_keys(node.annotations, POOLS.labels):
@@ -106,7 +105,7 @@ def working_configuration(node: Node) -> LastGood | None:
 
 
 def last_good(node: Node) -> LastGood | None:
-    """The configuration that is recorded on the node; None where none is, or it cannot be parsed."""
+    """The configuration that is recorded on the node; None if there is none or it cannot be parsed."""
     try:
         recorded = json.loads(node.annotations.get(names.LAST_GOOD_ANNOTATION) or "null")
         return LastGood({key: recorded["labels"].get(key) for key in _CONFIG_LABELS}, dict(recorded["offers"]))
@@ -115,13 +114,13 @@ def last_good(node: Node) -> LastGood | None:
 
 
 def _record_working_configuration(node: Node) -> dict[str, str]:
-    """The annotation that records the node's configuration; empty if it does not work."""
+    """The annotation that records the node's configuration; empty if the configuration does not work."""
     good = working_configuration(node)
     return {names.LAST_GOOD_ANNOTATION: str(good)} if good else {}
 
 
 def _without_paused_operands(node: Node, labels: t.Mapping[str, str]) -> dict[str, str]:
-    """The pool's labels without those of operands that are stopped for a change, and restarted by what has stopped them."""
+    """The pool's labels, except the labels of operands that are paused for a change; whatever paused an operand also restarts it."""
     return {
         key: value
         for key, value in labels.items()
@@ -135,7 +134,7 @@ def _without_paused_operands(node: Node, labels: t.Mapping[str, str]) -> dict[st
 
 @functools.lru_cache(maxsize=256)
 def rollout_annotation(rollout: RolloutPlan) -> str | None:
-    """The text of the annotation: the fields that differ from the defaults; None without differences.
+    """The annotation's text, which contains the fields that differ from the defaults; None without differences.
 
     `reboot` is never recorded, because a command from an annotation must not be run.
     """
@@ -148,9 +147,9 @@ def rollout_annotation(rollout: RolloutPlan) -> str | None:
 
 
 def recorded_rollout(node: Node) -> RolloutPlan:
-    """The rollout settings for the release of the node; the defaults where nothing valid is recorded.
+    """The rollout settings for the release of the node; the defaults if nothing valid is recorded.
 
-    The content of the annotation is not trusted: it is checked by the schema of `rollout`.
+    The content of the annotation is not trusted, so the schema of `rollout` checks it.
     """
     return _parse_rollout(node.annotations.get(names.ROLLOUT_ANNOTATION) or "")
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The release of a node from its pool: what is removed from it, and when its GPUs are verified to be whole (pure).
+"""The release of a node from its pool: which metadata is removed, and when the node's GPUs are verified to be whole (pure).
 
 The label nvidia.com/mig.config is not removed from a released node but set to all-disabled, the value that the GPU operator gives a
 node without one. If the label were removed, the MIG manager would look up an empty name, fail and leave the GPUs as they are
@@ -26,7 +26,7 @@ _DONE = "success"
 
 
 def is_managed(node: Node) -> bool:
-    """Whether the node has the name of a pool, or labels or taints that a pool has set."""
+    """Whether the node has a pool's name, or labels or taints that a pool has set."""
     owned = recorded_keys(node.annotations, POOLS.labels) or recorded_keys(node.annotations, POOLS.taints)
     return bool(owned) or names.POOL_LABEL in node.labels
 
@@ -34,7 +34,7 @@ def is_managed(node: Node) -> bool:
 def is_partitioned(node: Node) -> bool:
     """Whether a pool's MIG configuration partitions the node's GPUs, or its removal is not verified.
 
-    A value of the label that others have set since is not the pool's.
+    If another tool or user has changed the label since, its value no longer counts as the pool's.
     """
     if not _sets_mig_config(node):
         return False
@@ -49,7 +49,7 @@ def is_partitioned(node: Node) -> bool:
 def is_abandoned(node: Node) -> bool:
     """Whether a release without verification may have left the node with partitioned GPUs.
 
-    No MIG configuration is set, and the MIG manager has failed because of that. Nodes with a configuration of others, or with
+    Such a node has no MIG configuration, and the MIG manager has failed because of that. Nodes with a foreign configuration, or with
     partitioned GPUs and no failure, do not count.
     """
     return (
@@ -79,9 +79,9 @@ def needs_verification(node: Node) -> bool:
 
 
 def release_edit(node: Node) -> NodeEdit | None:
-    """The edit that removes everything that a pool has set on the node, and sets its MIG configuration to all-disabled; None if there is nothing.
+    """The edit that removes everything that a pool has set on the node, and sets its MIG configuration to all-disabled; None if nothing changes.
 
-    The label nvidia.com/mig.config stays, and is not recorded as owned any more.
+    The label nvidia.com/mig.config stays, but is no longer recorded as owned.
     """
     handed_over: dict[str, str] = {}
     if _sets_mig_config(node) or is_abandoned(node):
@@ -94,8 +94,8 @@ def release_edit(node: Node) -> NodeEdit | None:
 def check_whole_gpus(node: Node) -> Finding | None:
     """Why the node's GPUs are not verified to be whole by the configuration all-disabled; None if they are.
 
-    That requires all of: the MIG manager's state, its operands running again, no MIG device in GFD's labels or in the allocatable
-    resources, and as many GPUs (or shares of whole GPUs, where the cluster's default shares them) as GFD counts.
+    Whole GPUs require all of these: the MIG manager reports success, its operands run again, neither GFD's labels nor the allocatable
+    resources have a MIG device, and the node offers as many GPUs (or shares of whole GPUs, if the cluster's default shares them) as GFD counts.
     """
     pool = node.pin
     if node.mig_config == mig_parted.DISABLED and node.mig_state == FAILED:
@@ -127,7 +127,7 @@ def _unfinished(node: Node) -> t.Iterator[str]:
 
 
 def _has_mig_result(node: Node) -> bool:
-    """Whether the MIG manager has reported the state of the node's configuration, or runs there to report it."""
+    """Whether the MIG manager has reported the state of the node's configuration, or runs on the node and will report it."""
     return bool(node.mig_state) or has_mig_manager(node)
 
 

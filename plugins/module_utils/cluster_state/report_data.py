@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
 
 POOL_DRIFT_LIMIT = 5
 NOT_READY = "is not ready"
-# Labels of a change that a result shows in other fields.
+# Changed labels that a result shows in other fields.
 _UNLISTED_LABELS = {names.CONFIG_LABEL, names.POOL_LABEL, names.MIG_CONFIG_LABEL, names.MIG_STATE_LABEL}
 
 
@@ -61,7 +61,7 @@ def node_result(
     workloads: t.Sequence[GpuRequest] | None = None,
     drift: t.Sequence[str] | None = None,
 ) -> dict[str, t.Any]:
-    """One node as gpu_info returns it; `pool_name` need not be that of a declared pool; `workloads` and `drift` are left out if None."""
+    """One node in the format of gpu_info. The pool called `pool_name` need not be declared; `workloads` and `drift` are left out if None."""
     mig = {"config": node.mig_config or None, "state": node.mig_state or None, "devices": node.mig_devices}
     result: dict[str, t.Any] = {
         "name": node.name,
@@ -90,7 +90,7 @@ def node_result(
 
 
 def cluster_result(nodes: t.Sequence[Node], results: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
-    """The totals of the cluster. The numbers of GPUs are those of the nodes' results: a label may count MIG devices."""
+    """The totals of the cluster. GPUs are counted from the nodes' results, because GFD's label may count MIG devices instead."""
     gpus = {result["name"]: result["gpus"] for result in results}
     offered: Counter[str] = Counter()
     by_model: dict[str, list[Node]] = defaultdict(list)
@@ -125,7 +125,7 @@ def pool_results(
     edits: t.Iterable[NodeEdit],
     geometries: t.Mapping[str, Geometry],
 ) -> dict[str, dict[str, t.Any]]:
-    """Each pool: its declaration, its actual state, the changes of a run, and whether it is as declared."""
+    """For each pool: its declaration, its actual state, the changes that a run would make, and whether the state is as declared."""
     by_name = {node.name: node for node in nodes}
     edit_of = {edit.name: edit for edit in edits}
     results = {}
@@ -216,7 +216,7 @@ def _current_mode(node: Node) -> str:
 def drift_of_node(
     node: Node, pool: PoolPlan | None, change: NodeEdit | None, matching: t.Sequence[str] = ()
 ) -> list[str]:
-    """What the node shows that is not as declared, what a run would change on it, and the pools that match it at the same time.
+    """The differences between a node and its declaration, the changes that a run would make, or the conflicting pools that match it.
 
     `pool` is the pool of the node, `change` the edit that a run would make (without a pool: the release). Empty without drift.
     """
@@ -236,18 +236,18 @@ def drift_of_node(
 def _change_texts(change: NodeEdit) -> t.Iterator[str]:
     before, after = change.before.get("labels", {}), change.after.get("labels", {})
     for key, value in sorted(change.labels.items()):
-        # This label is removed together with the configuration that it is about.
+        # This label is removed together with the configuration that it describes.
         if key == names.MIG_STATE_LABEL:
             continue
         live = before.get(key)
         if value is None:
-            yield f"label {key}={live} is to be removed"
+            yield f"label {key}={live} will be removed"
         elif key == names.POOL_LABEL:
-            yield f"is to join pool {after[key]}" if live is None else f"is to move from pool {live} to {after[key]}"
+            yield f"will join pool {after[key]}" if live is None else f"will move from pool {live} to {after[key]}"
         else:
             verb = "expected" if key in (names.CONFIG_LABEL, names.MIG_CONFIG_LABEL) else "declared"
             yield f"label {key} is {live or 'absent'}, {value} is {verb}"
     yield from (f"taint {taint} is missing" for taint in change.after.get("taints", ()))
-    yield from (f"taint {taint} is to be removed" for taint in change.before.get("taints", ()))
+    yield from (f"taint {taint} will be removed" for taint in change.before.get("taints", ()))
     if set(change.before) | set(change.after) == {"annotations"}:
-        yield "its annotations are to be updated"
+        yield "its annotations will be updated"

@@ -16,10 +16,10 @@ if t.TYPE_CHECKING:
 def scale_down_candidates(
     nodes: t.Iterable[Node], pods_by_node: t.Mapping[str, t.Sequence[PodOnNode]], count: int, *, force: bool
 ) -> list[Node]:
-    """This number of nodes whose removal has the least impact, the best candidate first; `pods_by_node` are all pods (gpu_pods.parse_pods).
+    """Select up to `count` nodes whose removal has the least impact, the best candidate first; `pods_by_node` has all pods (gpu_pods.parse_pods).
 
-    Nodes with a pod that may not be evicted come last. Nodes that an earlier run has begun to drain come first, then those without pods that use
-    GPUs, then those whose most important GPU pod has the lowest priority, the fewest GPU pods, the fewest pods, the youngest nodes.
+    Nodes with a pod that may not be evicted come last. Among the other nodes, the order is: nodes that an earlier run has begun to drain, nodes
+    without GPU pods, the lowest priority of the most important GPU pod, the fewest GPU pods, the fewest pods, the youngest nodes.
     """
 
     def impact(node: Node) -> tuple[t.Any, ...]:

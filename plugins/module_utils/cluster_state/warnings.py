@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Warnings about nodes and pools as sentences, and GPU nodes for which a run does not wait, with the reason (pure)."""
+"""Warnings about nodes and pools, and the reasons why a run does not wait for some GPU nodes (pure)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def all_warnings(
     """All warnings about the nodes and their pools, for the report or for a `run` that changes nodes.
 
     `released` are the nodes that are released from their pools, which is reported elsewhere; `unusual` is the result of unusual_nodes().
-    The report has none before any GPU node is known, since all pools are empty then, and only the report has those that a run corrects.
+    The report has no warnings until a GPU node is known, because all pools are empty until then. Warnings that a run corrects appear only in the report.
     """
     if not run and not any(node.has_gpu for node in nodes):
         return []
@@ -83,7 +83,7 @@ def _abandoned_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> 
 
 
 def cluster_traits(nodes: t.Iterable[Node]) -> set[str]:
-    """The traits of the cluster that the nodes' labels show (see catalog/known_issues.py)."""
+    """The traits of the cluster that the nodes' labels reveal (see catalog/known_issues.py)."""
     traits: set[str] = set()
     for node in nodes:
         if not node.has_gpu:
@@ -108,9 +108,9 @@ def cluster_traits(nodes: t.Iterable[Node]) -> set[str]:
 def unusual_nodes(
     pools: t.Sequence[PoolPlan], nodes: t.Iterable[Node], membership: Membership, failures: t.Mapping[str, str]
 ) -> dict[str, str]:
-    """By name, why the GPUs of a node are unknown, or why its operands fail (`failures`, by node).
+    """By node, the reason why its GPUs are unknown or why its operands fail (`failures`, by node).
 
-    A node that is only not labelled yet, and may still belong to a pool, is not among them.
+    A node that is merely not labelled yet, and may still belong to a pool, is left out.
     """
     nodes = list(nodes)
     awaited = {*undiscovered_candidates(pools, nodes, membership), *pool_members(membership)}

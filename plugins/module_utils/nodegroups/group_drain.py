@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Drains the nodes that a change of a group removes, and uncordons them where the cloud refuses the change."""
+"""Drains the nodes that a change of a group removes, and uncordons them if the cloud refuses the change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GroupVanished(GroupFailed):
 
 
 class GroupDrain:
-    """Chooses and drains nodes; without a drainer none is chosen, and the cloud decides which nodes it removes."""
+    """Chooses and drains nodes. Without a drainer, no nodes are chosen and the cloud decides which nodes it removes."""
 
     def __init__(self, provider: NodeGroupProvider, drainer: NodeDrainer | None, say: t.Callable[[str], None]) -> None:
         """Send nothing yet."""
@@ -42,7 +42,7 @@ class GroupDrain:
             self._drainer.check()
 
     def drain_surplus(self, group: NodeGroupState, count: int | None) -> list[Node]:
-        """Drain the nodes that a scale-down to `count` removes, and return them; none where the cloud does not let us choose."""
+        """Drain the nodes that a scale-down to `count` removes, and return them; empty if the cloud chooses the nodes."""
         if self._drainer is None or not self._provider.can_choose_nodes or count is None or count >= group.count:
             return []
         nodes = {node.name: node for node in self._required_nodes(group)}
@@ -50,7 +50,7 @@ class GroupDrain:
         return self._drain(group, self._drainer, [nodes[name] for name in names])
 
     def drain_all(self, group: NodeGroupState) -> list[Node]:
-        """Drain all nodes of a group that will be deleted, and return them; none when its deletion was requested before."""
+        """Drain all nodes of a group that will be deleted, and return them; empty if the deletion was already requested."""
         if self._drainer is None or group.status.startswith("DELET"):
             return []
         return self._drain(group, self._drainer, self._required_nodes(group))
@@ -60,13 +60,13 @@ class GroupDrain:
         return self._provider.members(group, self._drainer.cluster_nodes()) if self._drainer is not None else []
 
     def uncordon(self, group: NodeGroupState, nodes: t.Sequence[Node]) -> None:
-        """Uncordon the nodes of a group that stays, which a killed run may have cordoned; not while it has surplus nodes."""
+        """Uncordon nodes that a killed run may have cordoned, in a group that stays; does nothing while the group has surplus nodes."""
         if self._drainer is not None and len(nodes) <= group.count:
             self._drainer.uncordon([node.name for node in nodes])
 
     @contextlib.contextmanager
     def uncordon_if_refused(self, leaving: t.Sequence[Node]) -> t.Iterator[None]:
-        """Uncordon the drained nodes when the cloud refuses the request that is sent inside."""
+        """Uncordon the drained nodes if the cloud refuses the request that the body of the `with` statement sends."""
         self.check()
         try:
             yield
@@ -78,7 +78,7 @@ class GroupDrain:
             raise
 
     def _required_nodes(self, group: NodeGroupState) -> list[Node]:
-        """The group's nodes; raises GroupFailed where `kubernetes` names another cluster than the one the machines joined."""
+        """The group's nodes; raises GroupFailed if the machines joined another cluster than the one in `kubernetes`."""
         nodes = self.nodes(group)
         machines = [*group.machines, *group.addresses]
         if machines and not nodes:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reconciles one node group: a request counts as done once its effect is observed, and is sent again when it was lost."""
+"""Reconciles one node group. A request counts as done once its effect is observed, and is sent again if it was lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FIRST_PAUSE = 0.1
 
 @dataclass(frozen=True)
 class ReconcileOptions:
-    """Whether and how long the reconciler waits (seconds for a group, seconds between two reads), and for how many groups at a time."""
+    """Whether and how long the reconciler waits (seconds for a group, seconds between two reads), and how many groups it handles at a time."""
 
     wait: bool = True
     timeout: float = 3600.0
@@ -70,7 +70,7 @@ class GroupReconciler:
         return state
 
     def settle(self) -> NodeGroupState | None:
-        """Wait until no operation is in progress on a group that matches its spec, and the groups being deleted are gone."""
+        """Wait until no operation is in progress on a group that already matches its spec, and until groups being deleted are gone."""
         state = self._change.current
         if state is not None:
             state = self._settled(state)
@@ -78,7 +78,7 @@ class GroupReconciler:
         return state
 
     def request(self) -> None:
-        """Drain what has to be drained and send the first request only, without waiting for the cloud."""
+        """Drain the nodes to be removed, and send only the first request, without waiting for the cloud."""
         current = self._change.current
         if not self._spec.present:
             for old in self._change.superseded:
@@ -93,14 +93,14 @@ class GroupReconciler:
                     request.send()
 
     def _reconciled(self) -> NodeGroupState:
-        """The group as specified; one that vanishes meanwhile, because its deletion was accepted before, is created again."""
+        """The group as specified. A group that vanishes during the update, because its deletion was already accepted, is created again."""
         try:
             return self._update(self._change.current or self._created())
         except GroupVanished:
             return self._update(self._created())
 
     def _update(self, state: NodeGroupState) -> NodeGroupState:
-        """Send one request after the other until none remains."""
+        """Send one request after another until none remains."""
         while True:
             state = self._settled(state)
             leaving = self._drain.drain_surplus(state, self._spec.desired_count(state.count))
@@ -116,14 +116,14 @@ class GroupReconciler:
         try:
             self._send(request.send, leaving)
         except ServiceError as error:
-            # A group that is gone is reported as such, and any other 404 as it is.
+            # A deleted group gets its own message; any other 404 is reported unchanged.
             if error.not_found:
                 self._read(lambda: self._existing(state))
             raise
         sent_at = self._clock()
 
         def done(now: NodeGroupState) -> bool:
-            """The effect is visible and the group settled, or the request seems to be lost."""
+            """Whether the effect is visible and the group settled, or the request seems to be lost."""
             if not now.settled:
                 return False
             late = self._clock() - sent_at > self._provider.patience
@@ -134,7 +134,7 @@ class GroupReconciler:
         return self._wait_existing(state, done, request.description)
 
     def _created(self) -> NodeGroupState:
-        # The group may not exist yet for a moment after its creation was accepted.
+        # The cloud may not show the group for a moment after it has accepted the creation.
         found = self._find_or_request() or self._wait(
             lambda: self._view.find(self._name),
             lambda now: now is not None,
@@ -143,7 +143,7 @@ class GroupReconciler:
         return t.cast("NodeGroupState", found)
 
     def _find_or_request(self) -> NodeGroupState | None:
-        """The group that exists meanwhile; None where there was none and one was requested."""
+        """The group, if it exists by now; otherwise requests it and returns None."""
         found = self._find()
         count = self._spec.desired_count(self._change.superseded[0].count if self._change.superseded else None)
         while found is None:
@@ -152,7 +152,7 @@ class GroupReconciler:
                 self._send_when_idle(lambda: self._provider.create(self._spec, self._name, count))
                 break
             except ServiceError as error:
-                # Created by the request whose response was lost, or by another client meanwhile.
+                # The group was created by the request whose response was lost, or by another client in the meantime.
                 if error.conflict and (found := self._find()) is not None:
                     break
                 if not error.outcome_unknown or self._seconds_left() <= 0:
@@ -162,12 +162,12 @@ class GroupReconciler:
         return found
 
     def _find(self) -> NodeGroupState | None:
-        """The group of the desired name; one that is being deleted is waited for first, since names are unique."""
+        """The group with the desired name. If that group is being deleted, wait for its end first, because names are unique."""
         found = self._read(lambda: self._view.find(self._name))
         return self._await_deletion(found) if found is not None and found.deleting else found
 
     def _appears(self) -> bool:
-        """Whether a creation without a response was carried out; a second request could create a second group."""
+        """Whether a creation without a response was carried out, because a second request could create a second group."""
         until = self._clock() + self._provider.patience
         while self._clock() < until:
             if self._read(lambda: self._view.find(self._name)) is not None:
@@ -205,7 +205,7 @@ class GroupReconciler:
                 raise self._failure(remaining)
 
     def _await_deletion(self, group: NodeGroupState) -> NodeGroupState | None:
-        """Wait until the cloud has deleted the group; returns the group where the deletion failed."""
+        """Wait until the cloud has deleted the group; returns the group if the deletion failed."""
         return self._wait(
             lambda: self._view.get(group),
             lambda now: now is None or now.settled,
@@ -228,7 +228,7 @@ class GroupReconciler:
         self._drain.uncordon(state, nodes)
 
     def _send(self, send: t.Callable[[], object], leaving: t.Sequence[Node] = ()) -> None:
-        """Send a repeatable request; when its response is lost, its effect is awaited all the same."""
+        """Send a repeatable request. If its response is lost, its effect is awaited nevertheless."""
         try:
             with self._drain.uncordon_if_refused(leaving):
                 self._send_when_idle(send)
@@ -237,7 +237,7 @@ class GroupReconciler:
                 raise
 
     def _send_when_idle(self, send: t.Callable[[], object]) -> None:
-        """Send, and again while the cloud is busy with another operation."""
+        """Send the request, and repeat it while the cloud is busy with another operation."""
         pause = _FIRST_PAUSE
         while True:
             self._drain.check()
@@ -301,7 +301,7 @@ class GroupReconciler:
     def _reasons(self, state: NodeGroupState) -> list[str]:
         reason, events = state.reason, []
         with contextlib.suppress(ServiceError):
-            # The list has the status only.
+            # The list only has the status.
             reason = (self._provider.get(state.id) or state).reason
             events = self._provider.events(state)
         return [text if text.endswith(".") else f"{text}." for text in (reason, *events) if text]

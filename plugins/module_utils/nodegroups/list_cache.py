@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One list of a cluster's node groups, shared by all waits; a group is read in full once the list shows it settled."""
+"""One list of a cluster's node groups, shared by all waits; a group is read in full once the list shows that it is settled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .spec import NodeGroupState
 
 
 class GroupListCache:
-    """The cloud's list; of concurrent callers one sends the request and all share its result."""
+    """The cloud's list. If several callers need it at the same time, one sends the request and all share its result."""
 
     def __init__(self, provider: NodeGroupProvider) -> None:
         """Send nothing yet."""
@@ -24,7 +24,7 @@ class GroupListCache:
         self._rows: list[ListedGroup] = []
 
     def newer_than(self, number: int) -> tuple[int, list[ListedGroup]]:
-        """A list that was requested after list `number`, with its own number."""
+        """A list that was requested after the list with this number, and its own number."""
         with self._lock:
             if self._received <= number:
                 self.requested += 1
@@ -34,7 +34,7 @@ class GroupListCache:
 
 
 class GroupView:
-    """One group's view of the shared list: never the same list twice, and never one older than the group's last change."""
+    """One group's view of the shared list; it never uses the same list twice, or a list older than the group's last change."""
 
     def __init__(self, cache: GroupListCache) -> None:
         """Accept any list at first."""
@@ -42,19 +42,19 @@ class GroupView:
         self._last = 0
 
     def invalidate(self) -> None:
-        """A change was sent: only a list requested from now on can show it."""
+        """Require a list that is requested from now on, because older lists cannot show the change that was just sent."""
         self._last = self._cache.requested
 
     def get(self, group: NodeGroupState) -> NodeGroupState | None:
-        """The group's current state, None when it is gone; while an operation is in progress, only the status is current."""
+        """The group's current state; None if it is gone. While an operation is in progress, only the status is current."""
         row = next((row for row in self._rows() if row.id == group.id), None)
         if row is None or row.settled:
-            # The list may lag behind; a group is gone only when the cloud returns none for its id.
+            # The list may lag behind, so a group only counts as gone if the cloud returns no group for its id.
             return self._cache.provider.get(group.id)
         return dataclasses.replace(group, status=row.status, settled=False, failed=False)
 
     def find(self, name: str) -> NodeGroupState | None:
-        """The group of exactly this name, None when there is none (yet); while an operation is in progress, only the status is known."""
+        """The group with exactly this name; None if there is none (yet). While an operation is in progress, only the status is known."""
         row = next((row for row in self._rows() if row.name == name), None)
         if row is None:
             return None

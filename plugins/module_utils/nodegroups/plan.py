@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The change that each declared group needs, from its spec and the groups that exist (pure)."""
+"""Derives the change that each declared group needs from its spec and the existing groups (pure)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Differences = t.Mapping[str, tuple[t.Any, t.Any]]
 class GroupChange:
     """The change for one spec.
 
-    name: the name of the group that matches, or will match, the spec. current: that group; None where it has to be created.
-    superseded: other groups of this spec, which are deleted. orphans: such groups that stay, since no replacement was requested.
-    deleting: such groups that the cloud is already deleting. differences: what differs.
+    name: the name of the group that matches, or will match, the spec. current: this group; None if it must be created.
+    superseded: other groups of this spec that will be deleted. orphans: other groups of this spec that stay because no replacement was requested.
+    deleting: other groups of this spec that the cloud is already deleting. differences: the fields that differ.
     """
 
     spec: NodeGroupSpec
@@ -43,7 +43,7 @@ class GroupChange:
 
     @property
     def removes_nodes(self) -> bool:
-        """Whether the change removes nodes: some of the group's, or all of them."""
+        """Whether the change removes some or all nodes of a group."""
         count = self.spec.desired_count(self.current.count) if self.current else None
         return bool(self.superseded) or (count is not None and self.current is not None and count < self.current.count)
 
@@ -52,11 +52,11 @@ class GroupChange:
         return self.current or next(iter(self.superseded), None)
 
     def before(self) -> dict[str, t.Any]:
-        """The group before the change; empty where there is none."""
+        """The group before the change; empty if there is none."""
         return self._existing.to_result() if self._existing else {}
 
     def after(self) -> dict[str, t.Any]:
-        """The group after the change, as far as it is known; empty where there will be none."""
+        """The group after the change, as far as it is known; empty if it will be deleted."""
         if self.action == DELETE:
             return {}
         before = self._existing.values if self._existing and self.action != CREATE else _declared(self.spec)
@@ -87,14 +87,14 @@ def field_differences(spec: NodeGroupSpec, state: NodeGroupState) -> Differences
 
 
 def merge_field(actual: t.Mapping[str, t.Any], declared: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The actual map with the declared entries over it, without those of None."""
+    """The actual map updated with the declared entries; entries declared as None are removed."""
     return {key: value for key, value in {**actual, **declared}.items() if value is not None}
 
 
 def groups_of_spec(
     name: str, states: t.Iterable[NodeGroupState], max_length: int, other_names: t.Collection[str] = ()
 ) -> list[NodeGroupState]:
-    """The groups of the spec of that name: the one of exactly that name first, then replacements in a fixed order."""
+    """The groups that belong to the spec with this name: first the group with exactly this name, then replacements in a fixed order."""
     matches = [
         state
         for state in states
@@ -110,7 +110,7 @@ def plan_changes(
     immutable_fields: t.Collection[str],
     max_name_length: int,
 ) -> tuple[list[GroupChange], list[str]]:
-    """A change for each spec, in their order, and a line for each that is impossible."""
+    """A change for each spec, in the order of the specs, and an error message for each impossible change."""
     changes: list[GroupChange] = []
     problems: list[str] = []
     names = {spec.name for spec in specs}
@@ -141,7 +141,7 @@ def _change(
         name = replacement_name(spec.name, fixed, max_name_length)
         return GroupChange(spec, REPLACE, name, superseded=tuple(groups), differences=compared[0][1])
     current, found = usable[0]
-    # A replacement that was interrupted leaves two groups; they are cleaned up only where the spec allows a replacement.
+    # An interrupted replacement leaves two groups; the surplus group is deleted only if the spec allows a replacement.
     others = tuple(group for group in groups if group is not current)
     if others and spec.recreate:
         return GroupChange(spec, REPLACE, current.name, current, superseded=others, differences=found)
@@ -150,7 +150,7 @@ def _change(
 
 
 def range_problems(change: GroupChange) -> t.Iterator[str]:
-    """What is wrong with the number of nodes and its range, as declared or as the group has them."""
+    """Problems with the number of nodes and its range; values that are not declared are taken from the existing group."""
     spec, current = change.spec, change.current
     ranged = None if spec.no_range else current
     low = spec.min_count if spec.min_count is not None else (ranged.min_count if ranged else 0)
@@ -193,6 +193,6 @@ def _declared(spec: NodeGroupSpec) -> dict[str, t.Any]:
 
 
 def _declared_numbers(spec: NodeGroupSpec, current: int | None) -> dict[str, int]:
-    """By option, for a group that has `current` nodes."""
+    """The declared numbers by option, for a group that has `current` nodes."""
     numbers = {NODE_COUNT: spec.desired_count(current), MIN_NODE_COUNT: spec.min_count, MAX_NODE_COUNT: spec.max_count}
     return {option: number for option, number in numbers.items() if number is not None}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The interface of a cloud that the reconciler needs: the node groups of one cluster."""
+"""The interface between the reconciler and a cloud: the node groups of one cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .spec import NodeGroupSpec, NodeGroupState
 
 @dataclass(frozen=True)
 class CloudRequest:
-    """One request of an update; `took_effect` says whether a later state shows its effect."""
+    """One request of an update; `took_effect` returns whether a later state shows its effect."""
 
     description: str
     send: t.Callable[[], object]
@@ -49,7 +49,7 @@ class NodeGroupProvider(t.Protocol):
         """All groups with a wanted name, in full."""
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """A line with a remedy for each part of these specs that the cloud cannot provide; the state is None where the group is to be created."""
+        """An error message with a remedy for each part of these specs that the cloud cannot provide; the state is None for a group that does not exist yet."""
 
     def list_groups(self) -> list[ListedGroup]:
         """All groups of the cluster, with as few requests as possible."""
@@ -58,19 +58,19 @@ class NodeGroupProvider(t.Protocol):
         """The group with this id, in full; None when it is gone."""
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
-        """Request a group of that name with `count` nodes; None: the cloud's default."""
+        """Request a group with this name and `count` nodes (None: the cloud's default)."""
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
-        """The requests that remain, in an order that the cloud accepts; sends nothing. leaving: the nodes that a scale-down removes."""
+        """The remaining requests in an order that the cloud accepts; sends nothing. leaving: the nodes that a scale-down removes."""
 
     def delete(self, state: NodeGroupState) -> None:
-        """Request the deletion of a group; a group that is gone is no error."""
+        """Request the deletion of a group; a group that no longer exists is not an error."""
 
     def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
         """The group's nodes among the cluster's nodes."""
 
     def is_busy(self, error: ServiceError) -> bool:
-        """Whether the cloud refuses only because another operation is in progress."""
+        """Whether the cloud refuses the request only because another operation is in progress."""
 
     def events(self, state: NodeGroupState) -> list[str]:
-        """The cloud's latest events of the group, the latest last; may be empty."""
+        """The cloud's latest events about the group, the newest last; may be empty."""

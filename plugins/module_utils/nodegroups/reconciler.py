@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reconciles node groups in parallel, after all of them were validated."""
+"""Reconciles node groups in parallel once all of them are validated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INVALID_GROUPS = "Invalid node groups:"
 
 @dataclass
 class ReconcileResult:
-    """What was done, or in check mode would be; `states` are the groups' latest states, by the spec's name."""
+    """The changes that were made, or would be made in check mode; `states` has the groups' latest states, by the spec's name."""
 
     changes: list[GroupChange]
     states: dict[str, NodeGroupState] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class ReconcileResult:
 
     @property
     def warnings(self) -> list[str]:
-        """Groups that an interrupted replacement left behind."""
+        """A warning for each group that an interrupted replacement left behind."""
         return [
             f"Node group {orphan.name} exists beside {change.name}: a replacement was interrupted. Run with recreate: true, which moves "
             "its pods and deletes it, or delete it yourself."
@@ -83,11 +83,11 @@ def reconcile(
 ) -> ReconcileResult:
     """Reconcile groups with their specs.
 
-    Reads everything first, and raises InvalidOptions with all problems before anything is sent. In check mode nothing is sent.
-    Raises PartialFailure, with the result so far, when a group fails; the others are reconciled.
+    Reads everything first, and raises InvalidOptions with all problems before any request is sent. In check mode, no request is sent.
+    Raises PartialFailure with the result so far if a group fails; the other groups are still reconciled.
     """
     changes = _validated_changes(provider, specs, drainer)
-    # In check mode a changing group is reported as it will be.
+    # In check mode, a changing group is reported with its future state.
     shown = [change for change in changes if not (check_mode and change.action != NOTHING)]
     result = ReconcileResult(changes, {change.spec.name: change.current for change in shown if change.current})
     if check_mode:
@@ -137,7 +137,7 @@ def _validated_changes(
 def _task(change: GroupChange, reconciler: GroupReconciler, wait: bool) -> t.Callable[[], NodeGroupState | None] | None:
     if change.action == NOTHING:
         in_progress = change.deleting or (change.current is not None and not change.current.settled)
-        # An operation that a killed run began is awaited like one of this run.
+        # An operation that a killed run began is awaited like an operation of this run.
         return reconciler.settle if wait and in_progress else None
     return reconciler.reconcile if wait or change.action == REPLACE else reconciler.request
 
@@ -157,7 +157,7 @@ def _record(result: ReconcileResult, outcomes: t.Sequence[Outcome[NodeGroupState
             result.failures[outcome.name] = str(outcome.error)
             errors.append(outcome.error)
         elif not outcome.made:
-            result.failures[outcome.name] = "not started, since another group met an error that affects all groups."
+            result.failures[outcome.name] = "not started, because another group met an error that affects all groups."
         elif outcome.value is not None:
             result.states[outcome.name] = outcome.value
         elif actions[outcome.name] == DELETE:

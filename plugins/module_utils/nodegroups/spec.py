@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The desired spec and the actual state of a node group, in the options' names, so that the two can be compared (pure).
 
-`fields` holds the options that only one provider has, with names resolved to what the cloud stores. A field that is a map is compared and
-changed key by key: keys that the spec does not name stay as they are, and a key of None is removed. Taints are such a map, from
+`fields` holds the options that only one provider has, with names resolved to the values that the cloud stores. Maps are compared and
+changed key by key: keys that the spec does not contain stay unchanged, and a key with the value None is removed. Taints are such a map, from
 "key:Effect" to the value. Every other field is compared as a whole.
 """
 
@@ -18,10 +18,10 @@ from ..pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, 
 
 @dataclass(frozen=True)
 class NodeGroupSpec:
-    """The desired node group; what is None, or not among the fields, is not declared.
+    """The desired node group; attributes that are None, and missing fields, are not declared.
 
     autoscaled: an autoscaler chooses the number of nodes between min_count and max_count. no_range: the group's range is removed.
-    recreate: an immutable field may be changed by replacing the group.
+    recreate: the group may be replaced to change an immutable field.
     """
 
     name: str
@@ -35,7 +35,7 @@ class NodeGroupSpec:
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def desired_count(self, current: int | None) -> int | None:
-        """The number of nodes for a group that has `current` nodes (None: no group yet); None where the spec leaves it open."""
+        """The desired number of nodes for a group that has `current` nodes (None: no group yet); None if the spec does not declare it."""
         if not self.autoscaled:
             return self.count
         start = current if current is not None else (self.count if self.count is not None else self.min_count or 0)
@@ -47,8 +47,8 @@ class NodeGroupSpec:
 class NodeGroupState:
     """The actual node group.
 
-    settled: no operation is in progress. failed: the last operation failed, for `reason`. max_count: None without a limit.
-    addresses and machines (names in the cloud) are those of its nodes, as far as the cloud returns them.
+    settled: no operation is in progress. failed: the last operation failed for the given `reason`. max_count: None without a limit.
+    addresses and machines: the addresses and the cloud's names of its nodes, as far as the cloud returns them.
     """
 
     id: str
@@ -66,7 +66,7 @@ class NodeGroupState:
 
     @property
     def deleting(self) -> bool:
-        """Whether the cloud is deleting it."""
+        """Whether the cloud is deleting the group."""
         return not self.settled and self.status.startswith("DELET")
 
     @property
@@ -80,18 +80,18 @@ class NodeGroupState:
         }
 
     def to_result(self) -> dict[str, t.Any]:
-        """The group as modules return it."""
+        """The group in the format that modules return."""
         return as_options({"name": self.name, **self.values})
 
 
 def as_options(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Values as they are declared: taints as a list."""
+    """The values in the format of the options, in which taints are a list."""
     taints = values.get(NODE_TAINTS)
     return {**values, NODE_TAINTS: taint_list(taints)} if isinstance(taints, t.Mapping) else dict(values)
 
 
 def label_text(value: t.Any) -> str:
-    """A label's value as text; a boolean as YAML writes it."""
+    """A label's value as text; a boolean is written as in YAML."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -101,7 +101,7 @@ def label_map(labels: t.Mapping[str, t.Any]) -> dict[str, str | None]:
 
 
 def taint_map(taints: t.Iterable[t.Mapping[str, t.Any]] | None) -> dict[str, str | None]:
-    """Taints as a map from `key:Effect` to the value; None for one whose state is absent."""
+    """Taints as a map from `key:Effect` to the value; None for a taint with the state absent."""
     return {
         f"{taint['key']}:{taint['effect']}": None if taint.get("state") == "absent" else str(taint.get("value") or "")
         for taint in taints or ()
@@ -109,7 +109,7 @@ def taint_map(taints: t.Iterable[t.Mapping[str, t.Any]] | None) -> dict[str, str
 
 
 def taint_list(taints: t.Mapping[str, t.Any]) -> list[dict[str, str]]:
-    """The same as the list that Kubernetes and the clouds' APIs use; an empty value is left out."""
+    """Taints as the list that Kubernetes and the clouds' APIs use; an empty value is left out."""
     split = [(key.rpartition(":"), value) for key, value in sorted(taints.items()) if value is not None]
     return [
         {"key": key, **({"value": value} if value else {}), "effect": effect} for (key, dummy, effect), value in split

@@ -191,7 +191,7 @@ def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
     if pools:
         yield Badge("several pools", WARN, f"matches the pools {', '.join(map(str, pools))}; the node is not changed")
     elif name in (info.get("released") or ()):
-        yield Badge("released", NOTE, "no longer in a pool; the labels of the pool are to be removed")
+        yield Badge("released", NOTE, "no longer in a pool; the labels of the pool will be removed")
     elif drift:
         yield Badge(DRIFT, WARN, "; ".join(drift))
 

@@ -132,7 +132,7 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
             node(),
             pool(),
             [
-                "is to join pool notebooks",
+                "will join pool notebooks",
                 f"label nvidia.com/device-plugin.config is absent, {pool().config_key} is expected",
             ],
         ),
@@ -143,17 +143,17 @@ SETTLED = {"accel.gpu/pool": "notebooks", "nvidia.com/device-plugin.config": poo
                 annotations={"accel.gpu/pool-labels": '["team"]', "accel.gpu/pool-taints": '["a=b:NoSchedule"]'},
             ),
             pool(),
-            ["label team=x is to be removed", "taint a=b:NoSchedule is to be removed"],
+            ["label team=x will be removed", "taint a=b:NoSchedule will be removed"],
         ),
         (
             node(labels={"accel.gpu/pool": "old"}, annotations={"accel.gpu/pool-labels": '["accel.gpu/pool"]'}),
             None,
-            ["label accel.gpu/pool=old is to be removed"],
+            ["label accel.gpu/pool=old will be removed"],
         ),
         (
             node(labels={**SETTLED, "accel.gpu/pool": "old"}),
             pool(),
-            ["is to move from pool old to notebooks"],
+            ["will move from pool old to notebooks"],
         ),
         (node(labels=SETTLED, allocatable={}), pool(), ["allocatable nvidia.com/gpu is 0 of a capacity of 1: no plugin is registered, 1 is expected"]),
         (

@@ -140,7 +140,7 @@ BADGES: list[tuple[str, dict[str, t.Any], dict[str, t.Any], list[tuple[str, str]
     ),
     (
         "no second badge if released",
-        {"pool": None, "drift": ["label accel.gpu/pool=old is to be removed"]},
+        {"pool": None, "drift": ["label accel.gpu/pool=old will be removed"]},
         {"released": ["n1"]},
         [("released", "")],
     ),

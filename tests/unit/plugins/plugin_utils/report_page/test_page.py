@@ -210,7 +210,7 @@ TEXTS: list[tuple[str, dict[str, t.Any], list[str]]] = [
     (
         "released",
         {**TWENTY, "released": ["t4-2"]},
-        ["Released: no longer in a pool, and the labels of the pool are to be removedt4-2"],
+        ["Released: no longer in a pool, and the labels of the pool will be removedt4-2"],
     ),
 ]
 
