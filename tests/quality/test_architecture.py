@@ -32,7 +32,7 @@ SHARED_PACKAGES: dict[str, set[str]] = {
     "kube": {"catalog", "common", "schema", "pools"},
     "cluster_state": {"catalog", "common", "mig", "sharing_modes", "nvidia_config", "schema", "pools"},
     "drain": {"catalog", "common", "schema", "pools", "kube", "cluster_state"},
-    "nodegroups": {"catalog", "common", "pools", "cluster_state", "drain"},
+    "nodegroups": {"catalog", "common", "schema", "pools", "cluster_state", "drain"},
     "helm": {"catalog", "common", "schema", "kube", "cluster_state"},
     "report": {"catalog", "mig", "sharing_modes", "schema", "pools", "cluster_state"},
 }

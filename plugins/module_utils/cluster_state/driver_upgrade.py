@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import DRIVER_UPGRADE_LABEL, DRIVER_UPGRADE_SKIP_LABEL
 from ..common.results import MAX_LISTED
-from ..schema.messages import abbreviate
+from ..schema.messages import MAX_NAMED, abbreviate
 
 REQUIRED, DONE, FAILED = "upgrade-required", "upgrade-done", "upgrade-failed"
 # The label selector of nodes with an unfinished upgrade; a node without the label is not upgraded.
@@ -87,7 +87,7 @@ def remedies(upgrade: DriverUpgrade) -> list[str]:
     if upgrade.failed:
         lines.append(
             "A common cause is a pod without a controller that uses a GPU, or a pod that may not be evicted: see kubectl describe node "
-            f"{upgrade.failed[0]}. Fix that, then kubectl label node --overwrite {' '.join(upgrade.failed[:5])} "
+            f"{upgrade.failed[0]}. Fix that, then kubectl label node --overwrite {' '.join(upgrade.failed[:MAX_NAMED])} "
             f"{DRIVER_UPGRADE_LABEL}={REQUIRED}, and run again"
         )
     if upgrade.skipped:

@@ -23,6 +23,7 @@ from ..common.parallel import DEFAULT_LIMIT, run_bounded
 from ..common.wait import WaitTimeout
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
+from ..schema.messages import abbreviate
 from .eviction import DrainOptions, EvictionRefused, await_termination, evict_pods
 from .pods_on_nodes import claims_of, pods_on
 
@@ -35,7 +36,6 @@ if t.TYPE_CHECKING:
 T = t.TypeVar("T")
 # Nodes that are drained at the same time; disruption budgets limit the evictions.
 PARALLEL = 4
-_MAX_NAMES = 5
 _MAX_PROGRESS = 3
 
 
@@ -173,9 +173,9 @@ class NodeDrainer:
         force = self.options.force or not self.options.evict
         blocking = {name: found for name, pods in by_node.items() if (found := blocking_pods(pods, force=force))}
         if blocking:
-            listed = [f"node {name}: {', '.join(pods[:_MAX_NAMES])}" for name, pods in sorted(blocking.items())]
+            listed = [f"node {name}: {abbreviate(pods)}" for name, pods in sorted(blocking.items())]
             raise EvictionRefused(
-                f"Pods without a controller block the drain: {'; '.join(listed)}. Save their data and delete them, or set drain.force, "
+                f"Pods without a controller block the drain: {abbreviate(listed, separator='; ')}. Save their data and delete them, or set drain.force, "
                 "which evicts them for good.",
                 {"pods_left": [pod.partition(" ")[0] for pods in blocking.values() for pod in pods]},
             )
@@ -191,7 +191,7 @@ class NodeDrainer:
             if left <= 0:
                 raise WaitTimeout(
                     f"Node {name} was not drained within {self.options.drain_timeout:.0f} s (drain_timeout): pods are scheduled to it "
-                    f"although it is cordoned, now {', '.join(shown[:_MAX_NAMES])}. Remove their toleration of "
+                    f"although it is cordoned, now {abbreviate(shown)}. Remove their toleration of "
                     "node.kubernetes.io/unschedulable, or scale down their controller.",
                     {"pods_left": shown},
                 )

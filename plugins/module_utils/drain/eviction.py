@@ -20,6 +20,7 @@ from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import BUDGET_CAUSE, ApiError
 from ..kube.paths import NODES, PODS, object_path
 from ..schema import rollout as rollout_fields
+from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
     from ..cluster_state.gpu_pods import PodOnNode
@@ -31,7 +32,6 @@ POLL_INTERVAL = 2.0
 RETRY_INTERVAL = 5.0
 # What a kubelet and the API server need beyond the grace period until a pod is gone.
 _TERMINATION_MARGIN = 30.0
-_MAX_NAMES = 5
 _BUDGET = re.compile(r"The disruption budget (\S+) (.+)", re.DOTALL)
 
 Object = t.Mapping[str, t.Any]
@@ -116,9 +116,7 @@ def await_termination(
         remaining,
         lambda names: not names,
         timeout=timeout,
-        describe=lambda names: (
-            f"{', '.join(names[:_MAX_NAMES])} {'has' if len(names) == 1 else 'have'} not ended. {advice}"
-        ),
+        describe=lambda names: f"{abbreviate(names)} {'has' if len(names) == 1 else 'have'} not ended. {advice}",
     )
 
 

@@ -28,7 +28,7 @@ _DEFAULTS = {
 }
 _CHART_LABEL = "helm.sh/chart"
 _VERSION = re.compile(r"-(v?\d+\.\d+\.\d+.*)$")
-_WIDTH, _MAX_PATHS = 100, 8
+_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def export_cluster(
         values, missing = residual_values(_without_initial_values(release.values), planned.values)
         values, secrets = without_secrets(values)
         if secrets:
-            paths = abbreviate([f"values.{path}" for path in secrets], _MAX_PATHS)
+            paths = abbreviate([f"values.{path}" for path in secrets])
             remarks.append(
                 f"gpu_cluster.{component}: left out, since they look like secrets, which do not belong in Helm values: {paths}. Before site "
                 "upgrades the Helm release, store each in a Secret and set the values to its name."
@@ -91,7 +91,7 @@ def export_cluster(
         if values:
             document[component]["values"] = values
         if missing:
-            paths = abbreviate(missing, _MAX_PATHS)
+            paths = abbreviate(missing)
             remarks.append(
                 f"gpu_cluster.{component}: site will add values that the Helm release does not have: {paths}"
             )

@@ -20,14 +20,12 @@ from ..cluster_state.pool_edit import node_edit
 from ..common.wait import StateTimer
 from ..pools.nodegroup_names import NODE_COUNT, is_group_or_replacement
 from ..pools.variables import merge
-from ..schema.messages import abbreviate
+from ..schema.messages import MAX_NAMED, abbreviate
 
 if t.TYPE_CHECKING:
     from ..pools.plan import NodeGroupPlan, Plan, PoolPlan
 
 NodeObject = t.Mapping[str, t.Any]
-
-_NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -168,8 +166,8 @@ class StatusHistory:
             parts.append(f"{status.missing} never joined the cluster")
         parts += [
             f"{name} is not ready for {self._node_age(name, status):.0f} s or longer ({reason})"
-            for name, reason in itertools.islice(status.not_ready.items(), _NAMES_SHOWN)
+            for name, reason in itertools.islice(status.not_ready.items(), MAX_NAMED)
         ]
-        if len(status.not_ready) > _NAMES_SHOWN:
-            parts.append(f"{len(status.not_ready) - _NAMES_SHOWN} more are not ready")
+        if len(status.not_ready) > MAX_NAMED:
+            parts.append(f"{len(status.not_ready) - MAX_NAMED} more are not ready")
         return f"{'; '.join(parts)}."

@@ -10,10 +10,9 @@ import typing as t
 from ..cluster_state.node import Node
 from ..common.errors import ServiceError
 from ..drain.drainer import NodeDrainer
+from ..schema.messages import abbreviate
 from .provider import NodeGroupProvider
 from .spec import NodeGroupState
-
-_NAMES_SHOWN = 5
 
 
 class GroupFailed(Exception):
@@ -83,7 +82,7 @@ class GroupDrain:
         machines = [*group.machines, *group.addresses]
         if machines and not nodes:
             raise GroupFailed(
-                f"No machine of node group {group.name} ({', '.join(machines[:_NAMES_SHOWN])}) is a node of the cluster in `kubernetes`, so "
+                f"No machine of node group {group.name} ({abbreviate(machines)}) is a node of the cluster in `kubernetes`, so "
                 "it cannot be drained. Use that cluster's kubeconfig, or leave `kubernetes` out if the machines never joined it."
             )
         return nodes

@@ -88,7 +88,7 @@ class PoolView:
         share, shares = self.info.get("memory_mib_per_share"), self.info.get("shares_per_gpu")
         models = [short_model(model) for model in self.info.get("models") or [self.info.get("model") or "any GPU"]]
         mode = sharing_mode(self.info.get("mode"), self.info.get("replicas"))
-        parts = [abbreviate(models, 3), ": ".join(filter(None, [mode, mig_layout(self.info)]))]
+        parts = [abbreviate(models), ": ".join(filter(None, [mode, mig_layout(self.info)]))]
         if share:
             parts.append(f"{memory(share)} per GPU" if shares == 1 else f"{memory(share)} per share")
         return DOT.join(parts)

@@ -11,6 +11,9 @@ import typing as t
 
 from ..catalog import secrets
 
+# How many names of nodes, pods and other objects a message lists.
+MAX_NAMED = 5
+
 _SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_SHOWN = 60
 # Python refuses to write out integers of thousands of digits.
@@ -71,16 +74,18 @@ def join_words(words: t.Iterable[str], last: str = "and") -> str:
     return f"{', '.join(head)} {last} {tail}" if head else tail
 
 
-def abbreviate(names: t.Sequence[str], limit: int = 5) -> str:
-    """The first names, and how many more there are."""
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+def abbreviate(names: t.Sequence[str], limit: int = MAX_NAMED, separator: str = ", ") -> str:
+    """The first names, and how many more there are: `a, b and 2 more`, with another separator `a; b; and 2 more`."""
+    shown = separator.join(names[:limit])
+    more = f"{' ' if separator == ', ' else separator}and {len(names) - limit} more" if len(names) > limit else ""
+    return shown + more
 
 
 def abbreviate_nodes(names: t.Iterable[str]) -> str:
     """Names of nodes, sorted and shortened: `node a`, `5 nodes, a, b, c and 2 more`."""
     ordered = sorted(names)
     word = "node" if len(ordered) == 1 else f"{len(ordered)} nodes,"
-    return f"{word} {abbreviate(ordered, 3)}"
+    return f"{word} {abbreviate(ordered)}"
 
 
 def nearest(word: str, known: t.Iterable[str]) -> str | None:

@@ -12,13 +12,12 @@ from ..cluster_state.operand_pods import ContainerFailure
 from ..drain.operand_diagnosis import log_end
 from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
+from ..schema.messages import MAX_NAMED, abbreviate
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node_check import Finding
     from ..kube.client import Client
     from .run_context import RunContext
-
-_MAX_NAMES = 5
 
 
 def diagnose(context: RunContext, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str] = ()) -> str:
@@ -27,7 +26,7 @@ def diagnose(context: RunContext, findings: t.Mapping[str, Finding], undiscovere
     pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.SELECTOR))
     failures = operand_pods.container_failures(pods)
     lines: list[str] = []
-    for name in sorted(findings)[:_MAX_NAMES]:
+    for name in sorted(findings)[:MAX_NAMED]:
         finding = findings[name]
         parts = [str(finding)]
         seconds = context.since.seconds(name, finding.differences)
@@ -46,11 +45,12 @@ def diagnose(context: RunContext, findings: t.Mapping[str, Finding], undiscovere
                 f"kubectl -n {namespace} delete pod {blamed}"
             )
         lines.append("; ".join(parts))
-    if len(findings) > _MAX_NAMES:
-        lines.append(f"and {len(findings) - _MAX_NAMES} more node(s)")
+    if len(findings) > MAX_NAMED:
+        lines.append(f"and {len(findings) - MAX_NAMED} more node(s)")
     if undiscovered:
-        shown = ", ".join(undiscovered[:_MAX_NAMES])
-        lines.append(f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labelled: {shown}")
+        lines.append(
+            f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labelled: {abbreviate(undiscovered)}"
+        )
     if undiscovered or not all(finding.final for finding in findings.values()):
         # A final finding says itself what to do.
         lines.append(_advice(context, bool(failures)))

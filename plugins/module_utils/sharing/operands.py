@@ -14,6 +14,7 @@ from ..common.parallel import run_bounded
 from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, NODES, object_path
+from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
@@ -25,7 +26,6 @@ if t.TYPE_CHECKING:
 LABELS_LATE = 90.0
 DISCOVERY_RESTARTED = "gpu-feature-discovery was restarted, because its labels had not reached the node"
 _TIMEOUT, _INTERVAL = 120.0, 0.5
-_MAX_NAMES = 5
 # Selects nodes whose MIG manager has reported the end of a change.
 _CHANGE_ENDED = f"{MIG_STATE_LABEL},{MIG_STATE_LABEL} notin (pending,rebooting)"
 
@@ -101,7 +101,7 @@ def restart_mig_manager(
         timeout=_TIMEOUT,
         interval=_INTERVAL,
         describe=lambda names: (
-            f"The MIG manager is not ready after its restart on {', '.join(names[:_MAX_NAMES])}: "
+            f"The MIG manager is not ready after its restart on {abbreviate(names)}: "
             f"kubectl -n {namespace} get pods -l {selector} -o wide."
         ),
         progress=progress,

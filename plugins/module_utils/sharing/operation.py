@@ -17,6 +17,7 @@ from ..common.errors import ConnectionProblem, InvalidOptions, PartialFailure, R
 from ..common.results import diff_of
 from ..common.wait import WaitTimeout
 from ..kube.paths import CLUSTER_POLICIES
+from ..schema.messages import abbreviate
 from .diagnosis import diagnose
 from .reader import ClusterState, StateReader
 from .readiness_watch import ObservedNodes, ReadinessWatch
@@ -29,7 +30,6 @@ if t.TYPE_CHECKING:
     from ..kube.module import GpuModule
     from .scope import Scope
 
-_MAX_NAMES = 5
 # If something undoes the changes this often, the run reports that and stops.
 _MAX_ROUNDS = 5
 
@@ -209,9 +209,7 @@ class SharingOperation:
 
     def _failures(self) -> str:
         done = self._rollout.done
-        lines = [f"{name}: {done.failed[name]}" for name in sorted(done.failed)[:_MAX_NAMES]]
-        if len(done.failed) > _MAX_NAMES:
-            lines.append(f"and {len(done.failed) - _MAX_NAMES} more")
+        lines = [abbreviate([f"{name}: {reason}" for name, reason in sorted(done.failed.items())], separator="\n")]
         if done.not_started:
             lines.append(f"{len(done.not_started)} node(s) were not started (rollout.pause_on_failure)")
         return "\n".join([f"{len(done.failed)} node(s) could not be changed:", *lines])

@@ -16,7 +16,6 @@ _NODE_FEATURE = "NodeFeature"
 _NODE_OF_FEATURE = "nfd.node.kubernetes.io/node-name"
 # gpu-feature-discovery's own NodeFeature of a node (k8s-device-plugin internal/lm/output.go).
 _GFD = "nvidia-features-for-"
-_MAX_OBJECTS = 3
 
 
 def custom_kind(api_version: str, kind: str) -> Kind:
@@ -36,7 +35,7 @@ def keep_reason(kind: Kind, live: Document, foreign: t.Iterable[Document]) -> st
     metadata = [item["metadata"] for item in foreign]
     if metadata:
         paths = ["/".join(filter(None, (entry.get("namespace"), entry["name"]))) for entry in metadata]
-        return f"foreign objects need it: {abbreviate([f'{kind.kind} {path}' for path in paths], _MAX_OBJECTS)}"
+        return f"foreign objects need it: {abbreviate([f'{kind.kind} {path}' for path in paths])}"
     managers = spec_managers(live)
     if managers:
         return f"{' and '.join(managers)} has written it, too"

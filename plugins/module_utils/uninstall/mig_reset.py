@@ -17,11 +17,10 @@ from ..drain import operand_diagnosis
 from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..kube.client import Client
 from ..kube.errors import ApiError
-from ..schema.messages import abbreviate, abbreviate_nodes
+from ..schema.messages import MAX_NAMED, abbreviate, abbreviate_nodes
 from .node_cleanup import restore_node
 from .stage import read_nodes
 
-_MAX_NODES = 3
 _ADVICE = (
     "These nodes keep the labels and taints of their pools until then. Delete these pods, or drain the nodes, and run again; "
     "or keep the GPUs partitioned (reset_mig: false, gpu_uninstall_reset_mig=false)."
@@ -100,7 +99,7 @@ class MigReset:
         states = self.states(nodes)
         lines = [f"{name}: {state} for {self.timer.seconds(name, state):.0f} s" for name, state in states.items()]
         return (
-            f"The MIG manager has not reset the layouts of {len(states)} node(s): {abbreviate(lines, _MAX_NODES)}. "
+            f"The MIG manager has not reset the layouts of {len(states)} node(s): {abbreviate(lines)}. "
             f"{self._reasons(list(states))}. {_ADVICE}"
         )
 
@@ -112,7 +111,7 @@ class MigReset:
 
     def _reasons(self, names: t.Sequence[str]) -> str:
         """For the first nodes, the pods that hold GPUs and the end of the MIG manager's log."""
-        return ". ".join(f"On node {name}: {self._reason(name)}" for name in names[:_MAX_NODES])
+        return ". ".join(f"On node {name}: {self._reason(name)}" for name in names[:MAX_NAMED])
 
     def _reason(self, name: str) -> str:
         try:

@@ -12,7 +12,6 @@ from ..kube.client import Client
 from ..schema.messages import abbreviate
 
 Document = t.Mapping[str, t.Any]
-_MAX_LINES = 5
 
 
 def await_operands(
@@ -39,7 +38,7 @@ def await_operands(
     waiting.until(
         read,
         lambda lines: not lines,
-        describe=lambda lines: f"The operator's pods are not removed or updated yet: {abbreviate(lines, _MAX_LINES)}.",
+        describe=lambda lines: f"The operator's pods are not removed or updated yet: {abbreviate(lines)}.",
         progress_text=lambda lines: f"waiting for {len(lines)} of the operator's objects: {lines[0]}" if lines else "",
     )
 
@@ -52,7 +51,7 @@ def await_no_pods(client: Client, namespace: str, selector: str, waiting: WaitOp
             for pod in client.list(f"/api/v1/namespaces/{namespace}/pods", label_selector=selector, metadata_only=True)
         ],
         lambda names: not names,
-        describe=lambda names: f"Pods in namespace {namespace} still exist: {abbreviate(names, _MAX_LINES)}.",
+        describe=lambda names: f"Pods in namespace {namespace} still exist: {abbreviate(names)}.",
         progress_text=lambda names: f"waiting for {len(names)} pods in namespace {namespace} to end",
     )
 

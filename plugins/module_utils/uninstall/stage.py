@@ -20,9 +20,8 @@ from ..kube.lease import Lease
 from ..kube.node_patcher import patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
+from ..schema.messages import abbreviate
 from .result import UninstallResult
-
-_MAX_FAILURES = 5
 
 
 @dataclass(frozen=True)
@@ -152,8 +151,8 @@ class Stage:
                 failed[outcome.name] = str(outcome.error)
         lease.check()
         if failed:
-            messages = "; ".join(f"{name}: {message}" for name, message in sorted(failed.items())[:_MAX_FAILURES])
-            raise PartialFailure(f"{len(failed)} node(s) could not be changed: {messages}")
+            messages = [f"{name}: {message}" for name, message in sorted(failed.items())]
+            raise PartialFailure(f"{len(failed)} node(s) could not be changed: {abbreviate(messages, separator='; ')}")
 
 
 def read_nodes(client: Client) -> list[Node]:

@@ -153,7 +153,7 @@ def test_a_node_without_conditions() -> None:
     silent["status"] = {}
     (train,) = statuses(silent)
     assert train.not_ready == {"b": "the kubelet has not reported yet"}
-    many = statuses(*(raw(f"n{number}", {GROUP: "gpus-a"}, ready=False) for number in range(5)))
+    many = statuses(*(raw(f"n{number}", {GROUP: "gpus-a"}, ready=False) for number in range(7)))
     assert "2 more are not ready" in StatusHistory().timeout_message(many, "x")
 
 

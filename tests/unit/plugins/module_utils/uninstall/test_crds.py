@@ -81,8 +81,8 @@ CASES: list[tuple[Object, list[Object], str]] = [
     ),
     (
         written(("accel.gpu", SPEC)),
-        [feature(f"f{number}", namespace="f") for number in range(5)],
-        "foreign objects need it: NodeFeature f/f0, NodeFeature f/f1, NodeFeature f/f2 and 2 more",
+        [feature(f"f{number}", namespace="f") for number in range(7)],
+        "foreign objects need it: " + ", ".join(f"NodeFeature f/f{number}" for number in range(5)) + " and 2 more",
     ),
     (written(("accel.gpu", SPEC), ("helm", SPEC)), [], "helm has written it, too"),
     (

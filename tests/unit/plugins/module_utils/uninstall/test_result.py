@@ -30,7 +30,7 @@ def test_names_of_nodes_are_limited() -> None:
         result.add_kept_on_node(f"n{number:03}", "a pin")
     output = result.as_dict()
     assert (output["nodes_changed"], len(output["names_changed"])) == (120, 100)
-    assert output["kept"] == ["120 nodes, n000, n001, n002 and 117 more: a pin"]
+    assert output["kept"] == ["120 nodes, n000, n001, n002, n003, n004 and 115 more: a pin"]
     before, after = result.diff()
     assert (len(before["nodes"]), after["nodes_not_shown"]) == (100, 20)
     assert result.changed
