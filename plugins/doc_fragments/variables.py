@@ -18,7 +18,7 @@ options:
     required: true
     suboptions:
       gpu_cluster:
-        description: What all pools of one cluster share, as in C(gpu_cluster).
+        description: The settings that all pools of one cluster share, as in C(gpu_cluster).
         type: dict
         required: true
       gpu_defaults:
@@ -49,21 +49,21 @@ options:
     suboptions:
       name:
         description:
-          - The name of this cluster. It must be what the kubeconfig calls its context or its cluster, and the name that the
-            cluster remembers. Another cluster is refused before anything is changed.
+          - The name of this cluster. It must match the name of the context or cluster in the kubeconfig, and the name that
+            is recorded in the cluster. Any other cluster is refused before anything is changed.
         type: str
         required: true
       kube_name:
         description:
-          - What the kubeconfig calls the cluster, where that differs from C(name).
+          - The name of the cluster in the kubeconfig, if it differs from C(name).
         type: str
       uid:
         description:
-          - The UID of the namespace C(kube-system), as plan, report and export show it. A cluster with another UID is refused.
+          - The UID of the namespace C(kube-system), which plan, report and export show. A cluster with another UID is refused.
         type: str
       renamed_from:
         description:
-          - The name that the cluster remembers, for the one run that changes it to C(name).
+          - The name that is recorded in the cluster. Set it for the one run that changes this name to C(name).
         type: str
       kubeconfig:
         description:
@@ -71,7 +71,7 @@ options:
         type: str
       context:
         description:
-          - A context of that kubeconfig. Without it the current context is used.
+          - A context of that kubeconfig. By default, the current context is used.
         type: str
       impersonate_user:
         description:
@@ -84,8 +84,8 @@ options:
         elements: str
       cloud:
         description:
-          - The cloud that creates node groups for this cluster. Exactly one of its keys is given. Pools with C(nodes) need
-            it.
+          - The cloud that creates node groups for this cluster. Set exactly one of its keys. Pools with C(nodes) need this
+            setting.
         type: dict
         suboptions:
           magnum:
@@ -95,7 +95,8 @@ options:
             suboptions:
               cloud:
                 description:
-                  - The cloud of C(clouds.yaml). By default openstacksdk chooses, by C(OS_CLOUD) and the variables C(OS_*).
+                  - The name of the cloud in C(clouds.yaml). By default, openstacksdk chooses the cloud from C(OS_CLOUD) and
+                    the variables C(OS_*).
                 type: str
               region_name:
                 description:
@@ -107,11 +108,12 @@ options:
                 type: str
               template:
                 description:
-                  - The cluster template from which a missing cluster is created. Without it a missing cluster is an error.
+                  - The cluster template from which a missing cluster is created. Without a template, a missing cluster is an
+                    error.
                 type: str
               nodegroup_label:
                 description:
-                  - The label of a node that names its node group. Drivers outside of Magnum may write another one.
+                  - The label of a node that names its node group. Drivers outside of Magnum may write another label.
                 type: str
                 default: magnum.openstack.org/nodegroup
           vks:
@@ -133,15 +135,15 @@ options:
                 type: str
               iam_url:
                 description:
-                  - Address of the IAM API, if it is not the region's.
+                  - Address of the IAM API, if it differs from the region's default.
                 type: str
               vks_url:
                 description:
-                  - Address of the VKS API, if it is not the region's.
+                  - Address of the VKS API, if it differs from the region's default.
                 type: str
               vserver_url:
                 description:
-                  - Address of the vServer API, if it is not the region's.
+                  - Address of the vServer API, if it differs from the region's default.
                 type: str
       operator:
         description:
@@ -151,13 +153,13 @@ options:
         suboptions:
           version:
             description:
-              - One exact version. A range is refused, since it would upgrade without notice.
+              - One exact version. A range is refused, because it would allow upgrades without notice.
             type: str
             default: v25.10.1
           namespace:
             description:
-              - Namespace of the release, a DNS label. If you give it (or C(release)), a release of that name that another tool
-                installed is upgraded.
+              - Namespace of the release, a DNS label. If you set it (or C(release)), a release of that name is upgraded even
+                if another tool installed it.
             type: str
             default: gpu-operator
           release:
@@ -179,17 +181,17 @@ options:
           values:
             description:
               - Your Helm values, merged over all derived values. C(nfd.enabled), C(devicePlugin.config) and C(operator.cleanupCRD)
-                are refused, since the collection manages them. Secrets are refused.
+                are refused, because the collection manages them. Secrets are refused, too.
             type: dict
           registry:
             description:
-              - A mirror, C(host[:port][/folder]), of the images of every operand, of NFD and of the validation pods, under
-                their paths below C(nvcr.io) and C(registry.k8s.io). With a chart that is a file, set C(version) too.
+              - A mirror, C(host[:port][/folder]), for the images of all operands, of NFD and of the validation pods, under
+                the same paths as in C(nvcr.io) and C(registry.k8s.io). If the chart is a file, set C(version), too.
             type: str
           image_pull_secrets:
             description:
-              - Secrets in the operator's namespace with which every operand's image is pulled. With C(registry) also for NFD,
-                whose namespace needs these Secrets then.
+              - Secrets in the operator's namespace for pulling the images of all operands. With C(registry), they are also
+                used for NFD, and NFD's namespace needs these Secrets, too.
             type: list
             elements: str
           driver:
@@ -199,18 +201,19 @@ options:
             suboptions:
               enabled:
                 description:
-                  - Set V(false) if every GPU node already has a driver. If only some have one, keep V(true). The driver pods
-                    avoid those nodes automatically.
+                  - Set V(false) if every GPU node already has a driver. If only some nodes have one, keep V(true). The driver
+                    pods avoid these nodes automatically.
                 type: bool
                 default: true
               version:
                 description:
-                  - The bare version, such as V(580.105.08), or C(sha256:) and a digest. By default the chart's. The operator
-                    appends the operating system of the node, so a version that ends in one is refused.
+                  - The bare version, such as V(580.105.08), or C(sha256:) and a digest. By default, the chart sets it. The
+                    operator appends the operating system of the node, so a version that already ends with an operating system
+                    is refused.
                 type: str
               kernel_module_type:
                 description:
-                  - Which kernel modules are built. By default the operator chooses. Needs operator v25.3 or later.
+                  - The kind of kernel modules that are built. By default, the operator chooses. Needs operator v25.3 or later.
                 type: str
                 choices:
                   - auto
@@ -218,7 +221,7 @@ options:
                   - proprietary
               precompiled:
                 description:
-                  - Whether images with a precompiled driver are used. C(version) is then the driver branch, such as V("580").
+                  - Whether images with a precompiled driver are used. If true, C(version) is the driver branch, such as V("580").
                 type: bool
                 default: false
               secret_env:
@@ -233,11 +236,11 @@ options:
             suboptions:
               http:
                 description:
-                  - C(http://host:port), without a password, which everyone who may read the ClusterPolicy could see.
+                  - C(http://host:port), without a password, because all users who can read the ClusterPolicy would see it.
                 type: str
               https:
                 description:
-                  - The same for HTTPS.
+                  - The proxy for HTTPS, in the same form.
                 type: str
               no_proxy:
                 description:
@@ -264,7 +267,7 @@ options:
             default: 0.19.0
           namespace:
             description:
-              - Namespace of the release, a DNS label. As C(operator.namespace).
+              - Namespace of the release, a DNS label. It works like C(operator.namespace).
             type: str
             default: node-feature-discovery
           release:
@@ -283,8 +286,8 @@ options:
             type: str
           values:
             description:
-              - Your Helm values, merged over the derived ones. Your C(worker.tolerations) are added to those of the pools.
-                Secrets are refused.
+              - Your Helm values, merged over the derived values. Your C(worker.tolerations) are added to the tolerations of
+                the pools. Secrets are refused.
             type: dict
       validation:
         description:
@@ -298,11 +301,11 @@ options:
             type: str
           namespace:
             description:
-              - Namespace of the pods, a DNS label. By default the operator's.
+              - Namespace of the pods, a DNS label. By default, the namespace of the operator.
             type: str
   gpu_defaults:
     description:
-      - Defaults of all pools. They are merged into each pool, maps at every depth. A list replaces a list.
+      - Defaults of all pools. They are merged into each pool. Maps are merged at every depth, and lists are replaced.
       - Every key of C(gpu_pools) except C(name), C(nodes.name), C(sharing.layout) and C(sharing.demand).
     type: dict
     suboptions:
@@ -362,33 +365,35 @@ options:
         required: true
       match:
         description:
-          - Which nodes belong to the pool. Without it only the nodes of its node group (C(nodes)) and pinned nodes do.
+          - The nodes that belong to the pool. Without C(match), only the nodes of the pool's node group (C(nodes)) and pinned
+            nodes belong to it.
         type: dict
         suboptions:
           model:
             description:
-              - A GPU model, as gpu-feature-discovery publishes it (V(Tesla-T4), V(NVIDIA-A100-SXM4-80GB)) or short (V(T4)).
+              - A GPU model, either as published by gpu-feature-discovery (V(Tesla-T4), V(NVIDIA-A100-SXM4-80GB)) or in short
+                form (V(T4)).
             type: str
           labels:
             description:
-              - Labels that a node must have, all of them. With C(model) both conditions apply. Name a model that the catalog
-                lacks by the label C(nvidia.com/gpu.product).
+              - Labels that a node must have. All of them must match, in addition to C(model). To match a model that is not
+                in the catalog, use the label C(nvidia.com/gpu.product).
             type: dict
       model:
         description:
-          - The GPU model of C(nodes.flavor), so that it is known before the first node exists. Only with C(nodes), and not
-            with C(match.model).
+          - The GPU model of C(nodes.flavor), so that the model is known before the first node exists. Only allowed with C(nodes),
+            and not with C(match.model).
         type: str
       nodes:
         description:
-          - The node group that a run creates for the pool. Its nodes belong to the pool without C(match). Without C(nodes)
-            the nodes exist already.
+          - The node group that a run creates for the pool. Its nodes belong to the pool without C(match). Without C(nodes),
+            the nodes must already exist.
         type: dict
         suboptions:
           name:
             description:
-              - Name of the node group. By default the name of the pool. With VKS 5 to 15 characters of C(a-z), C(0-9) and C(-).
-                Not allowed in C(gpu_defaults).
+              - Name of the node group. By default, the name of the pool. With VKS, it has 5 to 15 characters of C(a-z), C(0-9)
+                and C(-). Not allowed in C(gpu_defaults).
             type: str
           flavor:
             description:
@@ -397,16 +402,16 @@ options:
             required: true
           count:
             description:
-              - Number of nodes. Required without C(autoscale). With C(autoscale) the number to start with.
+              - Number of nodes. Required without C(autoscale). With C(autoscale), the initial number of nodes.
             type: int
           recreate:
             description:
-              - Whether a change that the cloud cannot make in place is made by replacing the group with a new one. The old
-                nodes are drained first. By default V(false), and such a change is refused.
+              - Whether the group is replaced with a new one if the cloud cannot make a change in place. The old nodes are drained
+                first. By default V(false), so such a change is refused.
             type: bool
           image:
             description:
-              - (Magnum) Image of the nodes. By default the cluster's.
+              - (Magnum) Image of the nodes. By default, the image of the cluster.
             type: str
           role:
             description:
@@ -442,11 +447,12 @@ options:
             type: str
           subnet:
             description:
-              - (VKS) Subnet of the nodes. By default the cluster's. Its zone determines which flavors and disks exist.
+              - (VKS) Subnet of the nodes. By default, the subnet of the cluster. Its zone determines the available flavors
+                and disks.
             type: str
           secondary_subnets:
             description:
-              - (VKS) Further subnets.
+              - (VKS) Additional subnets.
             type: list
             elements: str
           security_groups:
@@ -468,7 +474,7 @@ options:
             type: dict
           upgrade_strategy:
             description:
-              - (VKS) How nodes are replaced in an upgrade.
+              - (VKS) How nodes are replaced during an upgrade.
             type: dict
             suboptions:
               max_surge:
@@ -481,7 +487,7 @@ options:
                 type: int
           kubernetes_version:
             description:
-              - (VKS) Kubernetes version of the nodes. By default the cluster's.
+              - (VKS) Kubernetes version of the nodes. By default, the version of the cluster.
             type: str
       autoscale:
         description:
@@ -500,12 +506,13 @@ options:
             required: true
       gpus_per_node:
         description:
-          - Number of GPUs of each node, 1 to 64. A node with another number is reported as drift. By default it is not checked.
+          - Number of GPUs of each node, 1 to 64. A node with another number is reported as drift. By default, the number is
+            not checked.
         type: int
       labels:
         description:
           - Labels for the nodes. Prefixes that other components write (C(accel.gpu/), C(nvidia.com/), C(feature.node.kubernetes.io/))
-            are refused, except the labels by which users choose what the operator runs on a node.
+            are refused, except the labels with which users select the operator's workloads on a node.
         type: dict
       taints:
         description:
@@ -550,24 +557,24 @@ options:
             default: none
           replicas:
             description:
-              - Shares of each GPU, 2 to 250. Required with V(time-slicing) and V(mps). With V(mps) at most 48 (16 before Turing).
-                With V(mig) the shares of each MIG device. Not allowed with V(none).
+              - Number of shares of each GPU, 2 to 250. Required with V(time-slicing) and V(mps). With V(mps), at most 48 (16
+                before Turing). With V(mig), the number of shares of each MIG device. Not allowed with V(none).
             type: int
           layout:
             description:
-              - 'With V(mig) this or C(demand). The MIG devices of each GPU, as a map of counts (C({3g.20gb: 1, 2g.10gb: 2}))
-                or a list of profiles. To partition the GPUs of a node differently, give one of these for each GPU index (C({0:
-                {7g.40gb: 1}, 1: {3g.20gb: 2}})); a GPU whose index is missing is not partitioned. Not allowed in C(gpu_defaults).'
+              - 'The MIG devices of each GPU (V(mig) needs this key or C(demand)), as a map of counts (C({3g.20gb: 1, 2g.10gb:
+                2})) or a list of profiles. To partition the GPUs of a node differently, set one of these for each GPU index
+                (C({0: {7g.40gb: 1}, 1: {3g.20gb: 2}})); a GPU whose index is missing is not partitioned. Not allowed in C(gpu_defaults).'
             type: raw
           demand:
             description:
-              - With V(mig) this or C(layout). The number of MIG devices of each profile that all nodes of the pool offer together.
-                Not allowed in C(gpu_defaults).
+              - The number of MIG devices of each profile that all nodes of the pool offer together (V(mig) needs this key or
+                C(layout)). Not allowed in C(gpu_defaults).
             type: dict
           strategy:
             description:
-              - With V(single) MIG devices are offered as C(nvidia.com/gpu), with V(mixed) as C(nvidia.com/mig-<profile>). By
-                default V(single) if all GPUs have the same devices of one profile, otherwise V(mixed).
+              - With V(single), MIG devices are offered as C(nvidia.com/gpu), and with V(mixed) as C(nvidia.com/mig-<profile>).
+                By default V(single) if all GPUs have the same devices of one profile, otherwise V(mixed).
             type: str
             choices:
               - single
@@ -579,12 +586,12 @@ options:
             default: false
           fail_requests_greater_than_one:
             description:
-              - Whether a container that requests several shares is refused. It would get the time of one GPU, not of several.
+              - Whether a container that requests several shares is refused, because it would get the time of only one GPU.
             type: bool
             default: true
       rollout:
         description:
-          - How a change of sharing reaches the nodes of the pool.
+          - How a change of sharing is rolled out to the nodes of the pool.
         type: dict
         suboptions:
           max_unavailable:
@@ -595,8 +602,8 @@ options:
             default: 1
           drain:
             description:
-              - Which pods are evicted. V(gpu-pods), those that cannot stay. V(all), all pods but those of DaemonSets and static
-                pods. V(none), no pods. The node then waits cordoned until the pods have terminated.
+              - The pods that are evicted. V(gpu-pods) evicts GPU pods that cannot stay. V(all) evicts all pods except static
+                pods and pods of DaemonSets. V(none) evicts no pods; the node stays cordoned until the pods have terminated.
             type: str
             choices:
               - none
@@ -610,7 +617,7 @@ options:
             default: false
           grace_period:
             description:
-              - Seconds that an evicted pod has to terminate. By default each pod's own grace period.
+              - Number of seconds that an evicted pod has to terminate. By default, each pod's own grace period.
             type: int
           drain_timeout:
             description:
@@ -619,7 +626,7 @@ options:
             default: 600
           order:
             description:
-              - V(idle-first) takes the nodes with the fewest pods to evict first. V(name) takes them by name.
+              - V(idle-first) changes the nodes with the fewest pods to evict first. V(name) sorts the nodes by name.
             type: str
             choices:
               - idle-first
@@ -627,11 +634,11 @@ options:
             default: idle-first
           limit:
             description:
-              - Number of nodes that one run changes, or a percentage. The next run continues. By default all.
+              - Number of nodes that one run changes, or a percentage. The next run continues. By default, all nodes.
             type: raw
           pause_on_failure:
             description:
-              - Whether no further node of the pool is started after a node has failed. Nodes in progress finish.
+              - Whether no further node of the pool is started after a node has failed. Nodes in progress are finished.
             type: bool
             default: true
           on_failure:
@@ -645,27 +652,27 @@ options:
             default: rollback
           reboot:
             description:
-              - How a node is rebooted when its GPUs cannot be reset. Without it no node is rebooted.
+              - How a node is rebooted if its GPUs cannot be reset. Without this setting, no node is rebooted.
             type: dict
             suboptions:
               command:
                 description:
                   - Program and arguments, with C({node}) in place of the node's name, such as C([ssh, "core@{node}", sudo,
-                    systemctl, reboot]). It runs without a shell on the machine or in the execution environment where the playbook
-                    runs.
+                    systemctl, reboot]). The program runs without a shell, on the machine or in the execution environment where
+                    the playbook runs.
                 type: list
                 elements: str
                 required: true
               timeout:
                 description:
-                  - Seconds until the node must be back with another boot id.
+                  - Timeout in seconds for the node to be ready again with another boot id.
                 type: int
                 default: 900
       startup_taint:
         description:
-          - Whether new nodes get a taint that keeps workloads away until their GPUs are verified to be partitioned. Only with
-            C(sharing.mode) V(mig). The role C(accel.gpu.new_nodes) removes it after the verification. With C(autoscale) install
-            the CronJob of that role; otherwise an added node keeps the taint until the next run.
+          - Whether new nodes get a taint that keeps workloads away until their GPUs are verified to be partitioned. Only allowed
+            with C(sharing.mode) V(mig). The role C(accel.gpu.new_nodes) removes the taint after the verification. With C(autoscale),
+            install the CronJob of that role; otherwise an added node keeps the taint until the next run.
         type: bool
         default: false
 """

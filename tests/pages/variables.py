@@ -44,10 +44,10 @@ _POOLS = (
     "All errors of the three variables are reported together, each with its path.",
 )
 _DEFAULTS = (
-    "Defaults of all pools. They are merged into each pool, maps at every depth. A list replaces a list.",
+    "Defaults of all pools. They are merged into each pool. Maps are merged at every depth, and lists are replaced.",
     "Every key of C(gpu_pools) except C(name), C(nodes.name), C(sharing.layout) and C(sharing.demand).",
 )
-_CLUSTER = "What all pools of one cluster share. An inventory host is a cluster."
+_CLUSTER = "The settings that all pools of one cluster share. An inventory host is a cluster."
 
 Option = dict[str, Any]
 
