@@ -47,7 +47,8 @@ def run_bounded(
 ) -> list[Outcome[T]]:
     """Make named calls, at most `limit` at a time; returns an outcome for each, in their order.
 
-    `on_done` gets each outcome, and the number of calls that have finished. After a fatal error, or once `stop` is set (a lost lease), running calls finish and no other starts.
+    `on_done` gets each outcome, and the number of calls that have finished. After a fatal error, or once `stop` is set (a lost lease),
+    running calls finish and no other starts.
     """
     waiting = deque(enumerate(calls))
     outcomes: dict[int, Outcome[T]] = {}

@@ -175,8 +175,8 @@ class NodeDrainer:
         if blocking:
             listed = [f"node {name}: {abbreviate(pods)}" for name, pods in sorted(blocking.items())]
             raise EvictionRefused(
-                f"Pods without a controller block the drain: {abbreviate(listed, separator='; ')}. Save their data and delete them, or set drain.force, "
-                "which evicts them for good.",
+                f"Pods without a controller block the drain: {abbreviate(listed, separator='; ')}. Save their data and delete them, "
+                "or set drain.force, which evicts them for good.",
                 {"pods_left": [pod.partition(" ")[0] for pods in blocking.values() for pod in pods]},
             )
 

@@ -54,10 +54,8 @@ class Listing(t.Iterator[Object]):
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="list") as pool:
             while True:
                 try:
-                    if prefetched is not None and prefetched[0] == token:
-                        answer = prefetched[1].result()
-                    else:
-                        answer = self._fetch(token)
+                    is_prefetched = prefetched is not None and prefetched[0] == token
+                    answer = prefetched[1].result() if prefetched and is_prefetched else self._fetch(token)
                     following = _token_in_head(answer.data)
                     prefetched = (following, pool.submit(self._fetch, following)) if following else None
                     page = parse_page(answer.data, self._omit)
