@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evaluates label selectors in kubectl's notation on labels that are already read, so many selectors need only one list request (pure)."""
+"""Evaluates label selectors in kubectl's notation on labels that are already read: any number of selectors costs one list request (pure)."""
 
 from __future__ import annotations
 
