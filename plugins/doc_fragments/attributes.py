@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What check mode, diff mode and a second run mean for a module."""
+"""The behaviour of modules in check mode, in diff mode and in a second run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ attributes:
   check_mode:
     description: Predicts what the run would change, and changes nothing.
   diff_mode:
-    description: Shows what differs, before and after.
+    description: Shows the differences between the states before and after the run.
   idempotent:
-    description: A second run with the same options changes nothing and sends no request that could.
+    description: A second run with the same options changes nothing and sends no changing request.
   action_group:
-    description: Use C(group/accel.gpu.kube) in C(module_defaults) to say once how the cluster is reached.
+    description: Use C(group/accel.gpu.kube) in C(module_defaults) to set the connection options once.
     support: full
     membership:
       - accel.gpu.kube
 """
 
-    # With the standard part: what makes and changes objects.
+    # In addition to the standard part, for modules that create and change objects.
     MUTATING = r"""
 options: {}
 attributes:
@@ -36,7 +36,7 @@ attributes:
     support: full
 """
 
-    # With the standard part: what only reads.
+    # In addition to the standard part, for modules that only read.
     INFO = r"""
 options: {}
 attributes:

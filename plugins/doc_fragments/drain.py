@@ -12,14 +12,14 @@ class ModuleDocFragment:
 options:
   kubernetes:
     description:
-      - The Kubernetes cluster that the machines belong to. With it nodes are drained before their machines are deleted.
-      - Nodes are drained before the first request to the cloud, also with O(wait=false).
-      - Without it machines are deleted together with the pods on them, and the cloud chooses which ones.
+      - The Kubernetes cluster that the machines belong to. If it is set, nodes are drained before their machines are deleted.
+      - Nodes are drained before the first request to the cloud, even with O(wait=false).
+      - Without this option, machines are deleted together with the pods on them, and the cloud chooses the machines.
       - All nodes to be removed are cordoned before the first pod is evicted. Evictions respect PodDisruptionBudgets.
         Pods of DaemonSets and static pods are not evicted.
       - If a node cannot be drained, all nodes are uncordoned again, no machine is deleted, and the failure names the blocking
-        pods and the reason. Cordons of others stay as they are.
-      - The Lease of the cluster is held until the machines are gone, as by every other run that changes the cluster.
+        pods and the reason. Foreign cordons are not changed.
+      - As in every run that changes the cluster, the Lease of the cluster is held until the machines are gone.
     type: dict
     suboptions:
       gpu_cluster:
@@ -30,14 +30,14 @@ options:
       kubeconfig:
         description:
           - Path of a kubeconfig, or its content as a dictionary.
-          - The first of these sources that is set provides both the cluster and the user. These options, C(gpu_cluster), the variables K8S_AUTH_*,
-            E(KUBECONFIG) and C(~/.kube/config). A variable K8S_AUTH_* that contradicts one of the first two is an error.
+          - The first source that is set provides both the cluster and the user. The sources are, in this order, these options, C(gpu_cluster), the variables
+            K8S_AUTH_*, and E(KUBECONFIG) or C(~/.kube/config). A variable K8S_AUTH_* that contradicts one of the first two sources is an error.
         type: raw
       context:
         description: Context of the kubeconfig. The default is its current context.
         type: str
       host:
-        description: URL of the API server. Without C(kubeconfig) no kubeconfig is read.
+        description: URL of the API server. Without C(kubeconfig), no kubeconfig is read.
         type: str
       api_key:
         description: Bearer token. Needs C(host) or C(kubeconfig).
@@ -47,7 +47,7 @@ options:
         type: bool
         aliases: [verify_ssl]
       ca_cert:
-        description: Path of the CA certificates by which the API server's certificate is verified.
+        description: Path of the CA certificates for verifying the API server's certificate.
         type: path
         aliases: [ssl_ca_cert]
       client_cert:
@@ -84,27 +84,27 @@ options:
         type: int
         default: 300
       drain:
-        description: How nodes are drained. The names are those of C(rollout) of a pool.
+        description: How nodes are drained. The names are the same as in C(rollout) of a pool.
         type: dict
         default: {}
         suboptions:
           evict:
             description:
-              - Whether pods are evicted. V(false) waits until they end (as C(rollout.drain=none)).
+              - Whether pods are evicted. With V(false), the run waits until they end (like C(rollout.drain=none)).
             type: bool
             default: true
           force:
             description:
-              - Whether pods without a controller are evicted, which deletes them for good.
+              - Whether pods without a controller are evicted. Such pods are not recreated.
               - If V(false), such a pod blocks the drain, and no pod of any node is evicted.
             type: bool
             default: false
           grace_period:
-            description: Grace period of every pod in seconds. The default is the pod's own.
+            description: Grace period of every pod in seconds. By default, the grace period of the pod.
             type: int
           drain_timeout:
             description:
-              - Seconds to drain one node. An evicted pod may use its whole grace period, even beyond this timeout.
+              - Timeout in seconds for draining one node. An evicted pod may use its whole grace period, even beyond this timeout.
             type: int
             default: 600
           parallel:

@@ -15,7 +15,7 @@ options:
       - The variable C(gpu_cluster).
       - Its C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is given. Its C(impersonate_user) and
         C(impersonate_groups) are used unless O(impersonate_user) or O(impersonate_groups) is given.
-      - If C(name) is set, it (or C(kube_name)) must be the name of the context or of the cluster in the kubeconfig.
+      - If C(name) is set, C(name) or C(kube_name) must be the name of the context or of the cluster in the kubeconfig.
       - C(name) must also be the recorded name of the cluster (annotation C(accel.gpu/cluster-name) of the Lease C(kube-system/accel-gpu)).
         The first change of a cluster records it. The module fails before it changes anything in another cluster.
       - If C(uid) is set, it must be the UID of the namespace C(kube-system).
@@ -23,20 +23,20 @@ options:
   kubeconfig:
     description:
       - Path of a kubeconfig, or its content as a dictionary.
-      - The cluster and the user come from one source. The first source that names a cluster is used, in this order - O(kubeconfig), O(context) or
+      - The cluster and the user come from a single source. The first source that names a cluster is used, in this order - O(kubeconfig), O(context) or
         O(host); C(gpu_cluster.kubeconfig) or C(gpu_cluster.context); the environment variables E(K8S_AUTH_HOST), E(K8S_AUTH_KUBECONFIG) and the
-        other variables K8S_AUTH_*; E(KUBECONFIG) and C(~/.kube/config), or in a pod without these the service account of the pod.
+        other variables K8S_AUTH_*; E(KUBECONFIG) and C(~/.kube/config); in a pod without these, the service account of the pod.
       - If one of the first two sources is used, a variable K8S_AUTH_* that names another cluster or user is an error.
     type: raw
   context:
     description:
       - Context of the kubeconfig. The default is its current context.
-      - Without O(kubeconfig) it is a context of E(KUBECONFIG) or C(~/.kube/config), and cannot be combined with C(gpu_cluster.kubeconfig) or
+      - Without O(kubeconfig), this is a context of E(KUBECONFIG) or C(~/.kube/config), and cannot be combined with C(gpu_cluster.kubeconfig) or
         C(gpu_cluster.context).
     type: str
   host:
     description:
-      - URL of the API server. Without O(kubeconfig) no kubeconfig is read.
+      - URL of the API server. Without O(kubeconfig), no kubeconfig is read.
     type: str
   api_key:
     description:
@@ -45,13 +45,13 @@ options:
   validate_certs:
     description:
       - Whether the certificate of the API server is verified. The default is V(true), unless the kubeconfig disables it.
-      - The environment variable E(K8S_AUTH_VERIFY_SSL) is used where the environment names the cluster.
+      - The environment variable E(K8S_AUTH_VERIFY_SSL) is used if the environment names the cluster.
     type: bool
     aliases: [verify_ssl]
   ca_cert:
     description:
-      - Path of the CA certificates with which the certificate of the API server is verified.
-      - The environment variable E(K8S_AUTH_SSL_CA_CERT) is used where the environment names the cluster.
+      - Path of the CA certificates for verifying the certificate of the API server.
+      - The environment variable E(K8S_AUTH_SSL_CA_CERT) is used if the environment names the cluster.
     type: path
     aliases: [ssl_ca_cert]
   client_cert:
@@ -67,23 +67,23 @@ options:
   proxy:
     description:
       - URL of an HTTP or SOCKS proxy for the API server.
-      - The environment variable E(K8S_AUTH_PROXY) is used where the environment names the cluster.
+      - The environment variable E(K8S_AUTH_PROXY) is used if the environment names the cluster.
     type: str
   no_proxy:
     description:
       - Hosts, domains and networks, separated by commas, that are reached without O(proxy).
-      - The environment variable E(K8S_AUTH_NO_PROXY) is used where the environment names the cluster.
+      - The environment variable E(K8S_AUTH_NO_PROXY) is used if the environment names the cluster.
     type: str
   impersonate_user:
     description:
       - User to impersonate. The authenticated user needs the right to impersonate that user.
-      - The default is C(gpu_cluster.impersonate_user), or the environment variable E(K8S_AUTH_IMPERSONATE_USER) where the environment names
+      - The default is C(gpu_cluster.impersonate_user), or the environment variable E(K8S_AUTH_IMPERSONATE_USER) if the environment names
         the cluster.
     type: str
   impersonate_groups:
     description:
       - Groups to impersonate. Needs O(impersonate_user).
-      - If neither option is set, the default is C(gpu_cluster.impersonate_groups), or E(K8S_AUTH_IMPERSONATE_GROUPS) (separated by commas) where
+      - If neither option is set, the default is C(gpu_cluster.impersonate_groups), or E(K8S_AUTH_IMPERSONATE_GROUPS) (separated by commas) if
         the environment names the cluster.
     type: list
     elements: str

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options that the modules for OpenStack Magnum share; those of the connection are openstack.cloud's."""
+"""Documentation of the options that the modules for OpenStack Magnum share. The connection options are the same as in openstack.cloud."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   cloud:
     description:
-      - Name of a cloud in C(clouds.yaml), or a map with such a configuration. By default the variables C(OS_*) of the environment.
+      - Name of a cloud in C(clouds.yaml), or a map with such a configuration. By default, the variables C(OS_*) of the environment are used.
     type: raw
   auth:
     description:
@@ -33,7 +33,7 @@ options:
     type: bool
     aliases: [verify]
   ca_cert:
-    description: Path of the CA certificates by which the services' certificates are verified.
+    description: Path of the CA certificates for verifying the services' certificates.
     type: str
     aliases: [cacert]
   client_cert:
@@ -45,16 +45,16 @@ options:
     type: str
     aliases: [key]
   interface:
-    description: Which endpoint of the service catalog is used.
+    description: The endpoint of the service catalog that is used.
     type: str
     choices: [admin, internal, public]
     default: public
     aliases: [endpoint_type]
   sdk_log_path:
-    description: Path of a log file of openstacksdk. By default no log is written.
+    description: Path of a log file for openstacksdk. By default, no log is written.
     type: str
   sdk_log_level:
-    description: Level of that log.
+    description: Level of this log.
     type: str
     choices: [INFO, DEBUG]
     default: INFO
@@ -68,20 +68,20 @@ requirements:
   - python >= 3.11
   - openstacksdk >= 4.0.0
 notes:
-  - An address without TLS is refused, unless it is on this machine or O(validate_certs) is V(false).
+  - An address without TLS is refused unless it belongs to this machine or O(validate_certs) is V(false).
 """
 
-    # Beside the standard part, for modules that change something.
+    # In addition to the standard part, for modules that change something.
     WAITING = r"""
 options:
   wait:
     description:
-      - Whether to wait until the change is complete. Without it, only the first of several requests is sent.
+      - Whether to wait until the change is complete. With V(false), only the first of several requests is sent.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds to wait. Then the module fails, with status, reason and faults of what is not complete.
+      - Seconds to wait. After that, the module fails, and reports the status, the reason and the faults of incomplete resources.
     type: int
     default: 3600
     aliases: [timeout]

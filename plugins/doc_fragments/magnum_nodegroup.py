@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options of a Magnum node group, which are those of each of several."""
+"""Documentation of the options of a Magnum node group; each entry of `nodegroups` has the same options."""
 
 from __future__ import annotations
 
@@ -12,55 +12,55 @@ class ModuleDocFragment:
 options:
   nodegroups:
     description:
-      - Several groups, each with the options of one. They are validated together, and changed in parallel.
+      - Several groups, each with the same options as a single group. They are validated together, and changed in parallel.
     type: list
     elements: dict
     suboptions:
       name:
-        description: As O(name).
+        description: See O(name).
         type: str
         required: true
       state:
-        description: As O(state).
+        description: See O(state).
         type: str
         choices: [present, absent]
       recreate:
-        description: As O(recreate).
+        description: See O(recreate).
         type: bool
       merge_labels:
-        description: As O(merge_labels).
+        description: See O(merge_labels).
         type: bool
       node_count: &node_count
         description:
-          - Number of nodes. By default Magnum creates a group with one node.
-          - With O(autoscaling) it is only used when the group is created.
+          - Number of nodes. By default, Magnum creates a group with one node.
+          - With O(autoscaling), it is only used when the group is created.
         type: int
       min_node_count: &min_node_count
-        description: Minimum number of nodes. By default Magnum sets 0.
+        description: Minimum number of nodes. By default, Magnum sets 0.
         type: int
       max_node_count: &max_node_count
-        description: Maximum number of nodes. By default there is no limit.
+        description: Maximum number of nodes. By default, there is no limit.
         type: int
       autoscaling: &autoscaling
         description:
-          - Whether an autoscaler chooses the number of nodes. It needs both bounds.
-          - By default it does if the label C(auto_scaling_enabled) of the group or the cluster is true and the bounds differ.
+          - Whether an autoscaler chooses the number of nodes. V(true) needs both bounds.
+          - By default V(true) if the label C(auto_scaling_enabled) of the group or the cluster is true and the bounds differ.
         type: bool
       flavor: &flavor
-        description: Name or id of the flavor. By default the cluster's. M(accel.gpu.magnum_catalog_info) lists flavors with their GPUs.
+        description: Name or id of the flavor. By default, the flavor of the cluster. M(accel.gpu.magnum_catalog_info) lists flavors with their GPUs.
         type: str
       image: &image
         description:
-          - Name or id of the image. By default that of the cluster's template, which some drivers always use.
-          - An image of another operating system than the cluster's is refused. For a flavor with GPUs, so is one of a system for which NVIDIA
-            publishes no driver container, unless the label C(nvidia_gpu_enabled) says that cloud or image install a driver.
+          - Name or id of the image. By default, the image of the cluster's template, which some drivers always use.
+          - An image with another operating system than the cluster is refused. For a flavor with GPUs, an image of a system for which NVIDIA publishes
+            no driver container is also refused, unless the label C(nvidia_gpu_enabled) shows that the cloud or the image installs a driver.
         type: str
       role: &role
-        description: Role of the nodes, any word but V(master). By default V(worker).
+        description: Role of the nodes, any word except V(master). By default V(worker).
         type: str
       labels: &labels
         description:
-          - Magnum's labels (not of the nodes), which configure drivers. Values are compared as text. A boolean is sent as V(true) or V(false).
+          - Magnum's labels, which configure drivers (these are not node labels). Values are compared as text. A boolean is sent as V(true) or V(false).
         type: dict
       docker_volume_size: &docker_volume_size
         description: Size in GiB of a volume for containers.
@@ -68,12 +68,12 @@ options:
       node_labels: &node_labels
         description:
           - Labels of the nodes. Other labels of the group stay. Null removes a label.
-          - Magnum has node labels from release 23 (microversion 1.14) on. An older one does not receive them, with a warning, and some drivers ignore
-            them. In these cases set them with M(accel.gpu.node_metadata).
+          - Magnum supports node labels from release 23 (microversion 1.14) on. They are not sent to older releases, with a warning, and some drivers ignore
+            them. In these cases, set them with M(accel.gpu.node_metadata).
         type: dict
       node_taints: &node_taints
         description:
-          - Taints of the nodes. Other taints of the group stay. The same releases support them as O(node_labels).
+          - Taints of the nodes. Other taints of the group stay. They are supported by the same releases as O(node_labels).
         type: list
         elements: dict
         suboptions:
@@ -96,19 +96,19 @@ options:
             default: present
   state:
     description:
-      - Whether the group exists. V(absent) deletes it. The two groups that a cluster is created with cannot be deleted.
-      - Beside O(nodegroups), it applies to all groups that do not set it, as O(recreate) and O(merge_labels) do.
+      - Whether the group must exist. V(absent) deletes it. The two groups that a cluster is created with cannot be deleted.
+      - Together with O(nodegroups), this option, O(recreate) and O(merge_labels) are the defaults for groups that do not set them.
     type: str
     choices: [present, absent]
     default: present
   recreate:
     description:
-      - Whether the group may be replaced to change a setting that cannot be changed. Needs O(kubernetes).
-      - During the replacement the nodes of both groups exist, which the quota must allow.
+      - Whether the group may be replaced to change an immutable setting. Needs O(kubernetes).
+      - During the replacement, the nodes of both groups exist, and the quota must allow this.
     type: bool
     default: false
   merge_labels:
-    description: Whether O(labels) are merged over the cluster's labels instead of replacing them when the group is created.
+    description: Whether O(labels) are merged over the cluster's labels when the group is created, instead of replacing them.
     type: bool
     default: true
   node_count: *node_count

@@ -41,7 +41,7 @@ options:
       - The variable C(gpu_cluster).
       - Its C(kubeconfig) and C(context) are used if none of O(kubeconfig), O(context) and O(host) is given. Its C(impersonate_user)
         and C(impersonate_groups) are used unless O(impersonate_user) or O(impersonate_groups) is given.
-      - If C(name) is set, it (or C(kube_name)) must be the name of the context or of the cluster in the kubeconfig.
+      - If C(name) is set, C(name) or C(kube_name) must be the name of the context or of the cluster in the kubeconfig.
       - C(name) must also be the recorded name of the cluster (annotation C(accel.gpu/cluster-name) of the Lease C(kube-system/accel-gpu)).
         The first change of a cluster records it. The module fails before it changes anything in another cluster.
       - If C(uid) is set, it must be the UID of the namespace C(kube-system).

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragment accel.gpu.vks; it must precede accel.gpu.attributes, whose action group is another one."""
+    """Fragment accel.gpu.vks; it must precede accel.gpu.attributes, which has another action group."""
 
     DOCUMENTATION = r"""
 options:
@@ -17,38 +17,38 @@ options:
     type: str
   client_secret:
     description:
-      - The service account's secret. A refused login is not repeated, since failed logins lock the account.
+      - The service account's secret. A refused login is not repeated, because failed logins lock the account.
       - The environment variables E(GRN_CLIENT_SECRET) and E(GRN_SECRET_ACCESS_KEY) are used if it is not set.
     type: str
   region:
     description:
-      - V(HCM-3), V(HAN), or another one with O(vks_url) and O(vserver_url).
+      - V(HCM-3), V(HAN), or another region together with O(vks_url) and O(vserver_url).
       - The environment variable E(GRN_DEFAULT_REGION) is used if it is not set.
     type: str
     default: HCM-3
   iam_url:
     description:
       - Address of IAM, or the complete address of its token endpoint.
-      - The environment variable E(VKS_IAM_URL) is used if it is not set, or else VNG Cloud's own address.
+      - If this option is not set, the environment variable E(VKS_IAM_URL) is used, or else VNG Cloud's own address.
     type: str
   iam_version:
     description:
-      - Version of IAM. By default the version in O(iam_url), or else V(v2).
+      - Version of IAM. By default, the version in O(iam_url), or else V(v2).
     type: str
     choices: [v2, v1]
   vks_url:
     description:
-      - Address of VKS. By default the region's. Plain HTTP is allowed for this machine only.
+      - Address of VKS. By default, the address of the region. Plain HTTP is only allowed for this machine.
       - The environment variable E(VKS_URL) is used if it is not set.
     type: str
   vserver_url:
     description:
-      - Address of vServer's gateway, where flavors, networks and keys are looked up. By default the region's.
+      - Address of vServer's gateway, where flavors, networks and keys are looked up. By default, the address of the region.
       - The environment variable E(VKS_VSERVER_URL) is used if it is not set.
     type: str
   project_id:
     description:
-      - Project of the account in the region. By default that of its VKS workspace, or the only one.
+      - Project of the account in the region. By default, the project of the account's VKS workspace, or the only project.
       - The environment variables E(GRN_PROJECT_ID) and E(GRN_DEFAULT_PROJECT_ID) are used if it is not set.
     type: str
   validate_certs:
@@ -56,12 +56,12 @@ options:
     type: bool
     default: true
   ca_cert:
-    description: Path of the CA certificates by which the services' certificates are verified. By default the system's.
+    description: Path of the CA certificates for verifying the services' certificates. By default, the certificates of the system.
     type: path
   request_timeout:
     description:
       - Seconds to wait for the response to a request.
-      - A request that fails temporarily is repeated for up to twice as long, if it is safe to repeat.
+      - If a request fails temporarily and is safe to repeat, it is repeated for up to twice this time.
     type: int
     default: 30
 requirements:
@@ -69,8 +69,8 @@ requirements:
   - urllib3
 notes:
   - This is VNG Cloud's (GreenNode's) VKS, not the vSphere Kubernetes Service of VMware.
-  - Developed from VNG Cloud's published schemas, documentation and clients of 2024 to 2026, and tested against a simulated service, not
-    against the live one.
+  - The modules were developed from VNG Cloud's published schemas, documentation and clients of 2024 to 2026. They were tested with a simulated service, not
+    with the live service.
 attributes:
   action_group:
     description: Use C(group/accel.gpu.vks) in C(module_defaults) to set the connection options once.

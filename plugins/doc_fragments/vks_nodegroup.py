@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documentation of the options of a VKS node group, which are those of each of several."""
+"""Documentation of the options of a VKS node group; each entry of `nodegroups` has the same options."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ class ModuleDocFragment:
 options:
   nodegroups:
     description:
-      - Several groups, each with the options of one. They are validated together, and changed in parallel.
+      - Several groups, each with the same options as a single group. They are validated together, and changed in parallel.
     type: list
     elements: dict
     suboptions:
       name:
-        description: As O(name).
+        description: See O(name).
         type: str
         required: true
       state:
-        description: As O(state).
+        description: See O(state).
         type: str
         choices: [present, absent]
       recreate:
-        description: As O(recreate).
+        description: See O(recreate).
         type: bool
       node_count: &node_count
         description:
-          - Number of nodes. Without O(min_node_count) and O(max_node_count) autoscaling is disabled. By default a group is created with
+          - Number of nodes. Without O(min_node_count) and O(max_node_count), autoscaling is disabled. By default, a group is created with
             one node.
-          - With them it is only used when the group is created. Afterwards the autoscaler chooses the number.
+          - With these bounds, it is only used when the group is created. Afterwards, the autoscaler chooses the number.
         type: int
         aliases: [num_nodes]
       min_node_count: &min_node_count
@@ -46,7 +46,7 @@ options:
         aliases: [max_size]
       flavor: &flavor
         description:
-          - Name or id of the flavor, as M(accel.gpu.vks_catalog_info) lists them. Required for a new group. It cannot be changed.
+          - Name or id of a flavor from M(accel.gpu.vks_catalog_info). Required for a new group. It cannot be changed.
         type: str
       os: &os
         description:
@@ -58,8 +58,8 @@ options:
         type: int
       disk_type: &disk_type
         description:
-          - Volume type of the disk, by name, id, or kind (C(SSD), C(NVME)) if there is one of the kind. Required for a new group. It
-            cannot be changed.
+          - Volume type of the disk, by name, id, or kind (C(SSD), C(NVME)) if there is only one of the kind. Required for a new group.
+            It cannot be changed.
         type: str
       ssh_key: &ssh_key
         description:
@@ -67,11 +67,11 @@ options:
         type: str
       subnet: &subnet
         description:
-          - Name or id of a subnet of the cluster's VPC. By default the cluster's own, if it has one. It cannot be changed.
+          - Name or id of a subnet of the cluster's VPC. By default, the subnet of the cluster, if it has only one. It cannot be changed.
         type: str
       secondary_subnets: &secondary_subnets
         description:
-          - CIDRs of secondary subnets, for clusters of network CILIUM_NATIVE_ROUTING. They cannot be changed.
+          - CIDRs of secondary subnets, for clusters with the network CILIUM_NATIVE_ROUTING. They cannot be changed.
         type: list
         elements: str
       security_groups: &security_groups
@@ -81,7 +81,7 @@ options:
         elements: str
       private_nodes: &private_nodes
         description:
-          - Whether the nodes have no public address. They need a NAT then, to pull images. It cannot be changed.
+          - Whether the nodes have no public address. Such nodes need a NAT to pull images. It cannot be changed.
         type: bool
       encrypted_volume: &encrypted_volume
         description:
@@ -90,11 +90,11 @@ options:
       node_labels: &node_labels
         description:
           - Labels of the nodes. Other labels of the group stay. Null removes a label.
-          - Nodes that the autoscaler adds register with them.
+          - Nodes that the autoscaler adds register with these labels.
         type: dict
         aliases: [labels]
       node_taints: &node_taints
-        description: Taints of the nodes. Other taints of the group stay. One of the same key and effect gets the new value.
+        description: Taints of the nodes. Other taints of the group stay. An existing taint with the same key and effect gets the new value.
         type: list
         elements: dict
         aliases: [taints]
@@ -120,7 +120,7 @@ options:
         description: Tags of the machines. Other tags stay. Null removes a tag. Tags of the service itself cannot be set.
         type: dict
       upgrade_strategy: &upgrade_strategy
-        description: How nodes are replaced in an upgrade. By default with a surge of 1 and no unavailable node.
+        description: How nodes are replaced during an upgrade. By default, with a surge of 1 and no unavailable node.
         type: dict
         suboptions:
           max_surge:
@@ -130,16 +130,16 @@ options:
             description: Number of nodes that may be unavailable, 0 to 100.
             type: int
       kubernetes_version: &kubernetes_version
-        description: Kubernetes version of the nodes, which can only be the cluster's. A change replaces all nodes.
+        description: Kubernetes version of the nodes, which must be the version of the cluster. A change replaces all nodes.
         type: str
   wait:
     description:
-      - Whether to wait until the change is complete. Without it, only the first of several requests is sent.
+      - Whether to wait until the change is complete. With V(false), only the first of several requests is sent.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds to wait for one group. The drain of its nodes has a limit of its own. VKS itself gives up after three hours.
+      - Seconds to wait for one group. The drain of its nodes has a separate timeout. VKS itself gives up after three hours.
     type: int
     default: 3600
     aliases: [timeout]
@@ -148,7 +148,7 @@ options:
     type: int
     default: 15
   parallel:
-    description: How many groups are changed at the same time.
+    description: Maximum number of groups that are changed at the same time.
     type: int
     default: 32
   name:
@@ -158,15 +158,15 @@ options:
     type: str
   state:
     description:
-      - Whether the group exists. V(absent) drains its nodes, if O(kubernetes) is set, and deletes it.
-      - Beside O(nodegroups), it applies to all groups that do not set it, as O(recreate) does.
+      - Whether the group must exist. V(absent) drains its nodes (if O(kubernetes) is set) and deletes it.
+      - Together with O(nodegroups), this option and O(recreate) are the defaults for groups that do not set them.
     type: str
     choices: [present, absent]
     default: present
   recreate:
     description:
-      - Whether the group may be replaced to change a setting that cannot be changed. The new group, with four digits after the name, is created
-        first, then the pods move, then the old group is deleted. Needs O(kubernetes).
+      - Whether the group may be replaced to change an immutable setting. The new group, whose name ends with four hexadecimal digits, is created
+        first. Then the pods move, and the old group is deleted. Needs O(kubernetes).
     type: bool
     default: false
   node_count: *node_count

@@ -16,14 +16,14 @@ positional: _input, model
 options:
   _input:
     description:
-      - The profiles, as C(nvidia-smi mig -lgip) writes them. Either a list with one entry for each device, as a list or as text with
+      - The profiles, in the notation of C(nvidia-smi mig -lgip). Either one entry for each device, as a list or as text with
         commas, or a dictionary of counts, as in C(sharing.layout) of a pool.
     type: raw
     required: true
   model:
     description:
       - The GPU model, by its key in the catalog, its product name, or a common short name.
-      - A name that the catalog does not know, and a model without MIG, is an error.
+      - A name that is not in the catalog, or a model without MIG, is an error.
     type: str
     required: true
 seealso:
@@ -87,7 +87,7 @@ _value:
           type: int
           sample: 0
         media:
-          description: Whether no device has the media engines that a GPU has only once. They come with C(+me), C(+me.all) or the whole GPU.
+          description: Whether no device has the media engines that exist only once on a GPU. They belong to C(+me), C(+me.all) or the whole GPU.
           type: bool
           sample: true
     alternatives:
@@ -96,7 +96,7 @@ _value:
       elements: list
       sample: [[3g.40gb, 3g.40gb]]
     reason:
-      description: Why the devices do not fit, and the alternatives, as the rest of a sentence after the name of the GPU. Empty if they fit.
+      description: The reason why the devices do not fit, and the alternatives, as the rest of a sentence after the name of the GPU. Empty if they fit.
       type: str
       sample: ""
 """

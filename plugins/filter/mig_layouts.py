@@ -8,15 +8,15 @@ name: mig_layouts
 short_description: List the maximal MIG layouts of a GPU model
 version_added: 0.1.0
 description:
-  - Lists the maximal MIG layouts of a GPU model, those to which no device can be added. A layout fits on the GPU if it is one of them or a
-    part of one.
+  - Lists the maximal MIG layouts of a GPU model, which are the layouts to which no device can be added. A layout fits on the GPU if it is a maximal
+    layout or a part of one.
   - The geometry of the model comes from the catalog of the collection. The filter reads only its input.
 positional: _input
 options:
   _input:
     description:
       - The GPU model, by its key in the catalog, its product name, or a common short name.
-      - A name that the catalog does not know, and a model without MIG, is an error.
+      - A name that is not in the catalog, or a model without MIG, is an error.
     type: str
     required: true
 seealso:
@@ -39,7 +39,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The layouts, those with the largest devices first, each a sorted list of profiles with one entry for each device.
+  description: The layouts, starting with the largest devices. Each layout is a sorted list of profiles with one entry for each device.
   type: list
   elements: list
   sample: [[7g.80gb], [3g.40gb, 4g.40gb]]

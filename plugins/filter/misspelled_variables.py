@@ -9,9 +9,10 @@ short_description: List names that resemble a variable of this collection
 version_added: 0.1.0
 description:
   - Compares names of variables with all variables of the roles and playbooks of this collection, and returns one line for each name
-    that is almost one of them. Ansible ignores a misspelled variable, so C(-e gpu_sharing_pool_name=train) would select all pools.
+    that is similar to one of them. Ansible ignores a misspelled variable, so C(-e gpu_sharing_pool_name=train) would select all pools.
   - Names that begin with C(gpu_) and the name of a role, such as C(gpu_sharing_), are reserved for the collection, except C(gpu_pools_).
-  - Another name that continues the name of a variable, such as C(gpu_pools_of_team_a), is not reported, nor is a name that resembles none.
+  - Another name that continues the name of a variable, such as C(gpu_pools_of_team_a), is not reported. A name that does not resemble any variable is not
+    reported either.
 positional: _input
 options:
   _input:

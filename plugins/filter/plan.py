@@ -9,10 +9,10 @@ short_description: Derive all values from the pools of a cluster
 version_added: 0.1.0
 description:
   - Derives from C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) every value that more than one component needs,
-    so that all of them agree. These are tolerations, node labels, the device plugin's configurations, resource names,
-    Helm values and what a run will create.
+    so that all components agree. These values are tolerations, node labels, the device plugin's configurations, resource names,
+    Helm values and the objects that a run will create.
   - The filter reads only its input. The same input gives the same plan.
-  - It fails with all mistakes in the variables at once. Use P(accel.gpu.plan_problems#filter) to get them as a list.
+  - It reports all mistakes in the variables in one failure. Use P(accel.gpu.plan_problems#filter) to get them as a list.
 positional: _input
 extends_documentation_fragment:
   - accel.gpu.variables.filter_input

@@ -19,7 +19,7 @@ options:
     required: true
   kind:
     description:
-      - V(report) shows the actual state and drift. V(plan) shows what a run would change.
+      - V(report) shows the actual state and drift. V(plan) shows the changes that a run would make.
     type: str
     choices: [report, plan]
     default: report

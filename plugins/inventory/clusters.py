@@ -16,10 +16,10 @@ description:
   - The variable C(gpu_discovered) has what the cloud returns about the cluster, and its node groups with their flavors and GPUs.
   - Hosts are grouped by provider (C(magnum), C(vks)), cloud (C(cloud_NAME)), region (C(region_NAME)) and by the GPU models of their node groups, as
     far as the flavors name them (C(model_T4), C(model_H100)).
-  - Hosts of clusters that share a name get the region, the cloud, or a part of the id as a suffix, whichever makes them unique. The name of the host
-    is C(gpu_cluster.name), which is recorded in the cluster by the first change. A cluster whose host gets a longer name, because another cluster of
-    its name has appeared, is renamed with C(gpu_cluster.renamed_from).
-  - The file's name has to end with C(clusters.yml) or C(clusters.yaml).
+  - If clusters share a name, their hosts get the region, the cloud, or a part of the id as a suffix, whichever makes them unique. The name of the host
+    is C(gpu_cluster.name), which the first change records in the cluster. If a host gets a longer name because another cluster with its name
+    has appeared, rename the cluster with C(gpu_cluster.renamed_from).
+  - The name of the inventory file must end with C(clusters.yml) or C(clusters.yaml).
 options:
   plugin:
     description: Name of this plugin.
@@ -38,33 +38,33 @@ options:
     elements: dict
     required: true
   names:
-    description: Shell patterns of cluster names. A cluster is included if one of them matches.
+    description: Shell patterns for cluster names. A cluster is included if one of the patterns matches.
     type: list
     elements: str
     default: ['*']
   kubeconfig_folder:
     description:
-      - Folder of the kubeconfigs, C(HOST.kubeconfig). A relative path begins in the folder of the inventory file.
+      - Folder of the kubeconfigs, which are called C(HOST.kubeconfig). A relative path begins in the folder of the inventory file.
     type: str
     default: kubeconfigs
   write_kubeconfigs:
     description:
-      - Whether a kubeconfig is fetched where it is missing, has another server than the cluster, or expires soon. It is readable by its owner only.
-      - Magnum signs a new client certificate. VKS returns its kubeconfig, and issues another one where that expires soon. Both give administrator
-        rights in the cluster.
-      - With V(false) a kubeconfig with another server than the cluster's is an error. With O(fail_on_errors=false) its host is left out.
+      - Whether a kubeconfig is fetched if it is missing, has another server than the cluster, or expires soon. Only its owner can read it.
+      - Magnum signs a new client certificate. VKS returns its kubeconfig, and issues a new one if it expires soon. Both give
+        administrator rights in the cluster.
+      - With V(false), a kubeconfig with another server than the cluster is an error. With O(fail_on_errors=false), the host of this cluster is left out.
     type: bool
     default: true
   renew_before:
-    description: Days before its end at which a kubeconfig is replaced.
+    description: A kubeconfig is replaced this number of days before it expires.
     type: int
     default: 3
   expiration_days:
-    description: Days for which VKS issues a new kubeconfig.
+    description: Validity of a new kubeconfig from VKS in days.
     type: int
     default: 30
   fail_on_errors:
-    description: Whether a cloud that cannot be queried fails the inventory. With V(false) it is left out with a warning.
+    description: Whether the inventory fails if a cloud cannot be queried. With V(false), the cloud is left out with a warning.
     type: bool
     default: true
 extends_documentation_fragment:

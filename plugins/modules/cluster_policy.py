@@ -12,35 +12,36 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Manages the fields of the ClusterPolicy that are derived from the pools. All other fields stay as they are.
-  - Maps and scalars are server-side applied under the field manager C(accel.gpu). Of the list C(spec.daemonsets.tolerations) the module
-    owns single entries, which it records in the annotation C(accel.gpu/tolerations), and removes only those.
-  - The oldest ClusterPolicy is configured, whatever its name, since the operator follows that one.
+  - Maps and scalars are server-side applied under the field manager C(accel.gpu). In the list C(spec.daemonsets.tolerations), the
+    module owns only the entries that it records in the annotation C(accel.gpu/tolerations), and removes only these.
+  - The oldest ClusterPolicy is configured, regardless of its name, because the operator uses only the oldest.
   - If a ConfigMap that the policy will name does not exist, it is created first, because a pod that mounts a missing ConfigMap
-    never starts. An existing one is not changed here; M(accel.gpu.gpu_sharing) manages it.
+    never starts. An existing ConfigMap is not changed by this module; M(accel.gpu.gpu_sharing) manages it.
   - If the policy names another ConfigMap for the device plugin, the name and its default stay, and M(accel.gpu.gpu_sharing) adds the pools'
-    entries to that ConfigMap. The name is replaced only if the ConfigMap does not exist, since no plugin can start then.
-  - If C(spec.migManager.config.name) or C(spec.mig.strategy) of a foreign policy has to change, the previous value is recorded in the
+    entries to that ConfigMap. The name is replaced only if the ConfigMap does not exist, because no plugin could start in that case.
+  - If C(spec.migManager.config.name) or C(spec.mig.strategy) of a foreign policy must change, the previous value is recorded in the
     annotation C(accel.gpu/former), so that M(accel.gpu.uninstall) can restore it.
-  - If a pool has MIG, C(spec.mig.strategy) is removed, because it overrides each node's own configuration.
-  - A change of the driver DaemonSet's template rolls the driver on every GPU node, which takes long and evicts GPU pods.
-    While a driver pod exists, such a change is held back unless O(allow_driver_rollout) is set; everything else is applied.
+  - If a pool uses MIG, C(spec.mig.strategy) is removed, because it overrides each node's own configuration.
+  - A change of the driver DaemonSet's template restarts the driver on every GPU node, which takes long and evicts GPU pods.
+    While a driver pod exists, such a change is held back unless O(allow_driver_rollout) is set; all other changes are applied.
 notes:
   - "The operator is ready when all of these are met: its condition Ready has reason Reconciled (or NoGPUNodes while NFD has found no GPU
     node); it has labelled every GPU node that NFD has labelled; every DaemonSet of the policy has the policy's tolerations in its
-    template, the device plugin's mounts the ConfigMap, its status is about its current generation, and its desired, updated and available
-    pods are as many as the nodes that match its selector, affinity and tolerations by this module's own count. C(status.state) alone
+    template, the device plugin's mounts the ConfigMap, its status is for its current generation, and the numbers of its desired, updated and
+    available pods equal the number of nodes that match its selector, affinity and tolerations by this module's own count. C(status.state) alone
     is not sufficient: it is C(ready) before the operator has processed an edit, and while DaemonSets have no desired count yet."
-  - A node on which an NVIDIA pod fails for longer than a normal start (three restarts, or a minute without its image) is not waited for if
-    it belongs to no pool, or gpu-feature-discovery has not labelled it, as long as other GPU nodes work. It is returned in C(unusual_nodes).
-  - Pods of such nodes that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. The remaining pods with an
-    older template are then deleted, one of each DaemonSet at a time, so that they are recreated.
-  - A converged cluster costs one list of ClusterPolicies, one of DaemonSets and one (paged) of nodes.
+  - If an NVIDIA pod fails on a node for longer than a normal start (three restarts, or a minute without its image), the module does not wait for the
+    node if it belongs to no pool or gpu-feature-discovery has not labelled it, as long as other GPU nodes work. Such nodes are returned in
+    C(unusual_nodes).
+  - Pods of such nodes that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. In that case, the remaining pods
+    with an older template are deleted, one pod of each DaemonSet at a time, so that they are recreated.
+  - If nothing differs, the module lists the ClusterPolicies, the DaemonSets and the nodes (in pages) once.
   - In check mode on a cluster without a ClusterPolicy (its kind is in O(expected)), C(before) is empty and C(after) contains all derived
     fields. The real run changes the object that the chart has created, so its C(before) shows the chart's values of these fields;
     C(after) and C(changed) are the same.
 options:
   allow_driver_rollout:
-    description: Whether a change may roll the driver on the nodes that have one.
+    description: Whether a change may restart the driver on the nodes that have a driver pod.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -109,7 +110,7 @@ cluster_policy:
       returned: always
       sample: 20
     operands:
-      description: For each DaemonSet, the number of nodes on which a pod belongs and of those with a ready one.
+      description: For each DaemonSet, the number of nodes that need a pod, and the number of nodes with a ready pod.
       type: dict
       returned: always
       sample: {"nvidia-driver-daemonset": {"desired": 20, "ready": 20}}
@@ -121,14 +122,14 @@ cluster_policy:
       sample: [gpu-9]
     unusual_nodes:
       description:
-        - GPU nodes (up to 100) that were not waited for, since an NVIDIA pod fails there, each with its C(name) and the C(reason).
+        - GPU nodes (up to 100) that the module did not wait for because an NVIDIA pod fails on them, each with its C(name) and the C(reason).
         - They belong to no pool, or gpu-feature-discovery has not labelled them; a pool with such a node fails in M(accel.gpu.gpu_sharing).
       type: list
       elements: dict
       returned: always
       sample: [{name: gpu-7, reason: "pod nvidia-driver-daemonset-x7k2p fails: CrashLoopBackOff"}]
     driver_nodes:
-      description: Number of nodes on which this change rolls the driver.
+      description: Number of nodes on which this change restarts the driver.
       type: int
       returned: always
       sample: 0
@@ -140,7 +141,7 @@ cluster_policy:
       returned: always
       sample: {states: {upgrade-required: 17, drain-required: 1}, failed: [], skipped: []}
     held_back:
-      description: Parts of the change that were held back because they would roll the driver.
+      description: Parts of the change that were held back because they would restart the driver.
       type: list
       elements: str
       returned: always
@@ -158,22 +159,21 @@ cluster_policy:
       returned: always
       sample: []
     note:
-      description: Why the server has not checked the change.
+      description: The reason why the server has not checked the change.
       type: str
       returned: in check mode, without the right to a dry run
       sample: "not checked by the server: no right to a dry run"
 code:
   description:
-    - Reason of the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting cannot help.
+    - Reason of the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting longer would not help.
     - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
-      error. V(lease_held) by another run, V(lease_lost) during the run.
+      error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: timeout
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

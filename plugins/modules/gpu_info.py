@@ -23,7 +23,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   limit:
-    description: The maximal number of nodes in the result. Totals count all nodes.
+    description: Maximum number of nodes in the result. Totals count all nodes.
     type: int
     default: 100
   include_workloads:
@@ -33,7 +33,7 @@ options:
   include_impact:
     description:
       - Whether to return the impact of the changes, which requires O(gpu_pools).
-      - It reads the ClusterPolicy, and all pods that have not ended if there are changes.
+      - This reads the ClusterPolicy and, if there are changes, all pods that have not ended.
     type: bool
     default: false
   allow_release:
@@ -44,7 +44,7 @@ options:
   allow_unreachable:
     description:
       - Whether to succeed if the cluster cannot be reached.
-      - RV(gpu_info.reachable) is V(false) then, and the pools contain only what follows from the variables.
+      - In that case, RV(gpu_info.reachable) is V(false), and the pools contain only values that are derived from the variables.
     type: bool
     default: false
 seealso:
@@ -88,7 +88,7 @@ gpu_info:
       returned: always
       sample: true
     reason:
-      description: Why the cluster could not be reached.
+      description: The reason why the cluster could not be reached.
       type: str
       returned: when the cluster is not reachable
       sample: "GET https://10.0.0.10:6443/version: connection refused"
@@ -103,19 +103,19 @@ gpu_info:
         server: https://10.0.0.10:6443
         origin: kubeconfig ~/.kube/config, context lab
     totals:
-      description: Numbers of nodes, GPU nodes and GPUs, and the allocatable amount of each resource.
+      description: The number of nodes, GPU nodes and GPUs, and the allocatable amount of each resource.
       type: dict
       returned: when the cluster is reachable
       sample: {nodes: 5, gpu_nodes: 2, gpus: 2, allocatable: {nvidia.com/gpu: 8}}
     models:
-      description: Numbers of nodes and GPUs, and the driver versions, by model.
+      description: The number of nodes and GPUs, and the driver versions, by model.
       type: dict
       returned: when the cluster is reachable
       sample: {Tesla-T4: {nodes: 2, gpus: 2, drivers: [580.95.05]}}
     nodes:
       description:
         - Up to O(limit) GPU nodes.
-        - C(mig) is null if the GPU does not support MIG, else it has the desired C(config), the MIG manager's C(state) and the MIG C(devices)
+        - C(mig) is null if the GPU does not support MIG. Otherwise it has the desired C(config), the MIG manager's C(state) and the MIG C(devices)
           by profile. C(driver_upgrade) is the state of the driver upgrade, or null.
         - With O(gpu_pools), C(drift) lists the differences from the declaration of the node's pool as short sentences.
         - With O(include_workloads), C(workloads) lists the pods that request GPUs.
@@ -155,11 +155,11 @@ gpu_info:
         - By name, each pool's declaration, including its C(nodegroup) (or null).
         - C(gpu_layouts) are the MIG layouts of its GPUs with the placement of the devices on the memory slices. Their C(gpus) are null while no node
           is known.
-        - With a cluster also the actual state (C(nodes), C(models), C(gpus)), the C(expected) and C(allocatable) amounts in total and for each of its
-          C(resources), the C(drift) (up to 5 sentences), the number of C(drifted_nodes), C(as_declared), the C(changes) that a run would make, and
-          the last C(validation) by workloads.
+        - If the cluster was read, each pool also has the actual state (C(nodes), C(models), C(gpus)), the C(expected) and C(allocatable) amounts in total and
+          for each of its C(resources), the C(drift) (up to 5 sentences), the number of C(drifted_nodes), C(as_declared), the C(changes) that a run would
+          make, and the last C(validation) by workloads.
         - With O(include_impact), C(impact) has the numbers of C(drivers) that restart, of C(pods) that lose a GPU, of C(operand_pods) that restart, of
-          C(repartitioned_nodes) whose MIG layout changes, and of C(resets), those among them whose GPUs are reset or that may need a reboot.
+          C(repartitioned_nodes) whose MIG layout changes, and of C(resets), the repartitioned nodes whose GPUs are reset or that may need a reboot.
       type: dict
       returned: when O(gpu_pools) is set
       sample:
@@ -189,10 +189,11 @@ gpu_info:
           impact: {drivers: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}
     impact:
       description:
-        - The sum of C(impact) for all nodes, including nodes of no pool.
-        - C(reasons) are the reasons for driver restarts, C(max_parallel) how many happen at the same time (V(0), only when their pods are deleted).
-        - C(release) is the operator's installed and desired version, or null. C(held_back) is whether drivers, and nothing else, wait for
-          O(accel.gpu.cluster_policy#module:allow_driver_rollout).
+        - The sum of C(impact) for all nodes, including nodes without a pool.
+        - C(reasons) are the reasons for driver restarts. C(max_parallel) is the number of restarts at the same time (V(0) if drivers restart only when
+          their pods are deleted).
+        - C(release) is the operator's installed and desired version, or null. C(held_back) is true if only the driver restarts wait
+          for O(accel.gpu.cluster_policy#module:allow_driver_rollout).
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
       sample:
@@ -228,18 +229,18 @@ gpu_info:
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: [{name: t4-3, reason: label nvidia.com/gpu.deploy.operands=false keeps gpu-feature-discovery away}]
     undiscovered:
-      description: Up to 100 GPU nodes without labels of gpu-feature-discovery; with O(gpu_pools), without those among C(unusual_nodes).
+      description: Up to 100 GPU nodes without labels of gpu-feature-discovery; with O(gpu_pools), nodes in C(unusual_nodes) are left out.
       type: list
       elements: str
       returned: when the cluster is reachable
       sample: [t4-4]
     overlaps:
-      description: Nodes that several pools match, with those pools.
+      description: Nodes that several pools match, with these pools.
       type: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: {t4-5: [notebooks, train]}
     released:
-      description: Nodes that belong to no pool any more and still have labels or taints of one.
+      description: Nodes that no longer belong to a pool but still have labels or taints of a pool.
       type: list
       elements: str
       returned: when O(gpu_pools) is set and the cluster is reachable
@@ -249,7 +250,7 @@ gpu_info:
         - The number of released nodes of each pool (C(pools)), the previous pools of up to 100 C(nodes), and the C(pods) that are evicted (with
           O(include_impact)).
         - C(unshared) is the number of nodes of each pool that would stop sharing although no variable sets C(sharing.mode).
-        - C(refusal) is why a run would be refused until O(allow_release) allows it or C(sharing.mode) is set, or an empty text.
+        - C(refusal) is the reason why a run would be refused until O(allow_release) allows it or C(sharing.mode) is set; empty if it would not be refused.
       type: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: {pools: {old: 1}, nodes: {t4-6: old}, pods: [], unshared: {}, refusal: ""}
@@ -269,8 +270,7 @@ code:
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_pools_export
-short_description: Write the configuration that describes a live cluster as it is
+short_description: Export a live cluster as variables
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
@@ -15,13 +15,13 @@ description:
   - Reads the nodes, the ClusterPolicy, the configurations of the device plugin and of the MIG manager, and the Helm releases of
     the operator and of NFD, and writes them as C(gpu_cluster) and C(gpu_pools). The cluster itself is not changed.
   - A node with the label C(accel.gpu/pool) is in the pool of that name. The other nodes are grouped by model, sharing and taints.
-  - For a cluster that this collection has configured, a plan of this configuration shows no change. For any
-    other cluster it shows the labels that make the nodes members of their pools; the nodes' allocatable resources do not change.
-  - Helm releases that this collection did not install appear only as remarks, because a Helm release that C(gpu_cluster) names is
-    upgraded to its declared version.
-  - What gpu_pools cannot express is left out and remarked, never guessed. The source of a chart and the connection are
-    taken from O(gpu_cluster), since the cluster does not contain them.
-  - Helm values may hold secrets. They are written only to the file O(path), never to the result or the diff; values that look
+  - If this collection has configured the cluster, a plan with these variables shows no change. For any
+    other cluster, the plan shows the labels that make the nodes members of their pools; the nodes' allocatable resources do not change.
+  - Helm releases that this collection did not install appear only as remarks, because a run upgrades any Helm release that C(gpu_cluster) names to
+    its declared version.
+  - Settings that C(gpu_pools) cannot express are left out with a remark, and never guessed. The source of a chart and the connection are
+    taken from O(gpu_cluster), because the cluster does not contain them.
+  - Helm values may contain secrets. They are written only to the file O(path), never to the result or the diff. Values that look
     like secrets are not written at all.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -31,7 +31,7 @@ attributes:
     support: full
   diff_mode:
     support: none
-    details: The file holds Helm values, which a diff would show.
+    details: The file contains Helm values, which a diff would show.
   idempotent:
     support: full
 options:
@@ -65,19 +65,19 @@ gpu_pools:
   returned: success
   sample: [{name: train, match: {model: H200}, sharing: {mode: none}}]
 remarks:
-  description: What was left out and why, one sentence each.
+  description: Settings that were left out, with the reason, one sentence each.
   type: list
   elements: str
   returned: success
   sample: ["No Helm release of NFD was found: gpu_cluster.nfd is as declared."]
 with_values:
-  description: Which of the releases have Helm values of their own, which only the file O(path) holds.
+  description: Releases with their own Helm values, which only the file O(path) contains.
   type: list
   elements: str
   returned: success
   sample: [operator]
 changing_nodes:
-  description: How many nodes M(accel.gpu.gpu_sharing) would change with this configuration.
+  description: The number of nodes that M(accel.gpu.gpu_sharing) would change with this configuration.
   type: int
   returned: success
   sample: 0
@@ -99,8 +99,7 @@ code:
   sample: wrong_cluster
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -13,27 +13,27 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Assigns nodes to pools, and gives each node the labels, taints, device plugin configuration and MIG configuration of its pool, in one patch.
-  - Adds the entries of the device plugin's ConfigMap (named by the ClusterPolicy) and of the MIG manager's ConfigMap before a node names them,
-    and removes entries that no node names any more. Entries of others stay.
+  - Adds entries to the device plugin's ConfigMap (which the ClusterPolicy names) and to the MIG manager's ConfigMap before a node refers to them,
+    and removes entries that no node refers to any longer. Foreign entries stay.
   - Applies changes that disturb no pod to all nodes in parallel. If pods must be evicted or GPUs partitioned, the nodes of a pool are changed in
-    a rolling update of C(rollout.max_unavailable) nodes at a time. Each is cordoned, drained, changed, verified and uncordoned.
+    a rolling update of C(rollout.max_unavailable) nodes at a time. Each node is cordoned, drained, changed, verified and uncordoned.
     C(docs/rollout.md) describes each step and which pods are evicted.
-  - Pods are evicted by the Eviction API, so PodDisruptionBudgets are respected. Pods of DaemonSets and static pods are not evicted, pods without
-    a controller only with C(rollout.force).
-  - Releases nodes that no pool claims any more. Everything that the pool has set is removed, following the C(rollout) settings recorded on the node.
-    MIG devices are removed first, and the node is uncordoned after that is verified.
+  - Pods are evicted through the Eviction API, so PodDisruptionBudgets are respected. Pods of DaemonSets and static pods are not evicted. Pods without
+    a controller are evicted only with C(rollout.force).
+  - Releases nodes that no pool claims any longer. Everything that the pool has set is removed, following the C(rollout) settings recorded on the node.
+    MIG devices are removed first, and the node is uncordoned once their removal is verified.
   - Rolls a node back to its last good configuration if its change fails, or leaves it cordoned and tainted with the reason
-    (C(rollout.on_failure)). Cordons of others stay.
-  - Records on each node what was begun, so that the run after a killed one continues from there.
-  - Touches NVIDIA's pods on the nodes to be changed, so that the kubelet refreshes their copies of the ConfigMap, which otherwise lag by a minute or
-    more, before a label names a new entry.
-  - Waits until every node of every pool offers exactly the resources that the pool declares, none of another mode, and has the
-    matching labels of gpu-feature-discovery.
-  - Holds back taints that the ClusterPolicy does not tolerate, with a warning, because NVIDIA's pods could not restart on such nodes. Where
-    such a taint is already, it stays.
-  - If nothing differs, sends no changing request. Reads the nodes, the ClusterPolicies, the Lease and the ConfigMaps once.
-  - Keeps labels and taints that were on a node before. What the module sets is recorded in annotations, and removed
-    when the pool no longer declares it or the node is released. Other nodes are not changed.
+    (C(rollout.on_failure)). Foreign cordons stay.
+  - Records the progress on each node, so that the next run can continue after a killed run.
+  - Before a label refers to a new entry, updates an annotation of NVIDIA's pods on the nodes to be changed, so that the kubelet refreshes their copies
+    of the ConfigMap, which would otherwise lag by a minute or more.
+  - Waits until every node of every pool offers exactly the resources that the pool declares (and no resources of another mode), and has
+    the matching labels of gpu-feature-discovery.
+  - Holds back taints that the ClusterPolicy does not tolerate, with a warning, because NVIDIA's pods could not restart on such nodes. If
+    a node already has such a taint, the taint stays.
+  - Sends no changing request if nothing differs, and reads the nodes, the ClusterPolicies, the Lease and the ConfigMaps only once.
+  - Keeps labels and taints that a node had before. The labels and taints that the module sets are recorded in annotations, and removed
+    when the pool no longer declares them or the node is released. Other nodes are not changed.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -43,11 +43,11 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(present) configures what the pools declare.
-      - V(reset) configures whole GPUs without sharing. Labels and taints of the pools stay.
-      - V(repaired) only repairs nodes that are stuck. These are operands that were left paused, a MIG manager that has failed or is pending
-        forever, a layout that is applied in part, and a C(success) that is not true.
-      - V(new_nodes) is as V(present), but only for nodes that are new to their pool, have the startup taint, or were not finished by an earlier run.
+      - V(present) configures the nodes as the pools declare.
+      - V(reset) configures whole GPUs without sharing. The labels and taints of the pools stay.
+      - V(repaired) only repairs nodes that are stuck, because operands were left paused, a MIG manager has failed or stays pending,
+        a layout is only partly applied, or the MIG manager wrongly reports C(success).
+      - V(new_nodes) works like V(present), but only for nodes that are new to their pool, have the startup taint, or were not finished by an earlier run.
     type: str
     choices: [present, reset, repaired, new_nodes]
     default: present
@@ -65,7 +65,7 @@ options:
   allow_release:
     description:
       - Names of pools (or V(all)) whose nodes may be released. Required if the run would release the nodes of more than one pool, or all
-        nodes that the collection manages; else such a run is refused before the first change, also in check mode.
+        nodes that the collection manages. Otherwise such a run is refused before the first change, also in check mode.
       - A node is released if it has the labels of a pool and no pool in O(gpu_pools) claims it. Releasing the nodes of one of several pools
         only causes a warning.
       - Only O(state=present) without O(pool_names) releases nodes.
@@ -79,8 +79,8 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds for a node to be as declared after its labels were changed. After that the module fails and reports for each node what
-        differs, since when, and what to do.
+      - Timeout in seconds for a node to be as declared after its labels were changed. After that, the module fails and reports the differences of each
+        node, since when they exist, and what to do.
     type: int
     default: 600
   expected_policy:
@@ -92,12 +92,12 @@ options:
   report_path:
     description:
       - File for the whole result as JSON. The result of the module names up to 100 nodes.
-      - A new file is created with mode 0600, an existing file keeps its mode, a symbolic link is refused.
+      - A new file is created with mode 0600, and an existing file keeps its mode. A symbolic link is refused.
     type: path
 notes:
-  - A node that several pools match is not changed, and a warning names it. Its label C(accel.gpu/pool) decides.
-  - A node that is not ready gets its labels, but is neither waited for nor verified.
-  - Unless nothing was read yet, the failure contains RV(gpu_sharing) with what was done so far.
+  - A node that several pools match is not changed, and a warning names it. Set its label C(accel.gpu/pool) to choose the pool.
+  - A node that is not ready gets its labels, but the module neither waits for it nor verifies it.
+  - If the module fails after it has begun to read, the failure contains RV(gpu_sharing) with the result so far.
 seealso:
   - module: accel.gpu.cluster_policy
   - module: accel.gpu.gpu_info
@@ -144,14 +144,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 gpu_sharing:
-  description: What was done, or in check mode would be done.
+  description: The result of the run, or in check mode the predicted result.
   returned: always
   type: dict
   contains:
     pools:
       description:
-        - By pool, the numbers of its nodes (C(nodes), C(changed), C(verified)), its C(resource) (that most of it is offered as), the C(wanted) and
-          C(allocatable) devices, and the same for each of its C(resources).
+        - By pool, the numbers of its nodes (C(nodes), C(changed), C(verified)), its C(resource) (the most frequent one), the C(wanted) and
+          C(allocatable) devices, and the same counts for each of its C(resources).
         - C(missing) are the devices of each profile of a C(sharing.demand) that do not fit the nodes.
       type: dict
       returned: always
@@ -180,9 +180,9 @@ gpu_sharing:
     steps:
       description:
         - The changes of up to 100 nodes. Each has the C(pool), the kind of C(change), the pods that it C(evicts), and whether the node
-          C(reboot)s (V(no) or V(may)); that of a released node has the pool that it is C(released_from).
-        - C(blocked_by) are pods that prevent the change and that no drain evicts, C(stops) pods of DaemonSets that are stopped by the label
-          C(nvidia.com/gpu.deploy.client), and C(possible_holders) privileged pods of the cluster that may hold a GPU and are not evicted.
+          C(reboot)s (V(no) or V(may)). The change of a released node has the name of its former pool in C(released_from).
+        - C(blocked_by) lists pods that prevent the change and that no drain evicts, C(stops) lists pods of DaemonSets that are stopped through the label
+          C(nvidia.com/gpu.deploy.client), and C(possible_holders) lists privileged pods of the cluster that may hold a GPU and are not evicted.
       type: dict
       returned: always
       sample: {a100-1: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: "no"}}
@@ -192,7 +192,7 @@ gpu_sharing:
       returned: always
       sample: {a100-2: "a100-2 is not ready, so its pods cannot end and NVIDIA's operands do not run"}
     rolled_back:
-      description: Nodes that are back on their last good configuration.
+      description: Nodes that were rolled back to their last good configuration.
       type: list
       elements: str
       returned: always
@@ -217,13 +217,13 @@ gpu_sharing:
       sample: [a100-3]
     repaired:
       description:
-        - By node, what was stuck and is repaired.
+        - By node, the problem that was repaired.
         - If only the labels of gpu-feature-discovery are wrong for 90 s, its pod is restarted; check mode does not predict that.
       type: dict
       returned: always
       sample: {a100-4: rebooted}
     not_as_declared:
-      description: What differs from the declaration, one line per node.
+      description: The differences from the declaration, one line per node.
       type: list
       elements: str
       returned: always
@@ -238,7 +238,7 @@ gpu_sharing:
       description:
         - GPU nodes that gpu-feature-discovery will not label, or has not labelled because a pod of NVIDIA's fails there, each with
           C(name) and C(reason).
-        - Such nodes without a pool are not waited for. One that is pinned to a pool, or belongs to its node group, makes the run fail after all
+        - The run does not wait for such nodes without a pool. If such a node is pinned to a pool, or belongs to its node group, the run fails after all
           other nodes are done.
       type: list
       elements: dict
@@ -283,12 +283,12 @@ gpu_sharing:
       returned: always
       sample: {}
     after_discovery:
-      description: What depends on hardware that is not discovered yet (C(nodes), C(nodes_count), C(pools)).
+      description: Nodes and pools that depend on hardware that is not discovered yet (C(nodes), C(nodes_count), C(pools)).
       type: dict
       returned: in check mode, if there are undiscovered nodes
       sample: {nodes: [a100-5], nodes_count: 1, pools: []}
     unchecked:
-      description: Why the API server did not validate the changes in check mode.
+      description: The reason why the API server did not validate the changes in check mode.
       type: str
       returned: in check mode, if the user has no right to a dry run
       sample: "not checked by the server: nodes is forbidden"
@@ -303,14 +303,13 @@ code:
     - V(invalid) - options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes could not be changed.
       V(timeout) - see O(wait_timeout).
     - V(wrong_cluster), V(connection) without usable connection settings, V(unreachable) API server, or the HTTP status of the API
-      server's error. V(lease_held) by another run, V(lease_lost) during the run.
+      server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: partial
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -17,13 +17,13 @@ description:
   - A pool is verified when the cluster's own scheduler has scheduled its pods, all have run at the same time and
     completed, and their logs show the devices of the mode - exclusive GPUs have one pod each, and shared GPUs have no
     more pods than shares.
-  - If no other pod holds a share of the node and the pods hold all of a resource, one more pod has to wait. If
-    GPUs or MIG devices are shared and requests for more than one share are to fail, a request for two is refused.
-  - The node with the most free shares is used; other pods are not touched. If all shares of a pool are in use, its
-    status is V(busy), with a warning.
-  - The pods are deleted in any case, as are those of a killed run.
+  - If no other pod holds a share of the node and the pods hold all units of a resource, the module verifies that one more pod must wait. If
+    GPUs or MIG devices are shared and requests for more than one share must fail, it verifies that a request for two shares is refused.
+  - The module uses the node with the most free shares, and does not affect other pods. If all shares of a pool are in use, the
+    pool's status is V(busy), with a warning.
+  - The pods are always deleted, including pods that a killed run has left.
   - The results are stored as evidence in the ConfigMap C(accel-gpu-validation). While the pool, the kinds of its
-    nodes, their drivers and the image stay the same, the pool is skipped, and nothing is sent.
+    nodes, their drivers and the image stay the same, the pool is skipped, and no request is sent.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -39,12 +39,12 @@ options:
   max_pods:
     description:
       - Maximum number of pods for each pool. For a pool that shares GPUs, at least one more pod than its node has
-        GPUs runs, since fewer cannot verify sharing.
+        GPUs is started, because fewer pods could not verify sharing.
     type: int
     default: 8
   hold_seconds:
     description:
-      - Seconds for which each pod holds its device, so that all of them run at the same time.
+      - Number of seconds that each pod holds its device, so that all pods run at the same time.
     type: int
     default: 10
   image_pull_secrets:
@@ -55,17 +55,17 @@ options:
     default: []
   run_as_user:
     description:
-      - User id of the pods. V(0) leaves it to the platform, as OpenShift's restricted SCC requires.
+      - User id of the pods. With V(0), the platform assigns it, as required by OpenShift's restricted SCC.
     type: int
     default: 65534
   wait_timeout:
     description:
-      - Seconds within which the pods of all pools must complete.
+      - Timeout in seconds for the pods of all pools to complete.
     type: int
     default: 300
   wait_sleep:
     description:
-      - Seconds between two readings of the pods.
+      - Seconds between two reads of the pods.
     type: int
     default: 1
 notes:
@@ -98,9 +98,9 @@ gpu_validation:
       description:
         - By pool, its C(status) - V(verified), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) if the
           pool's labels keep its GPUs from containers, or V(would_run) in check mode.
-        - As far as they apply, C(node), C(pods), C(devices) (number of pods by device UUID), C(one_more)
-          (V(waited) is the right answer to one pod more than there are shares), C(two_shares) (V(refused) is the right
-          answer to a request for two), C(reason) and C(problems).
+        - If they apply, also C(node), C(pods), C(devices) (number of pods by device UUID), C(one_more)
+          (V(waited) is the expected result for one pod more than there are shares), C(two_shares) (V(refused) is the
+          expected result for a request for two shares), C(reason) and C(problems).
       type: dict
       returned: always
       sample:
@@ -130,14 +130,13 @@ code:
   description:
     - Reason of the failure; without a code, RV(gpu_validation.pools) has the problems of the pools.
     - V(timeout) - pods were not deleted in time, V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API
-      server, or the HTTP status of the API server's error. V(lease_held) by another run, V(lease_lost) during the run.
+      server, or the HTTP status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: lease_held
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -13,29 +13,29 @@ author:
 description:
   - This module does not install, upgrade or delete a Helm release. Call it before M(kubernetes.core.helm), which installs or upgrades the Helm release
     unless RV(helm_release.action) is V(none), and once more afterwards to wait for the workloads.
-  - Verifies that helm and the chart exist and that the chart accepts the values; the failure says what is missing and what to do.
+  - Verifies that helm and the chart exist and that the chart accepts the values. The failure message names what is missing and what to do.
   - Repairs a Helm release that a killed helm has left C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling), which
     Helm itself refuses to change ("another operation is in progress").
-  - Applies the CRDs of the chart and of the sub-charts that the values enable. Helm creates CRDs and never upgrades them. An equal CRD costs
-    one read; no CRD is deleted.
+  - Applies the CRDs of the chart and of the sub-charts that the values enable. Helm creates CRDs but never upgrades them. The module sends one read
+    request for a CRD that does not differ, and deletes no CRD.
   - Compares chart name, version, app version and values, so that helm is not started when nothing has changed.
   - Waits until the workloads of an unchanged Helm release are rolled out.
-  - For a Helm release of the GPU operator it returns in advance on how many nodes an upgrade rolls the driver, how many at a time, and why.
-    Without O(allow_driver_rollout) such an upgrade is refused, or held back if only values of the driver differ. With it, the old operator
-    is stopped first, since it would begin a roll that the new one would repeat. Helm starts the new one.
-  - Refuses an upgrade in which Helm would overwrite a field of the ClusterPolicy that was set by hand. Helm does not change such a field
-    while the two charts agree about it.
+  - For a Helm release of the GPU operator, returns in advance on how many nodes an upgrade restarts the driver, on how many at a time, and why.
+    Without O(allow_driver_rollout), such an upgrade is refused, or held back if only values of the driver differ. With it, the old operator
+    is stopped first, because it would begin a rollout that the new operator would repeat. Helm then starts the new operator.
+  - Refuses an upgrade in which Helm would overwrite a field of the ClusterPolicy that was set manually. Helm does not change such a field
+    as long as the two charts have the same value for it.
 notes:
   - "A running helm is not disturbed. An unfinished revision is checked by these rules, in this order:
     a helm process on this machine that works on the Helm release is running;
     a revision that this collection let helm write from this machine (it leaves a Lease C(accel-gpu-helm-<release>) in the namespace of the
     Helm release beforehand) is abandoned if no such process exists;
     any other revision is abandoned if it is older than O(pending_timeout), and is waited for until then."
-  - The record of an abandoned revision is deleted. That of an abandoned first installation is marked C(superseded) instead, because
-    Helm upgrades from it alone. The record of a failed revision stays, and Helm upgrades from it.
-  - Secrets of Helm releases are read for chart, values and the names of workloads; no result contains their values.
-  - Fails if C(HELM_KUBE*) in the environment names another cluster or user than this module uses, and if Helm cannot be given the
-    connection (an option such as O(host) or O(client_cert) of this module alone).
+  - The record of an abandoned revision is deleted. The record of an abandoned first installation is marked C(superseded) instead, because
+    Helm can then upgrade from it. The record of a failed revision stays, and Helm upgrades from it.
+  - The module reads the Secrets of Helm releases to get the chart, the values and the names of workloads. No result contains the values.
+  - The module fails if C(HELM_KUBE*) in the environment names another cluster or user than this module uses, and if the connection cannot be
+    passed to Helm (because an option such as O(host) or O(client_cert) has no equivalent in Helm).
   - helm itself is only used for C(helm pull) and C(helm template), without a connection to the cluster.
 options:
   release_name:
@@ -44,20 +44,20 @@ options:
     required: true
     aliases: [name]
   release_namespace:
-    description: Namespace of the Helm release. It must exist, or be among O(expected) in check mode.
+    description: Namespace of the Helm release. It must exist or, in check mode, be listed in O(expected).
     type: str
     required: true
     aliases: [namespace]
   chart_ref:
     description:
-      - A path (unpacked or .tgz), a bare name in O(chart_repo_url), a URL, an C(oci://) reference or C(repository/name).
+      - A path (unpacked or .tgz), a chart name in O(chart_repo_url), a URL, an C(oci://) reference or C(repository/name).
     type: str
     required: true
   chart_repo_url:
     description: URL of the chart's repository.
     type: str
   chart_version:
-    description: Version of the chart. A chart from a local path has its own version.
+    description: Version of the chart. A chart from a local path contains its version.
     type: str
   release_values:
     description: Values for the chart.
@@ -67,25 +67,25 @@ options:
   initial_values:
     description:
       - Values for a first installation only; an existing Helm release keeps its own.
-      - RV(helm_release.initial_values) returns what to give to Helm. O(release_values) override them.
+      - RV(helm_release.initial_values) returns the values to pass to Helm. O(release_values) override them.
     type: dict
     default: {}
   binary_path:
-    description: Path of helm. By default, the first one on PATH.
+    description: Path of helm. By default, the first C(helm) on PATH.
     type: path
   pending_timeout:
     description:
       - Seconds after which an unfinished revision of another machine or tool counts as abandoned.
-      - Must be longer than the longest timeout with which helm is used on this Helm release.
+      - Must be longer than the longest timeout that is used with helm for this Helm release.
     type: int
     default: 600
   allow_driver_rollout:
-    description: Whether an upgrade of the GPU operator may roll the driver on the nodes that have one.
+    description: Whether an upgrade of the GPU operator may restart the driver on the nodes that have a driver pod.
     type: bool
     default: false
   node_annotation:
     description:
-      - An annotation that the Helm release sets on every node on which one of its DaemonSets runs.
+      - An annotation that the Helm release sets on every node with a pod of one of its DaemonSets.
       - If set, the Helm release counts as rolled out only when as many nodes have it.
     type: str
 extends_documentation_fragment:
@@ -141,33 +141,33 @@ EXAMPLES = r"""
 
 RETURN = r"""
 helm_release:
-  description: The Helm release as it was found, and the remaining action.
+  description: The Helm release before the run, and the remaining action.
   returned: success
   type: dict
   contains:
     helm_environment:
-      description: Environment variables (none is secret) with which M(kubernetes.core.helm) reaches the verified cluster.
+      description: Environment variables (none is secret) for M(kubernetes.core.helm) to connect to the verified cluster.
       type: dict
       returned: success
       sample: {KUBECONFIG: /etc/kube/prod}
     action:
-      description: What Helm has to do next - V(install), V(upgrade) or V(none).
+      description: The next action for Helm - V(install), V(upgrade) or V(none).
       type: str
       returned: success
       sample: upgrade
     reasons:
-      description: Why; of values that differ only the names.
+      description: The reasons for the action. Values that differ are only listed by name.
       type: list
       elements: str
       returned: success
       sample: [chart gpu-operator-v25.3.4 becomes gpu-operator-v25.10.1]
     status:
-      description: Helm's status of the Helm release, V(absent) if there is none.
+      description: Helm's status of the release; V(absent) if there is no release.
       type: str
       returned: success
       sample: deployed
     revision:
-      description: Its revision, 0 if there is none.
+      description: The revision of the release; 0 if there is no release.
       type: int
       returned: success
       sample: 3
@@ -192,7 +192,7 @@ helm_release:
         updated: {description: Changed CRDs., type: list, elements: str, returned: success, sample: [clusterpolicies.nvidia.com]}
         unchanged: {description: Equal CRDs., type: list, elements: str, returned: success, sample: []}
     initial_values:
-      description: The part of O(initial_values) to give to Helm.
+      description: The part of O(initial_values) to pass to Helm.
       type: dict
       returned: success
       sample: {}
@@ -203,45 +203,44 @@ helm_release:
       sample: {nodes: 20, max_parallel: 1, reasons: [chart gpu-operator-v25.3.4 becomes gpu-operator-v25.10.1]}
       contains:
         nodes:
-          description: Number of nodes on which the driver rolls; 0 if it does not.
+          description: Number of nodes on which the driver restarts.
           type: int
           returned: success
           sample: 20
         max_parallel:
-          description: How many of them at a time; 0 if the ClusterPolicy requires that driver pods are deleted by hand.
+          description: Number of nodes at a time; 0 if the ClusterPolicy requires that driver pods are deleted manually.
           type: int
           returned: success
           sample: 1
         reasons:
-          description: Why the driver rolls.
+          description: The reasons why the driver restarts.
           type: list
           elements: str
           returned: success
           sample: [driver.version 570.172.08 becomes 580.95.05]
     held_back:
-      description: Values that were held back because they would roll the driver.
+      description: Values that were held back because they would restart the driver.
       type: list
       elements: str
       returned: success
       sample: [driver.version]
     workloads:
-      description: Ready and desired pods of each workload that was waited for, by kind and name. A timeout returns it, too.
+      description: The numbers of ready and desired pods of each awaited workload, by kind and name. A timeout returns it, too.
       type: dict
       returned: success
       sample: {"DaemonSet nfd-worker": "20/20"}
 code:
   description:
-    - Reason of the failure. V(helm_missing); V(chart) that cannot be used; V(custom_fields) that Helm would overwrite;
-      V(driver_rollout) that is not allowed; V(timeout).
+    - Reason of the failure. V(helm_missing), V(chart) if the chart cannot be used, V(custom_fields) if Helm would overwrite fields,
+      V(driver_rollout) if a rollout of the driver is not allowed, V(timeout).
     - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
-      error. V(lease_held) by another run, V(lease_lost) during the run.
+      error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: driver_rollout
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

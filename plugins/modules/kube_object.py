@@ -7,19 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_object
-short_description: Apply or delete Kubernetes objects, and send only what differs
+short_description: Apply or delete Kubernetes objects, and send only changes
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads each object, compares it with its definition and with what this collection applied earlier, and sends a
-    server-side apply only where they differ. Equal objects cost one read each.
-  - Fields of other managers stay. A field that an earlier definition had and this one no longer has is removed.
+  - Reads each object, compares it with its definition and with the fields that this collection applied earlier, and sends a
+    server-side apply only if they differ. The module sends one read request for each object without a difference.
+  - Fields of other managers stay. A field that was in an earlier definition, and is missing in the current one, is removed.
   - Quantities, numbers written as text, and defaults that the API server adds do not count as a difference.
-  - In check mode the API server validates the change (a dry run), so that C(changed) and the diff are those of the
+  - In check mode, the API server validates the change (a dry run), so C(changed) and the diff are the same as in the
     real run.
-  - Objects of a kind, or in a namespace, that does not exist yet, can be previewed on a first run; see O(expected).
-  - Kinds and namespaces are checked for all definitions before anything is sent.
+  - Objects whose kind or namespace does not exist yet can be previewed on a first run; see O(expected).
+  - The kinds and namespaces of all definitions are checked before any request is sent.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.expected
@@ -30,8 +30,8 @@ options:
   definitions:
     description:
       - The objects, each with C(apiVersion), C(kind) and C(metadata.name), and with C(metadata.namespace) if its kind
-        has namespaces.
-      - Namespaces and CustomResourceDefinitions are applied before all others, in any order of the list.
+        is namespaced.
+      - Namespaces and CustomResourceDefinitions are applied before all other objects, regardless of their position in the list.
     type: list
     elements: dict
     required: true
@@ -43,7 +43,7 @@ options:
     default: present
   force:
     description:
-      - Whether to take over fields that another manager owns. If not, the module fails with the name of that manager.
+      - Whether to take over fields that another manager owns. Otherwise, the module fails with the name of that manager.
     type: bool
     default: true
   note_creation:
@@ -95,7 +95,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 kube_object:
-  description: The changes to the objects, or in check mode those of the real run. If one fails, the changes before it.
+  description: The changes to the objects, or in check mode the predicted changes. If a change fails, the changes before it.
   returned: always
   type: dict
   contains:
@@ -130,7 +130,7 @@ kube_object:
           returned: always
           sample: created
         note:
-          description: Why a preview may be wrong.
+          description: The reason why a preview may be wrong.
           type: str
           returned: when a preview may be wrong
           sample: "not checked by the server: no right to a dry run"
@@ -139,16 +139,15 @@ kube_object:
         - {api_version: v1, kind: Namespace, namespace: null, name: gpu-operator, action: unchanged}
 code:
   description:
-    - Reason of the failure. V(invalid) objects are not sent, since all are checked first.
+    - Reason of the failure. V(invalid) objects are not sent, because all objects are checked first.
     - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
-      error. V(lease_held) by another run, V(lease_lost) during the run.
+      error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: invalid
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -14,8 +14,8 @@ author:
 description:
   - Reads the flavors with the GPUs that their extra specs name, images, key pairs, cluster templates, and the project's quota.
   - Operators name GPUs in extra specs in different ways. PCI aliases, resource classes and traits are recognized if they contain a model of
-    the catalog, or a common word for a graphics card. Declare other names in O(gpu_aliases). If the user may not read extra specs, GPUs are
-    unknown.
+    the catalog, or a common word for a graphics card. Declare other names in O(gpu_aliases). If the user may not read extra specs, the GPUs
+    are unknown.
 extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
@@ -49,8 +49,8 @@ catalog:
   contains:
     flavors:
       description:
-        - The flavors. C(gpus) is null if nothing names any. Its C(count) is null if only a hint names GPUs. C(kind) is V(gpu), V(vgpu) or
-          V(hint), C(model) the only possible model, C(models) all possible ones, and C(source) the extra spec.
+        - The flavors. C(gpus) is null if no extra spec names GPUs. Its C(count) is null if only a hint names GPUs. C(kind) is V(gpu), V(vgpu) or
+          V(hint), C(model) is the only possible model, C(models) are all possible models, and C(source) is the extra spec.
       returned: always
       type: list
       elements: dict
@@ -93,12 +93,12 @@ catalog:
           image: ubuntu-k8s
           labels: {kube_tag: v1.30.2}
     quota:
-      description: Limit (V(-1) for none) and use of each resource. Empty if the cloud does not return them.
+      description: Limit (V(-1) for no limit) and use of each resource. Empty if the cloud does not return them.
       returned: always
       type: dict
       sample: {clusters: {limit: 20, used: 1}, instances: {limit: 10, used: 0}, cores: {limit: 20, used: 0}, ram: {limit: 51200, used: 0}}
     microversion:
-      description: The microversion of Magnum's API in use, and the newest one of the cloud.
+      description: The microversion of Magnum's API in use, and the newest microversion of the cloud.
       returned: always
       type: dict
       sample: {used: "1.14", newest: "1.14"}
@@ -112,8 +112,7 @@ code:
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

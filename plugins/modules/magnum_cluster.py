@@ -13,11 +13,11 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Creates a cluster from a template, or verifies that the existing cluster matches the declaration.
-  - Magnum cannot change a cluster later, its labels least of all. The label C(nvidia_gpu_enabled), with which a cloud installs its own GPU support,
-    has an effect only when the cluster is created. Differences are refused, with the actual values. Node groups are changed with
+  - Magnum cannot change an existing cluster, and especially not its labels. The label C(nvidia_gpu_enabled), with which a cloud installs its own GPU
+    support, only has an effect when the cluster is created. Differences are refused, and the message contains the actual values. Node groups are changed with
     M(accel.gpu.magnum_nodegroup).
-  - Magnum creates a second cluster of the same name without an error. The module refuses a name of two clusters, with their ids, and lists the
-    clusters before it repeats a request whose response was lost.
+  - Magnum creates a second cluster with the same name without an error. The module refuses a name that two clusters have, and reports their ids. It lists
+    the clusters before it repeats a request whose response was lost.
 extends_documentation_fragment:
   - accel.gpu.magnum.waiting
   - accel.gpu.magnum
@@ -29,7 +29,7 @@ options:
     type: str
     required: true
   state:
-    description: Whether the cluster exists. V(absent) deletes it with everything in it.
+    description: Whether the cluster must exist. V(absent) deletes it with everything in it.
     type: str
     choices: [present, absent]
     default: present
@@ -49,16 +49,16 @@ options:
     description: Number of nodes of the default group when the cluster is created. It is not compared later.
     type: int
   master_count:
-    description: Number of masters. An odd number.
+    description: Number of masters, which must be odd.
     type: int
   flavor:
-    description: Name or id of the flavor of the default group. By default the template's.
+    description: Name or id of the flavor of the default group. By default, the flavor of the template.
     type: str
   master_flavor:
-    description: Name or id of the masters' flavor. By default the template's.
+    description: Name or id of the masters' flavor. By default, the flavor of the template.
     type: str
   keypair:
-    description: Name of the SSH key pair. By default the template's.
+    description: Name of the SSH key pair. By default, the key pair of the template.
     type: str
   docker_volume_size:
     description: Size in GiB of a volume for containers on each node.
@@ -76,7 +76,7 @@ options:
     description: Whether the masters get a load balancer.
     type: bool
   create_timeout:
-    description: Minutes after which Magnum cancels the creation. It is not compared later.
+    description: Number of minutes after which Magnum cancels the creation. It is not compared later.
     type: int
 seealso:
   - module: accel.gpu.magnum_cluster_info
@@ -102,7 +102,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 magnum_cluster:
-  description: The cluster as it is now, or in check mode as far as it can be predicted. Empty if there is none.
+  description: The current cluster, or in check mode the predicted one as far as it is known. Empty if there is no cluster.
   returned: always
   type: dict
   sample:
@@ -123,8 +123,7 @@ code:
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

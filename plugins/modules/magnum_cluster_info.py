@@ -12,14 +12,14 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the clusters of a project, or one of them. An administrator of the cloud sees those of all projects.
+  - Reads the clusters of a project, or one of them. An administrator of the cloud sees the clusters of all projects.
 extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
   name:
-    description: Name or id of one cluster. The list is empty if there is none, and has all clusters of that name.
+    description: Name or id of one cluster. If several clusters have this name, all of them are listed. If there is none, the list is empty.
     type: str
 seealso:
   - module: accel.gpu.magnum_cluster
@@ -58,8 +58,7 @@ code:
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

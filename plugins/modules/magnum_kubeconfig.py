@@ -15,9 +15,9 @@ description:
   - Creates a private key, lets the cluster's CA sign a certificate for it, and writes both as a kubeconfig that only its owner can read.
   - The private key is never returned or logged.
   - A file that belongs to this cluster and is valid for long enough stays as it is, and no certificate is requested.
-  - An existing kubeconfig of another single cluster is replaced. One with several contexts, or any other file, is refused.
-  - The certificate is that of the cluster's administrator (group C(system:masters)), as in C(openstack coe cluster config). Magnum signs it for
-    members of the project if its policy allows it.
+  - An existing kubeconfig for a single other cluster is replaced. A kubeconfig with several contexts, or any other file, is refused.
+  - The certificate is for the cluster's administrator (group C(system:masters)), as in C(openstack coe cluster config). Magnum signs it for
+    members of the project if its policy allows this.
   - Context, cluster and user in the kubeconfig have the cluster's name.
 extends_documentation_fragment:
   - accel.gpu.magnum
@@ -33,7 +33,7 @@ options:
     type: path
     required: true
   renew_before:
-    description: Days before its end at which a certificate is replaced.
+    description: A certificate is replaced this number of days before it expires.
     type: int
     default: 30
 requirements:
@@ -78,7 +78,7 @@ kubeconfig:
       returned: always
       sample: https://10.1.10.10:6443
     reason:
-      description: Why the file was written, or in check mode would be.
+      description: The reason why the file was written, or in check mode would be written.
       type: str
       returned: changed
       sample: the file does not exist
@@ -102,8 +102,7 @@ code:
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   path:
-    description: Path of the file. Without it only the cluster is returned.
+    description: Path of the file. Without a path, only the cluster is returned.
     type: path
 requirements:
   - cryptography >= 40
@@ -58,17 +58,17 @@ kubeconfig:
       returned: always
       sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
     server:
-      description: Address of the cluster's API server. Null while it has none.
+      description: Address of the cluster's API server. Null until it has an address.
       type: str
       returned: always
       sample: https://10.1.10.10:6443
     valid:
-      description: Whether the file gives access to the cluster now.
+      description: Whether the file currently gives access to the cluster.
       type: bool
       returned: with O(path)
       sample: true
     reason:
-      description: Why the file does not give access.
+      description: The reason why the file does not give access.
       type: str
       returned: if it does not
       sample: its client certificate expired at 2026-10-23T12:00:00Z
@@ -87,8 +87,7 @@ code:
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

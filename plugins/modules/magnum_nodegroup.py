@@ -12,16 +12,16 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reconciles one node group, or several in parallel, with what is declared. Undeclared settings of a group stay as they are.
+  - Reconciles one node group, or several in parallel, with their declaration. Undeclared settings of a group are not changed.
   - Everything is validated before the first request (names, bounds, flavors, images, quota, labels that a kubelet must not set), because Magnum
     accepts most mistakes and fails later.
   - Magnum also loses requests while another operation is in progress. The module waits until a group is settled before each request, verifies
     that the request took effect, and repeats it if it did not.
   - Bounds and number of nodes are changed in an order in which Magnum accepts every step.
-  - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) of an existing group cannot be changed. With O(recreate) the group is
-    replaced. A new group with four digits after the name is created, its nodes become ready, the pods move, and the old group is deleted.
-  - With an autoscaler, the number of nodes is left alone between O(min_node_count) and O(max_node_count).
-  - If N groups need no change, the module sends N+3 requests, including the one for a token, if C(auth_url) ends with C(/v3).
+  - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) of an existing group cannot be changed. With O(recreate), the group is
+    replaced. A new group whose name ends with four hexadecimal digits is created, its nodes become ready, the pods move, and the old group is deleted.
+  - With an autoscaler, the number of nodes is not changed if it is between O(min_node_count) and O(max_node_count).
+  - If N groups need no change and C(auth_url) ends with C(/v3), the module sends N+3 requests, including the request for a token.
 extends_documentation_fragment:
   - accel.gpu.magnum.waiting
   - accel.gpu.magnum
@@ -32,7 +32,7 @@ extends_documentation_fragment:
 options:
   cluster:
     description:
-      - Name or id of the cluster. A name of two clusters is refused, with their ids.
+      - Name or id of the cluster. A name that two clusters have is refused, and the message lists their ids.
     type: str
     required: true
   name:
@@ -41,7 +41,7 @@ options:
       - Either this or O(nodegroups) is required.
     type: str
   parallel:
-    description: How many groups are changed at the same time.
+    description: Maximum number of groups that are changed at the same time.
     type: int
     default: 32
 seealso:
@@ -89,8 +89,8 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - Each declared group by its declared name, as it is now, or in check mode would be. C(action) is V(none), V(create), V(update),
-      V(recreate) or V(delete). C(name) is longer after a replacement. C(failure) says why a group failed.
+    - Each declared group by its declared name, in its current state, or in check mode its predicted state. C(action) is V(none), V(create), V(update),
+      V(recreate) or V(delete). C(name) is longer after a replacement. C(failure) is the reason why a group failed.
   returned: always
   type: dict
   sample:
@@ -120,15 +120,14 @@ code:
     - V(invalid) options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
     - V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP status of the cloud's
       error.
-    - With O(kubernetes), also V(wrong_cluster), V(lease_held) by another run, V(lease_lost) during the run, and V(unreachable) or
-      the HTTP status of the cluster's API server.
+    - With O(kubernetes), also V(wrong_cluster), V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it, and V(unreachable) or the
+      HTTP status of the cluster's API server.
   returned: failure
   type: raw
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

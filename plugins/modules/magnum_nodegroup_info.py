@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the node groups of a cluster, with the options of M(accel.gpu.magnum_nodegroup). Each group is read on its own, since Magnum's list
+  - Reads the node groups of a cluster, with the options of M(accel.gpu.magnum_nodegroup). Each group is read on its own, because Magnum's list
     has wrong bounds and labels.
 extends_documentation_fragment:
   - accel.gpu.magnum
@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   names:
-    description: Names of the groups. By default all. A name without a group is left out.
+    description: Names of the groups. By default, all groups. Names without a group are left out.
     type: list
     elements: str
 seealso:
@@ -76,8 +76,7 @@ code:
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

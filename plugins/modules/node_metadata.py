@@ -12,11 +12,11 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - One call handles any number of sets and nodes. All nodes are read once, in pages; only those that differ are patched,
-    with one request each, several at a time. If nothing differs, nothing is sent.
-  - What this module sets on a node is recorded in annotations of the node (C(accel.gpu/labels), C(accel.gpu/annotations),
-    C(accel.gpu/taints)), so that it can be removed again. What existed before, and what others set, stays.
-  - A label or taint that a pool sets on its nodes (M(accel.gpu.gpu_sharing)) cannot be changed here.
+  - One call handles any number of sets and nodes. All nodes are read once, in pages. Only nodes that differ are patched,
+    with one request each, several at a time. If nothing differs, no changing request is sent.
+  - Everything that this module sets on a node is recorded in annotations of the node (C(accel.gpu/labels), C(accel.gpu/annotations),
+    C(accel.gpu/taints)), so that it can be removed again. Existing and foreign metadata stays.
+  - A label or taint that a pool sets on its nodes (M(accel.gpu.gpu_sharing)) cannot be changed with this module.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.lease
@@ -25,15 +25,15 @@ extends_documentation_fragment:
 options:
   sets:
     description:
-      - The sets of nodes and the metadata of their nodes. A node may be in several sets, as long as these do not
+      - The sets of nodes, and the metadata for their nodes. A node may be in several sets, as long as the sets do not
         conflict.
-      - The nodes of a set are selected by one or more of C(label_selectors) (a list of label selectors as in kubectl, of
-        which a node must match all; an empty list selects all nodes), C(names) (a list of names of existing nodes) and
+      - The nodes of a set are selected by one or more of C(label_selectors) (a list of label selectors as in kubectl, all
+        of which a node must match; an empty list selects all nodes), C(names) (a list of names of existing nodes) and
         C(match) (a map of C(model), a GPU model of the catalog, C(pool), the name in the node's label C(accel.gpu/pool),
-        and C(labels), a map of exact labels). A node must match all that are given.
+        and C(labels), a map of exact labels). A node must match all given conditions.
       - C(labels) and C(annotations) are maps. A value of null removes the entry, if this module has set it.
       - C(taints) is a list of maps with C(key), C(effect) (C(NoSchedule), C(PreferNoSchedule) or C(NoExecute)) and
-        optionally C(value). An existing taint of the same key and effect gets the value.
+        optionally C(value). An existing taint with the same key and effect gets the new value.
       - C(state=absent) removes the listed entries, if this module has set them, whatever their values.
       - C(purge=true) also removes everything else that this module has set on these nodes.
       - C(name) is the name of the set in messages and in the result.
@@ -48,10 +48,10 @@ options:
   report_path:
     description:
       - File for the whole result as JSON, with all names. The module's result has the names of up to 100 nodes.
-      - A new file gets mode 0600, an existing one keeps its mode; a symbolic link is refused.
+      - A new file is created with mode 0600, and an existing file keeps its mode. A symbolic link is refused.
     type: path
 notes:
-  - A node that is deleted during the run is counted in RV(node_metadata.gone), and is no failure.
+  - If a node is deleted during the run, it is counted in RV(node_metadata.gone). This is not a failure.
 seealso:
   - module: accel.gpu.gpu_sharing
   - module: accel.gpu.nodegroup_nodes
@@ -84,7 +84,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 node_metadata:
-  description: What was done, or in check mode would be done.
+  description: The result of the run, or in check mode the predicted result.
   returned: always
   type: dict
   contains:
@@ -136,12 +136,12 @@ node_metadata:
       returned: when there are such sets and nodes
       sample: {sets: [vision], undiscovered: [node-7]}
     note:
-      description: Why a preview may be wrong.
+      description: The reason why a preview may be wrong.
       type: str
       returned: in check mode, without the right to a dry run
       sample: "not checked by the server: no right to a dry run"
     report_path:
-      description: Path of the whole result.
+      description: Path of the file with the whole result.
       type: str
       returned: when O(report_path) is given
       sample: /tmp/nodes.json
@@ -149,14 +149,13 @@ code:
   description:
     - Reason of the failure. V(partial) - some nodes could not be changed, see RV(node_metadata.failures).
     - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
-      error. V(lease_held) by another run, V(lease_lost) during the run.
+      error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: partial
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -13,12 +13,12 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - A cloud reports a node group as complete when its machines run. This module waits until their nodes have joined the cluster and are ready.
-  - A node without its pool's labels and taints, because the cloud did not pass them on, gets them in one patch as soon as it joins. They are
-    recorded in annotations of the node. On a node that already offers GPUs, only the label C(accel.gpu/pool) is set. M(accel.gpu.gpu_sharing)
-    changes the sharing of its GPUs, and drains the node for that.
+  - If the cloud did not pass on the pool's labels and taints, a node gets them in one patch as soon as it joins. They are
+    recorded in annotations of the node. On a node that already offers GPUs, only the label C(accel.gpu/pool) is set, because
+    M(accel.gpu.gpu_sharing) must drain the node before it changes the sharing of its GPUs.
   - A node belongs to a group by the label that names the group (C(gpu_cluster.cloud.magnum.nodegroup_label)), or else by the label
     C(accel.gpu/pool).
-  - Pools without C(nodes) are ignored. If nothing differs, the module lists the nodes once and sends nothing else.
+  - Pools without C(nodes) are ignored. If nothing differs, the module lists the nodes once and sends no other request.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -29,7 +29,7 @@ extends_documentation_fragment:
 options:
   pool_names:
     description:
-      - Names of the pools whose nodes are awaited. By default all pools with a node group.
+      - Names of the pools whose nodes are awaited. By default, all pools with a node group.
     type: list
     elements: str
     default: []
@@ -37,12 +37,12 @@ options:
     description:
       - The result C(nodegroups) of the module for the cloud's node groups (such as M(accel.gpu.magnum_nodegroup)), which has the number of nodes
         of each group.
-      - By default the number that the pool declares, or the minimum of C(autoscale).
+      - By default, the number that the pool declares, or the minimum of C(autoscale).
     type: dict
     default: {}
   wait_timeout:
     description:
-      - Seconds to wait until all nodes are ready. Then the module fails, and reports for each group how many nodes are not ready, since when,
+      - Seconds to wait until all nodes are ready. After that, the module fails, and reports for each group how many nodes are not ready, since when,
         and why.
     type: int
     default: 900
@@ -51,7 +51,7 @@ options:
     type: int
     default: 5
 notes:
-  - In check mode the module does not wait. Nodes that have not joined yet are reported in RV(nodegroup_nodes.missing), and count as a change.
+  - In check mode, the module does not wait. Nodes that have not joined yet are reported in RV(nodegroup_nodes.missing), and count as a change.
 seealso:
   - module: accel.gpu.magnum_nodegroup
   - module: accel.gpu.vks_nodegroup
@@ -85,12 +85,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodegroup_nodes:
-  description: What was found and changed, or in check mode would be changed.
+  description: The nodes of each pool and the changes, or in check mode the predicted changes.
   returned: always
   type: dict
   contains:
     pools:
-      description: By pool, its C(group), the number of C(desired) nodes, of C(nodes) in the cluster, and of C(ready) ones.
+      description: By pool, its C(group), and the numbers of C(desired) nodes, of C(nodes) in the cluster, and of C(ready) nodes.
       type: dict
       returned: always
       sample: {train: {group: train, desired: 2, nodes: 2, ready: 2}}
@@ -116,7 +116,7 @@ nodegroup_nodes:
       returned: always
       sample: {prod-train-node-1: "KubeletNotReady: cni plugin not initialized"}
     unchecked:
-      description: Why the server did not check the changes in check mode.
+      description: The reason why the server did not check the changes in check mode.
       type: str
       returned: in check mode, if the user may not send a dry run
       sample: The user may not patch nodes
@@ -125,14 +125,13 @@ code:
     - Reason of the failure.
     - V(invalid) options or variables. V(timeout) - see O(wait_timeout).
     - V(wrong_cluster), V(connection) without usable connection settings, V(unreachable) API server, or the HTTP status of the API
-      server's error. V(lease_held) by another run, V(lease_lost) during the run.
+      server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: timeout
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

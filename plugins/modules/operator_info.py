@@ -7,23 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: operator_info
-short_description: Return which NFD and which GPU operator a cluster has, and what manages them
+short_description: Return which NFD and GPU operator a cluster has, and which tools manage them
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Finds NFD's master and the GPU operator in any namespace and under any release name, by their Deployments. Their marks say
+  - Finds NFD's master and the GPU operator in any namespace and under any release name, by their Deployments. Labels and annotations show
     whether Argo CD, Flux, Helm, OLM, another object or nothing manages them.
-  - Managed is an installation that this collection has made (the Lease C(accel-gpu-helm-<release>) records it), and a Helm release that
+  - An installation is managed if this collection has made it (the Lease C(accel-gpu-helm-<release>) records this), or if it is a Helm release that
     C(gpu_cluster) names by C(release) or C(namespace). Helm installs and upgrades it.
-  - Every other installation is adopted. It is used as it is, and neither upgraded nor installed a second time. The same holds for every
+  - Every other installation is adopted. It is used as it is, and neither upgraded nor installed a second time. The same applies to every
     installation by Argo CD or Flux, even if it is managed or named. If one of them reconciles the ClusterPolicy, RV(operator_info.operator.notes)
     contains the fields of the pools that it would revert, and how to exclude them.
   - "Fails with one message when the state cannot be used: two conflicting installations, an operator without a ClusterPolicy, a
     ClusterPolicy without an operator, a managed Helm release for which the configuration has another name or namespace, and OpenShift if a
-    component is not installed yet, since both come from OLM there."
-  - Fails also if Helm is to be used and C(HELM_KUBE*) in the environment names another cluster or user than this module uses.
-  - Costs two lists for each component, and one read of a Lease if Helm manages it.
+    component is not installed yet, because OLM must install both components there."
+  - The module also fails if Helm will be used and C(HELM_KUBE*) in the environment names another cluster or user than this module uses.
+  - The module sends two list requests for each component, and reads one Lease if Helm manages the component.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -39,7 +39,7 @@ options:
     default: [nfd, operator]
   allow_release:
     description:
-      - As the option of M(accel.gpu.gpu_sharing). If set, the module fails where that one would refuse to release nodes from pools that
+      - See the option of M(accel.gpu.gpu_sharing). If set, this module fails if M(accel.gpu.gpu_sharing) would refuse to release nodes from pools that
         O(gpu_pools) no longer declares, so that a run of several roles ends before it has changed anything.
     type: list
     elements: str
@@ -63,7 +63,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 operator_info:
-  description: The finding for each component (C(nfd), C(operator)).
+  description: The result for each component (C(nfd), C(operator)).
   returned: success
   type: dict
   sample:
@@ -87,7 +87,7 @@ operator_info:
       contains:
         found: {description: Whether it is installed., type: bool, returned: always, sample: true}
         managed: {description: Whether this collection installs and upgrades it., type: bool, returned: always, sample: false}
-        adopted: {description: Whether a foreign installation is used as it is., type: bool, returned: always, sample: true}
+        adopted: {description: Whether a foreign installation is used unchanged., type: bool, returned: always, sample: true}
         what:
           description: Component, version, namespace and manager.
           type: str
@@ -102,7 +102,8 @@ operator_info:
           sample: helm
         managed_by: {description: The manager as text., type: str, returned: when found, sample: Helm release gpu-operator/gpu-operator}
         version: {description: Its version; empty if unknown., type: str, returned: when found, sample: v25.10.1}
-        problem: {description: Why it cannot be used. Empty here; M(accel.gpu.gpu_info) returns it instead of failing., type: str, returned: always, sample: ""}
+        problem: {description: The reason why it cannot be used. Always empty here; M(accel.gpu.gpu_info) returns it instead of failing., type: str, returned:
+          always, sample: ""}
         notes: {description: Restrictions of an adopted installation., type: list, elements: str, returned: always, sample: []}
 code:
   description:
@@ -114,8 +115,7 @@ code:
   sample: invalid
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -13,7 +13,7 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Prints lines without quotes or braces on the standard error output of C(ansible-playbook).
-  - The standard output, to which a callback plugin may write JSON, is not changed.
+  - Nothing is written to the standard output, which a callback plugin may use for JSON.
   - Runs on the controller. Prints nothing under C(no_log).
 options:
   lines:

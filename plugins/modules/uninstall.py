@@ -12,31 +12,31 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Three stages of an uninstallation, two before and one after Helm uninstalls its releases (M(kubernetes.core.helm),
-    C(release_state=absent)). The role P(accel.gpu.uninstall#role) calls all of them.
+  - Runs one of the three stages of an uninstallation. Two stages come before, and one after, Helm uninstalls its releases (M(kubernetes.core.helm),
+    C(release_state=absent)). The role P(accel.gpu.uninstall#role) calls all stages.
   - "O(stage=new_nodes) removes the CronJob of the role P(accel.gpu.new_nodes#role) with its permissions and inventory, and its namespace if
     this collection has created it and it is empty."
-  - "O(stage=before_helm) runs while the operator still works. It removes everything of this collection from nodes, after the reset of MIG
-    layouts that it has set; it deletes a ClusterPolicy of a managed Helm release and waits until its DaemonSets and pods are gone; it removes
-    its fields from any other ClusterPolicy; then it deletes its ConfigMaps, which nothing names or mounts any more."
+  - "O(stage=before_helm) runs while the operator still works. It removes everything of this collection from nodes, after it has reset
+    the collection's MIG layouts; it deletes a ClusterPolicy of a managed Helm release and waits until its DaemonSets and pods are gone; it removes
+    its fields from any other ClusterPolicy; then it deletes its ConfigMaps, which are no longer named or mounted."
   - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes; the CRDs of
     managed Helm releases, unless they have foreign objects or another manager; the records of this collection; the namespaces that it has
-    created, unless they contain foreign objects; and finally the Lease by which runs exclude each other."
+    created, unless they contain foreign objects; and finally the Lease that prevents simultaneous runs."
   - "What this collection has created is recorded on the cluster: labels, annotations and taints of nodes in annotations that begin with
     C(accel.gpu/); entries of the ClusterPolicy's C(spec.daemonsets.tolerations) in its annotation C(accel.gpu/tolerations); fields and entries
     of ConfigMaps in the API server's C(managedFields) (field manager C(accel.gpu)); Helm releases in the Lease
     C(accel-gpu-helm-<release>); and namespaces in the annotation C(accel.gpu/created)."
   - A foreign operator or NFD is kept. RV(uninstall.kept) contains everything that is kept, with the reason.
-  - The module can be killed and run again at any time. A second run finds and changes nothing. O(gpu_cluster) is sufficient; pools are ignored.
+  - The module can be killed and run again at any time. A second run changes nothing. O(gpu_cluster) is sufficient; pools are ignored.
   - A MIG manager in state V(failed) does not retry. It is restarted once in each run; if it fails again, the run fails with the pods that
     hold GPUs of that node. Until its MIG layout is reset, a node keeps the labels and taints of its pool.
 notes:
   - The chart's clean-up hooks are not used. They are Jobs, which need an image and more permissions, and cannot be run again after a failure.
   - In a kept policy, C(mig.strategy) and C(migManager.config.name) are restored from the annotation C(accel.gpu/former).
-  - The removal of entries from C(spec.daemonsets.tolerations) of a kept ClusterPolicy rolls the driver on every GPU node. If drivers run, it is
+  - Removing entries from C(spec.daemonsets.tolerations) of a kept ClusterPolicy restarts the driver on every GPU node. If drivers run, it is
     held back, together with the record of the entries, unless O(allow_driver_rollout) is set.
-  - In check mode O(stage=after_helm) assumes that the earlier stages and Helm have removed their objects. NVIDIA's agents remove some of
-    their labels in between, so that the real run may change fewer of them.
+  - In check mode, O(stage=after_helm) assumes that the earlier stages and Helm have removed their objects. NVIDIA's agents remove some of
+    their labels in between, so the real run may change fewer labels.
 options:
   stage:
     description:
@@ -47,7 +47,7 @@ options:
     required: true
   allow_driver_rollout:
     description:
-      - Whether to remove our tolerations from a kept ClusterPolicy, although this rolls the driver.
+      - Whether to remove the collection's tolerations from a kept ClusterPolicy, although this restarts the driver.
     type: bool
     default: false
   reset_mig:
@@ -92,12 +92,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 uninstall:
-  description: What was removed, or in check mode would be; a failure contains what was removed until then.
+  description: The removed objects, or in check mode the objects to be removed. A failure contains the objects that were removed before it.
   returned: always
   type: dict
   contains:
     releases:
-      description: The Helm releases of the operator and of NFD, in the order in which they are to be uninstalled.
+      description: The Helm releases of the operator and of NFD, in the order of their uninstallation.
       type: list
       elements: dict
       returned: success
@@ -105,16 +105,16 @@ uninstall:
       contains:
         name: {description: Its name., type: str, returned: success, sample: gpu-operator}
         namespace: {description: Its namespace., type: str, returned: success, sample: gpu-operator}
-        status: {description: "Helm's status of it, V(absent) if there is none.", type: str, returned: success, sample: deployed}
+        status: {description: "Helm's status of the release; V(absent) if there is no release.", type: str, returned: success, sample: deployed}
         managed: {description: Whether this collection has installed it., type: bool, returned: success, sample: true}
-        uninstall: {description: Whether it is to be uninstalled., type: bool, returned: success, sample: true}
+        uninstall: {description: Whether it must be uninstalled., type: bool, returned: success, sample: true}
     helm_environment:
-      description: Environment variables (none is secret) with which M(kubernetes.core.helm) reaches the verified cluster.
+      description: Environment variables (none is secret) for M(kubernetes.core.helm) to connect to the verified cluster.
       type: dict
       returned: success
       sample: {KUBECONFIG: /etc/kube/prod}
     removed:
-      description: Objects that were deleted, or from which our part was removed; nodes are counted separately.
+      description: Objects that were deleted, or from which the collection's part was removed. Nodes are counted separately.
       type: list
       elements: str
       returned: always
@@ -125,41 +125,40 @@ uninstall:
       returned: always
       sample: 20
     names_changed:
-      description: Names of up to 100 of them.
+      description: Names of up to 100 changed nodes.
       type: list
       elements: str
       returned: always
       sample: [gpu-1, gpu-2]
     kept:
-      description: What is kept, and why.
+      description: Objects that are kept, with the reason.
       type: list
       elements: str
       returned: always
       sample: ["Namespace gpu-operator: it contains ConfigMap dashboards"]
     held_back:
-      description: What was held back because it would roll the driver.
+      description: Changes that were held back because they would restart the driver.
       type: list
       elements: str
       returned: always
       sample: [spec.daemonsets.tolerations]
     unchecked:
-      description: Why the server did not check the changes in check mode.
+      description: The reason why the server did not check the changes in check mode.
       type: str
       returned: in check mode, without the right to a dry run
       sample: "not checked by the server: no right to a dry run"
 code:
   description:
-    - Reason of the failure. V(timeout) - pods or objects are not deleted in time; V(partial) - nodes could not be changed, or a MIG
+    - Reason of the failure. V(timeout) - pods or objects were not deleted in time; V(partial) - nodes could not be changed, or a MIG
       layout could not be reset.
     - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
-      error. V(lease_held) by another run, V(lease_lost) during the run.
+      error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: timeout
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -22,10 +22,10 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   cluster:
-    description: Name or id of the cluster whose VPC's subnets are listed. Without it no subnets are listed.
+    description: Name or id of a cluster. The subnets of its VPC are listed. Without a cluster, no subnets are listed.
     type: str
   zones:
-    description: Names or ids of the zones to read. By default all.
+    description: Names or ids of the zones to read. By default, all zones.
     type: list
     elements: str
   gpu_only:
@@ -71,8 +71,8 @@ catalog:
       sample: [{id: HCM03-1B, name: HCM03-1B, usable: true}]
     flavors:
       description:
-        - The flavors. C(gpus) is the number of GPUs, C(model) the only possible model, C(models) all possible models, C(remaining) the number
-          of machines that are still available, null if unknown.
+        - The flavors. C(gpus) is the number of GPUs, C(model) is the only possible model, C(models) are all possible models, and C(remaining) is the number
+          of machines that are still available (null if unknown).
       type: list
       elements: dict
       returned: always
@@ -100,7 +100,7 @@ catalog:
       returned: always
       sample: [{id: ssh-7d0e, name: ops, usable: true, system: false}]
     security_groups:
-      description: The security groups. C(system) is true for the service's own.
+      description: The security groups. C(system) is true for groups of the service itself.
       type: list
       elements: dict
       returned: always
@@ -112,7 +112,7 @@ catalog:
       returned: with O(cluster)
       sample: [{id: sub-11aa, name: gpu-1b, usable: true, cidr: 10.2.1.0/24, zone: HCM03-1B, zone_name: HCM03-1B, secondary_cidrs: []}]
     versions:
-      description: The Kubernetes versions of clusters.
+      description: The Kubernetes versions that clusters can have.
       type: list
       elements: str
       returned: always
@@ -132,8 +132,7 @@ code:
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   name:
-    description: Name or id of one cluster. The list is empty if there is none, and has all clusters of that name.
+    description: Name or id of one cluster. If several clusters have this name, all of them are listed. If there is none, the list is empty.
     type: str
 seealso:
   - module: accel.gpu.vks_nodegroup_info
@@ -35,8 +35,8 @@ EXAMPLES = r"""
 RETURN = r"""
 clusters:
   description:
-    - The clusters, sorted by name and id. C(network) is V(TIGERA), V(CILIUM_OVERLAY) or V(CILIUM_NATIVE_ROUTING). C(private) says whether the
-      API server has a private address only. C(server) is its address, null if VKS does not return it.
+    - The clusters, sorted by name and id. C(network) is V(TIGERA), V(CILIUM_OVERLAY) or V(CILIUM_NATIVE_ROUTING). C(private) is true if the
+      API server has only a private address. C(server) is its address; null if VKS does not return it.
   returned: always
   type: list
   elements: dict
@@ -62,8 +62,7 @@ code:
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

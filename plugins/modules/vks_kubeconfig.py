@@ -13,7 +13,7 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Writes the kubeconfig that VKS has issued for a cluster to a file that only its owner can read.
-  - VKS issues a new kubeconfig first if there is none, if it expires soon, or if the service warns that it does.
+  - VKS first issues a new kubeconfig if there is none, if it expires soon, or if the service warns about its expiry.
   - The content of the file is never part of a result, a diff or a log.
 extends_documentation_fragment:
   - accel.gpu.vks
@@ -29,11 +29,11 @@ options:
     type: path
     required: true
   expiration_days:
-    description: Days for which a new kubeconfig is issued, 1 to 365.
+    description: Validity of a new kubeconfig in days, 1 to 365.
     type: int
     default: 30
   renew_before:
-    description: Days before its end at which a kubeconfig is replaced.
+    description: A kubeconfig is replaced this number of days before it expires.
     type: int
     default: 3
   wait_timeout:
@@ -48,7 +48,7 @@ options:
 requirements:
   - PyYAML
 notes:
-  - The kubeconfig is that of a cluster administrator. The account needs the right C(RequestKubeconfig) in IAM.
+  - The kubeconfig gives the rights of a cluster administrator. The account needs the right C(RequestKubeconfig) in IAM.
 seealso:
   - module: accel.gpu.vks_kubeconfig_info
 """
@@ -88,12 +88,12 @@ kubeconfig:
       returned: always
       sample: https://10.2.0.10:6443
     reason:
-      description: Why the file was written, or in check mode would be.
+      description: The reason why the file was written, or in check mode would be written.
       type: str
       returned: changed
       sample: VKS has none (NONE)
     issued:
-      description: Whether a new kubeconfig was issued, or in check mode would be.
+      description: Whether a new kubeconfig was issued, or in check mode would be issued.
       type: bool
       returned: always
       sample: true
@@ -113,8 +113,7 @@ code:
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -12,11 +12,11 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reconciles one node group, or several in parallel, with what is declared. Undeclared settings of a group stay as they are.
+  - Reconciles one node group, or several in parallel, with their declaration. Undeclared settings of a group are not changed.
   - Everything is validated before the first request. Names are looked up in the cluster's VPC and the subnet's zone. Ambiguous names, flavors
     that are sold out and exceeded quotas are refused.
   - The module waits until a group shows the change, is ACTIVE, and has as many ready nodes as declared.
-  - A request whose response was lost may have been carried out. The module lists the groups before it requests one again.
+  - A request whose response was lost may have been carried out. The module lists the groups before it requests a group again.
   - Settings that VKS cannot change are refused, unless O(recreate) allows the replacement of the group.
 extends_documentation_fragment:
   - accel.gpu.vks
@@ -30,9 +30,9 @@ options:
     type: str
     required: true
 notes:
-  - VKS chooses the nodes that a scale-down removes, so they cannot be drained before. With O(kubernetes) the nodes of a deleted or replaced
+  - VKS chooses the nodes that a scale-down removes, so they cannot be drained first. With O(kubernetes), the nodes of a deleted or replaced
     group are drained.
-  - Names cost requests for their look-ups in every run, ids cost none.
+  - Names need requests for their look-ups in every run; ids do not.
 seealso:
   - module: accel.gpu.vks_nodegroup_info
   - module: accel.gpu.vks_catalog_info
@@ -77,8 +77,8 @@ EXAMPLES = r"""
 RETURN = r"""
 nodegroups:
   description:
-    - Each declared group by its declared name, as it is now, or in check mode would be, with ids in place of names. C(action) is V(none),
-      V(create), V(update), V(recreate) or V(delete). C(name) is longer after a replacement. C(failure) says why a group failed.
+    - Each declared group by its declared name, in its current state, or in check mode its predicted state, with ids in place of names. C(action) is V(none),
+      V(create), V(update), V(recreate) or V(delete). C(name) is longer after a replacement. C(failure) is the reason why a group failed.
   returned: always
   type: dict
   sample:
@@ -104,15 +104,14 @@ code:
     - V(invalid) options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
     - V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP status of the cloud's
       error.
-    - With O(kubernetes), also V(wrong_cluster), V(lease_held) by another run, V(lease_lost) during the run, and V(unreachable) or
-      the HTTP status of the cluster's API server.
+    - With O(kubernetes), also V(wrong_cluster), V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it, and V(unreachable) or the
+      HTTP status of the cluster's API server.
   returned: failure
   type: raw
   sample: connection
 details:
   description:
-    - Facts about the failure. C(problems) are all mistakes of the options or variables. C(reason), C(method) and C(path) are those of the request
-      that failed.
+    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}
