@@ -20,8 +20,6 @@ from .errors import LabError
 
 MPS_ROOT = "/run/nvidia/mps"
 
-# Folders with this machine's C library. NVIDIA's programs need nothing else from this machine.
-_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _CALLED_BY_AGENTS = ("nvidia-smi", "nvidia-cuda-mps-control")
 # The lab's NVML library has no events, so no device becomes unhealthy.
 _ENVIRONMENT = {"DP_DISABLE_HEALTHCHECKS": "all"}
@@ -186,7 +184,8 @@ class AgentSandbox:
 
 def _command() -> list[str]:
     folders = build.ensure(["agents"])
-    files: dict[Path | str, str] = {path: path for path in _LIBRARIES if Path(path).exists()}
+    # NVIDIA's programs need nothing else from this machine.
+    files = sandbox.libraries()
     for tool in ("nvidia-agents", "mig-parted", "host"):
         files |= {program: f"/agents/{program.name}" for program in (folders[tool] / "bin").iterdir()}
     [library] = (folders["nvml"] / "bin").iterdir()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from .api import Api
 from .layout import Lab
 
-_SETTLE_SECONDS = 10.0
+_SETTLE_SECONDS = 60.0
 MUTATING = ("create", "update", "patch", "delete", "deletecollection")
 
 

@@ -13,7 +13,21 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from . import agent_cli, audit, build, cloud_cli, faults, fleet, lifecycle, nodes, parts, rbac, status
+from . import (
+    agent_cli,
+    audit,
+    build,
+    cloud_cli,
+    faults,
+    fleet,
+    lifecycle,
+    nodes,
+    operator_cli,
+    operators,
+    parts,
+    rbac,
+    status,
+)
 from .api import Api, ApiError
 from .errors import LabError
 from .layout import DEFAULT_FLEET, REPO, Lab
@@ -148,6 +162,7 @@ def _logs(lab: Lab, options: argparse.Namespace) -> None:
 
 def _env(lab: Lab, options: argparse.Namespace) -> None:
     lab.ports()
+    operators.link_charts(lab)
     kubeconfig = lab.kubeconfig
     if options.rbac:
         lifecycle.require_up(lab)
@@ -280,6 +295,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     agent_cli.add(command)
     cloud_cli.add(commands, command)
+    operator_cli.add(commands, command)
     one = command("audit", _audit, "count the requests to the API server")
     one.add_argument("--agent", default="", help="only requests of clients whose user agent contains this text")
     one.add_argument("--since", type=int, default=0, metavar="MARK", help="only requests after a mark")

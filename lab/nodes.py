@@ -51,7 +51,7 @@ def apply(api: Api, fleet: Fleet, kubelet_port: int) -> Applied:
     return Applied(len(missing), len(changed), len(gone), len(wanted) - len(missing) - len(changed))
 
 
-def wait_ready(api: Api, count: int, limit: float = 60.0) -> None:
+def wait_ready(api: Api, count: int, limit: float = 300.0) -> None:
     """Wait until `count` nodes of the fleet are ready for pods: heartbeats arrive and the not-ready taint is gone."""
     deadline = time.monotonic() + limit
     while (ready := sum(is_ready(node) for node in api.list(NODES) if _spec(node))) < count:

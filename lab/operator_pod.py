@@ -30,7 +30,7 @@ class Operator:
     name: str
     program: Path
     flags: tuple[str, ...]
-    files: Mapping[Path, str]
+    files: Mapping[Path | str, str]
 
 
 # The programs that really run; the simulator handles the other containers of these images.

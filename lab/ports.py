@@ -97,7 +97,7 @@ def _becomes_free(base: int) -> bool:
 def is_listening(port: int) -> bool:
     """Return whether a process accepts connections on the loopback port."""
     with socket.socket() as probe:
-        probe.settimeout(0.5)
+        probe.settimeout(5)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 

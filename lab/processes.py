@@ -78,7 +78,7 @@ def descendants(processes: Iterable[int]) -> dict[int, set[int]]:
     return families
 
 
-def kill(lab: Lab, limit: float = 10.0) -> int:
+def kill(lab: Lab, limit: float = 60.0) -> int:
     """Kill all processes of a lab, and return their number."""
     killed: set[int] = set()
     deadline = time.monotonic() + limit

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import IO
 
-from . import build, operator_pod
+from . import image_pull, operator_pod, operators
 from .api import Api, ApiError, Object
 from .errors import LabError
 from .faults import CLUSTER_FAULT, FAULTS_ANNOTATION, FAULTS_NAMESPACE, parse
@@ -26,28 +26,27 @@ from .operator_pod import Operator, container_of, program_of
 from .supervisor import tool
 
 # Both charts hard-code the first two labels, and OLM's bundle the second; OpenShift's NFD operator sets the last one.
-_SELECTORS = ("role=master", "app=gpu-operator", "app=nfd-master")
+_SELECTORS = ("role=master", "app=gpu-operator", "app=nfd-master", "app.kubernetes.io/component=gpu-operator")
 _BACKOFF_FIRST, _BACKOFF_MOST = 1.0, 10.0
 _TERM_SECONDS = 2.0
-
-
-# The tool that provides an operator release other than the default one, by image tag.
-_OTHER_RELEASES = {"v25.3.2": "gpu-operator-25.3"}
+# On a busy machine the default lease of 15 seconds expires, and the program exits. The runner releases the lease instead.
+_LEASE = "53822513.nvidia.com"
+_OPERATOR_FLAGS = (
+    "--metrics-bind-address=0",
+    "--health-probe-bind-address=0",
+    "--leader-lease-renew-deadline=10m",
+)
 
 
 def operator_for(container: Object) -> Operator:
-    """Return the program for a container's image; raise LabError if this release is not built."""
+    """Return the program for a container's image; raise LabError if the lab does not have its release."""
     if program_of(container) == "nfd-master":
         # The last flag wins. NFD would listen on all interfaces; port -1 disables that.
         return Operator("nfd-master", tool("nfd") / "nfd-master", ("-port=-1",), {})
-    other = _OTHER_RELEASES.get(container["image"].rpartition(":")[2])
-    folder = build.cached(other) if other else tool("gpu-operator").parent
-    if folder is None:
-        raise LabError(f"the program of {container['image']} is not built: run 'lab/lab build {other}'")
-    files = {below: f"/opt/gpu-operator/{below.name}" for below in sorted((folder / "assets").iterdir())}
-    files[folder / "manifests"] = "/opt/gpu-operator/manifests"
-    flags = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
-    return Operator("gpu-operator", folder / "bin" / "gpu-operator", flags, files)
+    release = operators.find(image_pull.tag(container["image"]))
+    if release is None:
+        raise LabError(f"the lab has no GPU operator of image {container['image']}: see 'lab/lab operator list'")
+    return Operator(operators.PROGRAM, release.program, _OPERATOR_FLAGS, release.files())
 
 
 class _Running:
@@ -73,6 +72,8 @@ class _Running:
         if time.monotonic() < self._next:
             return
         self._delay = min(max(_BACKOFF_FIRST, self._delay * 2), _BACKOFF_MOST)
+        if self.operator.name == operators.PROGRAM:
+            _release_lease(api, self.pod["metadata"]["namespace"])
         call = operator_pod.call(lab, api, self.operator, self.pod, self.container)
         operator_pod.write_os_release(api, lab, self.pod, broken=broken)
         self.process = subprocess.Popen(
@@ -108,6 +109,13 @@ class _Running:
         api.apply(f"/apis/kwok.x-k8s.io/v1alpha1/namespaces/{metadata['namespace']}/logs/{metadata['name']}", logs)
 
 
+def _release_lease(api: Api, namespace: str) -> None:
+    """Release the lease of an operator that does not run any more, so that its successor does not wait for the end of the lease."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{_LEASE}"
+    if (api.get(path) or {}).get("spec", {}).get("holderIdentity"):
+        api.merge(path, {"spec": {"holderIdentity": ""}})
+
+
 def _copy_log(output: IO[bytes] | None, log: IO[str]) -> None:
     """Write a process's output in the log format of a container runtime: time, stream, line."""
     with log:
@@ -127,6 +135,7 @@ class Runner:
         self._broken = False
         self._running: dict[str, _Running] = {}
         self._errors: dict[str, str] = {}
+        self._pulls: dict[str, image_pull.ImagePull] = {}
 
     def run(self) -> None:
         """Watch pods and faults forever, and start and stop processes accordingly."""
@@ -140,6 +149,9 @@ class Runner:
                 # A process can also exit on its own, which causes no event.
                 self._changed.wait(0.5)
                 wanted, was_broken, broken = dict(self._wanted), broken, self._broken
+                pulls = list(self._pulls.values())
+            for pull in pulls:
+                self._pull(pull)
             for uid in [uid for uid in self._running if uid not in wanted]:
                 self._running.pop(uid).stop(self._lab)
             for uid, pod in wanted.items():
@@ -154,7 +166,10 @@ class Runner:
             return
         try:
             if uid not in self._running:
-                self._running[uid] = _Running(pod, container, operator_for(container))
+                operator = operator_for(container)
+                if self._has_leader(pod, operator):
+                    return
+                self._running[uid] = _Running(pod, container, operator)
             self._running[uid].keep(self._lab, self._api, broken=broken)
         except (ApiError, LabError, OSError) as error:
             # Log each error only once.
@@ -162,14 +177,32 @@ class Runner:
                 print(f"runner: cannot start {pod['metadata']['name']} yet: {error}", flush=True)
             self._errors[uid] = str(error)
 
+    def _has_leader(self, pod: Object, operator: Operator) -> bool:
+        """Return whether another pod of the namespace runs the GPU operator, for whose end a real successor waits by the lease."""
+        namespace = pod["metadata"]["namespace"]
+        return operator.name == operators.PROGRAM and any(
+            running.operator.name == operator.name and running.pod["metadata"]["namespace"] == namespace
+            for running in self._running.values()
+        )
+
+    def _pull(self, pull: image_pull.ImagePull) -> None:
+        try:
+            pull.advance(self._api)
+        except (ApiError, LabError, OSError) as error:
+            print(f"runner: image of {pull.pod['metadata']['name']}: {error}", flush=True)
+
     def _on_pod(self, kind: str, pod: Object) -> None:
         gone = kind == "DELETED" or "deletionTimestamp" in pod["metadata"]
         uid = pod["metadata"]["uid"]
         with self._changed:
             if gone:
                 self._wanted.pop(uid, None)
-            elif pod.get("status", {}).get("phase") == "Running":
+            elif pod.get("status", {}).get("phase") == "Running" and container_of(pod):
                 self._wanted[uid] = pod
+            if gone or not image_pull.is_waiting(pod):
+                self._pulls.pop(uid, None)
+            elif uid not in self._pulls:
+                self._pulls[uid] = image_pull.ImagePull(pod)
             self._changed.notify()
 
     def _on_namespace(self, kind: str, namespace: Object) -> None:

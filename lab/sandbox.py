@@ -11,6 +11,9 @@ from pathlib import Path
 
 from .errors import LabError
 
+# Folders with this machine's C library.
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+
 
 def require() -> str:
     """Return bubblewrap's path; raise LabError with instructions if it is missing or not permitted."""
@@ -26,6 +29,11 @@ def require() -> str:
             " (Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0)"
         )
     return program
+
+
+def libraries() -> dict[Path | str, str]:
+    """Return the mounts of this machine's C library, for programs that are linked with it."""
+    return {folder: folder for folder in _LIBRARIES if Path(folder).is_dir()}
 
 
 def command(

@@ -91,7 +91,7 @@ def _apply_crds(api: Api) -> None:
         wanted[crd["metadata"]["name"]] = crd
     for name, crd in wanted.items():
         api.apply(f"{_CRDS}/{name}", crd)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not all(_established(api, name) for name in wanted):
         if time.monotonic() > deadline:
             raise ApiError(0, "the API server does not serve kwok's CRDs")

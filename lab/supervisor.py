@@ -21,7 +21,7 @@ from .part import LabPart
 
 # Relative to the lab's folder, because the path of a socket is limited to 107 characters.
 _SOCKET = "supervisor.sock"
-_DOWN_SECONDS = 20.0
+_START_SECONDS, _DOWN_SECONDS = 60.0, 60.0
 COMPOSE = LAB / "compose" / "kube.yaml"
 
 
@@ -78,7 +78,7 @@ def start(lab: Lab, tools: dict[str, Path], parts: Sequence[LabPart] = (), *, wi
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + _START_SECONDS
     while services(lab, program) is None:
         if process.poll() is not None or time.monotonic() > deadline:
             raise LabError(f"process-compose did not start: see {lab.logs / 'supervisor.out'}")

@@ -61,11 +61,16 @@ _DEVICE_PLUGIN = "github.com/NVIDIA/k8s-device-plugin/cmd"
 _VERSION = "k8s.io/component-base/version"
 
 
-def _gpu_operator(name: str, version: str, usual_seconds: int) -> Tool:
+def _gpu_operator(version: str, usual_seconds: int) -> Tool:
     """Return the tool for one release of the GPU operator, with its chart and the files of its image."""
+    name = OPERATORS[version]
     chart = Copy(_GPU_OPERATOR, "deployments/gpu-operator", "charts/gpu-operator", version, version)
     copies = (chart, Copy(_GPU_OPERATOR, "assets", "assets"), Copy(_GPU_OPERATOR, "manifests", "manifests"))
     return _pinned(name, f"{_GPU_OPERATOR}/cmd/gpu-operator", usual_seconds, program="gpu-operator", copies=copies)
+
+
+# The releases of the GPU operator that the lab can build, and their tools; the first one is built with every lab.
+OPERATORS = {"v25.10.1": "gpu-operator", "v25.3.2": "gpu-operator-25.3"}
 
 
 # In build order: programs that others wait for come first. The seconds were measured on two cores with an empty build
@@ -107,10 +112,10 @@ TOOLS: dict[str, Tool] = {
                 ),
             ),
         ),
-        _gpu_operator("gpu-operator", "v25.10.1", 86),
+        _gpu_operator("v25.10.1", 86),
         _pinned("helm", "helm.sh/helm/v3/cmd/helm", 53),
         # The release from which upgrades start; it shares few compiled libraries with the newer one.
-        _gpu_operator("gpu-operator-25.3", "v25.3.2", 150),
+        _gpu_operator("v25.3.2", 150),
         # Serves charts to Helm by oci://.
         _pinned("registry", "github.com/distribution/distribution/v3/cmd/registry", 90),
         # Simulates network faults between a client and the API server.
@@ -138,7 +143,7 @@ TOOLS: dict[str, Tool] = {
 
 # Parts that a lab does not need to start; they are built on request.
 _ON_REQUEST: dict[str, tuple[str, ...]] = {
-    "upgrade": ("gpu-operator-25.3",),
+    "upgrade": (OPERATORS["v25.3.2"],),
     "registry": ("registry",),
     "toxiproxy": ("toxiproxy",),
     "agents": ("nvidia-agents", "mig-parted", "nvml", "host"),

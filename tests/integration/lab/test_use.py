@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import audit, fleet
+from lab import audit, fleet, operators
 from lab.layout import DEFAULT_FLEET
 
 from .conftest import OwnLab
@@ -33,7 +33,10 @@ def test_env(own: OwnLab) -> None:
     output = own.shell('kubectl get node t4-1 -o name; helm version --short; echo "$LAB_NAME"; ls "$LAB_CHARTS"')
     assert output.splitlines()[0] == "node/t4-1"
     assert output.splitlines()[1].startswith("v3.")
-    assert output.splitlines()[2:] == [own.name, "gpu-operator", "node-feature-discovery"]
+    name, *charts = output.splitlines()[2:]
+    assert name == own.name
+    releases = [f"gpu-operator-{release.version}" for release in operators.releases() if release.folder]
+    assert sorted(charts) == sorted(["gpu-operator", *releases, "node-feature-discovery"])
     assert "accel.gpu" in own.shell("ansible-galaxy collection list accel.gpu 2>/dev/null")
 
 
