@@ -52,7 +52,7 @@ def kill_at(lab: Lab, tmp_path: Path, moment: float, *, worker: bool, again: boo
     if again:
         run_playbook(SITE, environ=lab.env, variables=VARIABLES).require_success()
         foreign.create()
-        # A change takes about as long as the first run: it has no installations, but nodes change one after the other.
+        # A change takes about as long as the first run: it has no installations, but nodes change one after another.
         killed_worker_at(lab, SITE, moment * (time.monotonic() - begun), worker=worker, variables=CHANGED)
     else:
         foreign.create()

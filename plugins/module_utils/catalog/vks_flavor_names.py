@@ -25,7 +25,7 @@ class FlavorGpus:
 
     @property
     def has_mig(self) -> bool | None:
-        """Whether they support MIG; None where they are not in the catalog."""
+        """Whether they support MIG; None if they are not in the catalog."""
         return any(mig.geometry(key) for key in self.keys) if self.keys else None
 
 

@@ -57,7 +57,7 @@ class HttpResponse:
         return self.data.decode(errors="replace")
 
     def json(self) -> dict[str, t.Any]:
-        """The object in the body; raises ValueError where it is not JSON."""
+        """The object in the body; raises ValueError if it is not JSON."""
         return t.cast("dict[str, t.Any]", json.loads(self.data))
 
 
@@ -176,7 +176,7 @@ def is_loopback(host: str | None) -> bool:
 
 
 def retry_after(value: str | None) -> float | None:
-    """The seconds of a Retry-After header; None where there are none (a date counts as none)."""
+    """The seconds of a Retry-After header; None if there are none (a date counts as none)."""
     try:
         return max(0.0, float(value)) if value else None
     except ValueError:

@@ -65,7 +65,7 @@ class BaseModule(AnsibleModule):
 
     @property
     def inventory_hostname(self) -> str:
-        """The inventory host of the task; empty where no action plugin of this collection has started the module."""
+        """The inventory host of the task; empty if no action plugin of this collection has started the module."""
         return os.environ.get(INVENTORY_HOST_ENV, "")
 
     @property

@@ -11,7 +11,7 @@ T = t.TypeVar("T")
 
 
 def parse_json(text: str | None, kind: type[T]) -> T | None:
-    """The value of a JSON text; None where the text is missing or invalid, or the value has another type."""
+    """The value of a JSON text; None if the text is missing or invalid, or the value has another type."""
     try:
         value = json.loads(text or "null")
     except ValueError:
@@ -20,7 +20,7 @@ def parse_json(text: str | None, kind: type[T]) -> T | None:
 
 
 def get_nested(document: t.Any, *keys: str) -> t.Any:
-    """The value below these keys; None where a key is missing or a value above it is no dictionary."""
+    """The value below these keys; None if a key is missing or a value above it is no dictionary."""
     for key in keys:
         document = document.get(key) if isinstance(document, dict) else None
     return document

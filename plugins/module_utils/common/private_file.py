@@ -47,7 +47,7 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
 
 
 def holds(path: str, text: str) -> bool:
-    """Whether a file has this text and mode 0600; raises ConnectionProblem where write() would not replace it."""
+    """Whether a file has this text and mode 0600; raises ConnectionProblem if write() would not replace it."""
     try:
         existing = _existing(path)
         if existing is None or stat.S_IMODE(existing.st_mode) != 0o600:
@@ -59,7 +59,7 @@ def holds(path: str, text: str) -> bool:
 
 
 def _existing(path: str) -> os.stat_result | None:
-    """The status of the existing file; None where there is none."""
+    """The status of the existing file; None if there is none."""
     try:
         existing = os.lstat(path)
     except FileNotFoundError:

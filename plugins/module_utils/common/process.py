@@ -10,7 +10,7 @@ import os
 def start_time(pid: int) -> str:
     """Clock ticks from the boot to the start of a process, which differ when its number is used again.
 
-    Empty where there is no such process, where it is a zombie, and where the system has no /proc.
+    Empty if there is no such process, where it is a zombie, and where the system has no /proc.
     """
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
@@ -21,7 +21,7 @@ def start_time(pid: int) -> str:
 
 
 def pid_namespace() -> str:
-    """The PID namespace of this process: each container has its own. Empty where it is unknown."""
+    """The PID namespace of this process: each container has its own. Empty if it is unknown."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:

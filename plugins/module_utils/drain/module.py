@@ -44,7 +44,7 @@ class DrainingModule(ClusterModule):
 
     @property
     def kube_params(self) -> dict[str, t.Any]:
-        """The option `kubernetes`; empty where it is not set."""
+        """The option `kubernetes`; empty if it is not set."""
         return self.params.get("kubernetes") or {}
 
     def shown_params(self) -> dict[str, t.Any]:

@@ -49,7 +49,7 @@ def describe_failures(client: Client, namespace: str, failures: t.Mapping[str, C
 
 
 def log_end(client: Client, namespace: str, pod: str, container: str, *, previous: bool) -> str:
-    """The last lines of a container's log (or of its previous instance) as one line; empty where it cannot be read."""
+    """The last lines of a container's log (or of its previous instance) as one line; empty if it cannot be read."""
     query = {"container": container, "previous": "true" if previous else "false", "tailLines": _LOG_LINES}
     try:
         text = client.text(f"{NAMESPACES}/{namespace}/pods/{pod}/log", query)

@@ -44,7 +44,7 @@ class ExportedLayout(t.NamedTuple):
 
 @dataclass(frozen=True)
 class LiveConfig:
-    """The active ClusterPolicy and the ConfigMaps that it names; None where one does not exist."""
+    """The active ClusterPolicy and the ConfigMaps that it names; None if one does not exist."""
 
     policy: Object | None = None
     plugin: Object | None = None

@@ -106,7 +106,7 @@ def is_running(release: str, processes: t.Iterable[t.Sequence[str]]) -> bool:
 
 
 def processes(run: RunCommand) -> list[list[str]] | None:
-    """The command lines of this machine's processes; None where they cannot be read."""
+    """The command lines of this machine's processes; None if they cannot be read."""
     if not os.path.isdir("/proc/self"):
         status, output, dummy = run(["ps", "-axo", "command="])
         return None if status else [line.split() for line in output.splitlines()]

@@ -148,7 +148,7 @@ def is_abandoned(
 ) -> tuple[bool, str]:
     """Whether no helm works on an unfinished revision of this age any more, and the reason as text.
 
-    `helm_here` is whether a helm works on the release on this `machine`; None where that is unknown.
+    `helm_here` is whether a helm works on the release on this `machine`; None if that is unknown.
 
     1. A helm on this machine that works on the release keeps it, however old the revision is.
     2. If our marker says that a helm of this machine writes this revision and no such helm exists, it was killed.

@@ -68,7 +68,7 @@ class Client(Transport):
         return Listing(self, path, query, accept, omit=_UNREAD_OF_NODES if path == NODES else ())
 
     def list_known(self, path: str, *, metadata_only: bool = False) -> tuple[Object, ...]:
-        """All objects of a collection; none where the cluster does not have the kind."""
+        """All objects of a collection; none if the cluster does not have the kind."""
         try:
             return tuple(self.list(path, metadata_only=metadata_only))
         except ApiError as error:

@@ -43,7 +43,7 @@ class ClusterIdentity:
         self._lock = threading.Lock()
         self._read: tuple[Object | None] | None = None
         self.recorded = ""
-        # The name before this module and the one that it has recorded; None where it has recorded none.
+        # The name before this module and the one that it has recorded; None if it has recorded none.
         self.change: tuple[str, str] | None = None
 
     def verify(self) -> None:
@@ -63,7 +63,7 @@ class ClusterIdentity:
         return found
 
     def require(self, path: str, lease: Object | None) -> None:
-        """Raise WrongCluster where the Lease at a path records another name."""
+        """Raise WrongCluster if the Lease at a path records another name."""
         if path != _RECORD_PATH or not self.name:
             return
         self.recorded = recorded_name(lease)
@@ -85,7 +85,7 @@ class ClusterIdentity:
     def record_acquired(self, path: str, release: t.Callable[[], None]) -> None:
         """Record the name after the Lease at a path was acquired, where that Lease is not the one for it.
 
-        Releases the lease and raises WrongCluster where another run has recorded another name meanwhile.
+        Releases the lease and raises WrongCluster if another run has recorded another name meanwhile.
         """
         if not self._records:
             return
@@ -102,7 +102,7 @@ class ClusterIdentity:
 
     @property
     def pending(self) -> tuple[str, str] | None:
-        """The recorded name and the one that the next change of the cluster records; None where they are equal."""
+        """The recorded name and the one that the next change of the cluster records; None if they are equal."""
         return (self.recorded, self.name) if self._records and self.recorded != self.name else None
 
     @property
@@ -141,12 +141,12 @@ class ClusterIdentity:
 
 
 def recorded_name(lease: t.Mapping[str, t.Any] | None) -> str:
-    """The cluster's name on its Lease; empty where none is recorded."""
+    """The cluster's name on its Lease; empty if none is recorded."""
     return str((((lease or {}).get("metadata") or {}).get("annotations") or {}).get(CLUSTER_NAME_ANNOTATION) or "")
 
 
 def read_uid(client: Client) -> str:
-    """The UID of namespace kube-system for a report; empty where it may not be read."""
+    """The UID of namespace kube-system for a report; empty if it may not be read."""
     return _uid_of(_get_if_allowed(client, _UID_PATH))
 
 
@@ -163,7 +163,7 @@ def identity_report(client: Client, identity: ClusterIdentity) -> dict[str, t.An
 
 
 def read_recorded_name(client: Client) -> str:
-    """The recorded name of a cluster that the run does not name, for a report; empty where it may not be read."""
+    """The recorded name of a cluster that the run does not name, for a report; empty if it may not be read."""
     return recorded_name(_get_if_allowed(client, _RECORD_PATH))
 
 

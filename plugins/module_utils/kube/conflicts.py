@@ -23,7 +23,7 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def require_no_conflict(options: ConnectionOptions, connection: Connection) -> None:
-    """Raise WrongCluster where a variable contradicts the options or gpu_cluster; an equal value is no conflict."""
+    """Raise WrongCluster if a variable contradicts the options or gpu_cluster; an equal value is no conflict."""
     selected = options.source in (OPTIONS, GPU_CLUSTER)
     wrong = {
         name: value
@@ -101,7 +101,7 @@ def _same_file(one: str | None, other: str | None) -> bool:
 
 
 def _bearer_of(connection: Connection) -> str:
-    """The token of the connection; empty where it has none."""
+    """The token of the connection; empty if it has none."""
     return connection.authorization().get("authorization", "").removeprefix("Bearer ").strip()
 
 

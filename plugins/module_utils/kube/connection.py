@@ -178,7 +178,7 @@ def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
 
 
 def _kubeconfig_path(options: ConnectionOptions) -> str | None:
-    """The paths of the kubeconfig; None where the service account of this pod is used."""
+    """The paths of the kubeconfig; None if the service account of this pod is used."""
     path = str(options.kubeconfig or os.environ.get("KUBECONFIG") or "")
     if not path and not os.path.exists(os.path.expanduser(_DEFAULT_KUBECONFIG)):
         if options.context:

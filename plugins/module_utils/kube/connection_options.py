@@ -63,7 +63,7 @@ Values = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """The options of a connection, None where they are not set, and their source."""
+    """The options of a connection, None if they are not set, and their source."""
 
     kubeconfig: str | dict[str, t.Any] | None = None
     context: str | None = None
@@ -89,7 +89,7 @@ class ConnectionOptions:
     ) -> ConnectionOptions:
         """From the first source that names a cluster: options, gpu_cluster, K8S_AUTH_*, the defaults of kubectl.
 
-        Raises WrongCluster where that source is incomplete.
+        Raises WrongCluster if that source is incomplete.
         """
         given, document = _of_params(params), _of_params(cluster or {}, ("kubeconfig", "context", *IMPERSONATION))
         variables = environment(os.environ if environ is None else environ)

@@ -37,7 +37,7 @@ _USE_A_KUBECONFIG = "Name a kubeconfig (gpu_cluster.kubeconfig), which can hold 
 
 
 def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables; raises WrongCluster where helm would use another cluster or user, or cannot use this connection."""
+    """The variables; raises WrongCluster if helm would use another cluster or user, or cannot use this connection."""
     options, connection = client.options, client.connection
     environ = os.environ if environ is None else environ
     _require_usable(options)

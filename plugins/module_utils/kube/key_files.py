@@ -32,7 +32,7 @@ def keep_keys_in_memory(library: t.Any) -> None:
 
 
 def in_memory(data: bytes) -> str | None:
-    """The path of a file in memory with this content, for this process only; None where that is not possible."""
+    """The path of a file in memory with this content, for this process only; None if that is not possible."""
     if data not in _paths:
         with contextlib.suppress(OSError):
             # Started programs do not inherit it: close-on-exec is Python's default.

@@ -28,7 +28,7 @@ def known_shape(live: t.Mapping[str, t.Any]) -> Tree:
 
 
 def child(tree: Tree, key: str) -> Tree:
-    """The tree below the key of a map; empty where no field is owned."""
+    """The tree below the key of a map; empty if no field is owned."""
     return t.cast("Tree", tree.get(f"f:{key}") or {})
 
 

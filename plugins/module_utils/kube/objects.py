@@ -197,7 +197,7 @@ class ObjectWriter:
         return [live.get(path) for path in paths]
 
     def _require_namespaces(self, targets: list[_ObjectTarget], live: list[Object | None]) -> None:
-        """Raise InvalidObjects where the namespace of a new object neither exists nor is expected."""
+        """Raise InvalidObjects if the namespace of a new object neither exists nor is expected."""
         new = {target.namespace for target, found in zip(targets, live, strict=True) if found is None}
         needed = {name for name in new if name} - self.expected.namespaces - self._own.namespaces
         problems = [

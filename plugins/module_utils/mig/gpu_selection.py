@@ -77,7 +77,7 @@ def first_fit(
 ) -> dict[Key, Vector]:
     """The new patterns if each missing device, the largest first, is placed on the first GPU with room for it.
 
-    GPUs are repartitioned one after the other, unused ones first, then by their keys; their devices are lost and become missing.
+    GPUs are repartitioned one after another, unused ones first, then by their keys; their devices are lost and become missing.
     `patterns` are those of each group of GPUs, `offered` are the demanded devices of all GPUs.
     """
 

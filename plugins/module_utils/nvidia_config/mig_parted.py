@@ -127,7 +127,7 @@ def is_managed(name: str) -> bool:
 
 
 def parse_configmap(configmap: t.Mapping[str, t.Any] | None) -> dict[str, Entry]:
-    """The entries of a live ConfigMap; none where its file cannot be parsed, which the MIG manager cannot do either."""
+    """The entries of a live ConfigMap; none if its file cannot be parsed, which the MIG manager cannot do either."""
     content = parse(((configmap or {}).get("data") or {}).get(KEY) or "")
     entries = content.get("mig-configs") if isinstance(content, dict) else None
     return dict(entries) if isinstance(entries, dict) else {}

@@ -23,7 +23,7 @@ def render(content: t.Mapping[str, t.Any]) -> str:
 
 
 def parse(text: str) -> t.Any:
-    """The content of a live configuration; None where it cannot be parsed, which NVIDIA's operands cannot do either."""
+    """The content of a live configuration; None if it cannot be parsed, which NVIDIA's operands cannot do either."""
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:

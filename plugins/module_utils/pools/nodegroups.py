@@ -42,7 +42,7 @@ def cloud_of(cluster: Document) -> CloudPlan | None:
 
 
 def nodegroup_plan(pool: Document, cloud: CloudPlan | None) -> NodeGroupPlan | None:
-    """The node group of a valid pool; None where its nodes exist already."""
+    """The node group of a valid pool; None if its nodes exist already."""
     nodes = pool.get("nodes")
     if nodes is None or cloud is None:
         return None

@@ -31,7 +31,7 @@ class CloudPlan:
 
 @dataclasses.dataclass(frozen=True)
 class ClusterPlan:
-    """The cluster, with its name in the kubeconfig; `cloud` is None where no nodes are created."""
+    """The cluster, with its name in the kubeconfig; `cloud` is None if no nodes are created."""
 
     name: str
     kube_name: str
@@ -196,10 +196,10 @@ def node_count_of(amount: int | str, total: int) -> int:
 class PoolPlan:
     """One pool with every value that its nodes, quotas, reports and validation pods need.
 
-    `resource` is the main resource that the pool offers, `resources` all of them; `shares_per_gpu` is None where the GPUs of one node have
+    `resource` is the main resource that the pool offers, `resources` all of them; `shares_per_gpu` is None if the GPUs of one node have
     different layouts. `mig_key` and `mig_entry` are empty unless all nodes have the same layout. `quota_keys` are those of a ResourceQuota.
-    `accelerator` is the kind of GPU for the cluster autoscaler, None where the model is not declared. `registration` is for the node group or
-    MachineSet that creates nodes of the pool; `nodegroup` is the former where a run creates it. `model` is a catalog key, None where none is
+    `accelerator` is the kind of GPU for the cluster autoscaler, None if the model is not declared. `registration` is for the node group or
+    MachineSet that creates nodes of the pool; `nodegroup` is the former where a run creates it. `model` is a catalog key, None if none is
     declared or it is not in the catalog. `by_node` has the pool's values for single nodes (see for_node()).
     """
 
@@ -230,7 +230,7 @@ class PoolPlan:
 
     @property
     def without_containers(self) -> str:
-        """Why the pool's labels keep its nodes from offering GPUs to containers; empty where they do not."""
+        """Why the pool's labels keep its nodes from offering GPUs to containers; empty if they do not."""
         return without_containers(self.labels)
 
     def for_node(self, node: str) -> PoolPlan:

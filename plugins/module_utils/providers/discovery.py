@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DiscoveredNodeGroup:
-    """A node group. gpus: of one node, None where the cloud does not say; models: the catalog's keys that they may be."""
+    """A node group. gpus: of one node, None if the cloud does not say; models: the catalog's keys that they may be."""
 
     name: str
     status: str
@@ -23,20 +23,20 @@ class DiscoveredNodeGroup:
 
     @property
     def common_model(self) -> str:
-        """The beginning that all possible models share: H100 for H100-PCIe and H100-NVL; empty where nothing is known."""
+        """The beginning that all possible models share: H100 for H100-PCIe and H100-NVL; empty if nothing is known."""
         words = [model.split("-") for model in self.models]
         common = itertools.takewhile(lambda part: len(set(part)) == 1, zip(*words, strict=False))
         return "-".join(part[0] for part in common)
 
     def to_variable(self) -> dict[str, t.Any]:
-        """As a variable of the host; `model` is null where several are possible."""
+        """As a variable of the host; `model` is null if several are possible."""
         model = self.models[0] if len(self.models) == 1 else None
         return {**dataclasses.asdict(self), "models": list(self.models), "model": model}
 
 
 @dataclass(frozen=True)
 class DiscoveredCluster:
-    """A cluster. settings: its gpu_cluster.cloud. server: the address of its API server, empty where the cloud returns none.
+    """A cluster. settings: its gpu_cluster.cloud. server: the address of its API server, empty if the cloud returns none.
 
     ready: whether a kubeconfig exists or can be issued.
     """

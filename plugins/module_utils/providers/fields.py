@@ -36,7 +36,7 @@ class NodeGroupField:
 
     name: the option of the module; also its name in results and differences.
     api, api_answer: its name in requests, and in answers where that differs.
-    request: method and path (below the group's) of the request that changes it; None where a change replaces the group.
+    request: method and path (below the group's) of the request that changes it; None if a change replaces the group.
     type: of its values, with their rules; None: that of the setting in a pool's `nodes`.
     since: the first version of the API that has it, where the module also supports older ones.
     default: its value in a request that creates a group. option: attributes of the option that do not follow from the type.

@@ -29,7 +29,7 @@ Object = dict[str, t.Any]
 
 
 def require_libraries(*, certificates: bool = True) -> None:
-    """Raise ConnectionProblem where PyYAML is missing, or cryptography, which only certificates need."""
+    """Raise ConnectionProblem if PyYAML is missing, or cryptography, which only certificates need."""
     if YAML_IMPORT_ERROR is not None:
         raise missing_library("PyYAML", "A kubeconfig")
     if certificates and CRYPTOGRAPHY_IMPORT_ERROR is not None:
@@ -38,7 +38,7 @@ def require_libraries(*, certificates: bool = True) -> None:
 
 @dataclass(frozen=True)
 class ExistingKubeconfig:
-    """The current context of a kubeconfig; expires_at is the end of its client certificate, None where it has none."""
+    """The current context of a kubeconfig; expires_at is the end of its client certificate, None if it has none."""
 
     context: str
     server: str
@@ -54,7 +54,7 @@ class ExistingKubeconfig:
 
 
 def read(path: str) -> Object | None:
-    """The content of a file; None where there is none, an empty map where it is not a kubeconfig."""
+    """The content of a file; None if there is none, an empty map where it is not a kubeconfig."""
     try:
         with open(path, encoding="utf-8") as handle:
             return parse(handle.read())
@@ -74,7 +74,7 @@ def parse(text: str) -> Object:
 
 
 def existing(config: Object | None) -> ExistingKubeconfig | None:
-    """The current context; None where the kubeconfig has none, or an incomplete one."""
+    """The current context; None if the kubeconfig has none, or an incomplete one."""
     context, cluster, user = current_context(config or {})
     if cluster is None or user is None:
         return None
@@ -88,7 +88,7 @@ def server_of(cluster: Object) -> str:
 
 
 def server_in(text: str) -> str | None:
-    """The address of the API server in a kubeconfig's text; None where there is none."""
+    """The address of the API server in a kubeconfig's text; None if there is none."""
     cluster = current_context(parse(text))[1]
     return server_of(cluster) if cluster is not None else None
 
@@ -111,7 +111,7 @@ def obstacle(path: str, config: Object | None) -> str | None:
 
 
 def mode(path: str) -> str:
-    """A file's permissions, as 0600; empty where there is no file."""
+    """A file's permissions, as 0600; empty if there is no file."""
     try:
         return f"{os.stat(path).st_mode & 0o777:04o}"
     except OSError:

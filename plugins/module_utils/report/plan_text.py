@@ -53,7 +53,7 @@ def _unused(unused: Document) -> str:
 
 
 def sharing_costs(pools: Document) -> t.Iterator[Paragraph]:
-    """A sentence for each kind of sharing, with its pools; empty where no GPU is shared."""
+    """A sentence for each kind of sharing, with its pools; empty if no GPU is shared."""
     pools_of: dict[tuple[str, str], list[str]] = {}
     has_times = False
     for name, pool in pools.items():

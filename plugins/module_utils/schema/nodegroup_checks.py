@@ -19,7 +19,7 @@ _OWN_ENTRIES = {"labels": 3, "taints": 1}
 
 
 def provider_of(cluster: t.Any) -> ProviderDefinition | None:
-    """The provider of this cluster's node groups; None where there is none, or its declaration is invalid."""
+    """The provider of this cluster's node groups; None if there is none, or its declaration is invalid."""
     cloud = get_nested(cluster, "cloud")
     named = [key for key in PROVIDERS if get_nested(cloud, key) is not None]
     return PROVIDERS[named[0]] if len(named) == 1 and cloud[named[0]] is not INVALID else None

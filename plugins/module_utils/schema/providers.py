@@ -41,7 +41,7 @@ class ProviderDefinition:
     inventory: the settings of a cloud in the inventory plugin.
     max_name_length, name_rule: the limits of a node group's name. max_entries: the most labels, and the most taints, of a group.
     autoscaling_option: whether KEY_nodegroup has a switch beside min_node_count and max_node_count.
-    flavor_gpus: the GPUs of a flavor with this name, None where the name does not say.
+    flavor_gpus: the GPUs of a flavor with this name, None if the name does not say.
     """
 
     key: str

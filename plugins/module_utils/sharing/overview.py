@@ -99,7 +99,7 @@ def add_nodes(client: Client, found: Overview, nodes: t.Sequence[Node], result: 
 
 
 def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:
-    """Raise ReleaseRefused where gpu_sharing would.
+    """Raise ReleaseRefused if gpu_sharing would.
 
     Costs one list of nodes that is empty unless a node has the label of an undeclared pool, and another one if pools do not set
     sharing.mode. Nodes that leave a declared pool because its match has changed are only found by gpu_sharing.

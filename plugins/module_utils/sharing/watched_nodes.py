@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
     from .run_context import NodeContext, NodeResult
 
 T = t.TypeVar("T")
-# A watch ends after this many seconds, also when it is not needed any more; a wait calls its check as often as _CHECK says.
+# A watch ends after this many seconds, also when it is no longer needed; a wait calls its check as often as _CHECK says.
 _WATCH, _CHECK = 20.0, 1.0
 
 

@@ -66,7 +66,7 @@ class SharingMode:
         yield from ()
 
     def settings(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
-        """The arguments of Sharing for valid options; `product` is GFD's name of the model, empty where it is not known."""
+        """The arguments of Sharing for valid options; `product` is GFD's name of the model, empty if it is not known."""
         values = {
             "replicas": options.get("replicas") or 1,
             "rename": options.get("rename", False),
@@ -107,11 +107,11 @@ class SharingMode:
         return product + (SHARED_SUFFIX if sharing.shared else "")
 
     def memory_per_share(self, sharing: Sharing, memory_mib: int) -> int | None:
-        """The memory of one share in MiB; None where it differs between devices."""
+        """The memory of one share in MiB; None if it differs between devices."""
         return memory_mib // sharing.replicas
 
     def performance(self, pods: PodExpectation) -> str:
-        """What the pods of a pool can expect, in one sentence without a full stop; empty where nothing is shared."""
+        """What the pods of a pool can expect, in one sentence without a full stop; empty if nothing is shared."""
         return ""
 
     def has_measured_times(self, replicas: int) -> bool:

@@ -22,7 +22,7 @@ DEFAULT_MODE = NONE
 def find_mode(plugin_key: str, *, partitioned: bool) -> SharingMode | None:
     """The mode of a node whose GPUs are shared by this section of the device plugin's configuration (empty: by none).
 
-    None where no mode has that section for GPUs that are partitioned, or not.
+    None if no mode has that section for GPUs that are partitioned, or not.
     """
     modes = [mode for mode in MODES.values() if mode.partitions_gpus == partitioned]
     return next((mode for mode in modes if plugin_key == mode.plugin_key or (partitioned and not plugin_key)), None)

@@ -114,7 +114,7 @@ class Stage:
         """Remove what is needed until the lease is released."""
 
     def send(self, removals: t.Iterable[Removal], lease: Lease) -> None:
-        """Remove these objects one after the other."""
+        """Remove these objects one after another."""
         for removal in removals:
             lease.check()
             if removal.send is not None:

@@ -72,7 +72,7 @@ class KubeconfigFolder:
         return os.path.join(self._path, f"{host}.kubeconfig")
 
     def existing(self, host: str) -> kubeconfig_file.ExistingKubeconfig | None:
-        """A host's kubeconfig; None where there is no file, or no kubeconfig in it."""
+        """A host's kubeconfig; None if there is no file, or no kubeconfig in it."""
         return kubeconfig_file.existing(kubeconfig_file.read(self.path(host)))
 
     def foreign_server(self, host: str, cluster: DiscoveredCluster) -> str:
@@ -89,7 +89,7 @@ class KubeconfigFolder:
         return current.expires_at is None or current.expires_at > renewal
 
     def fetch(self, host: str, cluster: DiscoveredCluster, source: ClusterSource) -> None:
-        """Write a new kubeconfig of a host; raises ConnectionProblem where that is impossible."""
+        """Write a new kubeconfig of a host; raises ConnectionProblem if that is impossible."""
         text = source.kubeconfig(cluster, self._lifetime)
         os.makedirs(self._path, mode=0o700, exist_ok=True)
         private_file.write(self.path(host), text)

@@ -68,7 +68,7 @@ def helm(cluster: Cluster, release: str, chart: str, namespace: str, values: dic
 
 @pytest.fixture(scope="module")
 def cluster(lab: Lab) -> Cluster:
-    """NFD and the operator as installed by hand, under other names."""
+    """NFD and the operator as installed manually, under other names."""
     lab.reset()
     cluster = Cluster(lab)
     helm(cluster, "features", "node-feature-discovery", "features", NFD)

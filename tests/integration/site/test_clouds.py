@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clusters of two clouds in one run: node groups are created, scaled by others, changed by hand, and deleted again."""
+"""Clusters of two clouds in one run: node groups are created, scaled by others, changed manually, and deleted again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.programs import REPO, run
 pytestmark = pytest.mark.timeout(2400)
 
 INVENTORIES = {"magnum": REPO / "inventories" / "lab-magnum", "vks": REPO / "inventories" / "lab-vks"}
-# An agent, an operator and kwok need their time one after the other.
+# An agent, an operator and kwok need their time one after another.
 _SECONDS = 240
 POOL, NODEGROUP = "accel.gpu/pool", "magnum.openstack.org/nodegroup"
 # The resources of the pools of the two inventories with their minimum number of nodes.

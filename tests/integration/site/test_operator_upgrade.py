@@ -95,7 +95,7 @@ class Scenario:
         return spec
 
     def patch(self, spec: Mapping[str, Any]) -> None:
-        """Change the ClusterPolicy by hand."""
+        """Change the ClusterPolicy manually."""
         self.cluster.kubectl(
             "patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps({"spec": spec})
         )

@@ -50,11 +50,11 @@ class MagnumChecks:
 
     @functools.cached_property
     def template(self) -> Object | None:
-        """The cluster's template; None where the user may not read it."""
+        """The cluster's template; None if the user may not read it."""
         return self._magnum.template(str(self._cluster.get("cluster_template_id") or ""))
 
     def problems(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """A line with a remedy for each impossible part; the state is None where the group is to be created."""
+        """A line with a remedy for each impossible part; the state is None if the group is to be created."""
         if self._cluster.get("status") in _UNCHANGEABLE:
             reason = f": {self._cluster['status_reason']}" if self._cluster.get("status_reason") else ""
             return [

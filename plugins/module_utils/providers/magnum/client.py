@@ -51,7 +51,7 @@ class Magnum:
 
     @property
     def offered(self) -> Version | None:
-        """The newest microversion of this Magnum; None where it is not known."""
+        """The newest microversion of this Magnum; None if it is not known."""
         dummy = self.version
         return self._offered
 
@@ -79,7 +79,7 @@ class Magnum:
         return found
 
     def find_cluster(self, name: str) -> Object | None:
-        """As cluster(), or None where there is none; one at the end of its deletion has only id, name and status."""
+        """As cluster(), or None if there is none; one at the end of its deletion has only id, name and status."""
         try:
             return self._lookup(name)
         except OpenStackError as error:
@@ -149,7 +149,7 @@ class Magnum:
             raise
 
     def quota(self) -> int | None:
-        """The quota of clusters of the project; None where it is not known."""
+        """The quota of clusters of the project; None if it is not known."""
         try:
             found = self._get(f"/quotas/{self.session.project_id()}/Cluster").get("hard_limit")
         except OpenStackError as error:
@@ -175,7 +175,7 @@ class Magnum:
         return self._pages(f"/clusters/{cluster_id}/nodegroups", "nodegroups")
 
     def nodegroup(self, cluster_id: str, group: str) -> Object | None:
-        """One node group by its id, with all fields; None where there is none."""
+        """One node group by its id, with all fields; None if there is none."""
         return self._find(f"/clusters/{cluster_id}/nodegroups/{quote(group, safe='')}")
 
     def complete_nodegroups(self, cluster_id: str, ids: t.Iterable[str]) -> list[Object]:
@@ -206,7 +206,7 @@ class Magnum:
         return self._send("GET", path).json()
 
     def _find(self, path: str) -> Object | None:
-        """The object, or None where there is none."""
+        """The object, or None if there is none."""
         try:
             return self._get(path)
         except OpenStackError as error:

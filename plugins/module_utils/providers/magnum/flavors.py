@@ -34,7 +34,7 @@ _GPU_WORD = re.compile(r"gpu|nvidia|tesla|quadro|rtx|(?<![a-z0-9])[abhlptv]\d{1,
 class MagnumFlavorGpus:
     """The GPUs of one machine.
 
-    count: None where only a hint says that there are any. models: the catalog's keys that the flavor may mean. source: the extra spec.
+    count: None if only a hint says that there are any. models: the catalog's keys that the flavor may mean. source: the extra spec.
     """
 
     count: int | None
@@ -43,13 +43,13 @@ class MagnumFlavorGpus:
     source: str
 
     def to_result(self) -> dict[str, t.Any]:
-        """For a result; `model` is null where several are possible."""
+        """For a result; `model` is null if several are possible."""
         model = self.models[0] if len(self.models) == 1 else None
         return {**vars(self), "models": list(self.models), "model": model}
 
 
 def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | None = None) -> MagnumFlavorGpus | None:
-    """The GPUs of a flavor with these extra specs; None where they name none, or are not readable.
+    """The GPUs of a flavor with these extra specs; None if they name none, or are not readable.
 
     aliases: the catalog's models by the operator's names for cards (PCI aliases, custom resource classes and traits).
     """

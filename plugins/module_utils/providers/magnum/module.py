@@ -58,7 +58,7 @@ class MagnumModule(BaseModule):
 
     @functools.cached_property
     def session(self) -> Session:
-        """The cloud; raises ConnectionProblem where its configuration is unusable."""
+        """The cloud; raises ConnectionProblem if its configuration is unusable."""
         options = CloudOptions.from_params(self.params)
         self.no_log_values.update(options.secrets)
         enable_logging(self.params["sdk_log_path"], self.params["sdk_log_level"])

@@ -175,7 +175,7 @@ class Session:
 
     @property
     def region(self) -> str:
-        """The name of the region; empty where the cloud has only one."""
+        """The name of the region; empty if the cloud has only one."""
         return str(self._region.get_region_name() or "")
 
     def project_id(self) -> str:
@@ -210,7 +210,7 @@ class Session:
 
 
 def require_sdk() -> None:
-    """Raise ConnectionProblem where openstacksdk is missing."""
+    """Raise ConnectionProblem if openstacksdk is missing."""
     if IMPORT_ERROR is not None:
         raise missing_library("openstacksdk", "A cloud with Magnum")
 

@@ -72,7 +72,7 @@ def available(wanted: str, names: t.Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Flavor:
-    """A flavor in one zone; the field `gpu` is the number of GPUs, and only the name says which model. remaining: None where it is unknown."""
+    """A flavor in one zone; the field `gpu` is the number of GPUs, and only the name says which model. remaining: None if it is unknown."""
 
     id: str
     name: str
@@ -90,7 +90,7 @@ class Flavor:
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """The models that its GPUs may be: several where the name is ambiguous, none where it says nothing."""
+        """The models that its GPUs may be: several where the name is ambiguous, none if it says nothing."""
         named_gpus = vks_flavor_gpus(self.name) if self.gpus else None
         return tuple(model for model in MODELS if model.key in named_gpus.keys) if named_gpus else ()
 

@@ -20,7 +20,7 @@ Quota = t.Mapping[str, t.Any]
 
 
 def problems(specs: Specs, cluster: VksCluster, groups: int, quota: Quota, resolver: NameResolver) -> list[str]:
-    """A line with a remedy for each impossible part. `groups`: how many the cluster has; the state is None where the group is to be created."""
+    """A line with a remedy for each impossible part. `groups`: how many the cluster has; the state is None if the group is to be created."""
     found = list(_group_quota(specs, groups, quota))
     if cluster.status in ("ERROR", "FAILED", "DELETING"):
         found.append(

@@ -23,7 +23,7 @@ _ID = re.compile(r"k8s-[0-9a-f]{4,}[0-9a-f-]*")
 class VksCluster:
     """A cluster as far as node groups and kubeconfigs need it; ids are VNG Cloud's.
 
-    subnets: the cluster's own; where there is one, it is the default of new groups. server: the address of its API server, None where VKS does
+    subnets: the cluster's own; where there is one, it is the default of new groups. server: the address of its API server, None if VKS does
     not return it. private: whether that is a private address only. row: the response.
     """
 
@@ -80,7 +80,7 @@ def detailed_clusters(transport: VksTransport, wanted: t.Callable[[VksCluster], 
 def find_cluster(transport: VksTransport, wanted: str) -> VksCluster:
     """The one cluster with this id or name, with its details only where that takes no extra request.
 
-    Raises InvalidOptions where there is none, or where several have the name.
+    Raises InvalidOptions if there is none, or where several have the name.
     """
     if _ID.fullmatch(wanted):
         found = _detail(transport, cluster_of({"id": wanted}))

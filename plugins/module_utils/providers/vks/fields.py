@@ -22,12 +22,12 @@ _STRATEGY = {"max_surge": 1, "max_unavailable": 0}
 
 
 def text(value: t.Any) -> str:
-    """A value of an answer as text; empty where it is missing."""
+    """A value of an answer as text; empty if it is missing."""
     return "" if value is None else str(value)
 
 
 def number(value: t.Any) -> int:
-    """A whole number of an answer; 0 where it is missing."""
+    """A whole number of an answer; 0 if it is missing."""
     return int(value) if isinstance(value, (int, float)) else 0
 
 

@@ -79,7 +79,7 @@ class VksSource:
 
     @functools.cached_property
     def _flavors(self) -> dict[str, Flavor]:
-        """All of the region by id; none where the account may not read them, so that the GPUs stay unknown."""
+        """All of the region by id; none if the account may not read them, so that the GPUs stay unknown."""
         try:
             zones = [zone.id for zone in self._vserver.zones() if zone.usable]
             return {flavor.id: flavor for zone in zones for flavor in self._vserver.flavors(zone)}

@@ -20,7 +20,7 @@ _FIRST_PAUSE = 0.2
 
 @dataclass(frozen=True)
 class VksKubeconfig:
-    """The service's kubeconfig; status as in the API, `expires_at` in the service's own format, None where it is unknown."""
+    """The service's kubeconfig; status as in the API, `expires_at` in the service's own format, None if it is unknown."""
 
     status: str
     text: str = field(default="", repr=False)

@@ -78,7 +78,7 @@ class NameResolver:
         return f"zone {self._zone(subnet)[1] or '(unknown)'}"
 
     def _zone(self, subnet: str) -> tuple[str, str]:
-        """Id and name of the subnet's zone; empty where it is unknown."""
+        """Id and name of the subnet's zone; empty if it is unknown."""
         details: t.Mapping[str, t.Any] = next((item.details for item in self.subnets() if item.id == subnet), {})
         return str(details.get("zone") or ""), str(details.get("zone_name") or details.get("zone") or "")
 

@@ -117,11 +117,11 @@ class VksTransport:
         self._connected_before: set[str] = set()
 
     def get(self, service: str, path: str, *, query: Query | None = None) -> t.Any:
-        """The parsed body of the answer, None where it is empty; raises VksError, also for an answer that is cut off."""
+        """The parsed body of the answer, None if it is empty; raises VksError, also for an answer that is cut off."""
         return self._repeated(service, "GET", path, query, None)
 
     def find(self, service: str, path: str, *, query: Query | None = None) -> t.Any:
-        """As get(), and None where the object does not exist."""
+        """As get(), and None if the object does not exist."""
         try:
             return self.get(service, path, query=query)
         except VksError as error:

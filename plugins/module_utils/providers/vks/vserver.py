@@ -104,7 +104,7 @@ class VServer:
         raise InvalidOptions([f"project_id: the account {projects} in this region. Set project_id."])
 
     def _rows(self, path: str, name: str, *, optional: bool = False, **query: t.Any) -> list[Row]:
-        """The rows of a list that comes as a whole; optional: empty where the zone or project does not have it."""
+        """The rows of a list that comes as a whole; optional: empty if the zone or project does not have it."""
         read = self._transport.find if optional else self._transport.get
         asked = tuple(sorted(query.items()))
         return self._once((path, asked), lambda: rows_of(read(VSERVER, path, query=query), name))

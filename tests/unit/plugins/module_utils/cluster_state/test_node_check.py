@@ -138,7 +138,7 @@ def sliced() -> Node:
     [
         (single(), SINGLE),
         (single(), pool(layout={"1g.5gb": 7}, gpus_per_node=2)),
-        # Partitioned by hand, without annotations: the layout gives the number of GPUs behind the devices.
+        # Partitioned manually, without annotations: the layout gives the number of GPUs behind the devices.
         (single(annotations={}), SINGLE),
         (mixed(), MIXED),
         (sliced(), SLICED),

@@ -54,7 +54,7 @@ MERGES = [
     ([GPU, TEAM], [], [GPU, TEAM], [GPU, TEAM], []),
     # Operator Equal is what no operator means.
     ([{"key": "team", "value": "research", "effect": "NoSchedule"}], [], [TEAM], None, []),
-    # Removed by hand: it is restored.
+    # Removed manually: it is restored.
     ([GPU], [GPU, TEAM], [GPU, TEAM], [GPU, TEAM], [GPU, TEAM]),
 ]
 

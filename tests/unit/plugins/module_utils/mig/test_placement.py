@@ -67,7 +67,7 @@ def test_maximal_are_those_that_are_part_of_no_other(key: str) -> None:
     assert {key_of(counts) for counts in placement.maximal(GEOMETRIES[key])} == largest
 
 
-# Without media extensions: 77 and 28, as enumerated by hand from the placements of `nvidia-smi mig -lgipp`.
+# Without media extensions: 77 and 28, as enumerated manually from the placements of `nvidia-smi mig -lgipp`.
 def test_numbers_of_layouts() -> None:
     plain = [counts for counts in placement.all_layouts(A100) if "1g.5gb+me" not in counts]
     largest = [counts for counts in placement.maximal(A100) if "1g.5gb+me" not in counts]

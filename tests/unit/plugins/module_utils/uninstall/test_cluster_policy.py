@@ -105,7 +105,7 @@ TOLERATIONS = [
     ([TEAM], [], [TEAM]),
     # As the server spells it, or as a user writes it.
     ([{"key": "team", "value": "research", "effect": "NoSchedule"}], [TEAM], None),
-    # Taken out by hand already.
+    # Taken out manually already.
     ([GPU], [GPU, TEAM], None),
 ]
 
