@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DiscoveredNodeGroup:
-    """A node group. gpus: of one node, None if the cloud does not say; models: the catalog's keys that they may be."""
+    """A node group. gpus: the number of GPUs of one node, None if the cloud does not return it; models: the possible models, as keys of the catalog."""
 
     name: str
     status: str
@@ -23,20 +23,20 @@ class DiscoveredNodeGroup:
 
     @property
     def common_model(self) -> str:
-        """The beginning that all possible models share: H100 for H100-PCIe and H100-NVL; empty if nothing is known."""
+        """The common beginning of the names of all possible models, such as H100 for H100-PCIe and H100-NVL; empty if no model is known."""
         words = [model.split("-") for model in self.models]
         common = itertools.takewhile(lambda part: len(set(part)) == 1, zip(*words, strict=False))
         return "-".join(part[0] for part in common)
 
     def to_variable(self) -> dict[str, t.Any]:
-        """As a variable of the host; `model` is null if several are possible."""
+        """The group in the format of the host's variable; `model` is null if several models are possible."""
         model = self.models[0] if len(self.models) == 1 else None
         return {**dataclasses.asdict(self), "models": list(self.models), "model": model}
 
 
 @dataclass(frozen=True)
 class DiscoveredCluster:
-    """A cluster. settings: its gpu_cluster.cloud. server: the address of its API server, empty if the cloud returns none.
+    """A cluster. settings: the value for gpu_cluster.cloud. server: the address of its API server; empty if the cloud returns none.
 
     ready: whether a kubeconfig exists or can be issued.
     """
@@ -55,32 +55,32 @@ class DiscoveredCluster:
 
     @property
     def place(self) -> str:
-        """Cloud and region, for a message."""
+        """The cloud and the region, for messages."""
         return f"cloud {self.cloud}{f', region {self.region}' if self.region else ''}"
 
     @property
     def models(self) -> list[str]:
-        """The GPU models of its node groups, as far as they are known."""
+        """The known GPU models of the cluster's node groups."""
         return sorted({group.common_model for group in self.groups if group.common_model})
 
     @property
     def gpus(self) -> int:
-        """The GPUs of all its nodes, as far as they are known."""
+        """The number of GPUs of all nodes, as far as it is known."""
         return sum(group.count * (group.gpus or 0) for group in self.groups)
 
     def to_cache(self) -> dict[str, t.Any]:
-        """As plain values without secrets."""
+        """The cluster as plain values without secrets."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_cache(cls, cached: t.Mapping[str, t.Any]) -> DiscoveredCluster:
-        """The cluster of to_cache()."""
+        """The cluster that to_cache() has converted."""
         groups = tuple(DiscoveredNodeGroup(**{**group, "models": tuple(group["models"])}) for group in cached["groups"])
         return cls(**{**cached, "groups": groups})
 
 
 class KubeconfigLifetime(t.NamedTuple):
-    """For how long new kubeconfigs are issued, where the cloud allows a choice, and when they are renewed before their end; days."""
+    """The validity of new kubeconfigs (if the cloud allows a choice), and how long before their expiry they are renewed; in days."""
 
     days: int
     renew_before: float
@@ -97,7 +97,7 @@ class ClusterSource(t.Protocol):
         """The clusters with a wanted name."""
 
     def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
-        """The text of a kubeconfig for one of them."""
+        """The text of a kubeconfig for one of the discovered clusters."""
 
     def explain(self, error: Exception) -> str:
-        """The message of an error of this source."""
+        """The message for an error of this source."""

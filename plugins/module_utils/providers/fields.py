@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a node group: one table a provider, from which all other code derives a setting (pure).
+"""The settings of a node group, in one table for each provider; all other code derives the settings from this table (pure).
 
-An entry gives the option of the module, the checks, the request bodies, the result, the differences, and whether a change replaces the group.
-The type of a setting that a pool's `nodes` has is in schema/providers.py.
+An entry defines the option of the module, the checks, the request bodies, the result, the differences, and whether a change replaces the group.
+If a pool's `nodes` has the same setting, its type is in schema/providers.py.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def _unchanged(value: t.Any) -> t.Any:
 class NodeGroupField:
     """One setting of a node group.
 
-    name: the option of the module; also its name in results and differences.
-    api, api_answer: its name in requests, and in answers where that differs.
-    request: method and path (below the group's) of the request that changes it; None if a change replaces the group.
-    type: of its values, with their rules; None: that of the setting in a pool's `nodes`.
-    since: the first version of the API that has it, where the module also supports older ones.
-    default: its value in a request that creates a group. option: attributes of the option that do not follow from the type.
-    check: the mistakes in a value of the option, where the type's rules do not apply.
-    normalize: the option's value as it is compared. decode: the API's value as it is compared. encode: the compared value for the API.
+    name: the option of the module; also the name in results and differences.
+    api, api_answer: the name in requests, and in responses if it differs.
+    request: method and path (below the group's path) of the request that changes the setting; None if a change replaces the group.
+    type: the type of the values, with its rules; None: the type of the setting in a pool's `nodes`.
+    since: the first version of the API with this setting, if the module also supports older versions.
+    default: the value in a request that creates a group. option: attributes of the option that are not derived from the type.
+    check: yields the mistakes in a value of the option, if the type's rules do not apply.
+    normalize: converts the option's value for comparison. decode: converts the API's value for comparison. encode: converts a compared value for the API.
     """
 
     name: str
@@ -61,7 +61,7 @@ class NodeGroupField:
 def node_labels_field(
     api: str, request: tuple[str, str], *key_rules: Rule, since: tuple[int, int] | None = None
 ) -> NodeGroupField:
-    """The labels of the nodes; a pool declares them as its own labels. key_rules: further rules for keys."""
+    """The labels of the nodes, which a pool declares as its own labels. key_rules: additional rules for keys."""
     return NodeGroupField(
         NODE_LABELS,
         api,
@@ -80,7 +80,7 @@ def node_taints_field(
     encode: t.Callable[[t.Any], t.Any] = taint_list,
     since: tuple[int, int] | None = None,
 ) -> NodeGroupField:
-    """The taints of the nodes, compared as a map; a pool declares them as its own taints."""
+    """The taints of the nodes, compared as a map, which a pool declares as its own taints."""
     return NodeGroupField(
         NODE_TAINTS,
         api,
@@ -96,12 +96,12 @@ def node_taints_field(
 
 
 def text_map(entries: t.Mapping[str, t.Any] | None) -> dict[str, str]:
-    """The labels or tags of an answer."""
+    """The labels or tags in a response, as text."""
     return {str(key): str(value) for key, value in (entries or {}).items()}
 
 
 def node_label_problems(labels: t.Mapping[str, t.Any], *key_rules: Rule) -> t.Iterator[str]:
-    """A line for each label that Kubernetes, or one of the further rules for keys, does not allow."""
+    """A line for each label that Kubernetes or one of the additional rules for keys does not allow."""
     for key, value in labels.items():
         problem = next((problem for rule in (validators.label_key, *key_rules) if (problem := rule(str(key)))), None)
         if problem:
@@ -111,7 +111,7 @@ def node_label_problems(labels: t.Mapping[str, t.Any], *key_rules: Rule) -> t.It
 
 
 def node_taint_problems(taints: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
-    """A line for each taint that Kubernetes does not allow, or that is there twice."""
+    """A line for each taint that Kubernetes does not allow, or that is repeated."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         path, key, value = f"node_taints[{index}]", str(taint["key"]), str(taint.get("value") or "")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubeconfig files: read, judged as a file, and compared with what a cloud says of the cluster."""
+"""Reads and checks kubeconfig files, and compares them with the cluster data that a cloud returns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Object = dict[str, t.Any]
 
 
 def require_libraries(*, certificates: bool = True) -> None:
-    """Raise ConnectionProblem if PyYAML is missing, or cryptography, which only certificates need."""
+    """Raise ConnectionProblem if PyYAML is missing, or if certificates are needed and cryptography is missing."""
     if YAML_IMPORT_ERROR is not None:
         raise missing_library("PyYAML", "A kubeconfig")
     if certificates and CRYPTOGRAPHY_IMPORT_ERROR is not None:
@@ -38,14 +38,14 @@ def require_libraries(*, certificates: bool = True) -> None:
 
 @dataclass(frozen=True)
 class ExistingKubeconfig:
-    """The current context of a kubeconfig; expires_at is the end of its client certificate, None if it has none."""
+    """The current context of a kubeconfig; expires_at is the expiry of its client certificate, None without a client certificate."""
 
     context: str
     server: str
     expires_at: datetime.datetime | None
 
     def to_result(self) -> dict[str, str]:
-        """For a result or a diff, without secrets."""
+        """The context for a result or a diff, without secrets."""
         return {
             "context": self.context,
             "server": self.server,
@@ -54,7 +54,7 @@ class ExistingKubeconfig:
 
 
 def read(path: str) -> Object | None:
-    """The content of a file; None if there is none, an empty map where it is not a kubeconfig."""
+    """The content of a file; None if there is no file, an empty map if it is not a kubeconfig."""
     try:
         with open(path, encoding="utf-8") as handle:
             return parse(handle.read())
@@ -65,7 +65,7 @@ def read(path: str) -> Object | None:
 
 
 def parse(text: str) -> Object:
-    """The content of a text; an empty map where it is not a kubeconfig."""
+    """The parsed kubeconfig; an empty map if the text is not a kubeconfig."""
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -74,7 +74,7 @@ def parse(text: str) -> Object:
 
 
 def existing(config: Object | None) -> ExistingKubeconfig | None:
-    """The current context; None if the kubeconfig has none, or an incomplete one."""
+    """The current context; None if it is missing or incomplete."""
     context, cluster, user = current_context(config or {})
     if cluster is None or user is None:
         return None
@@ -94,7 +94,7 @@ def server_in(text: str) -> str | None:
 
 
 def obstacle(path: str, config: Object | None) -> str | None:
-    """Why a file cannot be written, or must not be replaced; None when it can."""
+    """The reason why a file cannot be written or must not be replaced; None if there is none."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         return f"its folder {folder} does not exist; create it first"
@@ -111,7 +111,7 @@ def obstacle(path: str, config: Object | None) -> str | None:
 
 
 def mode(path: str) -> str:
-    """A file's permissions, as 0600; empty if there is no file."""
+    """A file's permissions in octal, such as 0600; empty if there is no file."""
     try:
         return f"{os.stat(path).st_mode & 0o777:04o}"
     except OSError:
@@ -119,18 +119,18 @@ def mode(path: str) -> str:
 
 
 def too_permissive(path: str) -> bool:
-    """Whether others than the file's owner may read it."""
+    """Whether users other than the file's owner may read it."""
     found = mode(path)
     return bool(found) and not found.endswith("00")
 
 
 def format_time(moment: datetime.datetime) -> str:
-    """A time as results have it, in UTC."""
+    """A time in the format of results, in UTC."""
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def current_context(config: Object) -> tuple[str, Object | None, Object | None]:
-    """Name, cluster and user of the current context."""
+    """The name, the cluster and the user of the current context."""
     name = str(config.get("current-context") or "")
     context = _entry(config, "contexts", name, "context") or {}
     cluster = _entry(config, "clusters", str(context.get("cluster")), "cluster")
@@ -147,8 +147,8 @@ def client_certificate(user: Object) -> x509.Certificate | None:
 
 
 def expiry(certificate: x509.Certificate) -> datetime.datetime:
-    """When a certificate ends, in UTC."""
-    # not_valid_after_utc came with cryptography 42.
+    """The time when a certificate expires, in UTC."""
+    # not_valid_after_utc exists since cryptography 42.
     return (
         certificate.not_valid_after.replace(tzinfo=datetime.UTC)
         if not hasattr(certificate, "not_valid_after_utc")
@@ -157,7 +157,7 @@ def expiry(certificate: x509.Certificate) -> datetime.datetime:
 
 
 def decoded(text: t.Any) -> str | None:
-    """The text of a field in base64."""
+    """The decoded text of a base64 field."""
     try:
         return base64.b64decode(str(text), validate=True).decode() if text else None
     except ValueError:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the modules KEY_nodegroup share: options, checks, specs, request bodies, and the call of the reconciler."""
+"""The common code of the modules KEY_nodegroup: options, checks, specs, request bodies, and the call of the reconciler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Object = dict[str, t.Any]
 Options = t.Mapping[str, t.Any]
 
 _NUMBERS = (NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT)
-# Ansible's types of options.
+# The option types of Ansible.
 _TYPES: dict[type[Field], str] = {
     Text: "str",
     Integer: "int",
@@ -37,7 +37,7 @@ _TYPES: dict[type[Field], str] = {
 
 
 class NodeGroupFields:
-    """The settings of a provider's node groups, and what follows from them."""
+    """The settings of a provider's node groups, and the values derived from them."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class NodeGroupFields:
         switches: t.Mapping[str, bool] | None = None,
         aliases: t.Mapping[str, str] | None = None,
     ) -> None:
-        """switches: options that matter only to the request that creates a group, with their defaults. aliases: further names of options."""
+        """switches: options with defaults that only affect the request that creates a group. aliases: additional names of options."""
         self.fields = {field.name: field for field in fields}
         self._types = {field.name: field.type or definition.nodes_fields[field.name] for field in fields}
         self.immutable_fields = frozenset(field.name for field in fields if field.request is None)
@@ -59,7 +59,7 @@ class NodeGroupFields:
         for name, alias in (aliases or {}).items():
             options[name]["aliases"] = [alias]
         self._group = options
-        # A value beside `nodegroups` holds for each group that sets none.
+        # A value next to `nodegroups` applies to each group that does not set it.
         self._shared: ArgumentSpec = {
             "state": {"type": "str", "choices": STATES, "default": "present"},
             "recreate": {"type": "bool", "default": False},
@@ -68,7 +68,7 @@ class NodeGroupFields:
 
     @property
     def argument_spec(self) -> ArgumentSpec:
-        """The module's options without those of connection, wait and drain."""
+        """The module's options, except the options for the connection, waits and drains."""
         shared_of_one = {
             name: {key: value for key, value in option.items() if key != "default"}
             for name, option in self._shared.items()
@@ -88,7 +88,7 @@ class NodeGroupFields:
 
     @property
     def constraints(self) -> dict[str, t.Any]:
-        """Which options exclude each other, as arguments of AnsibleModule."""
+        """The constraints between options, as arguments of AnsibleModule."""
         return {
             "mutually_exclusive": [("nodegroups", option) for option in ("name", *self._group)],
             "required_one_of": [("name", "nodegroups")],
@@ -112,13 +112,13 @@ class NodeGroupFields:
         return tuple(name for name, field in self.fields.items() if field.since and field.since > version)
 
     def require_sent(self, differing: t.Iterable[str], sent: t.Collection[str]) -> None:
-        """Raise for a differing field that can be changed and that no request changes: the change would never take place."""
+        """Raise an error if a differing field can be changed but no request changes it, because the change would never take place."""
         lost = sorted({*differing} - {*sent} - self.immutable_fields)
         if lost:
             raise NotImplementedError(f"No request changes {', '.join(lost)} of a node group")
 
     def problems(self, group: Options) -> t.Iterator[str]:
-        """The mistakes in the options of a group that are visible without the cloud."""
+        """The mistakes in the options of a group that can be detected without the cloud."""
         for option in (NODE_COUNT, MIN_NODE_COUNT):
             if (group.get(option) or 0) < 0:
                 yield f"{option} is {group[option]}; it must not be negative"
@@ -128,7 +128,7 @@ class NodeGroupFields:
                 yield from field.check(value) if field.check else self._types[name].problems(value, name)
 
     def spec_arguments(self, group: Options) -> Object:
-        """The arguments of a NodeGroupSpec that follow from the options in the same way for every provider."""
+        """The arguments of a NodeGroupSpec that are derived from the options in the same way for every provider."""
         return {
             "name": group["name"],
             "present": group.get("state") != "absent",
@@ -142,15 +142,15 @@ class NodeGroupFields:
         }
 
     def decode(self, row: Options) -> Object:
-        """The fields of a group in an answer of the API, as they are compared."""
+        """The fields of a group in a response of the API, converted for comparison."""
         return {name: field.decode(row.get(field.api_answer or field.api)) for name, field in self.fields.items()}
 
     def encode(self, values: Options) -> Object:
-        """The part of a request with these compared values."""
+        """The part of a request body with these compared values."""
         return {self.fields[name].api: self.fields[name].encode(value) for name, value in values.items()}
 
     def creation_body(self, declared: Options) -> Object:
-        """The part of the request that creates a group: the declared fields, else their defaults."""
+        """The part of the request that creates a group, with the declared fields or their defaults."""
         values: Object = {}
         for name, field in self.fields.items():
             value = declared.get(name)
@@ -162,7 +162,7 @@ class NodeGroupFields:
 
 
 def _is_declared(group: Options, name: str) -> bool:
-    """Empty text counts as left out, as in the variables."""
+    """Whether an option is declared; as in the variables, empty text counts as not declared."""
     return group.get(name) not in (None, "")
 
 

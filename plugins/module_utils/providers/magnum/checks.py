@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of declared groups before the first request: Magnum accepts most mistakes and fails later."""
+"""Checks declared groups before the first request, because Magnum accepts most mistakes and fails later."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from .nova_glance import Glance, Nova
 
 Object = t.Mapping[str, t.Any]
 
-# This label says that the cloud, or the image, installs NVIDIA's driver (CERN's clusters).
+# If this label is set, the cloud or the image installs NVIDIA's driver (as in CERN's clusters).
 GPU_LABEL = "nvidia_gpu_enabled"
-# The systems among those of Magnum's drivers for which NVIDIA publishes no driver container (GPU operator, "Platform Support").
+# Operating systems that Magnum's drivers support, but for which NVIDIA publishes no driver container (GPU operator,
+# "Platform Support").
 _WITHOUT_DRIVER = frozenset({"coreos", "debian", "fedora-atomic", "fedora-coreos", "flatcar"})
 # magnum-capi-helm: Cluster API cannot scale OpenStack machines up from zero (driver_utils, get_auto_scaling).
 _NO_SCALE_FROM_ZERO = "capi_helm"
 _UNCHANGEABLE = ("CREATE_FAILED", "DELETE_IN_PROGRESS", "DELETE_FAILED", "DELETE_COMPLETE")
-# Name in messages, Nova's limit, its use, and the field of a flavor (None: one for each node).
+# The name in messages, Nova's limit, its current use, and the field of a flavor (None: one unit for each node).
 _QUOTAS = (
     ("instances", "maxTotalInstances", "totalInstancesUsed", None),
     ("cores", "maxTotalCores", "totalCoresUsed", "vcpus"),
@@ -32,12 +33,12 @@ _QUOTAS = (
 )
 
 
-# The nodes that a spec adds, and their flavor.
+# The number of nodes that a spec adds, and their flavor.
 _Growth = tuple[int, "Object | None"]
 
 
 class MagnumChecks:
-    """Looks up what the specs of one cluster depend on, each at most once and only when it is needed."""
+    """Checks the specs of one cluster; each resource that they refer to is looked up at most once, and only if it is needed."""
 
     def __init__(self, magnum: Magnum, nova: Nova, glance: Glance, cluster: Object) -> None:
         """Send nothing yet."""
@@ -45,7 +46,7 @@ class MagnumChecks:
         self._nova = nova
         self._glance = glance
         self._cluster = cluster
-        # The groups that the cluster was created with.
+        # The names of the groups that the cluster was created with.
         self.defaults: frozenset[str] = frozenset()
 
     @functools.cached_property
@@ -54,7 +55,7 @@ class MagnumChecks:
         return self._magnum.template(str(self._cluster.get("cluster_template_id") or ""))
 
     def problems(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
-        """A line with a remedy for each impossible part; the state is None if the group is to be created."""
+        """An error message with a remedy for each impossible part; the state is None for a group that does not exist yet."""
         if self._cluster.get("status") in _UNCHANGEABLE:
             reason = f": {self._cluster['status_reason']}" if self._cluster.get("status_reason") else ""
             return [
@@ -71,7 +72,7 @@ class MagnumChecks:
         return found + ([] if found else list(self._quota_problems(growths)))
 
     def undeletable(self, name: str) -> str:
-        """The problem of deleting a group that the cluster was created with."""
+        """The error message for the deletion of a group that the cluster was created with."""
         return (
             f"Node group {name} was created with cluster {self._cluster['name']}, and Magnum does not delete or replace such a group. "
             "Create another group beside it and set node_count of this one to 0, or delete the cluster."
@@ -178,7 +179,7 @@ class MagnumChecks:
         for unit, limit, used, field in _QUOTAS:
             most, current = limits.get(limit), limits.get(used) or 0
             needed = sum(nodes * (int((flavor or {}).get(field) or 0) if field else 1) for nodes, flavor in growths)
-            # -1 is no limit.
+            # -1 means no limit.
             if most is not None and 0 <= most < current + needed:
                 yield (
                     f"The project's quota is {most} {unit}, {current} are used, and these node groups need {needed} more. Declare fewer "

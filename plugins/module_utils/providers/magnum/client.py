@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Magnum's API with node groups, which openstacksdk does not have; bodies and answers are dictionaries."""
+"""Magnum's API with node groups, which openstacksdk does not support; bodies and responses are dictionaries."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .transport import Object, Service
 
 Version = tuple[int, int]
 
-# Node groups exist from 1.9 on (Train); 1.14 (23.0) is the newest version that this client knows.
+# Node groups exist since 1.9 (Train); 1.14 (23.0) is the newest version that this client supports.
 NODE_GROUPS: Version = (1, 9)
 _NEWEST: Version = (1, 14)
 
 # Parallel requests: the number of connections that the library keeps.
 PARALLEL = 10
 
-# Seconds within which a new object appears in lists, which takes 0.1 s or more, and between two reads.
+# Timeout in seconds for a new object to appear in lists (this takes 0.1 s or more), and seconds between two reads.
 _APPEARS_WITHIN = 5.0
 _POLL = 0.2
 _VERSION = re.compile(r"(\d+)\.(\d+)\s*$")
 
 
 class Magnum:
-    """A client of Magnum; may be used by many threads after the first answer."""
+    """A client of Magnum; safe for use by many threads after the first response."""
 
     def __init__(self, session: Session) -> None:
         """Send nothing yet."""
@@ -44,26 +44,26 @@ class Magnum:
 
     @property
     def version(self) -> Version:
-        """The microversion in use; sends a request only if there was none before."""
+        """The microversion in use; sends a request only if no request was sent before."""
         if self._spoken is None:
             self.clusters(limit=1)
         return t.cast("Version", self._spoken)
 
     @property
     def offered(self) -> Version | None:
-        """The newest microversion of this Magnum; None if it is not known."""
+        """The newest microversion that this Magnum supports; None if it is not known."""
         dummy = self.version
         return self._offered
 
     @property
     def resizes_to_zero(self) -> bool:
-        """Whether node groups can have zero nodes, which they can from 1.10 on."""
+        """Whether node groups can have zero nodes (from 1.10 on)."""
         return self.version >= (1, 10)
 
     # Clusters
 
     def cluster(self, name: str) -> Object:
-        """The cluster with this name or id; raises ConnectionProblem when there is none, or several with the name."""
+        """The cluster with this name or id; raises ConnectionProblem if there is none, or if several have the name."""
         found = self._lookup(name)
         if found is None:
             clusters = self.clusters()
@@ -79,7 +79,7 @@ class Magnum:
         return found
 
     def find_cluster(self, name: str) -> Object | None:
-        """As cluster(), or None if there is none; one at the end of its deletion has only id, name and status."""
+        """Like cluster(), but None if there is none. A cluster at the end of its deletion has only id, name and status."""
         try:
             return self._lookup(name)
         except OpenStackError as error:
@@ -104,7 +104,7 @@ class Magnum:
                     return list(self._send("GET", f"/clusters?limit={limit}").json().get("clusters") or [])
                 return self._pages("/clusters", "clusters")
             except OpenStackError as error:
-                # Magnum answers with an error while one cluster is at the end of its deletion.
+                # Magnum returns an error while a cluster is at the end of its deletion.
                 if not error.nearly_deleted or time.monotonic() > deadline:
                     raise
             time.sleep(_POLL)
@@ -112,7 +112,7 @@ class Magnum:
     def create_cluster(self, body: t.Mapping[str, t.Any]) -> str:
         """Create a cluster; returns its id.
 
-        Magnum accepts a second cluster with the same name, so a request whose answer was lost is repeated only after a list shows that it
+        Magnum accepts a second cluster with the same name, so a request whose response was lost is repeated only after a list shows that it
         created nothing.
         """
         name, before = str(body["name"]), {cluster["uuid"] for cluster in self.clusters()}
@@ -129,7 +129,7 @@ class Magnum:
                     raise
 
     def delete_cluster(self, cluster_id: str) -> None:
-        """Request the deletion; does nothing when it does not exist."""
+        """Request the deletion; does nothing if the cluster does not exist."""
         self._delete(f"/clusters/{cluster_id}")
 
     def templates(self) -> list[Object]:
@@ -137,7 +137,7 @@ class Magnum:
         return self._pages("/clustertemplates", "clustertemplates")
 
     def template(self, name: str) -> Object | None:
-        """The template with this name or id, or None; raises ConnectionProblem for several with the name."""
+        """The template with this name or id, or None; raises ConnectionProblem if several have the name."""
         try:
             return self._find(f"/clustertemplates/{quote(name, safe='')}")
         except OpenStackError as error:
@@ -149,7 +149,7 @@ class Magnum:
             raise
 
     def quota(self) -> int | None:
-        """The quota of clusters of the project; None if it is not known."""
+        """The project's quota of clusters; None if it is not known."""
         try:
             found = self._get(f"/quotas/{self.session.project_id()}/Cluster").get("hard_limit")
         except OpenStackError as error:
@@ -171,7 +171,7 @@ class Magnum:
     # Node groups
 
     def nodegroups(self, cluster_id: str) -> list[Object]:
-        """All node groups of a cluster; the list has no labels, addresses and reasons, and its bounds and labels are wrong."""
+        """All node groups of a cluster; the list lacks labels, addresses and reasons, and its bounds are wrong."""
         return self._pages(f"/clusters/{cluster_id}/nodegroups", "nodegroups")
 
     def nodegroup(self, cluster_id: str, group: str) -> Object | None:
@@ -184,7 +184,7 @@ class Magnum:
         return [group for group in call_all(calls, PARALLEL) if group is not None]
 
     def create_nodegroup(self, cluster_id: str, body: t.Mapping[str, t.Any]) -> None:
-        """Create a node group; not repeated after a lost answer, so the caller has to look for the group first."""
+        """Create a node group. The request is not repeated after a lost response, because the caller must look for the group first."""
         self._send("POST", f"/clusters/{cluster_id}/nodegroups", body=body, repeatable=False)
 
     def patch_nodegroup(self, cluster_id: str, group: str, edits: t.Sequence[t.Mapping[str, t.Any]]) -> None:
@@ -192,12 +192,12 @@ class Magnum:
         self._send("PATCH", f"/clusters/{cluster_id}/nodegroups/{group}", body=list(edits))
 
     def resize(self, cluster_id: str, group: str, count: int, servers: t.Sequence[str] = ()) -> None:
-        """Change the number of nodes; `servers` (ids of Nova) are removed first. Ignored while the cluster is being created."""
+        """Change the number of nodes; `servers` (Nova's ids) are removed first. Magnum ignores the request while the cluster is being created."""
         body = {"node_count": count, "nodegroup": group, **({"nodes_to_remove": list(servers)} if servers else {})}
         self._send("POST", f"/clusters/{cluster_id}/actions/resize", body=body)
 
     def delete_nodegroup(self, cluster_id: str, group: str) -> None:
-        """Request the deletion; does nothing when it does not exist."""
+        """Request the deletion; does nothing if the group does not exist."""
         self._delete(f"/clusters/{cluster_id}/nodegroups/{group}")
 
     # Requests
@@ -225,7 +225,7 @@ class Magnum:
         return self._service.pages(path, key, lambda at: self._send("GET", at))
 
     def _headers(self) -> dict[str, str]:
-        # The only name of the service in Magnum before 22, and valid in newer releases.
+        # Magnum before 22 accepts only this name of the service; newer releases accept it, too.
         spoken = self._spoken or NODE_GROUPS
         return {"OpenStack-API-Version": f"container-infra {spoken[0]}.{spoken[1]}"}
 
@@ -243,13 +243,13 @@ class Magnum:
         return answer
 
     def _negotiate(self, newest: str | None) -> None:
-        """Use the newest version of both sides; answers contain the newest one of Magnum."""
+        """Use the newest version that both sides support; responses contain Magnum's newest version."""
         found = _VERSION.search(newest or "")
         self._offered = (int(found[1]), int(found[2])) if found else None
         self._spoken = min(self._offered or NODE_GROUPS, _NEWEST)
 
     def _new_cluster(self, name: str, before: set[str]) -> Object | None:
-        """The cluster of a request without an answer, if it appears within seconds."""
+        """The cluster created by a request without a response, if it appears within seconds."""
         deadline = time.monotonic() + _APPEARS_WITHIN
         while True:
             found = [found for found in self.clusters() if found["name"] == name and found["uuid"] not in before]

@@ -11,7 +11,7 @@ from .fields import magnum_label, magnum_labels
 
 Object = t.Mapping[str, t.Any]
 
-# Options by their names in Magnum's API.
+# The options and their names in Magnum's API.
 FIELDS: dict[str, str] = {
     "cluster_template": "cluster_template_id",
     "keypair": "keypair",
@@ -26,10 +26,10 @@ FIELDS: dict[str, str] = {
     "master_lb_enabled": "master_lb_enabled",
     "create_timeout": "create_timeout",
 }
-# Not compared later: the default group's size is managed as a node group.
+# These options are not compared later, because the size of the default group is managed as a node group.
 _CREATION_ONLY = ("create_timeout", "node_count")
 _NAMED = ("cluster_template", "flavor", "master_flavor")
-# Results have the names of the other providers' clusters.
+# Results use the same names as the clusters of other providers.
 _STATUS_FIELDS = {
     "id": "uuid",
     "status": "status",
@@ -45,7 +45,7 @@ _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,241}")
 
 
 def problems(options: Object) -> list[str]:
-    """All mistakes that are visible without the cloud."""
+    """All mistakes that can be detected without the cloud."""
     found = []
     if _NAME.fullmatch(str(options["name"])) is None:
         found.append(
@@ -60,7 +60,7 @@ def problems(options: Object) -> list[str]:
 
 
 def cluster_options(cluster: Object) -> dict[str, t.Any]:
-    """A cluster as it would be declared."""
+    """A cluster in the format of the module's options."""
     return {
         "name": cluster.get("name"),
         **{option: cluster.get(field) for option, field in FIELDS.items() if option not in _CREATION_ONLY},
@@ -69,7 +69,7 @@ def cluster_options(cluster: Object) -> dict[str, t.Any]:
 
 
 def cluster_result(cluster: Object) -> dict[str, t.Any]:
-    """A cluster as modules return it."""
+    """A cluster in the format that modules return."""
     return {
         **cluster_options(cluster),
         **{name: cluster.get(field) for name, field in _STATUS_FIELDS.items()},
@@ -89,7 +89,7 @@ def declared_cluster(options: Object) -> dict[str, t.Any]:
 def differences(
     options: Object, cluster: Object, same: t.Callable[[str, str, str], bool]
 ) -> dict[str, tuple[t.Any, t.Any]]:
-    """The declared options that differ, as (actual, declared); of labels only those that differ.
+    """The declared options that differ, as (actual, declared); labels contain only the labels that differ.
 
     same(option, one, other): whether two names or ids mean the same template or flavor.
     """
@@ -109,7 +109,7 @@ def differences(
 
 
 def immutable_problems(name: str, found: t.Mapping[str, tuple[t.Any, t.Any]]) -> list[str]:
-    """A line for each difference: nothing of an existing cluster can be changed."""
+    """An error message for each difference, because an existing cluster cannot be changed."""
     return [
         f"Cluster {name}: {option} is {actual!r}, not {declared!r}, and Magnum sets it at the cluster's creation only. Declare the actual "
         "value, or delete the cluster and create it again."

@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
     from .specs import MagnumSpec
 
 PATCH_FIELDS = FIELDS.changed_by(PATCH)
-# What a resize and a patch change; every other field is immutable.
+# The fields that a resize or a patch changes; all other fields are immutable.
 SENT_FIELDS = frozenset({NODE_COUNT, MIN_NODE_COUNT, MAX_NODE_COUNT, *PATCH_FIELDS})
 
 
@@ -33,7 +33,7 @@ def create_body(spec: MagnumSpec, name: str, count: int | None) -> dict[str, t.A
 
 
 def patch_body(current: Size, following: Size, fields: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
-    """The body of the request that changes the bounds and these fields."""
+    """The body of the request that changes the bounds and the given fields."""
     changed: dict[str, t.Any] = {}
     if following.high != current.high:
         changed[MAX_NODE_COUNT] = following.high
@@ -44,16 +44,16 @@ def patch_body(current: Size, following: Size, fields: t.Mapping[str, t.Any]) ->
 
 
 def patch_value(value: t.Any) -> str:
-    """A map or a list in a patch: Magnum accepts text only, and reads it as a Python literal.
+    """A map or a list in a patch, as text, because Magnum only accepts text and parses it as a Python literal.
 
-    JSON of maps, lists and texts is such a literal, except for its escapes of characters beyond Unicode's first plane.
+    The JSON of maps, lists and texts is such a literal, except for escapes of characters beyond Unicode's first plane.
     """
     return json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
 class Size:
-    """The number of nodes of a group and its bounds; high: None without a limit."""
+    """The number of nodes of a group and its bounds; `high` is None without a limit."""
 
     count: int
     low: int
@@ -61,11 +61,10 @@ class Size:
 
 
 def next_size(current: Size, desired: Size) -> Size:
-    """The size after the next request: other bounds, or another count, never both; `current` when nothing remains.
+    """The size after the next request, which changes either the bounds or the count; `current` if no request remains.
 
-    Magnum refuses a patch after which min <= count <= max does not hold for the current count, and a resize to a number outside of the current
-    bounds; and one request changes either the bounds or the count. Both must be legal. Bounds that exclude the desired count are widened first,
-    then the count is changed, then the bounds get their final values.
+    Magnum refuses a patch whose bounds exclude the current count, and a resize to a number outside of the current bounds, so every step must be
+    legal. Bounds that exclude the desired count are widened first, then the count is changed, then the bounds get their final values.
     """
     if current.count == desired.count:
         return desired

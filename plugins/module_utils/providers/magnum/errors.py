@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Errors of OpenStack's services, and the message that explains one to a user."""
+"""Errors of OpenStack's services, and the messages that explain them to users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 class OpenStackError(ServiceError):
-    """An error of Keystone, Magnum, Nova or Glance (`service`) at `url`, or no answer (status is None)."""
+    """An error of Keystone, Magnum, Nova or Glance (`service`) at `url`, or a missing response (status is None)."""
 
     service = "OpenStack"
     address_setting = "the configuration of the cloud"
@@ -27,33 +27,33 @@ class OpenStackError(ServiceError):
     ca_setting = "ca_cert (or cacert in clouds.yaml)"
 
     def __init__(self, message: str, *, url: str = "", **fields: t.Any) -> None:
-        """Keep also the address of the service."""
+        """Also keep the address of the service."""
         super().__init__(message, **fields)
         self.url = url
 
     @property
     def no_address_yet(self) -> bool:
-        """Magnum creates no node group before the API server of the cluster has an address."""
+        """Whether the API server of the cluster has no address yet; until then, Magnum creates no node group."""
         return self.conflict and _NO_ADDRESS in self.message
 
     @property
     def in_progress(self) -> bool:
-        """Some drivers run one operation at a time."""
+        """Whether another operation is in progress; some drivers run only one operation at a time."""
         return _IN_PROGRESS in self.message
 
     @property
     def nearly_deleted(self) -> bool:
-        """A cluster at the end of its deletion: without its groups Magnum's own check of master_count fails."""
+        """Whether a cluster is at the end of its deletion. It then has no groups, and Magnum's own check of master_count fails."""
         return self.status == 400 and "master_count" in self.message
 
     @property
     def over_quota(self) -> bool:
-        """Magnum answers this with 403."""
+        """Whether a quota was exceeded, which Magnum reports as 403."""
         return self.forbidden and _LIMIT in self.message
 
 
 def explain(error: OpenStackError, origin: str) -> str:
-    """One message: the request, the answer, and the remedy. origin: cloud, region and project as text."""
+    """One message with the request, the response and the remedy. origin: cloud, region and project as text."""
     text = error.message.rstrip(". ") or error.reason or "the answer has no text"
     at = f"({origin}): {text}."
     if error.unreachable:
@@ -78,7 +78,7 @@ def explain(error: OpenStackError, origin: str) -> str:
 
 
 def error_text(body: bytes) -> str:
-    """The text of an error answer: Magnum sends a list, Keystone and Nova one object, Glance an HTML page."""
+    """The text of an error response. Magnum sends a list, Keystone and Nova send one object, and Glance sends an HTML page."""
     try:
         document = json.loads(body)
     except ValueError:

@@ -19,7 +19,7 @@ _NODE_METADATA = (1, 14)
 
 
 def magnum_label(value: t.Any) -> str:
-    """A label of Magnum as it is compared and sent: text; a boolean as `true`, which Magnum itself would turn into `True`."""
+    """A label of Magnum as text, for comparison and requests; a boolean becomes `true`, which Magnum itself would turn into `True`."""
     text = str(value)
     return text.lower() if text.lower() in ("true", "false") else text
 
@@ -38,7 +38,7 @@ FIELDS = NodeGroupFields(
         NodeGroupField(
             "labels",
             "labels",
-            # The module accepts values of any type.
+            # Values of any type are accepted.
             check=lambda dummy: iter(()),
             normalize=magnum_labels,
             decode=magnum_labels,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...catalog import models
 
-# A virtual GPU, a physical GPU, or one that only a trait or a device profile suggests.
+# A virtual GPU, a physical GPU, or a GPU that only a trait or a device profile suggests.
 VIRTUAL, PHYSICAL, HINT = "vgpu", "gpu", "hint"
 
 _ALIAS = "pci_passthrough:alias"
@@ -26,7 +26,7 @@ _CUSTOM = re.compile(r"CUSTOM_\w*(?:GPU|NVIDIA)\w*$")
 _NOISE = frozenset(
     {"nvidia", "gpu", "gpus", "tesla", "pci", "passthrough", "custom", "resource", "pgpu", "vgpu", "geforce"}
 )
-# Distinguishes the alias of a graphics card from that of a network card where it names no model of the catalog.
+# Distinguishes aliases of graphics cards from aliases of network cards if they name no model of the catalog.
 _GPU_WORD = re.compile(r"gpu|nvidia|tesla|quadro|rtx|(?<![a-z0-9])[abhlptv]\d{1,3}(?![0-9])", re.IGNORECASE)
 
 
@@ -34,7 +34,7 @@ _GPU_WORD = re.compile(r"gpu|nvidia|tesla|quadro|rtx|(?<![a-z0-9])[abhlptv]\d{1,
 class MagnumFlavorGpus:
     """The GPUs of one machine.
 
-    count: None if only a hint says that there are any. models: the catalog's keys that the flavor may mean. source: the extra spec.
+    count: None if only a hint suggests GPUs. models: the possible models, as keys of the catalog. source: the extra spec.
     """
 
     count: int | None
@@ -43,13 +43,13 @@ class MagnumFlavorGpus:
     source: str
 
     def to_result(self) -> dict[str, t.Any]:
-        """For a result; `model` is null if several are possible."""
+        """The GPUs for a result; `model` is null if several models are possible."""
         model = self.models[0] if len(self.models) == 1 else None
         return {**vars(self), "models": list(self.models), "model": model}
 
 
 def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | None = None) -> MagnumFlavorGpus | None:
-    """The GPUs of a flavor with these extra specs; None if they name none, or are not readable.
+    """The GPUs of a flavor with these extra specs; None if the specs name no GPUs or cannot be read.
 
     aliases: the catalog's models by the operator's names for cards (PCI aliases, custom resource classes and traits).
     """
@@ -58,14 +58,14 @@ def gpus_of(specs: t.Mapping[str, str] | None, aliases: t.Mapping[str, str] | No
     found = [*_by_alias(specs, known), *_by_class(specs, known)] or list(_by_hint(specs, known))
     if not found:
         return None
-    # A trait beside VGPU or PGPU names the card.
+    # A trait in addition to VGPU or PGPU names the card.
     hinted = next((hint.models for hint in _by_hint(specs, known) if hint.models), ())
     best = max(found, key=lambda gpus: (gpus.count is not None, bool(gpus.models)))
     return best if best.models else MagnumFlavorGpus(best.count, best.kind, hinted, best.source)
 
 
 def models_of(name: str, known: t.Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The catalog's keys that an operator's name for a card may mean: T4 for "nvidia_t4", all A100 for "a100"."""
+    """The possible models (keys of the catalog) for an operator's name for a card, such as T4 for "nvidia_t4" and all A100 models for "a100"."""
     given = (known or {}).get(name.casefold())
     if given is not None:
         found = models.find(given)
@@ -82,7 +82,7 @@ def models_of(name: str, known: t.Mapping[str, str] | None = None) -> tuple[str,
 
 
 def _models_beginning_with(name_part: str) -> tuple[str, ...]:
-    """Models whose name begins with these whole words: not L40S for "l4"."""
+    """Models whose name begins with these whole words, so L40S does not match "l4"."""
     return tuple(
         dict.fromkeys(
             model.key
@@ -94,7 +94,7 @@ def _models_beginning_with(name_part: str) -> tuple[str, ...]:
 
 
 def _by_alias(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterator[MagnumFlavorGpus]:
-    """GPUs of `t4:1,other:2`; network cards have the same key."""
+    """The GPUs in `t4:1,other:2`; network cards use the same key."""
     for part in str(specs.get(_ALIAS) or "").split(","):
         name, dummy, count = part.strip().partition(":")
         found = models_of(name, known)

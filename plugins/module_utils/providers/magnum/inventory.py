@@ -21,7 +21,7 @@ Object = dict[str, t.Any]
 
 
 class MagnumSource:
-    """One cloud of clouds.yaml in one region; None for its only region."""
+    """One cloud of clouds.yaml in one region (None: its only region)."""
 
     provider = MAGNUM.key
 
@@ -41,7 +41,7 @@ class MagnumSource:
         return Magnum(self._session)
 
     def discover(self, wanted: t.Callable[[str], bool]) -> list[DiscoveredCluster]:
-        """The clusters with a wanted name: one list, and two requests for each of them, in parallel."""
+        """The clusters with a wanted name, from one list request and two parallel requests for each cluster."""
         rows = [
             cluster
             for cluster in self._magnum.clusters()
@@ -56,13 +56,13 @@ class MagnumSource:
         ]
 
     def kubeconfig(self, cluster: DiscoveredCluster, dummy: KubeconfigLifetime) -> str:
-        """A new one, signed by the cluster's CA; Magnum decides how long it is valid."""
+        """A new kubeconfig with a certificate of the cluster's CA; Magnum decides how long it is valid."""
         endpoint = kubeconfig.ClusterEndpoint(cluster.name, cluster.server, self._magnum.ca(cluster.id))
         request = kubeconfig.new_request()
         return kubeconfig.document(endpoint, request.key, self._magnum.sign(cluster.id, request.csr))
 
     def explain(self, error: Exception) -> str:
-        """The message of an error of this source, with the cloud in it."""
+        """The message for an error of this source, with the name of the cloud."""
         return explain(error, self._session.origin) if isinstance(error, OpenStackError) else str(error)
 
     def _details(self, cluster_id: str) -> tuple[Object, list[Object]] | None:
@@ -106,7 +106,7 @@ class MagnumSource:
 
 
 def sources(settings: t.Mapping[str, t.Any], dummy_environ: t.Mapping[str, str], user_agent: str) -> list[MagnumSource]:
-    """A source for each of the named regions of a cloud, or for all that clouds.yaml has."""
+    """A source for each named region of a cloud; by default, for all its regions in clouds.yaml."""
     cloud = str(settings["cloud"])
     regions: t.Sequence[str | None] = settings.get("region_names") or regions_of(cloud) or [None]
     return [MagnumSource(cloud, region, settings.get("gpu_aliases") or {}, user_agent) for region in regions]

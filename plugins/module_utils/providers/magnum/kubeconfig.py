@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A kubeconfig with a client certificate that the cluster's CA signs: created, and compared with the cluster."""
+"""Creates kubeconfigs with a client certificate signed by the cluster's CA, and compares them with the cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ USER, GROUP = "admin", "system:masters"
 
 @dataclass(frozen=True)
 class ClusterEndpoint:
-    """A cluster as a kubeconfig names it; `ca` is the PEM of its API server's CA."""
+    """A cluster as named in a kubeconfig; `ca` is the CA of its API server in PEM format."""
 
     name: str
     server: str
@@ -46,7 +46,7 @@ class ClusterEndpoint:
 
 @dataclass(frozen=True)
 class CertificateRequest:
-    """A private key and a certificate signing request, both PEM."""
+    """A private key and a certificate signing request, both in PEM format."""
 
     key: str
     csr: str
@@ -66,7 +66,7 @@ def new_request(user: str = USER, group: str = GROUP) -> CertificateRequest:
 
 
 def document(endpoint: ClusterEndpoint, key: str, certificate: str) -> str:
-    """The kubeconfig's text; context, cluster and user have the cluster's name, by which later runs recognize the cluster."""
+    """The text of the kubeconfig. Context, cluster and user have the cluster's name, so that later runs recognize the cluster."""
     name = endpoint.name
     user = {"client-certificate-data": _encoded(certificate), "client-key-data": _encoded(key)}
     return yaml.safe_dump(
@@ -90,7 +90,7 @@ def document(endpoint: ClusterEndpoint, key: str, certificate: str) -> str:
 def problem(
     config: Object | None, endpoint: ClusterEndpoint, renew_before: datetime.timedelta, now: datetime.datetime
 ) -> str | None:
-    """Why a kubeconfig does not give access to this cluster, or not for long; None when it does."""
+    """The reason why a kubeconfig does not give access to this cluster, or expires soon; None if it is valid."""
     if config is None:
         return "the file does not exist"
     context, cluster, user = current_context(config)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base class of the Magnum modules: openstack.cloud's options, and the services of one cloud."""
+"""Base class of the Magnum modules, with openstack.cloud's options and the services of one cloud."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MagnumModule(BaseModule):
         super().__init__(merge_specs(CONNECTION, argument_spec), **kwargs)
 
     def shown_params(self) -> dict[str, t.Any]:
-        """Hides a cloud that is given as a map: it contains credentials."""
+        """Hide a cloud that is given as a map, because it contains credentials."""
         shown = super().shown_params()
         if isinstance(shown.get("cloud"), dict):
             shown["cloud"] = NOT_SHOWN
@@ -58,7 +58,7 @@ class MagnumModule(BaseModule):
 
     @functools.cached_property
     def session(self) -> Session:
-        """The cloud; raises ConnectionProblem if its configuration is unusable."""
+        """The session with the cloud; raises ConnectionProblem if its configuration is unusable."""
         options = CloudOptions.from_params(self.params)
         self.no_log_values.update(options.secrets)
         enable_logging(self.params["sdk_log_path"], self.params["sdk_log_level"])
@@ -66,21 +66,21 @@ class MagnumModule(BaseModule):
 
     @functools.cached_property
     def magnum(self) -> Magnum:
-        """Clusters and node groups."""
+        """The client for clusters and node groups."""
         return Magnum(self.session)
 
     @functools.cached_property
     def nova(self) -> Nova:
-        """Flavors, keypairs and limits."""
+        """The client for flavors, keypairs and limits."""
         return Nova(self.session)
 
     @functools.cached_property
     def glance(self) -> Glance:
-        """Images."""
+        """The client for images."""
         return Glance(self.session)
 
     def explain_error(self, error: ServiceError) -> str:
-        """Adds the cloud, the region and the project."""
+        """The message with the cloud, the region and the project."""
         return (
             explain(error, self.session.origin) if isinstance(error, OpenStackError) else super().explain_error(error)
         )

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Flavors, keypairs, limits and images from Nova and Glance; Magnum itself checks none of them reliably."""
+"""Reads flavors, keypairs, limits and images from Nova and Glance, because Magnum itself checks none of them reliably."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Nova:
 
     @functools.cached_property
     def flavors(self) -> list[Object]:
-        """All flavors of the project, with `extra_specs` where the user may read them."""
+        """All flavors of the project, with `extra_specs` if the user may read them."""
         try:
             return self._service.pages(
                 "/flavors/detail", "flavors", lambda at: self._service.send("GET", at, headers=_EXTRA_SPECS)
@@ -37,7 +37,7 @@ class Nova:
         ]
 
     def _read(self, path: str) -> Object:
-        """The answer; empty if the user may not read it."""
+        """The response; empty if the user may not read it."""
         try:
             return self._service.send("GET", path).json()
         except OpenStackError as error:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node groups of one Magnum cluster, as the reconciler needs them (nodegroups.provider.NodeGroupProvider)."""
+"""Implements nodegroups.provider.NodeGroupProvider for the node groups of one Magnum cluster."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from .specs import MagnumSpec
 
 Object = dict[str, t.Any]
 
-# Labels that name a node's group: of Heat's drivers and the cluster autoscaler's provider, and of magnum-capi-helm.
+# Labels that name a node's group: the label of Heat's drivers and the cluster autoscaler's provider, and the label of
+# magnum-capi-helm.
 GROUP_LABELS = (MAGNUM_NODEGROUP_LABEL, "capi.stackhpc.com/node-group")
-# Drivers that let Cluster API choose the nodes to remove, which drains them itself.
+# With these drivers, Cluster API chooses the nodes to remove and drains them itself.
 _CLUSTER_API_DRIVERS = ("capi", "cluster_api")
 _SERVER_PREFIX = "openstack://"
 
@@ -39,7 +40,7 @@ class MagnumProvider:
 
     immutable_fields = FIELDS.immutable_fields
     max_name_length = MAGNUM.max_name_length
-    # A driver stores a request after it has passed it on to Heat or Helm, which takes some seconds.
+    # A driver stores a request only after it has passed it on to Heat or Helm, which takes some seconds.
     patience = 20.0
 
     def __init__(
@@ -53,7 +54,7 @@ class MagnumProvider:
         self._specs = {spec.name: spec for spec in specs}
         self._checks = MagnumChecks(magnum, nova, glance, cluster)
         self._states: list[NodeGroupState] = []
-        # Ids of groups that had failed before this run: each is retried once.
+        # Ids of groups that had failed before this run; each of them is retried once.
         self._retryable: set[str] = set()
 
     @property
@@ -63,7 +64,7 @@ class MagnumProvider:
 
     @property
     def defaults(self) -> frozenset[str]:
-        """Names of the groups that the cluster was created with, of those that were read."""
+        """Names of those read groups that the cluster was created with."""
         return self._checks.defaults
 
     @functools.cached_property
@@ -73,7 +74,7 @@ class MagnumProvider:
         return not any(name in driver for name in _CLUSTER_API_DRIVERS)
 
     def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups with a wanted name: the list, which has wrong bounds and labels, and then each of them."""
+        """All groups with a wanted name. Each group is read on its own, because the list has wrong bounds and labels."""
         ids = [group["uuid"] for group in self._magnum.nodegroups(self.cluster_id) if wanted(group["name"])]
         groups = self._magnum.complete_nodegroups(self.cluster_id, ids)
         defaults = [group["name"] for group in groups if group.get("is_default")]
@@ -100,13 +101,13 @@ class MagnumProvider:
         return self._state(found) if found else None
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
-        """Request a group; a replacement inherits from the old group what is not declared."""
+        """Request a group; a replacement inherits undeclared settings from the old group."""
         complete = self._complete(t.cast("MagnumSpec", spec))
         body = create_body(complete, name, complete.count if count is None else count)
         self._magnum.create_nodegroup(self.cluster_id, body)
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
-        """Only the next request: those after it follow from the state that it leads to."""
+        """Only the next request, because later requests depend on the state after it."""
         desired = {field: after for field, (dummy, after) in field_differences(spec, state).items()}
         FIELDS.require_sent(desired, SENT_FIELDS)
         current = Size(state.count, state.min_count, state.max_count)
@@ -124,7 +125,7 @@ class MagnumProvider:
         if size != current or fields:
             return [self._patch(state, current, size, fields)]
         if state.id in self._retryable and state.failed and state.fields.get("role") != "master":
-            # Every driver answers a resize with a complete update, which retries what had failed.
+            # A resize makes every driver run a complete update, which retries a failed operation.
             return [self._resize(state, state.count, ())]
         return []
 
@@ -133,7 +134,7 @@ class MagnumProvider:
         self._magnum.delete_nodegroup(self.cluster_id, state.id)
 
     def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
-        """By the addresses that Magnum returns, or by the label of the group."""
+        """The nodes that belong to the group by the addresses that Magnum returns, or by the group's label."""
         addresses = set(state.addresses)
         return [
             node
@@ -142,7 +143,7 @@ class MagnumProvider:
         ]
 
     def is_busy(self, error: ServiceError) -> bool:
-        """While the cluster is being created its API server has no address."""
+        """Whether the cloud is busy; while the cluster is being created, its API server has no address."""
         return isinstance(error, OpenStackError) and (error.no_address_yet or error.in_progress)
 
     def events(self, state: NodeGroupState) -> list[str]:
@@ -154,7 +155,7 @@ class MagnumProvider:
         return [*faults, f"{status}: {reason}" if reason else status]
 
     def _complete(self, spec: _Spec) -> _Spec:
-        """The spec with the values of the existing group, if there is one, for what is not declared."""
+        """The spec, with the values of the existing group (if there is one) for undeclared settings."""
         existing = groups_of_spec(spec.name, self._states, self.max_name_length)
         if not existing:
             return spec
@@ -212,14 +213,14 @@ class MagnumProvider:
             count=int(group.get("node_count") or 0),
             reason=str(group.get("status_reason") or ""),
             min_count=int(group.get("min_node_count") or 0),
-            # 0 is no limit, too.
+            # 0 also means no limit.
             max_count=group.get("max_node_count") or None,
             fields=fields,
             addresses=tuple(group.get("node_addresses") or ()),
         )
 
     def _as_declared(self, kind: str, group: str, stored: str | None) -> str | None:
-        """The flavor or image by its declared name or id, where both mean the same: Magnum stores what it was given."""
+        """The flavor or image by its declared name or id if both refer to the same object, because Magnum stores the text that it was given."""
         specs = (
             spec for name, spec in self._specs.items() if is_group_or_replacement(group, name, self.max_name_length)
         )

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The session with an OpenStack cloud, configured by clouds.yaml, OS_* or options, as openstacksdk reads them.
+"""The session with an OpenStack cloud, configured by clouds.yaml, OS_* or options in the same way as openstacksdk.
 
-Only the configuration reader of the SDK is imported. `import openstack` loads the classes of all services, of which none is used here, since
-the SDK has no node groups: 0.9 s of processor time, and 0.4 s without them, for each host of each task. The import of a module with its Ansible
-code takes 0.65 s in total.
+Only the configuration reader of the SDK is imported. `import openstack` loads the classes of all services, which are not used here because
+the SDK does not support node groups. It takes 0.9 s of processor time for each host of each task, and 0.4 s without these classes. In total,
+the import of a module with its Ansible code takes 0.65 s.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IMPORT_ERROR: str | None = None
 
 @contextlib.contextmanager
 def _without_package_code() -> t.Iterator[None]:
-    """Imports submodules without running openstack/__init__.py; a later `import openstack` loads the whole package."""
+    """Import submodules without running openstack/__init__.py; a later `import openstack` loads the whole package."""
     spec = None if _PACKAGE in sys.modules else importlib.util.find_spec(_PACKAGE)
     if spec is None:
         yield
@@ -47,7 +47,7 @@ try:
             from openstack import exceptions
             from openstack.config import OpenStackConfig
     except (ImportError, AttributeError):
-        # A release whose submodules need openstack/__init__.py.
+        # In this release, the submodules need openstack/__init__.py.
         from openstack import exceptions
         from openstack.config import OpenStackConfig
     from keystoneauth1 import exceptions as keystone
@@ -55,10 +55,11 @@ try:
 except ImportError:
     IMPORT_ERROR = traceback.format_exc()
 else:
-    # The exceptions of reading a configuration.
+    # The exceptions that reading a configuration may raise.
     UNUSABLE = (exceptions.SDKException, keystone.ClientException, TypeError, ValueError)
 
-# Plugins that first discover the versions of Keystone, and those that do not: one request less for each module.
+# Plugins that first discover the versions of Keystone, and the plugins that do not, which saves one request in each
+# module.
 _VERSIONED = {"password": "v3password", "token": "v3token"}
 _UNVERSIONED_OPTIONS = {"default_domain_id", "default_domain_name"}
 # The names of options in openstacksdk.
@@ -78,19 +79,19 @@ REQUEST_TIMEOUT = 60.0
 
 @dataclass(frozen=True)
 class CloudOptions:
-    """The cloud as the user declares it: its name in clouds.yaml, None for none, with single options; or a whole configuration."""
+    """The cloud as the user declares it: its name in clouds.yaml (or None) with single options, or a whole configuration."""
 
     name: str | None = None
     config: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> CloudOptions:
-        """From the options of a module; raises ConnectionProblem for single options besides a whole configuration."""
+        """Create from the options of a module; raises ConnectionProblem if single options are combined with a whole configuration."""
         cloud = params.get("cloud")
         given = {name: params[name] for name in _OPTIONS if params.get(name) is not None}
         if not isinstance(cloud, t.Mapping):
             return cls(str(cloud) if cloud else None, {_OPTIONS[name]: value for name, value in given.items()})
-        # The option interface has a default.
+        # The option `interface` has a default.
         extra = sorted(name for name in given if name != "interface" or given[name] != "public")
         if extra:
             raise ConnectionProblem(
@@ -106,7 +107,7 @@ class CloudOptions:
             text
             for name, value in (auth.items() if isinstance(auth, t.Mapping) else ())
             if value and any(word in name for word in ("password", "secret", "token", "passcode"))
-            # Text that ends with a line break may be printed without it.
+            # Text that ends with a line break may be printed without the line break.
             for text in (str(value), str(value).strip())
             if text
         }
@@ -139,7 +140,7 @@ class Session:
         return self._versioned(region, options)
 
     def _versioned(self, region: t.Any, options: CloudOptions) -> t.Any:
-        """The same region without discovery of Keystone's versions, where the URL contains the version."""
+        """The same region without discovery of Keystone's versions, if the URL contains the version."""
         plugin = _VERSIONED.get(str(region.config.get("auth_type")))
         auth = region.config["auth"]
         at_three = urlsplit(str(auth["auth_url"])).path.rstrip("/").endswith("/v3")
@@ -148,7 +149,7 @@ class Session:
         try:
             return self._config.get_one(cloud=options.name, **{**options.config, "auth_type": plugin})
         except UNUSABLE:
-            # This plugin needs more options than the other one, which reports missing ones itself.
+            # This plugin needs more options than the other plugin, which reports missing options itself.
             return region
 
     @property
@@ -183,7 +184,7 @@ class Session:
         return str(self._session.get_project_id() or "")
 
     def adapter(self, service_type: str) -> t.Any:
-        """The adapter of one service, without discovery of versions; error answers are returned, not raised."""
+        """The adapter of one service, without discovery of versions; error responses are returned, not raised."""
         region = self._region
         return Adapter(
             session=self._session,
@@ -216,7 +217,7 @@ def require_sdk() -> None:
 
 
 def regions_of(cloud: str) -> list[str]:
-    """The regions of a cloud in clouds.yaml, in its order; may be empty."""
+    """The regions of a cloud, in the order of clouds.yaml; may be empty."""
     require_sdk()
     document = (OpenStackConfig().cloud_config.get("clouds") or {}).get(cloud) or {}
     regions = [region["name"] if isinstance(region, dict) else region for region in document.get("regions") or ()]
@@ -224,7 +225,7 @@ def regions_of(cloud: str) -> list[str]:
 
 
 def enable_logging(path: str | None, level: str) -> None:
-    """Let openstacksdk, imported as a whole for that, log to a file; it masks secrets."""
+    """Let openstacksdk log to a file, in which it masks secrets; this imports the whole SDK."""
     if path:
         require_sdk()
         import openstack

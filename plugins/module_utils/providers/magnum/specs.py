@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The specs that the options of magnum_nodegroup declare, and the mistakes in these options that are visible without a cloud (pure)."""
+"""Creates specs from the options of magnum_nodegroup, and finds the mistakes that can be detected without a cloud (pure)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .fields import FIELDS, magnum_label
 
 Options = t.Mapping[str, t.Any]
 
-# This label of the cluster or the group says whether an autoscaler is at work.
+# This label of the cluster or the group shows whether an autoscaler is active.
 AUTOSCALING_LABEL = "auto_scaling_enabled"
 
 
 @dataclass(frozen=True)
 class MagnumSpec(NodeGroupSpec):
-    """A spec with what only the request to create the group needs."""
+    """A spec with additional data for the request that creates the group."""
 
     merge_labels: bool = True
 
 
 def problems_of(group: Options) -> t.Iterator[str]:
-    """The mistakes in a group's options that are visible without the cloud."""
+    """The mistakes in a group's options that can be detected without the cloud."""
     low, high = group.get(MIN_NODE_COUNT), group.get(MAX_NODE_COUNT)
     if not group["name"]:
         yield "name is empty; a node group needs a name"
@@ -39,7 +39,7 @@ def problems_of(group: Options) -> t.Iterator[str]:
 def spec_of(group: Options, *, cluster_labels: t.Mapping[str, str], version: tuple[int, int]) -> MagnumSpec:
     """The spec of one group's options.
 
-    cluster_labels: the cluster's own, which say whether its autoscaler is on. version: the microversion; what is newer is left out.
+    cluster_labels: the labels of the cluster, which show whether its autoscaler is enabled. version: the microversion; newer settings are left out.
     """
     group = {**group, **dict.fromkeys(FIELDS.newer_than(version))}
     return MagnumSpec(
@@ -50,7 +50,7 @@ def spec_of(group: Options, *, cluster_labels: t.Mapping[str, str], version: tup
 
 
 def _autoscaled(group: Options, cluster_labels: t.Mapping[str, str]) -> bool:
-    """As declared, else by the label of a cluster or group whose minimum and maximum differ."""
+    """Whether an autoscaler is declared, or enabled by the label of a cluster or group whose minimum and maximum differ."""
     if group.get("autoscaling") is not None:
         return bool(group["autoscaling"])
     low, high = group.get(MIN_NODE_COUNT), group.get(MAX_NODE_COUNT)

@@ -22,7 +22,7 @@ KEYSTONE = "Keystone"
 
 
 class Service:
-    """One service of the catalog; may be used by many threads."""
+    """One service of the catalog; safe for use by many threads."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Service:
         name: str,
         base: str = "",
     ) -> None:
-        """Send nothing yet; `base` (`/v1`) is put before each path unless the catalog's URL ends with it."""
+        """Send nothing yet; `base` (`/v1`) is prepended to each path unless the catalog's URL ends with it."""
         self.name = name
         self._session = session
         self._adapter = session.adapter(service_type)
@@ -51,7 +51,7 @@ class Service:
         headers: t.Mapping[str, str] | None = None,
         repeatable: bool = True,
     ) -> HttpResponse:
-        """The answer, after as many attempts as fit into twice the request's timeout; see Retrier.send()."""
+        """The response, after as many attempts as fit into twice the request's timeout; see Retrier.send()."""
         return self._retrier.send(
             lambda dummy_left: self._attempt(method, path, body, headers or {}),
             limit=2 * self._session.timeout,
@@ -60,7 +60,7 @@ class Service:
         )
 
     def pages(self, path: str, key: str, send: t.Callable[[str], HttpResponse] | None = None) -> list[Object]:
-        """All items of a collection; Magnum and Glance link the next page as `next`, Nova in KEY_links."""
+        """All items of a collection. Magnum and Glance return the link to the next page as `next`, Nova in KEY_links."""
         send = send or (lambda page: self.send("GET", page))
         items: list[Object] = []
         page: str | None = path
@@ -72,7 +72,7 @@ class Service:
         return items
 
     def _path_of(self, url: str) -> str | None:
-        """The path of a page for send(): the host in its URL is often not the one under which the service is reached."""
+        """The path of a page for send(), because the host in the page's URL often differs from the host of the service."""
         if not url:
             return None
         parts = urlsplit(url)
@@ -89,7 +89,8 @@ class Service:
                 timeout=self._session.timeout,
             )
         except keystone.HttpError as error:
-            # Keystone's, when it was asked for a token: error answers of the service itself are not raised.
+            # The error comes from Keystone's response to the token request, because error responses of the service
+            # itself are not raised.
             content = error.response.content if error.response is not None else b""
             raise OpenStackError(
                 error_text(content) or str(error.message),
@@ -98,14 +99,14 @@ class Service:
                 path="/auth/tokens",
                 service=KEYSTONE,
                 url=self._session.auth_url,
-                # The request to the service comes after the one for the token.
+                # The request to the service is sent after the request for the token.
                 sent=False,
             ) from None
         except keystone.ConnectionError as error:
             cause = error.__context__
             if isinstance(cause, ValueError):
                 raise self._not_sendable() from None
-            # Until the service has answered for the first time it may be Keystone that does not answer.
+            # Until the first response of the service, Keystone may be the server that does not respond.
             by_keystone = not self._url or (not self._connected_before and self._session.auth_url in str(error))
             raise http.no_answer(
                 OpenStackError,
@@ -137,7 +138,7 @@ class Service:
         return http.not_sendable(self._session.origin, "Check the token.")
 
     def _path_prefix(self) -> str:
-        """The part before each path; the first call looks the service up in the catalog."""
+        """The prefix of each path; the first call looks up the service in the catalog."""
         if self._prefix is None:
             url = self._adapter.get_endpoint()
             if not url:

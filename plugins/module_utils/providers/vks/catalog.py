@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vServer's resources that a node group refers to, their flavors, and the one that a name means (pure)."""
+"""The vServer resources and flavors that a node group refers to, and the resolution of their names (pure)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SHOWN = 12
 class CatalogItem:
     """A resource that a group refers to by id.
 
-    note: distinguishes it from others of its name. usable: False for one that is not ACTIVE. aliases: further names, valid where only one
-    item has them.
+    note: distinguishes it from other resources with the same name. usable: False if it is not ACTIVE. aliases: additional names, valid if only
+    one item has them.
     """
 
     id: str
@@ -32,16 +32,16 @@ class CatalogItem:
     details: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     def to_result(self) -> dict[str, t.Any]:
-        """As modules return it."""
+        """The item in the format that modules return."""
         return {"id": self.id, "name": self.name, "usable": self.usable, **self.details}
 
 
 class UnresolvedName(Exception):
-    """A name means nothing, or several things; the message lists the available ones."""
+    """A name is unknown or ambiguous; the message lists the available names."""
 
 
 def resolve(option: str, wanted: str, items: t.Sequence[CatalogItem], place: str) -> str:
-    """The id of the one item with this id or name; raises UnresolvedName, for a name of several with their ids."""
+    """The id of the only item with this id or name; raises UnresolvedName, with all ids if several items have the name."""
     matches = [item for item in items if item.id == wanted]
     matches = matches or [item for item in items if item.name == wanted]
     matches = matches or [item for item in items if wanted in item.aliases]
@@ -58,7 +58,7 @@ def resolve(option: str, wanted: str, items: t.Sequence[CatalogItem], place: str
 
 
 def available(wanted: str, names: t.Iterable[str]) -> str:
-    """A sentence with the available names: similar ones first, and only these where there are many."""
+    """A sentence with the available names, similar names first; if there are many, it lists only the similar names."""
     known = list(dict.fromkeys(name for name in names if name))
     if not known:
         return "None is available."
@@ -72,7 +72,7 @@ def available(wanted: str, names: t.Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Flavor:
-    """A flavor in one zone; the field `gpu` is the number of GPUs, and only the name says which model. remaining: None if it is unknown."""
+    """A flavor in one zone; the field `gpu` is the number of GPUs, and only the name contains the model. remaining: None if unknown."""
 
     id: str
     name: str
@@ -85,12 +85,12 @@ class Flavor:
 
     @property
     def available(self) -> bool:
-        """Whether another machine can be created."""
+        """Whether another machine with this flavor can be created."""
         return not self.sold_out and self.remaining != 0
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """The models that its GPUs may be: several where the name is ambiguous, none if it says nothing."""
+        """The possible models of the GPUs: several if the name is ambiguous, none if the name contains no model."""
         named_gpus = vks_flavor_gpus(self.name) if self.gpus else None
         return tuple(model for model in MODELS if model.key in named_gpus.keys) if named_gpus else ()
 
@@ -106,7 +106,7 @@ class Flavor:
 
 
 def flavor_of(row: t.Mapping[str, t.Any], zone: str) -> Flavor:
-    """A flavor of vServer; the number of GPUs from its name where the field is missing."""
+    """A flavor of vServer; if the field is missing, the number of GPUs is taken from the name."""
     name = str(row.get("name") or "")
     gpus = row.get("gpu")
     remaining = row.get("remainingVms")
@@ -124,12 +124,12 @@ def flavor_of(row: t.Mapping[str, t.Any], zone: str) -> Flavor:
 
 
 def flavor_items(flavors: t.Iterable[Flavor]) -> list[CatalogItem]:
-    """Flavors; whether one is sold out is checked elsewhere."""
+    """The flavors as catalog items; checks.py reports flavors that are sold out."""
     return [CatalogItem(flavor.id, flavor.name, note=f"zone {flavor.zone}") for flavor in flavors]
 
 
 def subnet_item(row: Row) -> CatalogItem:
-    """A subnet of a VPC; its zone decides on flavors and volume types."""
+    """A subnet of a VPC; its zone determines the available flavors and volume types."""
     zone = row.get("zone") or {}
     secondary = [subnet.get("cidr") for subnet in row.get("secondarySubnets") or [] if isinstance(subnet, dict)]
     return _item(
@@ -145,7 +145,7 @@ def subnet_item(row: Row) -> CatalogItem:
 
 
 def volume_item(row: Row, kind: str) -> CatalogItem:
-    """A volume type of a zone; aliases are its kind (SSD, NVME), and kind and IOPS (SSD-3000)."""
+    """A volume type of a zone; its aliases are the kind (SSD, NVME), and the kind with the IOPS (SSD-3000)."""
     iops = row.get("iops")
     return _item(
         row,

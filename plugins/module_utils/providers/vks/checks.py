@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of declared groups against the account, the cluster and its zones, before the first request."""
+"""Checks declared groups against the account, the cluster and its zones before the first request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Quota = t.Mapping[str, t.Any]
 
 
 def problems(specs: Specs, cluster: VksCluster, groups: int, quota: Quota, resolver: NameResolver) -> list[str]:
-    """A line with a remedy for each impossible part. `groups`: how many the cluster has; the state is None if the group is to be created."""
+    """An error message with a remedy for each impossible part; `groups` is the cluster's number of groups, and the state is None for a new group."""
     found = list(_group_quota(specs, groups, quota))
     if cluster.status in ("ERROR", "FAILED", "DELETING"):
         found.append(
@@ -107,7 +107,7 @@ def _disk_problems(spec: NodeGroupSpec, disk_types: t.Sequence[CatalogItem]) -> 
 
 
 def _flavor_problems(spec: NodeGroupSpec, state: NodeGroupState | None, resolver: NameResolver) -> t.Iterator[str]:
-    """Whether enough machines of the flavor are left, and whether its GPUs support MIG where the labels ask for it."""
+    """Problems with a flavor: too few available machines, or GPUs without MIG although the labels request it."""
     subnet = spec.fields.get("subnet") or (state.fields["subnet"] if state else resolver.default_subnet)
     flavor_id = spec.fields.get("flavor") or (state.fields["flavor"] if state else None)
     current, default = (state.count, state.count) if state else (0, 1)

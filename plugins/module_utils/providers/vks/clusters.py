@@ -21,10 +21,10 @@ _ID = re.compile(r"k8s-[0-9a-f]{4,}[0-9a-f-]*")
 
 @dataclass(frozen=True)
 class VksCluster:
-    """A cluster as far as node groups and kubeconfigs need it; ids are VNG Cloud's.
+    """The data of a cluster that node groups and kubeconfigs need; the ids are VNG Cloud's.
 
-    subnets: the cluster's own; where there is one, it is the default of new groups. server: the address of its API server, None if VKS does
-    not return it. private: whether that is a private address only. row: the response.
+    subnets: the cluster's own subnets; a single subnet is the default of new groups. server: the address of its API server, None if VKS does
+    not return it. private: whether this address is only private. row: the response.
     """
 
     id: str
@@ -42,17 +42,17 @@ class VksCluster:
 
     @property
     def path(self) -> str:
-        """Its path in the API."""
+        """The cluster's path in the API."""
         return f"{_PATH}/{self.id}"
 
     def to_result(self) -> dict[str, t.Any]:
-        """As modules return it."""
+        """The cluster in the format that modules return."""
         fields = {name: value for name, value in vars(self).items() if name != "row"}
         return {**fields, "subnets": list(self.subnets)}
 
 
 def cluster_of(row: Row) -> VksCluster:
-    """A cluster of a response; what a list leaves out is empty."""
+    """A cluster from a response; fields that lists leave out are empty."""
     subnets = row.get("listSubnetIds") or ([row["subnetId"]] if row.get("subnetId") else [])
     return VksCluster(
         id=str(row.get("id") or ""),
@@ -71,16 +71,16 @@ def cluster_of(row: Row) -> VksCluster:
 
 
 def detailed_clusters(transport: VksTransport, wanted: t.Callable[[VksCluster], bool]) -> list[VksCluster]:
-    """The wanted clusters of the account in the region, with their details; sorted by name and id."""
+    """The wanted clusters of the account in the region, with their details, sorted by name and id."""
     rows = [cluster_of(row) for row in transport.items(_PATH)]
     calls = [(cluster.id, functools.partial(_detail, transport, cluster)) for cluster in rows if wanted(cluster)]
     return sorted(filter(None, call_all(calls)), key=lambda cluster: (cluster.name, cluster.id))
 
 
 def find_cluster(transport: VksTransport, wanted: str) -> VksCluster:
-    """The one cluster with this id or name, with its details only where that takes no extra request.
+    """The cluster with this id or name; its details are included only if they need no extra request.
 
-    Raises InvalidOptions if there is none, or where several have the name.
+    Raises InvalidOptions if there is no such cluster, or if several have the name.
     """
     if _ID.fullmatch(wanted):
         found = _detail(transport, cluster_of({"id": wanted}))
@@ -98,7 +98,7 @@ def find_cluster(transport: VksTransport, wanted: str) -> VksCluster:
 
 
 def detailed(transport: VksTransport, cluster: VksCluster) -> VksCluster:
-    """The cluster with its details; raises InvalidOptions when it was deleted meanwhile."""
+    """The cluster with its details; raises InvalidOptions if it has been deleted in the meantime."""
     found = cluster if cluster.vpc else _detail(transport, cluster)
     if found is None:
         raise InvalidOptions([f"cluster: {cluster.name} ({cluster.id}) was deleted during this run. Run again."])
@@ -106,6 +106,6 @@ def detailed(transport: VksTransport, cluster: VksCluster) -> VksCluster:
 
 
 def _detail(transport: VksTransport, cluster: VksCluster) -> VksCluster | None:
-    """None when it was deleted meanwhile."""
+    """The cluster with its details; None if it has been deleted in the meantime."""
     row = transport.find(VKS, cluster.path)
     return cluster_of({**cluster.row, **row}) if row else None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node groups in VKS's API: responses as the reconciler compares them, and the bodies of requests (pure)."""
+"""Converts node groups between VKS's API and the reconciler: responses to states, and specs to request bodies (pure)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _SETTLED, _FAILED = ("ACTIVE",), ("ERROR", "FAILED")
 
 
 def state_of(row: Row, subnet: str | None = None, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
-    """A group's details. `subnet` is the cluster's, for a group that has none.
+    """The state of a group from its details. `subnet` is the cluster's subnet, for a group without one.
 
-    With its `nodes` it counts as settled only when as many as desired are ready: after a change the status is the old one for a while.
-    An unknown status means that an operation is in progress.
+    If `nodes` are given, the group only counts as settled when the desired number of nodes is ready, because the status may be outdated for a
+    while after a change. An unknown status means that an operation is in progress.
     """
     listed = listed_of(row)
     failed = listed.status in _FAILED
@@ -56,8 +56,8 @@ def listed_of(row: Row) -> ListedGroup:
 
 
 def create_body(spec: NodeGroupSpec, name: str, count: int | None, subnet: str | None) -> Row:
-    """The body of POST .../node-groups; names are resolved already, `subnet` is the cluster's, for a spec without one."""
-    # The version of a new group is the cluster's.
+    """The body of POST .../node-groups; names are already resolved, and `subnet` is the cluster's subnet, for a spec without one."""
+    # A new group has the version of the cluster.
     fields = {name: value for name, value in spec.fields.items() if name not in REQUEST_FIELDS[UPGRADE]}
     settings = FIELDS.creation_body({**fields, "subnet": fields.get("subnet") or subnet})
     body: Row = {"name": name, "numNodes": 1 if count is None else count, **settings}
@@ -68,9 +68,9 @@ def create_body(spec: NodeGroupSpec, name: str, count: int | None, subnet: str |
 
 
 def change_body(differences: Differences, state: NodeGroupState) -> Row:
-    """The body of one of the requests that change a group, with what changes; maps and sets are written as a whole.
+    """The body of one of the requests that change a group, with the changed fields; maps and sets are written as a whole.
 
-    An `autoScaleConfig` of null disables autoscaling, a missing one keeps it (vngcloud/greennode-mcp, models.py).
+    An `autoScaleConfig` of null disables autoscaling; if it is missing, autoscaling is not changed (vngcloud/greennode-mcp, models.py).
     """
     desired = {field: after for field, (dummy, after) in differences.items()}
     body: Row = FIELDS.encode({field: after for field, after in desired.items() if field in FIELDS.fields})
@@ -89,7 +89,7 @@ def disables_autoscaling(differences: Differences) -> bool:
 
 
 def is_shown(differences: Differences, state: NodeGroupState) -> bool:
-    """Whether the group shows the changes; of a map, only the entries that change, since the service adds entries of its own."""
+    """Whether the group's state shows the changes. In a map, only the changed entries are compared, because the service adds its own entries."""
     return all(_is_shown(difference, state.values.get(field)) for field, difference in differences.items())
 
 

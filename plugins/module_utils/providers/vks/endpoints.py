@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The URLs of VNG Cloud's Kubernetes service, of its vServer and of its IAM (pure).
+"""The URLs of VNG Cloud's Kubernetes service, vServer and IAM (pure).
 
 This VKS is VNG Cloud's (GreenNode's), not VMware's vSphere Kubernetes Service, which has the same abbreviation.
 """
@@ -17,7 +17,7 @@ from ...common.http import is_loopback
 
 DEFAULT_REGION = "HCM-3"
 IAM_VERSIONS = ("v2", "v1")
-# The URLs of the vendor's command line from 1.11 on, and before.
+# The URLs that the vendor's command line uses from 1.11 on, and the URLs before 1.11.
 _IAM = {
     "v2": "https://iam.api.vngcloud.vn/accounts-api/v2/auth/token",
     "v1": "https://iamapis.vngcloud.vn/accounts-api/v1/auth/token",
@@ -27,7 +27,8 @@ REGIONS: dict[str, tuple[str, str]] = {
     "HCM-3": ("https://vks.api.vngcloud.vn", "https://hcm-3.api.vngcloud.vn/vserver/vserver-gateway"),
     "HAN": ("https://vks-han-1.api.vngcloud.vn", "https://han-1.api.vngcloud.vn/vserver/vserver-gateway"),
 }
-# The variables for options that are not set, as the vendor's command line (GRN_ACCESS_KEY_ID ...) and MCP server (GRN_CLIENT_ID ...) call them.
+# The environment variables for options that are not set, named as in the vendor's command line (GRN_ACCESS_KEY_ID ...)
+# and MCP server (GRN_CLIENT_ID ...).
 ENVIRONMENT: dict[str, tuple[str, ...]] = {
     "client_id": ("GRN_CLIENT_ID", "GRN_ACCESS_KEY_ID"),
     "client_secret": ("GRN_CLIENT_SECRET", "GRN_SECRET_ACCESS_KEY"),
@@ -42,7 +43,7 @@ _TOKEN_PATH = re.compile(r"/(v[12])/auth/token$")
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Base URLs without a slash at the end; `iam` is the whole URL of tokens."""
+    """Base URLs without a slash at the end; `iam` is the complete token URL."""
 
     iam: str
     iam_version: str
@@ -51,7 +52,7 @@ class Endpoints:
 
 
 def endpoints(params: t.Mapping[str, t.Any]) -> Endpoints:
-    """The URLs by the options of a module; raises InvalidOptions with all problems."""
+    """The URLs from the options of a module; raises InvalidOptions with all problems."""
     region = params.get("region") or DEFAULT_REGION
     vks, vserver = REGIONS.get(region, ("", ""))
     vks = params.get("vks_url") or vks
@@ -67,12 +68,12 @@ def endpoints(params: t.Mapping[str, t.Any]) -> Endpoints:
         problems += _unsafe(option, url)
     if problems:
         raise InvalidOptions(problems)
-    # The console shows the URL with the version, with which the paths begin.
+    # The console shows the URL with the version, but the paths already begin with the version.
     return Endpoints(iam, version, vks.rstrip("/").removesuffix("/v1"), vserver.rstrip("/"))
 
 
 def _iam(url: str | None, version: str | None) -> tuple[str, str, list[str]]:
-    """URL of tokens, version, and problems: `url` may be a base URL or the URL of tokens, which contains the version."""
+    """The token URL, the version, and problems; `url` may be a base URL, or the token URL that contains the version."""
     url = (url or _IAM[version or IAM_VERSIONS[0]]).rstrip("/")
     match = _TOKEN_PATH.search(url)
     if match is None:
@@ -85,7 +86,7 @@ def _iam(url: str | None, version: str | None) -> tuple[str, str, list[str]]:
 
 
 def _unsafe(option: str, url: str) -> list[str]:
-    """Why a token must not be sent to this URL."""
+    """The reasons why a token must not be sent to this URL."""
     if not url:
         return []
     parts = urlsplit(url)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The error of VKS, vServer and IAM, and how their various error bodies are read (pure)."""
+"""The error of VKS, vServer and IAM, and the parser for their various error bodies (pure)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 from ...common.errors import ServiceError
 from ...common.http import HttpResponse
 
-# Requests that may be repeated: each writes a map or a set as a whole.
+# Requests that may be repeated, because each of them writes a map or a set as a whole.
 REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 # "Resource is being processed": vngcloud/greennode-mcp, nodegroup_handler.py.
 _BUSY = re.compile(r"being (processed|updated|upgraded)|in progress", re.IGNORECASE)
@@ -22,12 +22,12 @@ _CODES = ("code", "errorCode")
 
 
 class VksError(ServiceError):
-    """An answer outside 200 to 299, or no answer (status is None); `message` is for users, `detail` is the service's own text."""
+    """A response outside 200 to 299, or a missing response (status is None); `message` is for users, `detail` is the service's own text."""
 
     timeout_setting = "request_timeout"
 
     def __init__(self, detail: str, *, service: str = "VKS", **fields: t.Any) -> None:
-        """`service` is VKS, vServer or IAM, `path` the whole URL, `reason` the service's own code."""
+        """`service` is VKS, vServer or IAM, `path` is the whole URL, and `reason` is the service's own code."""
         super().__init__("", service=service, **fields)
         self.detail = detail
         self.message = explain(self)
@@ -38,17 +38,17 @@ class VksError(ServiceError):
 
     @property
     def busy(self) -> bool:
-        """The service processes the object and rejects further changes until then: 409, or a 400 with such a text."""
+        """Whether the service is processing the object and rejects further changes until it is done (409, or 400 with such a text)."""
         return self.status == 409 or (self.status in (400, 423) and bool(_BUSY.search(self.detail)))
 
     @property
     def transient(self) -> bool:
-        """May succeed later: the service is away, overloaded, or processes this object."""
+        """Whether the request may succeed later, because the service is unavailable, overloaded, or processing this object."""
         return self.busy or super().transient
 
 
 def explain(error: VksError) -> str:
-    """One message: the request, the answer, and the remedy."""
+    """One message with the request, the response and the remedy."""
     request = f"({error.operation}): {error.detail}"
     if error.unreachable:
         return f"No answer from {error.service} {request}. {error.remedy}"
@@ -70,7 +70,7 @@ def error_text(data: bytes) -> tuple[str, str]:
     """The code and the text of an error body; both may be empty.
 
     Known bodies are {"error": {"message"}}, {"message"}, {"errors": [{"code", "message"}]}, {"detail"}, vServer's {"errorCode",
-    "errorMsg", "success"}, OAuth's {"error", "error_description"}, and each of them as text within another.
+    "errorMsg", "success"}, OAuth's {"error", "error_description"}, and each of these as text within another.
     """
     text = data.decode(errors="replace").strip()
     code, found = _code_and_text(_parsed(text), _MAX_DEPTH)
@@ -80,7 +80,7 @@ def error_text(data: bytes) -> tuple[str, str]:
 
 
 def is_rejected(answer: HttpResponse) -> bool:
-    """Whether an answer of 200 reports in its body that nothing was done, as the gateway of vServer may."""
+    """Whether the body of a 200 response reports that nothing was done, as vServer's gateway may do."""
     body = _parsed(answer.text)
     return isinstance(body, dict) and body.get("success") is False
 

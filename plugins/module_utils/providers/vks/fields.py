@@ -16,18 +16,19 @@ from ..nodegroup_module import NodeGroupFields
 
 # Prefixes of the service's own tags, which it ignores in requests (docs, release notes of June 2026).
 _RESERVED_TAGS = ("vng.vks.", "vng.vpc.", "vng.billing.", "vks-", "vks-mgmt-")
-# The requests that change a group. The vendor's Terraform provider replaces it for a change of any other field (ForceNew).
+# The requests that change a group. For a change of any other field, the vendor's Terraform provider replaces the group
+# (ForceNew).
 METADATA, UPDATE, UPGRADE = ("PATCH", "/metadata"), ("PUT", ""), ("POST", "/upgrade-version")
 _STRATEGY = {"max_surge": 1, "max_unavailable": 0}
 
 
 def text(value: t.Any) -> str:
-    """A value of an answer as text; empty if it is missing."""
+    """A value of a response as text; empty if it is missing."""
     return "" if value is None else str(value)
 
 
 def number(value: t.Any) -> int:
-    """A whole number of an answer; 0 if it is missing."""
+    """A whole number in a response; 0 if it is missing."""
     return int(value) if isinstance(value, (int, float)) else 0
 
 
@@ -36,7 +37,7 @@ def _sorted(values: t.Iterable[t.Any] | None) -> list[str]:
 
 
 def _system(image: t.Any) -> str:
-    """The option `os` of an image's operating system (Ubuntu 22.04, Container-Optimized OS)."""
+    """The value of the option `os` for an image's operating system (Ubuntu 22.04, Container-Optimized OS)."""
     word = text(image).lower().partition(" ")[0]
     return "linux" if word.startswith("container") else word or "ubuntu"
 
@@ -63,7 +64,7 @@ def _encoded_strategy(strategy: t.Mapping[str, int]) -> dict[str, t.Any]:
     return {"strategy": "SURGE", "maxSurge": strategy["max_surge"], "maxUnavailable": strategy["max_unavailable"]}
 
 
-# The defaults of a new group are those of the vendor's own client (GreenNodeHub/greennode-cli, go/cmd/vks).
+# A new group has the same defaults as in the vendor's own client (GreenNodeHub/greennode-cli, go/cmd/vks).
 FIELDS = NodeGroupFields(
     VKS,
     (
@@ -78,7 +79,7 @@ FIELDS = NodeGroupFields(
         NodeGroupField("private_nodes", "enablePrivateNodes", default=False, decode=bool),
         NodeGroupField("encrypted_volume", "enabledEncryptionVolume", default=False, decode=bool),
         node_labels_field("labels", METADATA),
-        # No taints are null, as in the vendor's client.
+        # An empty list of taints is sent as null, as in the vendor's client.
         node_taints_field("taints", METADATA, lambda taints: taint_list(taints) or None),
         NodeGroupField(
             "tags",

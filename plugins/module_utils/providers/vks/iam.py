@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tokens of IAM: one login per process, a new token before the old one expires, and no login after a rejected one.
+"""Tokens of IAM. Each process logs in once and renews the token before it expires.
 
-IAM locks an account after failed logins (code TOO_MANY_FAILED_LOGINS), so that a rejected login is not repeated.
+IAM locks an account after failed logins (code TOO_MANY_FAILED_LOGINS), so a rejected login is not repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if t.TYPE_CHECKING:
     from .transport import HttpClient
 
 IAM = "IAM"
-# Seconds, for an answer without a lifetime: both generations send 1800, an older page of the documentation says 7200.
+# The lifetime in seconds if the response contains none. Both generations send 1800; an older page of the documentation
+# says 7200.
 _DEFAULT_LIFETIME = 1800.0
 _MARGIN = 60.0
 LOCKED = "TOO_MANY_FAILED_LOGINS"
@@ -31,7 +32,7 @@ LOCKED = "TOO_MANY_FAILED_LOGINS"
 
 @dataclass(frozen=True)
 class Login:
-    """A service account, the URL of its tokens, and which of IAM's two generations that is."""
+    """A service account, its token URL, and the generation of IAM (there are two)."""
 
     url: str
     version: str
@@ -45,12 +46,12 @@ class Login:
 
     @property
     def form(self) -> bytes:
-        """The body: RFC 6749, 4.4.2 in v2, the same with a name of its own in v1."""
+        """The body of the request: in v2 as in RFC 6749, 4.4.2; in v1 with another field name."""
         return urlencode({"grant_type" if self.version == "v2" else "grantType": "client_credentials"}).encode()
 
 
 class Tokens:
-    """The token of one login; may be used by many threads, of which one logs in."""
+    """The token of one login; safe for use by many threads, only one of which logs in."""
 
     def __init__(self, login: Login) -> None:
         """Send nothing yet."""
@@ -69,14 +70,14 @@ class Tokens:
             return self._token
 
     def refresh(self, client: HttpClient, rejected: str) -> str:
-        """Another token than the one that a service rejected; another thread may have requested it already."""
+        """A new token in place of the rejected one; another thread may have requested it already."""
         with self._lock:
             if self._token == rejected:
                 self._log_in(client)
             return self._token
 
     def mask(self, text: str) -> str:
-        """The text of a service without the secret and the tokens."""
+        """The text from a service, with the secret and the tokens masked."""
         for secret in tuple(self._secrets):
             text = text.replace(secret, "***") if secret else text
         return text
@@ -103,11 +104,11 @@ class Tokens:
             raise self._rejected from None
         self._token, lifetime = _token_in(answer, self._login.url)
         self._secrets.add(self._token)
-        # Half of a lifetime that is too short for the margin.
+        # If the lifetime is too short for the margin, half of it is used.
         self._valid_until = time.monotonic() + max(lifetime - _MARGIN, lifetime / 2)
 
 
-# The tokens of the whole process.
+# The tokens that the whole process shares.
 TOKENS: dict[tuple[str, str, str], Tokens] = {}
 
 
@@ -118,7 +119,7 @@ def tokens_of(login: Login) -> Tokens:
 
 
 def _token_in(answer: HttpResponse, url: str) -> tuple[str, float]:
-    """The token and its lifetime in seconds, in the spelling of either generation."""
+    """The token and its lifetime in seconds, from a response of either generation."""
     with contextlib.suppress(ValueError, AttributeError, TypeError):
         body = answer.json()
         token = body.get("access_token") or body.get("accessToken")
@@ -134,7 +135,7 @@ def _token_in(answer: HttpResponse, url: str) -> tuple[str, float]:
 
 
 def _rejection(error: VksError, client_id: str) -> VksError:
-    """The same error with its meaning; all later requests of this process get it."""
+    """The same error with an explanation; all later requests of this process get this error."""
     if error.reason == LOCKED:
         advice = (
             f"The account of client_id {client_id} is locked after failed logins; wait, and correct the secret first"

@@ -23,7 +23,7 @@ from .provider import VksProvider
 from .transport import VksTransport, connect
 from .vserver import VServer
 
-# A kubeconfig is issued within seconds.
+# Issuing a kubeconfig takes seconds.
 _TIMEOUT, _INTERVAL = 120.0, 1.0
 
 
@@ -34,7 +34,7 @@ class VksSource:
     cloud = VKS.key
 
     def __init__(self, settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_agent: str) -> None:
-        """Send nothing yet. environ: has the account's secrets."""
+        """Send nothing yet. environ: contains the account's secrets."""
         self._settings = settings
         self._user_agent = user_agent
         self._params = _params(settings, environ)
@@ -49,7 +49,7 @@ class VksSource:
         return VServer(self._transport, self._params.get("project_id"))
 
     def discover(self, wanted: t.Callable[[str], bool]) -> list[DiscoveredCluster]:
-        """The clusters with a wanted name; flavors are read once, and only when a cluster has a group."""
+        """The clusters with a wanted name; flavors are read once, and only if a cluster has a group."""
         clusters = detailed_clusters(
             self._transport, lambda cluster: wanted(cluster.name) and cluster.status != "DELETING"
         )
@@ -61,7 +61,7 @@ class VksSource:
         ]
 
     def kubeconfig(self, cluster: DiscoveredCluster, lifetime: KubeconfigLifetime) -> str:
-        """The service's, or a new one where there is none or it expires soon."""
+        """The service's kubeconfig; a new one is issued if there is none or it expires soon."""
         found = cluster_of({"id": cluster.id, "name": cluster.name})
         current = kubeconfig.read(self._transport, found)
         now = datetime.datetime.now(datetime.UTC)
@@ -71,7 +71,7 @@ class VksSource:
         return current.text
 
     def explain(self, error: Exception) -> str:
-        """The message of an error of this source."""
+        """The message for an error of this source."""
         return str(error)
 
     def _groups(self, cluster: VksCluster) -> list[NodeGroupState]:
@@ -79,7 +79,7 @@ class VksSource:
 
     @functools.cached_property
     def _flavors(self) -> dict[str, Flavor]:
-        """All of the region by id; none if the account may not read them, so that the GPUs stay unknown."""
+        """All flavors of the region by id; empty if the account may not read them (the GPUs are then unknown)."""
         try:
             zones = [zone.id for zone in self._vserver.zones() if zone.usable]
             return {flavor.id: flavor for zone in zones for flavor in self._vserver.flavors(zone)}
@@ -120,12 +120,12 @@ class VksSource:
 
 
 def sources(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str], user_agent: str) -> list[VksSource]:
-    """The account's source."""
+    """The source for the account."""
     return [VksSource(settings, environ, user_agent)]
 
 
 def _params(settings: t.Mapping[str, t.Any], environ: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """The options of a module: from the entry, else from the environment, whose variables the entry may name for its account."""
+    """The options of a module, from the entry or else from the environment; the entry may name the environment variables of its account."""
     params: dict[str, t.Any] = {
         option: next((environ[name] for name in names if environ.get(name)), None)
         for option, names in ENVIRONMENT.items()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster's kubeconfig in VKS: read, and issued when there is none or it expires soon; never part of a result."""
+"""Reads a cluster's kubeconfig from VKS, and requests a new one if there is none or it expires soon; it is never part of a result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST_PAUSE = 0.2
 
 @dataclass(frozen=True)
 class VksKubeconfig:
-    """The service's kubeconfig; status as in the API, `expires_at` in the service's own format, None if it is unknown."""
+    """The service's kubeconfig; `status` is the API's, and `expires_at` is in the service's own format, or None if unknown."""
 
     status: str
     text: str = field(default="", repr=False)
@@ -29,7 +29,7 @@ class VksKubeconfig:
 
     @property
     def ready(self) -> bool:
-        """Whether it can be used."""
+        """Whether the kubeconfig can be used."""
         return self.status == ACTIVE and bool(self.text.strip())
 
 
@@ -45,7 +45,7 @@ def read(transport: VksTransport, cluster: VksCluster) -> VksKubeconfig:
 
 
 def reason_to_issue(current: VksKubeconfig, renew_before: float, now: datetime.datetime) -> str:
-    """Why a new kubeconfig is needed; empty when this one is valid for `renew_before` more days, or is being created."""
+    """The reason why a new kubeconfig is needed; empty if the current one is valid for `renew_before` more days or is being created."""
     if current.status == CREATING:
         return ""
     if not current.ready:
@@ -64,7 +64,7 @@ def issue(
     """Request a new kubeconfig and wait for it; raises WaitTimeout, PartialFailure and VksError."""
 
     def request() -> bool:
-        # After a lost response the current kubeconfig shows whether the request was carried out.
+        # After a lost response, the current kubeconfig shows whether the request was carried out.
         current = read(transport, cluster)
         if current.status != CREATING and not _is_new(current, before):
             transport.send(VKS, "POST", f"{cluster.path}/kubeconfig", body={"expirationDays": days})
@@ -85,7 +85,7 @@ def issue(
 def await_ready(
     transport: VksTransport, cluster: VksCluster, before: VksKubeconfig, wait: WaitOptions
 ) -> VksKubeconfig:
-    """Wait for another kubeconfig than `before`; raises WaitTimeout, PartialFailure and VksError."""
+    """Wait for a kubeconfig that differs from `before`; raises WaitTimeout, PartialFailure and VksError."""
     started = before.status == CREATING
 
     def done(current: VksKubeconfig) -> bool:
@@ -114,7 +114,7 @@ def _is_new(current: VksKubeconfig, before: VksKubeconfig) -> bool:
 
 
 def _time(text: str | None) -> datetime.datetime | None:
-    """A time of the service: ISO 8601, or seconds or milliseconds since 1970."""
+    """Parse a time of the service: ISO 8601, or seconds or milliseconds since 1970."""
     if not text:
         return None
     try:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base class of the VKS modules: the account's options, and its client."""
+"""Base class of the VKS modules, with the options and the client for an account."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class VksModule(BaseModule):
 
     @functools.cached_property
     def transport(self) -> VksTransport:
-        """Sends requests to the services; raises InvalidOptions."""
+        """The transport for requests to the services; raises InvalidOptions."""
         return connect(self.params, self.user_agent)
 
     @functools.cached_property
     def vserver(self) -> VServer:
-        """The resources of the account's project."""
+        """The client for the resources of the account's project."""
         return VServer(self.transport, self.params["project_id"])
 
     def cluster(self, wanted: str) -> VksCluster:

@@ -12,15 +12,15 @@ from .catalog import CatalogItem, Flavor, UnresolvedName, flavor_items, resolve
 from .clusters import VksCluster
 from .vserver import VServer
 
-# Ids are not looked up, so that a run with ids only sends no request for them.
+# Ids are not looked up, so a run that uses only ids sends no request for them.
 _ID = re.compile(r"(flav|vtype|ssh|secg|sub)-[0-9a-f]{4,}[0-9a-f-]*")
-# The options that name something: the subnet first, in whose zone those of ZONAL are looked up.
+# The options that name resources. The subnet is first, because the options in ZONAL are looked up in its zone.
 NAMED = ("subnet", "flavor", "disk_type", "ssh_key", "security_groups")
 ZONAL = ("flavor", "disk_type")
 
 
 class NameResolver:
-    """Resolves names for groups of one cluster; each list is read once, and only when a name needs it."""
+    """Resolves names for groups of one cluster; each list is read once, and only if a name needs it."""
 
     def __init__(self, vserver: VServer, read_cluster: t.Callable[[], VksCluster]) -> None:
         """Send nothing yet; `read_cluster` returns the cluster with its details."""
@@ -34,15 +34,15 @@ class NameResolver:
 
     @property
     def default_subnet(self) -> str | None:
-        """The cluster's subnet, where it has just one."""
+        """The cluster's subnet, if it has exactly one."""
         return self.cluster.subnets[0] if len(self.cluster.subnets) == 1 else None
 
     def resolve(self, option: str, wanted: str, subnet: str | None) -> str:
-        """The id of what an option of NAMED names; raises UnresolvedName. subnet: needed for those of ZONAL only."""
+        """The id of the resource that an option in NAMED refers to; raises UnresolvedName. subnet: only needed for options in ZONAL."""
         if _ID.fullmatch(wanted):
             return wanted
         if option in ZONAL and all(item.id != subnet for item in self.subnets()):
-            # Nothing can be looked up in the zone of a subnet that the VPC does not have.
+            # If the VPC does not have the subnet, nothing can be looked up in its zone.
             resolve("subnet", str(subnet), self.subnets(), self._place("subnet", subnet))
         try:
             return resolve(option, wanted, self.choices(option, subnet), self._place(option, subnet))
@@ -53,7 +53,7 @@ class NameResolver:
             raise UnresolvedName(f"{error} Zone {' and '.join(zones)} has it: choose a subnet of that zone.") from None
 
     def choices(self, option: str, subnet: str | None) -> list[CatalogItem]:
-        """What an option of NAMED can name."""
+        """The resources that an option in NAMED can refer to."""
         if option in ZONAL:
             zone = self._zone(str(subnet))[0]
             return flavor_items(self._vserver.flavors(zone)) if option == "flavor" else self._vserver.volume_types(zone)
@@ -70,20 +70,20 @@ class NameResolver:
         return self._vserver.flavors(self._zone(subnet)[0])
 
     def system_groups(self) -> set[str]:
-        """Ids of the security groups that the service itself adds to machines."""
+        """The ids of the security groups that the service itself adds to machines."""
         return {item.id for item in self._vserver.security_groups() if item.details.get("system")}
 
     def zone_text(self, subnet: str) -> str:
-        """The subnet's zone, for a message."""
+        """The subnet's zone as text, for messages."""
         return f"zone {self._zone(subnet)[1] or '(unknown)'}"
 
     def _zone(self, subnet: str) -> tuple[str, str]:
-        """Id and name of the subnet's zone; empty if it is unknown."""
+        """The id and the name of the subnet's zone; empty if unknown."""
         details: t.Mapping[str, t.Any] = next((item.details for item in self.subnets() if item.id == subnet), {})
         return str(details.get("zone") or ""), str(details.get("zone_name") or details.get("zone") or "")
 
     def _place(self, option: str, subnet: str | None) -> str:
-        """Where the choices of an option are, for a message."""
+        """The place where the choices of an option exist, for messages."""
         if option in ZONAL:
             return self.zone_text(str(subnet))
         return f"VPC {self.cluster.vpc}" if option == "subnet" else f"project {self._vserver.project}"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node groups of one VKS cluster, as the reconciler needs them (nodegroups.provider.NodeGroupProvider)."""
+"""Implements nodegroups.provider.NodeGroupProvider for the node groups of one VKS cluster."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class VksProvider:
 
     immutable_fields = FIELDS.immutable_fields
     max_name_length = DEFINITION.max_name_length
-    # PUT takes a number; the service chooses the nodes.
+    # PUT takes a number of nodes, and the service chooses them.
     can_choose_nodes = False
 
     def __init__(self, transport: VksTransport, vserver: VServer, cluster: VksCluster, *, patience: float) -> None:
@@ -49,7 +49,7 @@ class VksProvider:
         self._states: dict[str, NodeGroupState] = {}
 
     def specs_of(self, groups: t.Sequence[Options]) -> list[NodeGroupSpec]:
-        """The specs of the options; raises InvalidOptions with all their problems."""
+        """The specs that the options declare; raises InvalidOptions with all problems."""
         require_valid(groups, problems_of)
         longest, names = self.max_name_length, [options["name"] for options in groups]
         states = self.read(lambda group: any(is_group_or_replacement(group, name, longest) for name in names))
@@ -65,13 +65,13 @@ class VksProvider:
         return specs
 
     def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups with a wanted name, with their details; each is read once. Two groups of one name are refused."""
+        """All groups with a wanted name, with their details; each group is read once. Two groups with the same name are refused."""
         rows = [row for row in self._rows if wanted(str(row.get("name")))]
         _refuse_duplicates(rows)
         return self._details(rows)
 
     def read_all(self) -> list[NodeGroupState]:
-        """All groups with their details, whatever their names."""
+        """All groups with their details, regardless of their names."""
         return self._details(self._rows)
 
     def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
@@ -80,13 +80,13 @@ class VksProvider:
         return checks.problems(specs, self._resolver.cluster, len(self._rows), quota, self._resolver)
 
     def list_groups(self) -> list[ListedGroup]:
-        """The service's list; two groups of one name are refused."""
+        """The service's list; two groups with the same name are refused."""
         rows = self._transport.items(self._groups)
         _refuse_duplicates(rows)
         return [listed_of(row) for row in rows]
 
     def get(self, group: str) -> NodeGroupState | None:
-        """The group with its nodes, of which as many as desired must be ready before it counts as settled."""
+        """The group with its nodes; it only counts as settled when the desired number of nodes is ready."""
         row = self._detail(group)
         if row is None:
             return None
@@ -94,7 +94,7 @@ class VksProvider:
         return self._state(row, self.nodes(state)) if state.settled and not state.failed else state
 
     def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
-        """Request a group; one that exists already, by a request whose response was lost, is no error."""
+        """Request a group. It is not an error if the group already exists because of a request whose response was lost."""
         body = encoding.create_body(spec, name, count, self._resolver.default_subnet)
         try:
             self._transport.send(VKS, "POST", self._groups, body=body)
@@ -103,11 +103,12 @@ class VksProvider:
                 raise
 
     def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
-        """Metadata first, so that nodes of the next request register with it; an upgrade last."""
+        """The requests in this order: metadata first, so that new nodes register with it, and an upgrade last."""
         differences = dict(field_differences(self._with_system_groups(spec, state), state))
         steps = [(request, encoding.REQUEST_FIELDS[request]) for request in (METADATA, UPDATE, UPGRADE)]
         if encoding.disables_autoscaling(differences):
-            # Alone: the service may ignore a number of nodes while there is a range.
+            # The range is removed in a separate request, because the service may ignore a number of nodes while there
+            # is a range.
             steps.insert(1, (UPDATE, encoding.RANGE))
         requests = []
         for request, fields in steps:
@@ -118,7 +119,7 @@ class VksProvider:
         return requests
 
     def delete(self, state: NodeGroupState) -> None:
-        """Request the deletion; a failed group is deleted by force only."""
+        """Request the deletion; a failed group can only be deleted by force."""
         query = {"forceDelete": True} if state.failed else None
         try:
             self._transport.send(VKS, "DELETE", self._path(state), query=query)
@@ -127,18 +128,18 @@ class VksProvider:
                 raise
 
     def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
-        """By address or name; VKS returns both."""
+        """The group's nodes, matched by address or name; VKS returns both."""
         rows = self.nodes(state)
         names = {str(row.get("name")) for row in rows}
         addresses = {str(row["fixedIp"]) for row in rows if row.get("fixedIp")}
         return [node for node in nodes if node.name in names or addresses & set(node.addresses)]
 
     def is_busy(self, error: ServiceError) -> bool:
-        """The group, or its cluster, is being processed."""
+        """Whether the group or its cluster is being processed."""
         return isinstance(error, VksError) and error.busy
 
     def events(self, state: NodeGroupState) -> list[str]:
-        """The latest of the cluster's events about the group; groups have no events of their own."""
+        """The latest events about the group among the cluster's events; groups have no separate events."""
         query = {"page": 0, "pageSize": PAGE_SIZE}
         rows = rows_of(self._transport.get(VKS, f"{self._cluster.path}/events", query=query))
         found = [row for row in rows if state.name in str(row.get("message")) or state.id in str(row.get("message"))]
@@ -147,7 +148,7 @@ class VksProvider:
         return [" ".join(str(row[part]) for part in parts if row.get(part)) for row in found[-_EVENTS:]]
 
     def nodes(self, state: NodeGroupState) -> list[Row]:
-        """The group's nodes in VKS; none when it is gone."""
+        """The group's nodes in VKS; empty if the group no longer exists."""
         try:
             return self._transport.items(f"{self._path(state)}/nodes")
         except VksError as error:
@@ -165,7 +166,7 @@ class VksProvider:
         )
 
     def _with_system_groups(self, spec: NodeGroupSpec, state: NodeGroupState | None) -> NodeGroupSpec:
-        """The spec with the security groups that the service itself has added to the declared ones."""
+        """The spec with the declared security groups and those that the service itself has added."""
         declared = spec.fields.get("security_groups")
         if state is None or declared is None:
             return spec
@@ -190,7 +191,7 @@ class VksProvider:
         return t.cast("Row | None", self._transport.find(VKS, f"{self._groups}/{group}"))
 
     def _state(self, row: Row, nodes: t.Sequence[Row] | None = None) -> NodeGroupState:
-        # The cluster is read only for a group without a subnet.
+        # The cluster is only read for a group without a subnet.
         return state_of(row, None if row.get("subnetId") else self._resolver.default_subnet, nodes)
 
     def _path(self, state: NodeGroupState) -> str:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The specs that the options of vks_nodegroup declare: names become ids, and what needs no look-up is checked."""
+"""Creates specs from the options of vks_nodegroup: resolves names to ids, and checks everything that needs no look-up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Options = t.Mapping[str, t.Any]
 
 
 def problems_of(options: Options) -> t.Iterator[str]:
-    """The mistakes in a group's options that are visible without the service."""
+    """The mistakes in a group's options that can be detected without the service."""
     if problem := VKS.name_rule(options["name"]):
         yield f"name {problem}"
     if options["state"] == "absent":
@@ -40,7 +40,7 @@ def problems_of(options: Options) -> t.Iterator[str]:
 
 
 def spec_of(options: Options, state: NodeGroupState | None, resolver: NameResolver) -> tuple[NodeGroupSpec, list[str]]:
-    """The spec, and the names that cannot be resolved. `state` is the existing group: names are looked up in its subnet's zone."""
+    """The spec, and the problems of names that cannot be resolved. `state` is the existing group; names are looked up in the zone of its subnet."""
     if options["state"] == "absent":
         return NodeGroupSpec(options["name"], present=False), []
     common = FIELDS.spec_arguments(options)
@@ -70,5 +70,5 @@ def spec_of(options: Options, state: NodeGroupState | None, resolver: NameResolv
             subnet = fields[option]
     ranged = common["max_count"] is not None
     spec = NodeGroupSpec(**common, autoscaled=ranged, no_range=not ranged and common["count"] is not None)
-    # Several names may have one problem: that of the subnet.
+    # Several names may have the same problem, namely the subnet.
     return spec, [f"Node group {spec.name}: {problem}" for problem in dict.fromkeys(problems)]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests to VKS, vServer and IAM over urllib3, which the kubernetes library depends on, and lists that come in pages."""
+"""Sends requests to VKS, vServer and IAM with urllib3 (a dependency of the kubernetes library), and reads lists page by page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if URLLIB3_IMPORT_ERROR is None:
     import urllib3
     from urllib3.exceptions import HTTPError
 
-# The page size of the vendor's own client; no maximum is documented, and the service may return smaller pages.
+# The vendor's own client uses this page size. No maximum is documented, and the service may return smaller pages.
 PAGE_SIZE = 50
 _ATTEMPTS = 2
 
@@ -33,12 +33,12 @@ CONNECT_TIMEOUT = 10.0
 
 
 class HttpClient:
-    """Connection pools; may be used by many threads. Redirects are not followed: a token is for one host."""
+    """Connection pools; safe for use by many threads. Redirects are not followed, because a token is only for one host."""
 
     def __init__(
         self, user_agent: str, *, validate_certs: bool = True, ca_cert: str | None = None, timeout: float = 30.0
     ) -> None:
-        """Open no connection yet; `timeout` is the number of seconds within which an answer must arrive."""
+        """Open no connection yet; `timeout` is the time limit for a response in seconds."""
         if not validate_certs:
             http.allow_unverified_tls()
         self._user_agent = user_agent
@@ -56,7 +56,7 @@ class HttpClient:
         data: bytes | None = None,
         mask: t.Callable[[str], str] = str,
     ) -> HttpResponse:
-        """One attempt; `mask` removes secrets from what the service answers, before it becomes part of a VksError."""
+        """Make one attempt; `mask` removes secrets from the service's text before it becomes part of a VksError."""
         path = url.partition("?")[0]
         try:
             response = self._pool(url).request(
@@ -80,7 +80,7 @@ class HttpClient:
             raise VksError(
                 mask(text or str(response.reason or "no reason was given")),
                 service=service,
-                # An error within a 200 is a fault of the request, not of the service.
+                # An error inside a 200 response is caused by the request, not by the service.
                 status=response.status if response.status >= 300 else 400,
                 reason=mask(code),
                 method=method,
@@ -104,24 +104,24 @@ class HttpClient:
 
 
 class VksTransport:
-    """Requests to VKS and vServer with the token of one account; may be used by many threads."""
+    """Sends requests to VKS and vServer with the token of one account; safe for use by many threads."""
 
     def __init__(self, endpoints: Endpoints, client: HttpClient, tokens: Tokens, *, limit: float) -> None:
-        """Send nothing yet; `limit` is the number of seconds within which one request is repeated."""
+        """Send nothing yet; `limit` is the time in seconds for the repetitions of one request."""
         self._bases = {VKS: endpoints.vks, VSERVER: endpoints.vserver}
         self._client = client
         self._tokens = tokens
         self._limit = limit
-        # A 500 of a gateway that restarts passes; one that the request causes does not.
+        # A 500 from a restarting gateway is temporary; a 500 that the request causes is not.
         self._retrier = Retrier(max_retry_after=60.0, max_internal_errors=3)
         self._connected_before: set[str] = set()
 
     def get(self, service: str, path: str, *, query: Query | None = None) -> t.Any:
-        """The parsed body of the answer, None if it is empty; raises VksError, also for an answer that is cut off."""
+        """The parsed body of the response, or None if it is empty; raises VksError, also for a truncated response."""
         return self._repeated(service, "GET", path, query, None)
 
     def find(self, service: str, path: str, *, query: Query | None = None) -> t.Any:
-        """As get(), and None if the object does not exist."""
+        """Like get(), but None if the object does not exist."""
         try:
             return self.get(service, path, query=query)
         except VksError as error:
@@ -130,7 +130,7 @@ class VksTransport:
             raise
 
     def send(self, service: str, method: str, path: str, *, query: Query | None = None, body: t.Any = None) -> None:
-        """Change something; raises VksError. A POST counts as not repeatable; see Retrier.send()."""
+        """Send a changing request; raises VksError. A POST counts as not repeatable; see Retrier.send()."""
         self._repeated(service, method, path, query, body)
 
     def _repeated(self, service: str, method: str, path: str, query: Query | None, body: t.Any) -> t.Any:
@@ -145,16 +145,16 @@ class VksTransport:
             limit=self._limit,
             repeatable=method in REPEATABLE,
             is_connected=lambda error: error.service in self._connected_before,
-            # A request that may have been a login is not repeated.
+            # A request that may have been a login must not be repeated.
             is_final=lambda error: error.service == IAM and (error.sent or not error.unreachable),
         )
 
     def items(self, path: str) -> list[Row]:
-        """All entries of a paged list of VKS; raises VksError when the service returns fewer than its total."""
+        """All entries of a paged list of VKS; raises VksError if the service returns fewer entries than its total."""
         return collect(lambda page, size: self.get(VKS, path, query={"page": page, "pageSize": size}))
 
     def _authorized(self, service: str, method: str, url: str, body: t.Any) -> HttpResponse:
-        """The answer; a token that the service does not accept is replaced once."""
+        """The response; a rejected token is replaced once."""
         token = self._tokens.token(self._client)
         try:
             return self._attempt(service, method, url, body, token)
@@ -209,7 +209,7 @@ def connect(params: t.Mapping[str, t.Any], user_agent: str) -> VksTransport:
 def collect(fetch: Fetch, size: int = PAGE_SIZE) -> list[Row]:
     """All entries of a list of VKS: `fetch(page, size)` returns {items, total, page, pageSize}; pages begin with 0.
 
-    Raises VksError when a list is incomplete twice: a group that is missing from it would be created a second time.
+    Raises VksError if a list is incomplete twice, because a group that is missing in the list would be created a second time.
     """
     for dummy in range(_ATTEMPTS):
         rows, total = _read_pages(fetch, size)
@@ -244,6 +244,7 @@ def _read_pages(fetch: Fetch, size: int) -> tuple[list[Row], int]:
         if len(rows) >= total:
             return list(rows.values()), total
         if page == 0:
-            # A smaller page than requested: further pages are requested in that size, so that none is skipped.
+            # If a page is smaller than requested, further pages are requested in that size, so that no entry is
+            # skipped.
             size = min(size, len(received))
         page += 1

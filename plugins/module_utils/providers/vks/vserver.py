@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vServer's resources of a project, each list read once."""
+"""The vServer resources of a project; each list is read once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class VServer:
 
     @property
     def project(self) -> str:
-        """The project's id: the given one, that of the account's VKS workspace, or the only one."""
+        """The project's id: the given id, the project of the account's VKS workspace, or the only project."""
         return self._given or self._once(("project",), self._find_project)
 
     def subnets(self, vpc: str) -> list[CatalogItem]:
@@ -62,7 +62,7 @@ class VServer:
         ]
 
     def flavors(self, zone: str) -> list[Flavor]:
-        """Flavors for workers in a zone, of all families and platforms."""
+        """The flavors for workers in a zone, of all families and platforms."""
         families = self._rows(f"/v1/{self.project}/flavor_zones/families", "families")
         pairs = dict.fromkeys(
             (str(family.get("key")), str(code))
@@ -104,13 +104,13 @@ class VServer:
         raise InvalidOptions([f"project_id: the account {projects} in this region. Set project_id."])
 
     def _rows(self, path: str, name: str, *, optional: bool = False, **query: t.Any) -> list[Row]:
-        """The rows of a list that comes as a whole; optional: empty if the zone or project does not have it."""
+        """The rows of a list without pages; optional: empty if the zone or project does not have the list."""
         read = self._transport.find if optional else self._transport.get
         asked = tuple(sorted(query.items()))
         return self._once((path, asked), lambda: rows_of(read(VSERVER, path, query=query), name))
 
     def _paged(self, path: str, name: str) -> list[Row]:
-        """All rows of a list whose pages begin with 1 by its documentation; clients observed that it comes as a whole."""
+        """All rows of a list. According to the documentation its pages begin with 1, but clients have received the whole list in one response."""
 
         def read_pages() -> list[Row]:
             rows: dict[str, Row] = {}
