@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Errors that any module can meet, whatever service it uses."""
+"""Errors that can occur in any module, regardless of the service that it uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import typing as t
 
 CODE_UNREACHABLE = "unreachable"
-# The `reason` of a ServiceError without an answer.
+# The `reason` of a ServiceError without a response.
 REFUSED, DNS, TIMEOUT, TLS, PROXY, BROKEN = "Refused", "DNS", "Timeout", "TLS", "Proxy", "Broken"
 
 
@@ -18,13 +18,13 @@ class ModuleFailure(Exception):
     code: t.ClassVar[str]
 
     def __init__(self, message: str, partial: t.Mapping[str, t.Any] | None = None) -> None:
-        """Keep the result for the failure."""
+        """Keep the partial result for the failure."""
         super().__init__(message)
         self.partial = dict(partial or {})
 
 
 class ConnectionProblem(ModuleFailure):
-    """The configuration does not allow a request: no credentials, no such context, another cluster."""
+    """The configuration does not allow a request, for example because of missing credentials, an unknown context, or another cluster."""
 
     code = "connection"
 
@@ -59,18 +59,18 @@ class PartialFailure(ModuleFailure):
     code = "partial"
 
 
-# The service, or a load balancer in front of it, has failed, maybe after it has carried out the request.
+# The service or its load balancer has failed, possibly after the request was carried out.
 SERVER_FAILURES = (500, 502, 503, 504)
-# What services, and load balancers in front of them, answer while they are overloaded or restart.
+# Statuses that services and their load balancers return while they are overloaded or restarting.
 TRANSIENT_STATUSES = (429, *SERVER_FAILURES)
 
 
 class ServiceError(Exception):
-    """An error answer of a service that speaks HTTP, or no answer (status is None, and `reason` is one of the constants above)."""
+    """An error response of an HTTP service, or a missing response (status is None, and `reason` is one of the constants above)."""
 
     # The name of the service in messages.
     service = "The service"
-    # Where users set what a remedy is about.
+    # The settings that remedies refer to.
     address_setting: t.ClassVar[str] = "the address"
     timeout_setting: t.ClassVar[str] = "request_timeout"
     ca_setting: t.ClassVar[str] = "ca_cert"
@@ -89,7 +89,7 @@ class ServiceError(Exception):
         retry_after: float | None = None,
         sent: bool = True,
     ) -> None:
-        """Keep what the service answered; `sent` is False when the request certainly did not reach it."""
+        """Keep the service's response; `sent` is False if the request certainly did not reach the service."""
         super().__init__(message)
         self.message = message
         if service:
@@ -101,57 +101,57 @@ class ServiceError(Exception):
         self.details = dict(details or {})
         self.retry_after = retry_after
         self.sent = sent
-        # The result until then, for the module's failure.
+        # The result so far, for the module's failure.
         self.partial: dict[str, t.Any] = {}
 
     @property
     def operation(self) -> str:
-        """Method and path of the request."""
+        """The method and the path of the request."""
         return f"{self.method} {self.path}".strip()
 
     @property
     def not_found(self) -> bool:
-        """The object does not exist."""
+        """Whether the object does not exist."""
         return self.status == 404
 
     @property
     def conflict(self) -> bool:
-        """The object was changed meanwhile, or exists already."""
+        """Whether the object was changed in the meantime, or already exists."""
         return self.status == 409
 
     @property
     def forbidden(self) -> bool:
-        """The user is known and lacks the right."""
+        """Whether the user is known but lacks the right."""
         return self.status == 403
 
     @property
     def transient(self) -> bool:
-        """May succeed later without a change by the user: the service is away, restarts or is overloaded."""
+        """Whether the request may succeed later without a change by the user, because the service is unavailable, restarting or overloaded."""
         return self.unreachable or self.status in TRANSIENT_STATUSES
 
     @property
     def unreachable(self) -> bool:
-        """No answer: connection refused, name not resolved, TLS failure, timeout, connection broken."""
+        """Whether there was no response: connection refused, name not resolved, TLS failure, timeout, or connection broken."""
         return self.status is None
 
     @property
     def fails_every_request(self) -> bool:
-        """Every further request of this run would fail likewise: missing rights, no connection."""
+        """Whether every further request of this run would fail in the same way (missing rights, no connection)."""
         return self.unreachable or self.status in (401, 403)
 
     @property
     def outcome_unknown(self) -> bool:
-        """A mutating request may have been carried out although it failed."""
+        """Whether a changing request may have been carried out although it failed."""
         return self.sent and (self.status is None or self.status in SERVER_FAILURES)
 
     @property
     def code(self) -> int | str:
-        """The HTTP status, or the code for no answer."""
+        """The HTTP status, or the code for a missing response."""
         return CODE_UNREACHABLE if self.status is None else self.status
 
     @property
     def remedy(self) -> str:
-        """The advice for a service that does not answer."""
+        """The advice if the service does not respond."""
         return {
             REFUSED: f"Nothing listens there. Check that the service runs, and check {self.address_setting}.",
             DNS: f"The name does not resolve from this machine. Check {self.address_setting} and the network.",

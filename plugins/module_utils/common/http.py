@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all services that speak HTTP share: which requests are retried and when, and what a failed connection means.
+"""Common code for all HTTP services: retries of requests, and the interpretation of failed connections.
 
 Each service has its own base URL, authentication, error body and paging; see kube/transport.py, providers/magnum/transport.py and
 providers/vks/transport.py.
@@ -31,21 +31,21 @@ T = t.TypeVar("T")
 E = t.TypeVar("E", bound=ServiceError)
 
 POOL_SIZE = 32
-# A server that has never answered is most likely the wrong address.
+# If a server has never responded, the address is most likely wrong.
 _FIRST_CONTACT_ATTEMPTS = 3
 _FIRST_DELAY, _MAX_DELAY = 0.25, 8.0
 
-# The objects of urllib3 that its messages name, and the source files of OpenSSL.
+# The objects that messages of urllib3 name, and the source files of OpenSSL.
 _OBJECT = re.compile(r"^(?:<?[\w.]+(?:\([^)]*\)| object at 0x[0-9a-f]+)>?: )+")
 _SSL_SOURCE = re.compile(r"^\[SSL: \w+\] | \(_ssl\.c:\d+\)")
-# The peer closed the connection during the handshake, as a load balancer without a server does: TLS is not misconfigured.
-# The text differs between OpenSSL 1.1 and 3.
+# The peer closed the connection during the handshake, as a load balancer without a server does, so TLS is not
+# misconfigured. The text differs between OpenSSL 1.1 and 3.
 _EOF = re.compile(r"\beof\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """A complete answer that is not an error; the names of `headers` may have any case."""
+    """A complete response that is not an error; the names of `headers` may have any case."""
 
     status: int
     data: bytes
@@ -57,12 +57,12 @@ class HttpResponse:
         return self.data.decode(errors="replace")
 
     def json(self) -> dict[str, t.Any]:
-        """The object in the body; raises ValueError if it is not JSON."""
+        """The object in the body; raises ValueError if the body is not JSON."""
         return t.cast("dict[str, t.Any]", json.loads(self.data))
 
 
 class Retrier:
-    """Repeats requests to a service where that is safe, with exponential back-off; may be used by many threads."""
+    """Repeats requests to a service if this is safe, with exponential back-off; safe for use by many threads."""
 
     def __init__(
         self,
@@ -72,9 +72,10 @@ class Retrier:
         sleep: t.Callable[[float], None] = time.sleep,
         clock: t.Callable[[], float] = time.monotonic,
     ) -> None:
-        """max_retry_after: seconds of a Retry-After header that are honoured. max_internal_errors: answers of 500 that are retried.
+        """max_retry_after: the maximum Retry-After in seconds that is honoured. max_internal_errors: the number of 500 responses that are retried.
 
-        Few: a 500 of Magnum is more often permanent than transient, and so is one of Kubernetes unless etcd is changing its leader.
+        This number should be small, because a 500 from Magnum, or from Kubernetes unless etcd is changing its leader, is more often permanent than
+        transient.
         """
         self._max_retry_after = max_retry_after
         self._max_internal_errors = max_internal_errors
@@ -90,10 +91,10 @@ class Retrier:
         is_connected: t.Callable[[ServiceError], bool],
         is_final: t.Callable[[t.Any], bool] = lambda error: False,
     ) -> T:
-        """The result of `request` (called with the seconds that are left) after as many attempts as fit into `limit` seconds.
+        """The result of `request` (called with the remaining seconds) after as many attempts as fit into `limit` seconds.
 
-        A request that is not `repeatable` is sent again only where the service certainly did not carry it out. `is_connected`: whether the
-        service that failed has answered this client before. `is_final`: errors that the caller handles at once.
+        A request that is not `repeatable` is sent again only if the service certainly did not carry it out. `is_connected`: whether the
+        service that failed has responded to this client before. `is_final`: errors that the caller handles immediately.
         """
         deadline = self._clock() + limit
         attempts = internal_errors = 0
@@ -124,7 +125,7 @@ class Retrier:
 
 
 def should_retry(error: ServiceError, attempts: int, *, repeatable: bool, connected: bool) -> bool:
-    """Whether a request that failed so often may be sent again, and may then succeed."""
+    """Whether a request that has failed this number of times may be sent again, and may then succeed."""
     if error.status == 429:
         return True
     if error.unreachable:
@@ -136,7 +137,7 @@ def should_retry(error: ServiceError, attempts: int, *, repeatable: bool, connec
 
 
 def no_answer(kind: t.Callable[..., E], error: Exception, **fields: t.Any) -> E:
-    """The service's error for a failed connection: an exception of urllib3 or the system, or one of requests around it."""
+    """The service's error for a failed connection; `error` is an exception of urllib3 or the system, or an exception of requests that wraps it."""
     while not isinstance(error, urllib3_errors.HTTPError) or isinstance(error, urllib3_errors.MaxRetryError):
         inner = getattr(error, "reason", None) or next(iter(error.args), None)
         if not isinstance(inner, Exception):
@@ -159,7 +160,7 @@ def no_answer(kind: t.Callable[..., E], error: Exception, **fields: t.Any) -> E:
 
 
 def not_sendable(origin: str, remedy: str) -> ConnectionProblem:
-    """For the ValueError of http.client, whose text quotes the header: it may be the token."""
+    """The error for a ValueError of http.client, whose text must not be shown because it quotes the header, which may be the token."""
     return ConnectionProblem(
         f"A request cannot be sent ({origin}): a header or the address has characters that HTTP does not carry. {remedy}"
     )
@@ -176,7 +177,7 @@ def is_loopback(host: str | None) -> bool:
 
 
 def retry_after(value: str | None) -> float | None:
-    """The seconds of a Retry-After header; None if there are none (a date counts as none)."""
+    """The seconds in a Retry-After header; None without a header, and for a date."""
     try:
         return max(0.0, float(value)) if value else None
     except ValueError:
@@ -184,7 +185,7 @@ def retry_after(value: str | None) -> float | None:
 
 
 def with_query(url: str, query: t.Mapping[str, t.Any] | None) -> str:
-    """The URL with those parameters that are not None."""
+    """The URL with the parameters that are not None."""
     given = {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in (query or {}).items()
@@ -199,5 +200,5 @@ def encode_json(body: t.Any) -> bytes:
 
 
 def allow_unverified_tls() -> None:
-    """Suppress the warning at each request; the user has switched the check off."""
+    """Suppress the warning for each request, because the user has disabled the check."""
     urllib3.disable_warnings(urllib3_errors.InsecureRequestWarning)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base of all modules: progress, masking of secrets, and the one place where errors become failures."""
+"""Base of all modules: progress, masking of secrets, and the conversion of errors to failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Work = t.Callable[[t.Any], dict[str, t.Any]]
 
 
 def merge_specs(*parts: ArgumentSpec) -> ArgumentSpec:
-    """One argument spec of several; the attributes of an option in a later one win."""
+    """Merge several argument specs; attributes of an option in a later spec override earlier ones."""
     spec: ArgumentSpec = {}
     for part in parts:
         spec.update({name: {**spec.get(name, {}), **option} for name, option in part.items()})
@@ -30,7 +30,7 @@ def merge_specs(*parts: ArgumentSpec) -> ArgumentSpec:
 
 
 def _known_options(shown: t.Mapping[str, t.Any], spec: ArgumentSpec) -> dict[str, t.Any]:
-    """The options; of an unknown one, such as a misspelled name, only its name, since its value may be a secret."""
+    """The options; an unknown option, such as a misspelled one, only has its name, because its value may be a secret."""
     by_name = {name: option for key, option in spec.items() for name in (key, *option.get("aliases", ()))}
     found = {}
     for name, value in shown.items():
@@ -49,18 +49,18 @@ class BaseModule(AnsibleModule):
     params: dict[str, t.Any]
 
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
-        """Supports check mode by default."""
+        """Support check mode by default."""
         kwargs.setdefault("supports_check_mode", True)
         super().__init__(argument_spec=argument_spec, **kwargs)
 
     @functools.cached_property
     def progress(self) -> Progress:
-        """The progress of the module."""
+        """The progress reporter of the module."""
         return Progress(os.environ.get(PROGRESS_ENV))
 
     @functools.cached_property
     def run_id(self) -> str:
-        """Identifies the ansible-playbook run, for all its modules."""
+        """An id of the ansible-playbook run that all its modules share."""
         return os.environ.get(RUN_ID_ENV) or f"module-{uuid.uuid4().hex[:12]}"
 
     @property
@@ -83,7 +83,7 @@ class BaseModule(AnsibleModule):
         return dict(self.params)
 
     def _log_invocation(self) -> None:
-        """Ansible writes all options to the system's log; this removes the secrets first."""
+        """Remove secrets before Ansible writes all options to the system's log."""
         given = self.params
         self.params = self._for_printing()
         try:
@@ -108,11 +108,11 @@ class BaseModule(AnsibleModule):
         return _known_options(self.shown_params(), self.argument_spec)
 
     def explain_error(self, error: ServiceError) -> str:
-        """The message for an error of a service; subclasses add how the service was reached."""
+        """The message for an error of a service; subclasses add details of the connection."""
         return error.message
 
     def service_warnings(self) -> t.Iterable[str]:
-        """The warnings of the services so far."""
+        """The warnings that the services have sent so far."""
         return ()
 
     def run(self, work: Work) -> t.NoReturn:
@@ -131,7 +131,7 @@ class BaseModule(AnsibleModule):
         self.fail_json(msg=msg, code=code, details=details, **self._finished(partial))
 
     def _finished(self, result: dict[str, t.Any]) -> dict[str, t.Any]:
-        """The result, with a diff only where one is requested; prints the warnings of the services."""
+        """The result, with a diff only if one is requested; also prints the warnings of the services."""
         for text in self.service_warnings():
             self.warn(text)
         return result if self._diff else {key: value for key, value in result.items() if key != "diff"}

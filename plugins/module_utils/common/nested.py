@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read and write values in documents: JSON text, nested dictionaries."""
+"""Reads and writes values in JSON text and nested dictionaries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parse_json(text: str | None, kind: type[T]) -> T | None:
 
 
 def get_nested(document: t.Any, *keys: str) -> t.Any:
-    """The value below these keys; None if a key is missing or a value above it is no dictionary."""
+    """The value below these keys; None if a key is missing or a parent value is not a dictionary."""
     for key in keys:
         document = document.get(key) if isinstance(document, dict) else None
     return document

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bounded parallel calls: a fatal error stops new calls; every started call is still reported."""
+"""Bounded parallel calls. A fatal error stops new calls, but every started call is still reported."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Outcome(t.Generic[T]):
 
     @property
     def ok(self) -> bool:
-        """The call was made and raised no error."""
+        """Whether the call was made and raised no error."""
         return self.made and self.error is None
 
 
 def is_fatal(error: Exception) -> bool:
-    """Whether every further call would fail likewise: missing rights, no connection, a bug."""
+    """Whether every further call would fail in the same way (missing rights, no connection, a bug)."""
     return not isinstance(error, ServiceError) or error.fails_every_request
 
 
@@ -45,15 +45,16 @@ def run_bounded(
     fatal: t.Callable[[Exception], bool] = is_fatal,
     stop: threading.Event | None = None,
 ) -> list[Outcome[T]]:
-    """Make named calls, at most `limit` at a time; returns an outcome for each, in their order.
+    """Make named calls, at most `limit` at a time; returns an outcome for each call, in their order.
 
-    `on_done` gets each outcome, and the number of calls that have finished. After a fatal error, or once `stop` is set (a lost lease),
-    running calls finish and no other starts.
+    `on_done` gets each outcome, and the number of calls that have finished. After a fatal error, or once `stop` is set (a lost lease), running calls finish and
+    no further call starts.
     """
     waiting = deque(enumerate(calls))
     outcomes: dict[int, Outcome[T]] = {}
     running: dict[Future[T], tuple[int, str]] = {}
-    # Not concurrent.futures.wait(), whose cost for each finished call grows with the number of running ones.
+    # concurrent.futures.wait() is not used, because its cost for each finished call grows with the number of running
+    # calls.
     finished: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()
     halted = False
     with ThreadPoolExecutor(max_workers=max(1, limit)) as pool:
@@ -66,7 +67,7 @@ def run_bounded(
                 future.add_done_callback(finished.put)
             if not running:
                 break
-            # At the limit no call starts, so that `stop` need not be checked before one has finished.
+            # At the limit, no call starts, so `stop` need not be checked before a call has finished.
             future = finished.get()
             index, name = running.pop(future)
             outcome = _outcome(name, future)
@@ -81,7 +82,7 @@ def run_bounded(
 def call_all(
     calls: t.Iterable[tuple[str, t.Callable[[], T]]], limit: int = DEFAULT_LIMIT, *, stop: threading.Event | None = None
 ) -> list[T]:
-    """Make named calls as run_bounded() does, and return their values in their order; after any error no other call starts, and it is raised.
+    """Make named calls like run_bounded(), and return their values in their order; after any error, no further call starts and the error is raised.
 
     Once `stop` is set, only the values of the calls that were made are returned.
     """

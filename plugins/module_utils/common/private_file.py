@@ -19,9 +19,9 @@ _ABANDONED_AGE = 60.0
 def write(path: str, text: str, *, keep_mode: bool = False) -> None:
     """Write a file atomically with mode 0600; raises ConnectionProblem.
 
-    A symbolic link at `path` is an error, since another user may have chosen its target; links to its folder are followed.
+    A symbolic link at `path` is an error, because another user may have chosen its target; links to its folder are followed.
     `keep_mode`: an existing file of the same user keeps its permissions, for reports that others may read. A file of another user does
-    not, since that user has chosen them.
+    not keep them, because that user has chosen them.
     """
     folder, name = os.path.split(os.path.abspath(path))
     new = ""
@@ -29,7 +29,7 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
         existing = _existing(path)
         prefix = f".{name[:120]}.accel-gpu-"
         remove_leftovers(folder, prefix, age=_ABANDONED_AGE)
-        # Fails if anything exists there, including a link.
+        # This fails if anything exists at the path, including a link.
         handle, new = tempfile.mkstemp(prefix=f"{prefix}{owner()}-", dir=folder)
         if keep_mode and existing is not None and existing.st_uid == os.geteuid():
             os.fchmod(handle, stat.S_IMODE(existing.st_mode) & 0o777)
@@ -37,7 +37,7 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # rename() replaces a link that was created meanwhile, and does not follow it.
+        # rename() replaces a link that was created in the meantime, and does not follow it.
         os.replace(new, path)
     except OSError as error:
         if new:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Identify processes, so that a later run on the same machine can see whether one of them still runs."""
+"""Identifies processes, so that a later run on the same machine can detect whether they are still running."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import os
 
 
 def start_time(pid: int) -> str:
-    """Clock ticks from the boot to the start of a process, which differ when its number is used again.
+    """The clock ticks from the boot to the start of a process, which identify the process even if its PID is used again.
 
-    Empty if there is no such process, where it is a zombie, and where the system has no /proc.
+    Empty if there is no such process, if it is a zombie, or if the system has no /proc.
     """
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
@@ -21,7 +21,7 @@ def start_time(pid: int) -> str:
 
 
 def pid_namespace() -> str:
-    """The PID namespace of this process: each container has its own. Empty if it is unknown."""
+    """The PID namespace of this process (each container has its own); empty if unknown."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -29,7 +29,7 @@ def pid_namespace() -> str:
 
 
 def machine() -> str:
-    """The boot of this machine and the PID namespace, within which a PID and a start time identify a process; empty if unknown."""
+    """An id of this boot of the machine and the PID namespace; within these, a PID and a start time identify a process. Empty if unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as handle:
             boot = handle.read().strip()

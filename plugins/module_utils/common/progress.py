@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Progress of a module: lines in a file that the action plugin reads."""
+"""The progress of a module, as lines in a file that the action plugin reads."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class Progress:
     """Appends lines to a file; never fails and never blocks a module."""
 
     def __init__(self, path: str | None) -> None:
-        """Write to the file that the action plugin has created; without a file all lines are dropped."""
+        """Write to the file that the action plugin has created; without a file, all lines are dropped."""
         self._path = path if path and os.path.isfile(path) else None
         self._lock = threading.Lock()
 
     def report(self, text: str, done: int | None = None, total: int | None = None) -> None:
-        """Append one line, with counts if there are any; the reader shows only as many lines as people can read."""
+        """Append one line, with counts if given; the reader limits the number of lines that it shows."""
         if self._path is None:
             return
         line: dict[str, t.Any] = {"at": round(time.time(), 3), "text": text}
         if total is not None:
             line.update(done=done or 0, total=total)
         try:
-            # Does not create the file: the reader has removed it, and would not remove it again.
+            # The file is not created, because the reader has removed it and would not remove it again.
             with self._lock, open(os.open(self._path, os.O_WRONLY | os.O_APPEND), "ab") as file:
                 file.write(json.dumps(line).encode() + b"\n")
         except OSError:
-            # The reader was killed, the disk is full, or the file is another user's: the work continues.
+            # If the reader was killed, the disk is full, or the file belongs to another user, the work continues.
             self._path = None

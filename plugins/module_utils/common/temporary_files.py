@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Temporary files with their process in the name, so that a later run removes those of a killed one."""
+"""Temporary files that have their process in the name, so that a later run can remove the files of a killed run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWNER = r"(?P<namespace>\d+)-(?P<pid>\d+)-(?P<started>\d+)-\w+"
 
 
 def make_file(kind: str) -> str:
-    """Create an empty file for this user only, in the folder for temporary files; raises OSError. Removes leftovers of its kind."""
+    """Create an empty file that only this user can access, in the folder for temporary files, and remove leftovers of this kind; raises OSError."""
     prefix, folder = f"accel-gpu-{kind}-", tempfile.gettempdir()
     remove_leftovers(folder, prefix)
     handle, path = tempfile.mkstemp(prefix=f"{prefix}{owner()}-", dir=folder)
@@ -27,14 +27,14 @@ def make_file(kind: str) -> str:
 
 
 def owner() -> str:
-    """This process, for the name of a file; `-` and random letters or digits must follow."""
+    """An id of this process for the name of a file; `-` and random letters or digits must follow."""
     return f"{_namespace()}-{os.getpid()}-{start_time(os.getpid()) or 0}"
 
 
 def remove_leftovers(folder: str, prefix: str, age: float = 0) -> list[str]:
     """Remove this user's files in a folder that have this prefix and whose processes have ended; returns their paths.
 
-    `age`: minimum age in seconds, for a folder shared with other machines, whose processes are not visible. Other files, and those that
+    `age`: minimum age in seconds, for a folder shared with other machines, whose processes are not visible. Other files, and files that
     cannot be removed, stay.
     """
     name, removed = re.compile(re.escape(prefix) + _OWNER), []
@@ -53,7 +53,7 @@ def remove_leftovers(folder: str, prefix: str, age: float = 0) -> list[str]:
 
 
 def _namespace() -> str:
-    """Containers that share a folder cannot see each other's processes."""
+    """The PID namespace, because containers that share a folder cannot see each other's processes."""
     return "".join(filter(str.isdigit, pid_namespace())) or "0"
 
 

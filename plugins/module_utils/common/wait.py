@@ -15,14 +15,14 @@ T = t.TypeVar("T")
 
 
 class WaitTimeout(ModuleFailure):
-    """The time limit was reached; the message names the object, its state, since when, and the remedy."""
+    """The time limit was reached; the message names the object, its state and how long it has lasted, and the remedy."""
 
     code = "timeout"
 
 
 @dataclass(frozen=True)
 class WaitOptions:
-    """How long to wait in seconds, how often to read, and where to report progress."""
+    """The timeout and the interval of reads in seconds, and the receiver of progress reports."""
 
     timeout: float
     interval: float
@@ -60,7 +60,7 @@ class StateTimer:
         self._states: dict[str, tuple[t.Any, float]] = {}
 
     def seconds(self, name: str, state: t.Any) -> float:
-        """Record the state of an object; returns the seconds for which it has been in this state."""
+        """Record the state of an object; returns the number of seconds that it has been in this state."""
         now = self._clock()
         known, since = self._states.get(name, (None, now))
         if name not in self._states or known != state:
@@ -91,7 +91,7 @@ def wait_until(
     """Read until `done` accepts the state, and return that state; raises WaitTimeout after `timeout` seconds.
 
     first_interval: seconds before the second read; the interval then doubles up to `interval`. started: the clock's time from which the
-    timeout counts, by default now. describe: the last state for the message of the timeout.
+    timeout counts, by default now. describe: returns the text about the last state for the timeout's message.
     Transient errors of a service do not end the wait; other errors do.
     """
     start = clock() if started is None else started

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Drains nodes whose machines are to be removed from a cluster, and uncordons them if that fails.
+"""Drains nodes whose machines will be removed from a cluster, and uncordons them if the drain fails.
 
-All nodes are cordoned before the first pod is evicted, so that no pod moves from one of them to another. An annotation on each node
-(cluster_state.cordon) records the cordon, so that a run after a killed one drains the same nodes or uncordons them.
+All nodes are cordoned before the first pod is evicted, so no pod moves from one of these nodes to another. An annotation on each node
+(cluster_state.cordon) records the cordon, so a run after a killed one drains the same nodes or uncordons them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
 
 T = t.TypeVar("T")
-# Nodes that are drained at the same time; disruption budgets limit the evictions.
+# The number of nodes that are drained at the same time; disruption budgets limit the evictions.
 PARALLEL = 4
 _MAX_PROGRESS = 3
 
 
 class SharedLease:
-    """Acquires a new Lease whenever a first user comes, and releases it after the last one."""
+    """A Lease that several users share: the first user acquires it, and the last one releases it."""
 
     def __init__(self, make: t.Callable[[], Lease]) -> None:
         """Acquire nothing yet; `make` returns a Lease that has not been entered."""
@@ -50,14 +50,14 @@ class SharedLease:
         self._lease: Lease | None = None
 
     def check(self) -> None:
-        """Raise LeaseLost when the Lease is held and was lost."""
+        """Raise LeaseLost if the Lease was held and is lost."""
         lease = self._lease
         if lease is not None:
             lease.check()
 
     @contextlib.contextmanager
     def held(self) -> t.Iterator[Lease]:
-        """Hold the Lease; raises LeaseHeld while another run has it, and LeaseLost when the last user ends and it was lost."""
+        """Hold the Lease; raises LeaseHeld if another run has it, and LeaseLost if it is lost when the last user ends."""
         with self._lock:
             if self._lease is None:
                 lease = self._make()
@@ -77,7 +77,7 @@ class SharedLease:
 
 @dataclass(eq=False)
 class NodeDrainer:
-    """Drains nodes of one cluster; safe for several threads. `report` takes a node's name and a line of progress."""
+    """Drains nodes of one cluster; safe for use by several threads. `report` takes a node's name and a line of progress."""
 
     client: Client
     options: DrainOptions
@@ -131,7 +131,7 @@ class NodeDrainer:
         return sorted(pod for pods in evicted for pod in pods)
 
     def uncordon(self, names: t.Collection[str]) -> list[str]:
-        """Take back the cordons that drain() has set; returns those nodes. Cordons of others stay."""
+        """Remove the cordons that drain() has set, and return the names of these nodes. Foreign cordons stay."""
         nodes = {node.name: node for node in self.cluster_nodes() if node.name in names}
         cordoned = {name: node for name, node in nodes.items() if cordon.is_cordoned_for_removal(node)}
         if cordoned:
@@ -142,7 +142,7 @@ class NodeDrainer:
     def _patch_all(
         self, nodes: dict[str, Node], make_patch: t.Callable[[Node], cordon.Patch | None], lease: Lease
     ) -> None:
-        """Patch the nodes in parallel, and keep their new versions."""
+        """Patch the nodes in parallel, and keep the new versions of the nodes."""
 
         def make_edit(node: Node) -> NodeEdit | None:
             nodes[node.name] = node
@@ -159,7 +159,7 @@ class NodeDrainer:
         _for_each(nodes, send)
 
     def _uncordon_after(self, error: Exception, nodes: dict[str, Node], lease: Lease) -> None:
-        """Uncordon after a failure; nodes that stay cordoned are added to its partial result."""
+        """Uncordon after a failure; nodes that stay cordoned are added to the partial result of the error."""
         try:
             self._patch_all(nodes, cordon.cancel_removal, lease)
         except Exception:
@@ -226,7 +226,7 @@ def _for_each(names: t.Iterable[str], work: t.Callable[[str], T], limit: int = D
 
 
 def _merge_errors(errors: t.Sequence[Exception]) -> Exception:
-    """One error for all: the first that is not a timeout, else the timeouts joined."""
+    """One error for all errors: the first one that is not a timeout, otherwise all timeouts joined."""
     timeouts = [error for error in errors if isinstance(error, WaitTimeout)]
     if len(timeouts) < len(errors):
         return next(error for error in errors if not isinstance(error, WaitTimeout))
@@ -236,7 +236,7 @@ def _merge_errors(errors: t.Sequence[Exception]) -> Exception:
 
 
 def progress_by_node(progress: Progress) -> t.Callable[[str, str], None]:
-    """A function that takes a node's name and what is done there; the progress line shows the latest few nodes."""
+    """A function that takes a node's name and its progress; the progress line shows the most recent nodes."""
     texts: dict[str, str] = {}
     lock = threading.Lock()
 

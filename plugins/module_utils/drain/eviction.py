@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evicts pods of one node and waits until they are gone; reports what blocks them meanwhile and at the end.
+"""Evicts pods of one node and waits until they are gone; reports the obstacles during the wait and at its end.
 
-`drain_timeout` limits waits of unknown length, above all for disruption budgets. A pod that was evicted may use its whole grace period
-and 30 seconds more until its node reports the end, even beyond the timeout: an eviction cannot be taken back, and the grace period was
-set on purpose. A shorter `grace_period` shortens that.
+`drain_timeout` limits waits of unknown length, especially waits for disruption budgets. An evicted pod may use its whole grace period
+and 30 more seconds until its node reports the end, even beyond the timeout, because an eviction cannot be undone and the grace period was
+set on purpose. A shorter `grace_period` shortens this time.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if t.TYPE_CHECKING:
     from ..pools.plan import RolloutPlan
 
 POLL_INTERVAL = 2.0
-# As kubectl drain.
+# The same interval as in kubectl drain.
 RETRY_INTERVAL = 5.0
-# What a kubelet and the API server need beyond the grace period until a pod is gone.
+# The time in seconds that a kubelet and the API server need beyond the grace period until a pod is gone.
 _TERMINATION_MARGIN = 30.0
 _BUDGET = re.compile(r"The disruption budget (\S+) (.+)", re.DOTALL)
 
@@ -43,10 +43,10 @@ class EvictionRefused(WaitTimeout):
 
 @dataclass(frozen=True)
 class DrainOptions:
-    """How pods leave a node; named as in `rollout` of a pool (docs/rollout.md).
+    """The options of a drain, named as in `rollout` of a pool (docs/rollout.md).
 
     evict: False waits until the pods end. force: also evict pods without a controller.
-    grace_period: seconds for every pod; None leaves each its own. drain_timeout: seconds for a node.
+    grace_period: seconds for every pod; None keeps the grace period of each pod. drain_timeout: seconds for a node.
     """
 
     evict: bool = True
@@ -71,11 +71,11 @@ def evict_pods(
     *,
     now: t.Callable[[], float] = time.time,
 ) -> None:
-    """Evict these pods of a node, and return when each is gone, has ended or was replaced.
+    """Evict these pods of a node, and return once each pod is gone, has ended or was replaced.
 
-    A pod that is being deleted is evicted again only to shorten its grace period; for a pod that is gone nothing is sent.
+    A pod that is being deleted is evicted again only to shorten its grace period; no request is sent for a pod that is gone.
     `report` gets a line of progress for each poll.
-    Raises WaitTimeout after `drain_timeout`, EvictionRefused where waiting cannot help, what check_lease() raises, and ApiError when
+    Raises WaitTimeout after `drain_timeout`, EvictionRefused if waiting cannot help, the errors of check_lease(), and ApiError if
     the right to evict is missing or the request is invalid. The failure's `partial` has `pods_left`.
     """
     eviction = _Eviction(client, node, {pod.uid: pod for pod in pods}, options.grace_period, check_lease, now)
@@ -106,7 +106,7 @@ def await_termination(
     check_lease: t.Callable[[], None],
     advice: str,
 ) -> None:
-    """Wait until none of these pods (by uid) is listed any more; `advice` says in the timeout's message why they are not evicted."""
+    """Wait until none of these pods (by uid) is listed any longer; the timeout's message contains `advice`, the reason why they are not evicted."""
 
     def remaining() -> list[str]:
         check_lease()
@@ -133,7 +133,8 @@ class _Eviction:
     now: t.Callable[[], float]
 
     def __post_init__(self) -> None:
-        # By uid: the metadata of each pod that is left, why and since when its eviction is refused, and when it was requested.
+        # By uid: the metadata of each remaining pod, the reason and the start of a refusal of its eviction, and the
+        # time of the request.
         self.remaining: dict[str, Object] = {uid: {} for uid in self.pods}
         self._refused: dict[str, str] = {}
         self._refused_since: dict[str, float] = {}
@@ -141,7 +142,7 @@ class _Eviction:
         self.last_error: ApiError | None = None
 
     def refresh(self) -> None:
-        """Read which pods are left."""
+        """Read the remaining pods."""
         selector = f"spec.nodeName={self.node},{LIVE_PODS}"
         listed = self.client.list(PODS, field_selector=selector, metadata_only=True) if self.pods else ()
         found = {pod["metadata"]["uid"]: pod["metadata"] for pod in listed}
@@ -150,7 +151,7 @@ class _Eviction:
         self.last_error = None
 
     def evict_remaining(self) -> None:
-        """Evict each pod that is not terminating as it should; raises EvictionRefused for those that cannot be evicted."""
+        """Evict each pod that is not terminating as required; raises EvictionRefused for pods that cannot be evicted."""
         permanent = False
         for uid, metadata in self.remaining.items():
             if not self._needs_request(uid, metadata):
@@ -182,7 +183,7 @@ class _Eviction:
         return "; ".join([f"node {self.node}: {gone}/{len(self.pods)} pods gone", *lines[:3]])
 
     def all_terminating(self) -> bool:
-        """Whether every pod that is left is being deleted, and its grace period is not over."""
+        """Whether every remaining pod is being deleted within its grace period."""
         now = datetime.datetime.fromtimestamp(self.now(), datetime.UTC)
         margin = datetime.timedelta(seconds=_TERMINATION_MARGIN)
         return all(
@@ -191,7 +192,7 @@ class _Eviction:
         )
 
     def failure(self, title: str, kind: type[WaitTimeout] = WaitTimeout) -> WaitTimeout:
-        """The exception for what is left: each pod, why, and what to do."""
+        """The exception for the remaining pods, each with the reason and the remedy."""
         advice = self._not_ready_advice()
         lines = [
             f"{self.pods[uid].full_name}: {self._problem(uid, data, advice)}" for uid, data in self.remaining.items()
@@ -235,7 +236,7 @@ class _Eviction:
         return f"{deleted} {not_ready_advice or 'Its containers have not ended: check the kubelet log and what they wait for.'}"
 
     def _not_ready_advice(self) -> str:
-        """What to do if the node is not ready; empty if it is ready, or the API server does not answer."""
+        """The advice if the node is not ready; empty if it is ready, or if the API server does not respond."""
         try:
             conditions = ((self.client.get(f"{NODES}/{self.node}") or {}).get("status") or {}).get("conditions") or ()
         except ApiError:
@@ -251,15 +252,15 @@ class _Eviction:
 
 
 def _termination_time(metadata: Object) -> datetime.datetime | None:
-    """When the grace period of a pod ends; None if it is not being deleted."""
+    """The end of a pod's grace period; None if the pod is not being deleted."""
     timestamp = metadata.get("deletionTimestamp")
     return datetime.datetime.fromisoformat(timestamp.replace("Z", "+00:00")) if timestamp else None
 
 
 def _refusal(error: ApiError, pod: PodOnNode) -> tuple[str, bool]:
-    """Why a pod was not evicted and what to do (empty if the pod is gone), and whether waiting may help. Raises any other error."""
+    """The reason why a pod was not evicted with the remedy (empty if the pod is gone), and whether waiting may help. Raises any other error."""
     if error.not_found or error.conflict:
-        # Gone, or replaced by another pod of the same name.
+        # The pod is gone, or replaced by another pod with the same name.
         return "", True
     causes = {cause.get("reason"): cause.get("message") or "" for cause in error.details.get("causes") or ()}
     if error.refuses_eviction and error.status == 429:
@@ -273,7 +274,7 @@ def _refusal(error: ApiError, pod: PodOnNode) -> tuple[str, bool]:
     if error.forbidden and "NamespaceTerminating" in causes:
         return f"namespace {pod.namespace} is being deleted, and the pod with it.", True
     if error.forbidden and error.details.get("kind") == "poddisruptionbudget":
-        # The budget's controller is behind after many disruptions.
+        # The budget's controller lags behind after many disruptions.
         return f"{error.message}.", True
     if error.forbidden and 'resource "pods/eviction"' not in error.message:
         return f"{error.message}. Allow the eviction where it is refused, or delete the pod.", False

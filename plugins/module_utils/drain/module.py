@@ -48,7 +48,7 @@ class DrainingModule(ClusterModule):
         return self.params.get("kubernetes") or {}
 
     def shown_params(self) -> dict[str, t.Any]:
-        """Hides the kubeconfig in the option `kubernetes`."""
+        """Hide the kubeconfig in the option `kubernetes`."""
         shown = super().shown_params()
         if isinstance(shown.get("kubernetes"), dict):
             shown["kubernetes"] = shown_options(shown["kubernetes"])
@@ -56,13 +56,14 @@ class DrainingModule(ClusterModule):
 
     @functools.cached_property
     def drainer(self) -> NodeDrainer | None:
-        """Drains nodes of the cluster in the option `kubernetes`; None without that option."""
+        """The drainer for the cluster in the option `kubernetes`; None without this option."""
         if self.params["kubernetes"] is None:
             return None
         try:
             client = self.client
         except ApiError as error:
-            # A cluster that does not answer yet may still get nodes; lease() verifies the cluster before a node is drained.
+            # A cluster that does not respond yet may still get nodes; lease() verifies the cluster before a node is
+            # drained.
             if not error.unreachable or self._client is None:
                 raise
             client = self._client

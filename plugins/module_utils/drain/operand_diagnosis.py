@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's failing pods on some nodes, with the end of their logs."""
+"""Finds NVIDIA's failing pods on nodes, with the end of their logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if t.TYPE_CHECKING:
     from ..cluster_state.operand_pods import ContainerFailure
     from ..kube.client import Client
 
-# For up to this many nodes, one list per node costs less than a list of the operator's whole namespace.
+# Up to this number of nodes, one list request per node is cheaper than a list of the operator's whole namespace.
 _MAX_LISTS = 5
 _MAX_LOGS = 5
 _LOG_LINES = 3
@@ -32,13 +32,13 @@ def operand_pods(client: Client, namespace: str, nodes: t.Collection[str]) -> li
 
 
 def failing_operands(client: Client, namespace: str, nodes: t.Collection[str], now: float) -> dict[str, str]:
-    """By node, which of NVIDIA's pods fails there and why; nodes without a failure are left out."""
+    """By node, NVIDIA's failing pod and the reason; nodes without a failure are left out."""
     failures = operand_failures(operand_pods(client, namespace, nodes), now) if nodes else {}
     return describe_failures(client, namespace, failures)
 
 
 def describe_failures(client: Client, namespace: str, failures: t.Mapping[str, ContainerFailure]) -> dict[str, str]:
-    """The failures by node as text, with the end of the log for the first few."""
+    """The failures by node as text; the first few include the end of the log."""
     texts = {node: str(failure) for node, failure in failures.items()}
     for node in sorted(failures)[:_MAX_LOGS]:
         failure = failures[node]
@@ -49,11 +49,12 @@ def describe_failures(client: Client, namespace: str, failures: t.Mapping[str, C
 
 
 def log_end(client: Client, namespace: str, pod: str, container: str, *, previous: bool) -> str:
-    """The last lines of a container's log (or of its previous instance) as one line; empty if it cannot be read."""
+    """The last lines of a container's log (or of its previous instance) as one line; empty if the log cannot be read."""
     query = {"container": container, "previous": "true" if previous else "false", "tailLines": _LOG_LINES}
     try:
         text = client.text(f"{NAMESPACES}/{namespace}/pods/{pod}/log", query)
     except ApiError:
-        # The container may be gone, or the right to read logs missing; the message is useful without the log, too.
+        # The container may be gone, or the right to read logs may be missing. The message is useful without the log,
+        # too.
         return ""
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-_MAX_LOG_CHARS:]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lists the pods of one node or of all, with the ResourceClaims and RuntimeClasses that they name."""
+"""Lists the pods of one node or of all nodes, with the ResourceClaims and RuntimeClasses that they name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pods_by_node(client: Client, pods: t.Sequence[Object], operator_namespace: s
 
 
 def pods_on(client: Client, node: str | None = None) -> list[Object]:
-    """The pods of one node, or of all, that have not ended."""
+    """The pods of one node, or of all nodes, that have not ended."""
     return list(client.list(PODS, field_selector=LIVE_PODS + (f",spec.nodeName={node}" if node else "")))
 
 

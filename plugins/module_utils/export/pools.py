@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Converts the GPU nodes of a live cluster to pools: one for each pool label, and one for each group of equal other nodes (pure)."""
+"""Converts the GPU nodes of a live cluster to pools: one pool for each pool label, and one for each group of equal nodes without a label (pure)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_NAME = 40
 
 @dataclass
 class ExportedPools:
-    """Pools as in gpu_pools, and remarks on what was left out."""
+    """Pools in the format of gpu_pools, and remarks on settings that were left out."""
 
     pools: list[Document] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -48,21 +48,21 @@ class _Member:
 
     @property
     def group_key(self) -> str:
-        """Equal for nodes that can be in one pool."""
+        """A key that is equal for nodes that can be in the same pool."""
         return json.dumps([self.sharing, sorted(map(format_taint, self.taints))], sort_keys=True)
 
 
 def export_pools(
     nodes: t.Sequence[Node], node_sharing: t.Callable[[Node], NodeSharing], tolerations: Tolerations
 ) -> ExportedPools:
-    """Group the discovered GPU nodes. `node_sharing` returns a node's sharing or raises Inexpressible; `tolerations` are those
-    of the ClusterPolicy for the taints of pools.
+    """Group the discovered GPU nodes. `node_sharing` returns a node's sharing or raises Inexpressible; `tolerations` are the
+    ClusterPolicy's tolerations for the taints of pools.
     """
     exported = ExportedPools()
     labelled: dict[str, list[_Member]] = defaultdict(list)
     grouped: dict[tuple[str, str], list[_Member]] = defaultdict(list)
     left_out: dict[str, list[str]] = defaultdict(list)
-    # By model, the pool labels of its nodes: empty for nodes without one, None if a node is left out.
+    # By model, the pool labels of its nodes; empty for a node without a label, None for a node that is left out.
     pools_of_model: dict[str, set[str | None]] = defaultdict(set)
     for node in nodes:
         if node.discovered:
@@ -102,7 +102,7 @@ def export_pools(
 
 
 def _add_startup_taint(exported: ExportedPools, tolerations: Tolerations) -> None:
-    """Verified nodes no longer have the startup taint, so the ClusterPolicy's tolerations say whether pools declare it."""
+    """Add the startup taint if the ClusterPolicy tolerates it, because verified nodes no longer have this taint."""
     mig_pools = [pool for pool in exported.pools if MODES[pool["sharing"]["mode"]].partitions_gpus]
     if toleration_of(STARTUP_TAINT) not in tolerations or not mig_pools:
         return
@@ -159,7 +159,7 @@ def _pool(name: str, match: Document, member: _Member, labels: Document, taints:
 
 
 def _model(node: Node) -> str:
-    """The catalog's key of its model; GFD's product for a model that the catalog does not contain."""
+    """The catalog's key for the node's model, or GFD's product name if the catalog does not contain the model."""
     model = models.find(node.product)
     return model.key if model else models.bare_product(node.product)
 
@@ -170,7 +170,7 @@ def _match(node: Node) -> Document:
 
 
 def _pool_labels(node: Node) -> dict[str, str]:
-    """The labels that a pool has set, without those that are derived from it."""
+    """The labels that a pool has set, except labels that are derived from the pool."""
     return {
         key: node.labels[key]
         for key in recorded_keys(node.annotations, POOLS.labels)
@@ -179,7 +179,7 @@ def _pool_labels(node: Node) -> dict[str, str]:
 
 
 def _pool_taints(node: Node, tolerations: Tolerations, *, labelled: bool) -> tuple[Document, ...]:
-    """The taints that a pool declares: on a labelled node the recorded ones and those with a toleration, else all."""
+    """The taints that a pool declares: on a labelled node, the recorded taints and the taints with a toleration; otherwise all taints."""
     recorded = recorded_keys(node.annotations, POOLS.taints)
     taints = []
     for live in node.taints:
@@ -204,7 +204,7 @@ def _distinguishing_label(nodes: t.Sequence[Node], others: t.Sequence[Node]) -> 
 
 
 def _common(exported: ExportedPools, pool: str, kind: str, entries: list[Document]) -> Document:
-    """The entries of all nodes; those of only some nodes are remarked."""
+    """The entries that all nodes have; a remark names the entries that only some nodes have."""
     common = {key: value for key, value in entries[0].items() if all(item.get(key) == value for item in entries)}
     partial = sorted({key for item in entries for key in item} - set(common))
     if partial:

@@ -27,7 +27,8 @@ Object = t.Mapping[str, t.Any]
 NodeSharing = tuple[Document, "int | None"]
 
 _PREFIX = "nvidia.com/"
-# The modes that share whole GPUs, by the section of the plugin's configuration; MIG devices are shared in the section of time-slicing.
+# The modes that share whole GPUs, by the section of the plugin's configuration. MIG devices are shared in the
+# time-slicing section.
 _MODES = {mode.plugin_key: mode for mode in MODES.values() if mode.plugin_key and not mode.partitions_gpus}
 
 
@@ -36,7 +37,7 @@ class Inexpressible(Exception):
 
 
 class ExportedLayout(t.NamedTuple):
-    """A layout as in a pool (None: whole GPUs), and the number of GPUs of a node if the layout depends on it."""
+    """A layout in the format of a pool (None: whole GPUs), and a node's number of GPUs if the layout depends on it."""
 
     layout: t.Any = None
     gpus_per_node: int | None = None
@@ -44,7 +45,7 @@ class ExportedLayout(t.NamedTuple):
 
 @dataclass(frozen=True)
 class LiveConfig:
-    """The active ClusterPolicy and the ConfigMaps that it names; None if one does not exist."""
+    """The active ClusterPolicy and the ConfigMaps that it names; None for an object that does not exist."""
 
     policy: Object | None = None
     plugin: Object | None = None
@@ -56,14 +57,14 @@ class LiveConfig:
         return (recorded_tolerations(self.policy) if self.policy else None) or []
 
     def node_sharing(self, node: Node) -> NodeSharing:
-        """The `sharing` of a pool with this node, and the number of GPUs of a node if it depends on it; raises Inexpressible."""
+        """The `sharing` of a pool with this node, and the node's number of GPUs if the sharing depends on it; raises Inexpressible."""
         exported = self._layout(node)
         strategy = str(get_nested(self.policy, "spec", "mig", "strategy") or "")
         sharing = export_sharing(self._plugin_config(node), exported.layout, "" if strategy == "none" else strategy)
         return sharing, exported.gpus_per_node
 
     def _plugin_config(self, node: Node) -> t.Any:
-        """The device plugin's configuration; without a ConfigMap the label has no effect."""
+        """The device plugin's configuration; without a ConfigMap, the label has no effect."""
         if not plugin_configmap(self.policy):
             return {"version": "v1"}
         name = node.labels.get(CONFIG_LABEL) or get_nested(self.policy, "spec", "devicePlugin", "config", "default")
@@ -95,10 +96,10 @@ class LiveConfig:
 
 
 def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> Document:
-    """The `sharing` from which this device plugin configuration and MIG layout follow; raises Inexpressible.
+    """The `sharing` that results in this device plugin configuration and MIG layout; raises Inexpressible.
 
-    `content` is the plugin's configuration as parsed YAML, `layout` the layout of the node's GPUs as in a pool (None: whole GPUs),
-    `strategy` the ClusterPolicy's, which overrides all configurations.
+    `content` is the plugin's configuration as parsed YAML, `layout` the layout of the node's GPUs in the format of a pool (None: whole GPUs),
+    and `strategy` the ClusterPolicy's strategy, which overrides all configurations.
     """
     _check_structure(content)
     plugin_key, shares = _export_shares(content)
@@ -118,7 +119,7 @@ def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> 
 
 
 def _check_structure(content: t.Any) -> None:
-    """A foreign file may contain anything; the plugin would not start with what is refused here."""
+    """Check the structure, because a foreign file may contain anything; the plugin would not start with the content that is refused here."""
     maps: list[t.Any] = [content]
     if isinstance(content, dict):
         maps += [content.get(key) or {} for key in ("flags", "sharing")]
@@ -134,7 +135,7 @@ def _check_structure(content: t.Any) -> None:
 
 
 def _export_shares(content: Document) -> tuple[str, Document]:
-    """The section that shares the GPUs (empty: none does), and its options as those of `sharing`."""
+    """The section that shares the GPUs (empty if none does), and its options in the format of `sharing`."""
     sections = content.get("sharing") or {}
     parts = {mode: sections[key] for key, mode in _MODES.items() if sections.get(key)}
     if not parts:
@@ -155,7 +156,7 @@ def _export_shares(content: Document) -> tuple[str, Document]:
 
 
 def _export_strategy(content: Document, layout: t.Any, override: str) -> Document:
-    """The strategy, if it is not the layout's default."""
+    """The strategy, if it differs from the layout's default."""
     strategy = override or (content.get("flags") or {}).get("migStrategy") or ""
     if strategy not in mig.STRATEGIES:
         raise Inexpressible("its GPUs are partitioned, but its device plugin has no MIG strategy")
@@ -205,9 +206,9 @@ def _differences(content: Document, derived: Document) -> str:
 
 
 def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> ExportedLayout:
-    """The layout of a node with this number of GPUs of a model with these PCI ids; raises Inexpressible.
+    """The layout of a node with this number of GPUs, whose model has these PCI ids; raises Inexpressible.
 
-    Where possible, the same entry follows from the layout again.
+    If possible, the same entry can be derived from the layout again.
     """
     if not isinstance(entry, list) or not all(mig_parted.is_valid_part(part) for part in entry):
         raise Inexpressible("the MIG manager cannot read its MIG configuration")
@@ -227,7 +228,8 @@ def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> Export
     layouts = list(by_gpu.values())
     if all(layout == layouts[0] for layout in layouts) and any(part["devices"] == "all" for part in parts):
         return ExportedLayout(by_gpu[0])
-    # GPUs that are listed as whole and GPUs that are not listed make different entries: only one form has the same entry name.
+    # Listing whole GPUs explicitly results in another entry than leaving them out, and only one of the two forms has
+    # the same entry name.
     partitioned = {index: layout for index, layout in by_gpu.items() if layout}
     before_last = {index: by_gpu[index] for part in parts[:-1] if part["devices"] != "all" for index in part["devices"]}
     for candidate in (partitioned, by_gpu, before_last):

@@ -33,7 +33,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class InstalledRelease:
-    """A Helm release from the marks on one of its objects; `values` is None if they may not be read."""
+    """A Helm release, read from the labels and annotations of one of its objects; `values` is None if the user may not read them."""
 
     name: str
     namespace: str
@@ -42,7 +42,7 @@ class InstalledRelease:
 
 
 def installed_release(live: t.Mapping[str, t.Any] | None) -> InstalledRelease | None:
-    """The Helm release that an object belongs to; None without one."""
+    """The Helm release that an object belongs to; None if it belongs to no release."""
     release = helm_release_of(live) if live is not None else None
     if live is None or release is None:
         return None
@@ -53,9 +53,9 @@ def installed_release(live: t.Mapping[str, t.Any] | None) -> InstalledRelease | 
 def export_cluster(
     declared: t.Mapping[str, t.Any], installed: t.Mapping[str, InstalledRelease | None], pools: t.Sequence[Document]
 ) -> tuple[Document, list[str]]:
-    """gpu_cluster with the release name, version and values of each installed component, and remarks on it; all else is as `declared`.
+    """gpu_cluster with the release name, version and values of each installed component, and remarks; all other settings are those in `declared`.
 
-    Only values that gpu_cluster and gpu_pools do not imply are exported, without secrets. Raises InvalidVariables if the result is
+    Only values that are not derived from gpu_cluster and gpu_pools are exported, without secrets. Raises InvalidVariables if the result is
     not valid.
     """
     document: Document = {key: value for key, value in declared.items() if key not in COMPONENTS}
@@ -99,16 +99,16 @@ def export_cluster(
 
 
 def _without_initial_values(values: Document) -> Document:
-    """Without daemonsets.tolerations, which only a first installation gets."""
+    """The values without daemonsets.tolerations, which only a first installation gets."""
     daemonsets = {key: value for key, value in (values.get("daemonsets") or {}).items() if key != "tolerations"}
     rest = {key: value for key, value in values.items() if key != "daemonsets"}
     return {**rest, "daemonsets": daemonsets} if daemonsets else rest
 
 
 def residual_values(live: t.Any, derived: t.Any, path: str = "") -> tuple[Document, list[str]]:
-    """The values that change the derived ones to the live ones, and the paths of derived values that the live ones lack.
+    """The values that must be added to the derived values to get the live values, and the paths of derived values that are missing in the live values.
 
-    Derived entries of worker.tolerations are left out, since entries are added to that list.
+    Derived entries of worker.tolerations are left out, because user entries are added to this list.
     """
     values: Document = {}
     missing = [f"{path}{key}" for key in derived if key not in live]

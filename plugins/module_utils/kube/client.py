@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Objects of a Kubernetes API server as dictionaries: paged lists, server-side apply, patches, watches.
 
-The dynamic client of the kubernetes library takes six times as long and three times the memory for a list of 5,000 nodes.
+For a list of 5,000 nodes, the dynamic client of the kubernetes library needs six times as long and three times the memory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from .watch import interruptible
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-# The smallest answer to a patch: a table without the object has 1 KB, a node 15 KB.
+# Requests the smallest response to a patch: a table without the object has 1 KB, a node has 15 KB.
 _SMALL_ANSWER = ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", {"includeObject": "None"})
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
-# The lists of objects in a node that no code reads.
+# Lists of objects in a node that no code reads.
 _UNREAD_OF_NODES = ("managedFields", "images")
-# Attempts of a patch without a resourceVersion: with many writers the server's own repetitions may not be enough.
+# Attempts of a patch without a resourceVersion, because with many writers the server's own repetitions may not be
+# enough.
 _PATCH_ATTEMPTS = 5
 # Seconds after which the server closes a watch whose reader has ended.
 _GUARDED_TIMEOUT = 30.0
@@ -38,10 +39,10 @@ Query = t.Mapping[str, t.Any]
 
 
 class Client(Transport):
-    """A client of one cluster; bodies and answers are dictionaries."""
+    """A client of one cluster; bodies and responses are dictionaries."""
 
     def get(self, path: str, query: Query | None = None) -> Object | None:
-        """The object, or None when it or its kind does not exist."""
+        """The object, or None if it or its kind does not exist."""
         try:
             return self.send("GET", path, query=query).json()
         except ApiError as error:
@@ -50,7 +51,7 @@ class Client(Transport):
             raise
 
     def text(self, path: str, query: Query | None = None) -> str:
-        """The body as text: a pod's log, /version."""
+        """The body as text, for example a pod's log or /version."""
         return self.send("GET", path, query=query, accept="*/*").data.decode(errors="replace")
 
     def list(
@@ -62,13 +63,13 @@ class Client(Transport):
         metadata_only: bool = False,
         limit: int = 500,
     ) -> Listing:
-        """The objects of a collection, fetched page by page while they are iterated over; nodes have no images and managedFields."""
+        """The objects of a collection, fetched page by page during the iteration; images and managedFields of nodes are left out."""
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit}
         accept = _METADATA_LIST if metadata_only else "application/json"
         return Listing(self, path, query, accept, omit=_UNREAD_OF_NODES if path == NODES else ())
 
     def list_known(self, path: str, *, metadata_only: bool = False) -> tuple[Object, ...]:
-        """All objects of a collection; none if the cluster does not have the kind."""
+        """All objects of a collection; empty if the cluster does not have the kind."""
         try:
             return tuple(self.list(path, metadata_only=metadata_only))
         except ApiError as error:
@@ -77,9 +78,9 @@ class Client(Transport):
             return ()
 
     def create(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
-        """Create in the collection `path`; raises a conflict when a foreign object has that name.
+        """Create an object in the collection `path`; raises a conflict if a foreign object has the same name.
 
-        When the outcome of a request is unknown, the object is read before the request is repeated.
+        If the outcome of a request is unknown, the object is read before the request is repeated.
         """
         deadline = self._clock() + 2 * self.options.request_timeout
         outcome_unknown = False
@@ -112,7 +113,7 @@ class Client(Transport):
         field_validation: str | None = None,
         manager: str = FIELD_MANAGER,
     ) -> Object:
-        """Server-side apply of the object at `path`; without `force` a field of another manager is a conflict."""
+        """Server-side apply of the object at `path`; without `force`, a field of another manager causes a conflict."""
         query = _write_query(dry_run, manager, field_validation)
         query["force"] = "true" if force else "false"
         return self.send("PATCH", path, query=query, body=body, content_type=APPLY).json()
@@ -122,10 +123,10 @@ class Client(Transport):
         return self._send_patch(path, body, MERGE, _write_query(dry_run)).json()
 
     def strategic_merge(self, path: str, body: Object, *, dry_run: bool = False) -> None:
-        """Patch an object of a built-in kind without reading the answer.
+        """Patch an object of a built-in kind without reading the response.
 
-        A strategic merge costs the server less than a merge patch, which converts the object to JSON and back. Both merge maps and replace
-        atomic lists (a node's taints).
+        A strategic merge is cheaper for the server than a merge patch, which converts the object to JSON and back. Both merge maps and replace
+        atomic lists (such as a node's taints).
         """
         accept, query = _SMALL_ANSWER
         self._send_patch(path, body, STRATEGIC, {**_write_query(dry_run), **query}, accept)
@@ -133,7 +134,7 @@ class Client(Transport):
     def _send_patch(
         self, path: str, body: Object, content_type: str, query: Query, accept: str = "application/json"
     ) -> HttpResponse:
-        """The answer; a patch without a resourceVersion is repeated after a conflict, which the server could not resolve in time."""
+        """Send the patch and return the response. A patch without a resourceVersion is repeated after a conflict that the server could not resolve in time."""
         attempts = 1 if "resourceVersion" in (body.get("metadata") or {}) else _PATCH_ATTEMPTS
         while True:
             attempts -= 1
@@ -151,10 +152,11 @@ class Client(Transport):
     def delete(
         self, path: str, *, body: t.Mapping[str, t.Any] | None = None, dry_run: bool = False, query: Query | None = None
     ) -> bool:
-        """Delete, by default in the background; returns False when the object did not exist."""
+        """Delete an object, by default in the background; returns False if the object did not exist."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", **(body or {})}
         if dry_run:
-            # In the body: the server ignores dryRun in the query of a request with a body, and deletes.
+            # dryRun must be in the body: in the query of a request with a body, the server ignores it and deletes the
+            # object.
             options["dryRun"] = ["All"]
         before = self.request_count
         try:
@@ -162,23 +164,24 @@ class Client(Transport):
         except ApiError as error:
             if not error.not_found:
                 raise
-            # Not found at the second attempt: the first one, whose answer was lost, deleted it.
+            # If the object is not found in the second attempt, the first attempt, whose response was lost, has deleted
+            # it.
             return self.request_count > before + 1
         return True
 
     def evict(self, path: str, body: Object) -> None:
-        """Create an Eviction at `path`; raises the error of a disruption budget at once, and repeats after the server's own 429.
+        """Create an Eviction at `path`. The error of a disruption budget is raised immediately; after the server's own 429, the request is repeated.
 
-        It is also repeated when an answer is lost, so the body should contain the uid of the pod.
+        The request is also repeated after a lost response, so the body should contain the uid of the pod.
         """
         self.send("POST", path, body=body, is_final=lambda error: error.refuses_eviction)
 
     def watch(
         self, path: str, *, resource_version: str, timeout: float, label_selector: str | None = None
     ) -> t.Iterator[Object]:
-        """Events after a version, without bookmarks, for `timeout` seconds; raises ApiError (gone) when the version is too old.
+        """The events after a version, without bookmarks, for `timeout` seconds; raises ApiError (gone) if the version is too old.
 
-        A watch that breaks is continued at the last version. With a guard, the wait for the next event ends when the guard raises.
+        A broken watch is continued from the last version. With a guard, the wait for the next event ends when the guard raises an error.
         """
         guard = self.guard
         events = self._events(path, resource_version, timeout, label_selector)

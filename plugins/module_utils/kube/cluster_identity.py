@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The recorded name of a cluster and its UID, which identify it whatever kubeconfig or address is used.
+"""The recorded name of a cluster and its UID, which identify the cluster regardless of the kubeconfig or address.
 
 The name is an annotation of the Lease kube-system/accel-gpu, which every run that changes the cluster acquires. The first run records
-its gpu_cluster.name in the same write, so that of two runs with different names one fails, also when they start at the same time.
+its gpu_cluster.name in the same write, so one of two runs with different names fails, even if both start at the same time.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _ATTEMPTS = 5
 
 
 class ClusterIdentity:
-    """The identity that gpu_cluster declares (`name`, `renamed_from`, `uid`), compared with the cluster.
+    """Compares the identity that gpu_cluster declares (`name`, `renamed_from`, `uid`) with the cluster.
 
-    Where gpu_cluster has neither a name nor a UID, nothing is compared or recorded.
+    If gpu_cluster has neither a name nor a UID, nothing is compared or recorded.
     """
 
     def __init__(self, client: Client, cluster: t.Mapping[str, t.Any] | None = None, *, records: bool = True) -> None:
@@ -43,7 +43,7 @@ class ClusterIdentity:
         self._lock = threading.Lock()
         self._read: tuple[Object | None] | None = None
         self.recorded = ""
-        # The name before this module and the one that it has recorded; None if it has recorded none.
+        # The previous name, and the name that this module has recorded; None if it has recorded no name.
         self.change: tuple[str, str] | None = None
 
     def verify(self) -> None:
@@ -56,7 +56,7 @@ class ClusterIdentity:
             self._require_uid()
 
     def last_read(self, path: str) -> tuple[Object | None] | None:
-        """The Lease at a path if verify() has read it, once; None otherwise."""
+        """The Lease at a path, if verify() has read it; only for the first call, None afterwards."""
         if path != _RECORD_PATH:
             return None
         found, self._read = self._read, None
@@ -83,9 +83,9 @@ class ClusterIdentity:
         return found
 
     def record_acquired(self, path: str, release: t.Callable[[], None]) -> None:
-        """Record the name after the Lease at a path was acquired, where that Lease is not the one for it.
+        """Record the name after the Lease at a path was acquired, if the name belongs to another Lease.
 
-        Releases the lease and raises WrongCluster if another run has recorded another name meanwhile.
+        If another run has recorded another name in the meantime, releases the lease and raises WrongCluster.
         """
         if not self._records:
             return
@@ -102,7 +102,7 @@ class ClusterIdentity:
 
     @property
     def pending(self) -> tuple[str, str] | None:
-        """The recorded name and the one that the next change of the cluster records; None if they are equal."""
+        """The recorded name, and the name that the next change of the cluster will record; None if they are equal."""
         return (self.recorded, self.name) if self._records and self.recorded != self.name else None
 
     @property
@@ -111,7 +111,7 @@ class ClusterIdentity:
         return self.pending is not None and bool(self.recorded)
 
     def _record(self) -> None:
-        """Write the name to its Lease, although the lock is a Lease in another namespace."""
+        """Write the name to its Lease, because the run's lock is a Lease in another namespace."""
         for left in reversed(range(_ATTEMPTS)):
             lease = self._client.get(_RECORD_PATH)
             self.require(_RECORD_PATH, lease)
@@ -141,17 +141,17 @@ class ClusterIdentity:
 
 
 def recorded_name(lease: t.Mapping[str, t.Any] | None) -> str:
-    """The cluster's name on its Lease; empty if none is recorded."""
+    """The cluster's name on its Lease; empty if no name is recorded."""
     return str((((lease or {}).get("metadata") or {}).get("annotations") or {}).get(CLUSTER_NAME_ANNOTATION) or "")
 
 
 def read_uid(client: Client) -> str:
-    """The UID of namespace kube-system for a report; empty if it may not be read."""
+    """The UID of the namespace kube-system, for a report; empty if the user may not read it."""
     return _uid_of(_get_if_allowed(client, _UID_PATH))
 
 
 def identity_report(client: Client, identity: ClusterIdentity) -> dict[str, t.Any]:
-    """The identity of the cluster for a report; values that may not be read are None."""
+    """The identity of the cluster, for a report; values that the user may not read are None."""
     recorded = identity.recorded if identity.name else read_recorded_name(client)
     return {
         "uid": read_uid(client) or None,
@@ -163,7 +163,7 @@ def identity_report(client: Client, identity: ClusterIdentity) -> dict[str, t.An
 
 
 def read_recorded_name(client: Client) -> str:
-    """The recorded name of a cluster that the run does not name, for a report; empty if it may not be read."""
+    """The recorded name of a cluster that the run does not name, for a report; empty if the user may not read it."""
     return recorded_name(_get_if_allowed(client, _RECORD_PATH))
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks that the environment names no other cluster or user than the selected connection."""
+"""Checks that the environment does not name another cluster or user than the selected connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def require_no_conflict(options: ConnectionOptions, connection: Connection) -> None:
-    """Raise WrongCluster if a variable contradicts the options or gpu_cluster; an equal value is no conflict."""
+    """Raise WrongCluster if a variable contradicts the options or gpu_cluster; an equal value is not a conflict."""
     selected = options.source in (OPTIONS, GPU_CLUSTER)
     wrong = {
         name: value
@@ -47,7 +47,7 @@ def require_no_conflict(options: ConnectionOptions, connection: Connection) -> N
 
 
 def ignored_variables(options: ConnectionOptions, environ: t.Mapping[str, str]) -> list[str]:
-    """Variables of IGNORED that have no effect, since another source names the connection."""
+    """The variables in IGNORED that have no effect because another source names the connection."""
     if options.source not in (OPTIONS, GPU_CLUSTER):
         return []
     given = environment(environ)
@@ -75,7 +75,7 @@ def is_same(option: str, value: t.Any, options: ConnectionOptions, connection: C
 
 
 def describe(variable: str, option: str, value: t.Any) -> str:
-    """A variable that sets an option, with its value unless that is secret."""
+    """A variable that sets an option, with its value unless the value is secret."""
     if option in ("api_key", "password"):
         return variable
     text = ",".join(value) if isinstance(value, tuple) else str(value)
@@ -118,6 +118,6 @@ def _address(url: str) -> tuple[str, str, int | None, str]:
     try:
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme.lower())
     except ValueError:
-        # The port is not a number: such an address equals only itself.
+        # The port is not a number, so this address only equals itself.
         return url, "", None, ""
     return parts.scheme.lower(), (parts.hostname or "").lower(), port, parts.path.rstrip("/")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Loads the configuration of the connection with the kubernetes library: options, a kubeconfig, or the service account of the pod."""
+"""Loads the connection's configuration with the kubernetes library, from options, a kubeconfig, or the service account of the pod."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ except ImportError:
 _IN_CLUSTER_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _IN_CLUSTER = "service account of this pod"
 _DEFAULT_KUBECONFIG = "~/.kube/config"
-# Characters that HTTP can carry; API servers accept no other token (b64token of RFC 6750 is narrower).
+# Characters that HTTP can transmit; API servers accept no other tokens (b64token of RFC 6750 is narrower).
 _TOKEN = re.compile(r"[!-~]+")
-# Characters of the error output of a credential plugin.
+# Maximum number of characters from the error output of a credential plugin.
 _MAX_LENGTH = 200
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A loaded configuration of the kubernetes library, and the names of the cluster in it."""
+    """A loaded configuration of the kubernetes library, and the names of its cluster."""
 
     configuration: t.Any
     origin: str
     context_name: str | None = None
     cluster_name: str | None = None
     impersonation: tuple[tuple[str, str], ...] = ()
-    # The source of the token, if it is another one.
+    # The source of the token, if it differs.
     token_origin: str = ""
 
     @property
@@ -63,9 +63,9 @@ class Connection:
         return f"{self.server} ({self.origin})"
 
     def authorization(self) -> dict[str, str]:
-        """The header with the credentials; an exec plugin or a token file is read again when it is due.
+        """The header with the credentials; an exec plugin or a token file is read again when necessary.
 
-        Raises ConnectionProblem, without the token, where a token cannot be sent.
+        Raises ConnectionProblem, without the token in the message, if a token cannot be sent.
         """
         headers: dict[str, str] = {}
         for setting in self.configuration.auth_settings().values():
@@ -74,7 +74,7 @@ class Connection:
         return headers
 
     def _sendable(self, value: str) -> str:
-        """A scheme and a token, without the white space at the end of a file or a variable."""
+        """A scheme and a token, without white space from the end of a file or a variable."""
         scheme, dummy, token = value.partition(" ")
         token = token.strip()
         if _TOKEN.fullmatch(token):
@@ -85,7 +85,7 @@ class Connection:
         )
 
     def expiry(self) -> str:
-        """When the client certificate expired; empty if it is valid."""
+        """The time at which the client certificate expired; empty if it is valid."""
         path = getattr(self.configuration, "cert_file", None)
         if not path:
             return ""
@@ -96,7 +96,7 @@ class Connection:
                 certificate = x509.load_pem_x509_certificate(handle.read())
         except (ImportError, OSError, ValueError):
             return ""
-        # Older releases of cryptography only have the time without its zone.
+        # Older releases of cryptography only provide the time without a time zone.
         end = getattr(certificate, "not_valid_after_utc", None) or certificate.not_valid_after.replace(
             tzinfo=datetime.UTC
         )
@@ -104,7 +104,7 @@ class Connection:
 
 
 def connect(options: ConnectionOptions) -> Connection:
-    """Load the configuration; raises ConnectionProblem, and WrongCluster where two sources contradict each other."""
+    """Load the configuration; raises ConnectionProblem, and WrongCluster if two sources contradict each other."""
     keep_keys_in_memory(kubernetes.config.kube_config)
     configuration = kubernetes.client.Configuration()
     if options.host and not options.kubeconfig:
@@ -117,14 +117,14 @@ def connect(options: ConnectionOptions) -> Connection:
     _check_files(configuration, found.origin)
     token_origin = options.name_of("api_key") if options.api_key else ""
     found = replace(found, impersonation=_impersonation(options), token_origin=token_origin)
-    # Checks the token now, before the first request.
+    # Check the token before the first request.
     found.authorization()
     require_no_conflict(options, found)
     return found
 
 
 def _require_one_server(options: ConnectionOptions, found: Connection) -> None:
-    """A kubeconfig and K8S_AUTH_HOST must name the same server: the names in the kubeconfig are about its own server only."""
+    """Check that a kubeconfig and K8S_AUTH_HOST name the same server, because the names in the kubeconfig only apply to its own server."""
     if options.source == ENVIRONMENT and options.host and not same_server(options.host, found.server):
         raise WrongCluster(
             f"K8S_AUTH_HOST ({without_user_info(options.host)}) and the {found.origin} lead to two servers (the latter to {found.server}). Unset the "
@@ -140,7 +140,7 @@ def _impersonation(options: ConnectionOptions) -> tuple[tuple[str, str], ...]:
 
 
 def check_cluster(connection: Connection, name: str, kube_name: str | None = None) -> None:
-    """Raise WrongCluster if the kubeconfig leads to another cluster than gpu_cluster names; without a kubeconfig nothing is compared."""
+    """Raise WrongCluster if the kubeconfig leads to another cluster than gpu_cluster names; without a kubeconfig, nothing is compared."""
     known = [found for found in (connection.context_name, connection.cluster_name) if found]
     wanted = kube_name or name
     if not known or wanted in known:
@@ -214,9 +214,9 @@ def _context(contexts: t.Iterable[t.Any], active: t.Any, wanted: str | None, ori
 
 @contextlib.contextmanager
 def _problems(origin: str, configuration: t.Any) -> t.Iterator[None]:
-    """Turn every error of the library, while it reads a kubeconfig, into one ConnectionProblem.
+    """Convert every error of the library while it reads a kubeconfig to one ConnectionProblem.
 
-    The library only logs that a credential plugin has failed, and continues without credentials.
+    If a credential plugin fails, the library only logs this and continues without credentials.
     """
     logged = logging.handlers.BufferingHandler(sys.maxsize)
     logged.setLevel(logging.ERROR)
@@ -228,7 +228,7 @@ def _problems(origin: str, configuration: t.Any) -> t.Iterator[None]:
     finally:
         logging.getLogger().removeHandler(logged)
     if logged.buffer and not _has_credentials(configuration):
-        # Further lines of a plugin's output may contain anything, such as a token or its environment.
+        # Other lines of a plugin's output may contain anything, such as a token or its environment.
         lines = [" ".join(record.getMessage().strip().partition("\n")[0].split()) for record in logged.buffer]
         raise ConnectionProblem(
             f"The {origin} gives no credentials: its plugin failed with: {_one_line('; '.join(lines))}"
@@ -247,15 +247,15 @@ def _unreadable(origin: str, error: Exception) -> ConnectionProblem:
 
 
 def _one_line(text: str) -> str:
-    """The output of another program, shortened, and without text that looks like a secret."""
+    """The shortened output of another program, without text that looks like a secret."""
     line = masked(text)
     return line if len(line) <= _MAX_LENGTH else f"{line[: _MAX_LENGTH - 3]}..."
 
 
 def _overlay(options: ConnectionOptions, configuration: t.Any) -> None:
-    """Options win over the kubeconfig, also after the library has loaded the kubeconfig again.
+    """Let options override the kubeconfig, even after the library has loaded the kubeconfig again.
 
-    It does so whenever it refreshes the token (kube_config.py, _refresh_api_key).
+    The library loads it whenever it refreshes the token (kube_config.py, _refresh_api_key).
     """
     _write_options(options, configuration)
     refresh = configuration.refresh_api_key_hook

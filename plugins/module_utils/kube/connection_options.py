@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Selects the source of the connection: module options, gpu_cluster, K8S_AUTH_* or the default kubeconfig (pure).
 
-Two sources are never combined, since the server of one with the user or the names of another leads a run to the wrong cluster. Options
-that select neither (TLS verification, proxy, timeout), and impersonation, may be combined with any source.
+Two sources are never combined, because the server of one source with the user or the names of another could lead a run to the wrong cluster.
+Impersonation, and options that select neither the cluster nor the user (TLS verification, proxy, timeout), may be combined with any source.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .errors import WrongCluster
 
 OPTIONS, GPU_CLUSTER, ENVIRONMENT, DEFAULT = "options", "gpu_cluster", "environment", "default"
 PREFIX = "K8S_AUTH_"
-# The variables of kubernetes.core, some of which have two names (its args_common.py, AUTH_ARG_MAP).
+# The variables of kubernetes.core (see AUTH_ARG_MAP in its args_common.py); some of them have two names.
 VARIABLES: dict[str, tuple[str, ...]] = {
     "kubeconfig": ("KUBECONFIG",),
     "context": ("CONTEXT",),
@@ -33,8 +33,8 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "proxy": ("PROXY",),
     "no_proxy": ("NO_PROXY",),
 }
-# The argument spec of the connection, with the names of kubernetes.core. No option falls back to its variable K8S_AUTH_*: the variables are
-# used together or not at all.
+# The argument spec of the connection, with the names of kubernetes.core. No option falls back to its variable
+# K8S_AUTH_*, because the variables are used together or not at all.
 CONNECTION: dict[str, dict[str, t.Any]] = {
     "gpu_cluster": {"type": "dict"},
     "kubeconfig": {"type": "raw", "no_log": False},
@@ -63,7 +63,7 @@ Values = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """The options of a connection, None if they are not set, and their source."""
+    """The options of a connection (None if not set), and their source."""
 
     kubeconfig: str | dict[str, t.Any] | None = None
     context: str | None = None
@@ -87,9 +87,9 @@ class ConnectionOptions:
         cluster: t.Mapping[str, t.Any] | None = None,
         environ: t.Mapping[str, str] | None = None,
     ) -> ConnectionOptions:
-        """From the first source that names a cluster: options, gpu_cluster, K8S_AUTH_*, the defaults of kubectl.
+        """Create from the first source that names a cluster: options, gpu_cluster, K8S_AUTH_*, or the defaults of kubectl.
 
-        Raises WrongCluster if that source is incomplete.
+        Raises WrongCluster if this source is incomplete.
         """
         given, document = _of_params(params), _of_params(cluster or {}, ("kubeconfig", "context", *IMPERSONATION))
         variables = environment(os.environ if environ is None else environ)
@@ -114,7 +114,7 @@ class ConnectionOptions:
         return cls(**values, request_timeout=float(params.get("request_timeout") or 30.0), source=source)
 
     def names(self) -> list[str]:
-        """The options that the source sets, by the names in it: gpu_cluster.kubeconfig, option host, K8S_AUTH_HOST."""
+        """The options that the source sets, with their names in the source: gpu_cluster.kubeconfig, option host, K8S_AUTH_HOST."""
         return [self.name_of(name) for name in (*_CLUSTER, *_USER) if getattr(self, name)]
 
     def name_of(self, option: str) -> str:
@@ -139,9 +139,9 @@ def environment(environ: t.Mapping[str, str]) -> Values:
 
 
 def secret_variables(environ: t.Mapping[str, str]) -> set[str]:
-    """The credentials in the environment, of K8S_AUTH_* and of helm, to be masked in all output."""
+    """The credentials in the environment (K8S_AUTH_* and helm's variables), which must be masked in all output."""
     names = (f"{PREFIX}API_KEY", f"{PREFIX}PASSWORD", "HELM_KUBETOKEN")
-    # With and without the white space around it, since it is sent without.
+    # With and without surrounding white space, because it is sent without.
     return {text for name in names if environ.get(name) for text in (environ[name], environ[name].strip()) if text}
 
 
@@ -173,7 +173,7 @@ def _of_params(params: t.Mapping[str, t.Any], names: t.Iterable[str] | None = No
 
 
 def _with_stripped_token(values: Values) -> Values:
-    """The values with a stripped token: a file ends with a line break."""
+    """The values with a stripped token, because a file ends with a line break."""
     token = str(values.pop("api_key", "")).strip()
     return {**values, "api_key": token} if token else values
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares a desired object with the live one and the fields that we own in it (pure)."""
+"""Compares a desired object with the live object and the fields that the collection owns in it (pure)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class _FieldContext:
-    """The field at which two values are compared: its owners, and how its values are compared."""
+    """The field whose values are compared: its owners, and the rules for the comparison."""
 
     built_in: bool
-    # The fields below it that any manager, the one that applies, and the others own.
+    # The fields below it that any manager owns, that the applying manager owns, and that other managers own.
     shape: managed_fields.Tree
     owned: managed_fields.Tree
     others: managed_fields.Tree
@@ -56,7 +56,7 @@ class _FieldContext:
 
 
 def difference(live: Object | None, wanted: Object, manager: str) -> Difference:
-    """Changed unless live contains all of wanted, and wanted contains all that the manager has applied."""
+    """The difference; changed unless `live` contains all fields of `wanted`, and `wanted` contains all fields that the manager has applied."""
     body = normalized(wanted)
     if live is None:
         return Difference(True, {}, shown(body), body)
@@ -71,12 +71,12 @@ def difference(live: Object | None, wanted: Object, manager: str) -> Difference:
 
 
 def without(live: Object, owned: managed_fields.Tree, others: managed_fields.Tree) -> Object:
-    """A copy of live without the fields that only the owner of the first tree has."""
+    """A copy of `live` without the fields that only the owner of the first tree has."""
     return _map_applied(live, {}, _FieldContext(built_in=False, shape=owned, owned=owned, others=others))
 
 
 def normalized(wanted: Object) -> Object:
-    """The body to send: without status and fields that only the server writes; the text of a Secret is encoded."""
+    """The body to send, without the status and fields that only the server writes; the text of a Secret is encoded."""
     body = copy.deepcopy(wanted)
     body.pop("status", None)
     metadata = body.setdefault("metadata", {})
@@ -90,7 +90,7 @@ def normalized(wanted: Object) -> Object:
 
 
 def shown(found: Object | None) -> Object:
-    """An object for a diff: without status, fields that only the server writes, and values of Secrets."""
+    """An object for a diff, without the status, fields that only the server writes, and values of Secrets."""
     view = _bare(found)
     if view.get("kind") == "Secret":
         for name in ("data", "stringData"):
@@ -114,7 +114,7 @@ def _bare(found: Object | None) -> Object:
 
 
 def _contains(live: t.Any, wanted: t.Any, context: _FieldContext) -> bool:
-    """Whether live contains wanted; other fields of live are foreign, or defaults of the server."""
+    """Whether `live` contains `wanted`; other fields of `live` are foreign, or defaults of the server."""
     if wanted is None:
         return live is None
     if isinstance(wanted, dict):
@@ -131,7 +131,7 @@ def _map_contains(live: Object, wanted: Object, context: _FieldContext) -> bool:
                 return False
         elif not _may_be_omitted(key, value, context):
             return False
-    # The fields of an atom have one owner: further ones that are not defaults have to be removed.
+    # The fields of an atom have one owner, so additional fields that are not defaults must be removed.
     return not context.atomic or all(key in wanted or is_default(key, live[key]) for key in live)
 
 
@@ -160,7 +160,7 @@ def _element_contains(live: list[t.Any], value: t.Any, names: tuple[str, ...], c
 def _candidates(
     live: list[t.Any], value: t.Any, names: tuple[str, ...], context: _FieldContext
 ) -> t.Iterator[tuple[int, _FieldContext]]:
-    """Where a list has elements with the key fields of the value. Several may differ in a key that the value leaves to the server's default."""
+    """The indices of list elements with the key fields of the value. Several elements may differ in a key that the value leaves to the server's default."""
     keys = {name: value[name] for name in names if name in value} if isinstance(value, dict) else {}
     for index, candidate in enumerate(live):
         if keys and isinstance(candidate, dict) and all(candidate.get(name) == key for name, key in keys.items()):
@@ -168,7 +168,7 @@ def _candidates(
 
 
 def _applied(live: t.Any, wanted: t.Any, context: _FieldContext) -> t.Any:
-    """Live as an apply leaves it; the spelling of live is kept where both are equal."""
+    """The live value after an apply; if both values are equal, the spelling of the live value is kept."""
     if isinstance(live, dict) and isinstance(wanted, dict):
         return _map_applied(live, wanted, context)
     if isinstance(live, list) and isinstance(wanted, list):
@@ -190,7 +190,7 @@ def _map_applied(live: Object, wanted: Object, context: _FieldContext) -> Object
         else:
             is_whole = managed_fields.is_leaf(below.owned)
             rest = value if is_whole else _applied(value, type(value)(), below)
-            # Fields of others below it stay; an empty map was the owner's alone.
+            # Foreign fields below it stay; an empty map belonged only to the owner.
             if entry in context.others or (rest and not is_whole):
                 applied[key] = rest
     added = {key: value for key, value in wanted.items() if key not in live}

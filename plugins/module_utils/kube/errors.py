@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The error of a Kubernetes API server, and the message that explains it to a user."""
+"""The error of a Kubernetes API server, and the message that explains it to users."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..common.errors import ModuleFailure, ServiceError
 if t.TYPE_CHECKING:
     from .connection import Connection
 
-# Disruption budgets in answers of the eviction API: a cause of a 429, and the start of the message of a 500.
+# Disruption budgets in responses of the eviction API: the cause of a 429, and the start of the message of a 500.
 BUDGET_CAUSE = "DisruptionBudget"
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 
@@ -30,9 +30,9 @@ class WrongCluster(ModuleFailure):
 
 
 class ApiError(ServiceError):
-    """An error answer of an API server, or no answer (status is None).
+    """An error response of an API server, or a missing response (status is None).
 
-    not_found: the object or its kind does not exist. conflict: also that another manager owns a field.
+    not_found: the object or its kind does not exist. conflict: includes fields that another manager owns.
     """
 
     service = "The API server"
@@ -42,15 +42,15 @@ class ApiError(ServiceError):
 
     @property
     def gone(self) -> bool:
-        """The resource version or the continue token is too old."""
+        """Whether the resource version or the continue token is too old."""
         return self.status == 410
 
     @property
     def refuses_eviction(self) -> bool:
-        """A disruption budget or a webhook denies the eviction, so that repetitions at short intervals are useless.
+        """Whether a disruption budget or a webhook denies the eviction, so repetitions at short intervals are useless.
 
-        The server's own 429 (too many requests, storage that starts) has Retry-After and no cause; that of a budget has a cause
-        (registry/core/pod/storage/eviction.go), that of a webhook (KubeVirt) has neither.
+        The server's own 429 (too many requests, storage that is starting) has Retry-After and no cause. The 429 of a budget has a cause
+        (registry/core/pod/storage/eviction.go), and the 429 of a webhook (KubeVirt) has neither.
         """
         causes = {cause.get("reason") for cause in self.details.get("causes") or ()}
         if self.status == 429:
@@ -59,7 +59,7 @@ class ApiError(ServiceError):
 
 
 def explain(error: ApiError, connection: Connection) -> str:
-    """One message: the request, the answer, and the remedy."""
+    """One message with the request, the response and the remedy."""
     if error.unreachable:
         return f"Cannot reach the Kubernetes API at {connection.address}: {error.message}. {error.remedy}"
     if error.status == 401:

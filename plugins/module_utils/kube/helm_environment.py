@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Environment variables with which kubernetes.core.helm uses the cluster that a module has verified; none of them is secret.
+"""Environment variables that make kubernetes.core.helm use the cluster that a module has verified; none of them is secret.
 
 kubernetes.core.helm reads K8S_AUTH_* (its helm_args_common.py), and the helm program KUBECONFIG and HELM_KUBE* (helm pkg/cli/environment.go).
-A kubeconfig is passed as KUBECONFIG and not as the option, since kubernetes.core copies the latter into another folder.
+A kubeconfig is passed as KUBECONFIG and not as the option, because kubernetes.core copies the option's file to another folder.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
     require_usable_token(environ)
     _require_no_conflict(options, connection, environ)
     found = {
-        # This collection reads the records of releases from Secrets; a ConfigMap is not safe for values.
+        # The collection reads the records of releases from Secrets, because a ConfigMap is not safe for values.
         "HELM_DRIVER": "secret",
         f"{PREFIX}VERIFY_SSL": "false" if options.validate_certs is False else "true",
         f"{_PREFIX}ASUSER": options.impersonate_user or "",
@@ -53,10 +53,10 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
     if isinstance(options.kubeconfig, str):
         found["KUBECONFIG"] = os.path.expanduser(options.kubeconfig)
     elif options.host:
-        # Otherwise helm would complete the host with the default kubeconfig.
+        # Otherwise, helm would combine the host with the default kubeconfig.
         found["KUBECONFIG"] = os.devnull
     if connection.context_name:
-        # The verified context, even if the current context of the file changes meanwhile.
+        # The verified context, even if the current context of the file changes in the meantime.
         found[f"{_PREFIX}CONTEXT"] = connection.context_name
     if options.ca_cert:
         found[f"{_PREFIX}CAFILE"] = options.ca_cert
@@ -64,7 +64,7 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
 
 
 def _require_usable(options: ConnectionOptions) -> None:
-    """Helm is configured by gpu_cluster or the environment; the options of a module do not apply to it."""
+    """Check that Helm can use the connection; gpu_cluster or the environment configure Helm, but the options of a module do not."""
     if isinstance(options.kubeconfig, dict):
         raise WrongCluster(
             "Helm cannot use a kubeconfig that is given as a dictionary. Write it to a file and set gpu_cluster.kubeconfig."
@@ -86,7 +86,7 @@ def _require_usable(options: ConnectionOptions) -> None:
 
 
 def require_usable_token(environ: t.Mapping[str, str]) -> None:
-    """Raise ConnectionProblem for a token that the modules can send and helm, which does not strip it, cannot."""
+    """Raise ConnectionProblem for a token that the modules can send but helm cannot, because helm does not strip it."""
     name = f"{PREFIX}API_KEY"
     token = environ.get(name, "")
     if token != token.strip():

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps keys and certificates in memory that a kubeconfig, or its credential plugin, contains as data.
+"""Keeps keys and certificates in memory if a kubeconfig or its credential plugin contains them as data.
 
 OpenSSL needs files, so the kubernetes library writes such data to temporary files and deletes them when the process ends, unless it is
-killed (kubernetes/config/kube_config.py, _create_temp_file_with_content). An anonymous file in memory (memfd_create) can be read by the
-same process through /proc/self/fd, and does not outlive it.
+killed (kubernetes/config/kube_config.py, _create_temp_file_with_content). The same process can read an anonymous
+file in memory (memfd_create) through /proc/self/fd, and the file does not outlive the process.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def keep_keys_in_memory(library: t.Any) -> None:
 
 
 def in_memory(data: bytes) -> str | None:
-    """The path of a file in memory with this content, for this process only; None if that is not possible."""
+    """The path of a file in memory with this content, only for this process; None if this is not possible."""
     if data not in _paths:
         with contextlib.suppress(OSError):
-            # Started programs do not inherit it: close-on-exec is Python's default.
+            # Started programs do not inherit it, because close-on-exec is Python's default.
             handle = os.memfd_create("accel-gpu-key")
             with open(handle, "wb", closefd=False) as file:
                 file.write(data)

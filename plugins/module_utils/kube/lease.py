@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A coordination.k8s.io Lease, held and renewed during changes, so that one run at a time changes a cluster."""
+"""A coordination.k8s.io Lease that a run holds and renews during changes, so that only one run at a time changes a cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if t.TYPE_CHECKING:
     from .client import Client
 
 _POLL = 1.0
-# Within this time a process that was stopped, or whose machine slept, notices that its lease has expired.
+# Within this time, a process that was stopped, or whose machine slept, notices that its lease has expired.
 _TICK = 1.0
 
 Object = dict[str, t.Any]
@@ -38,13 +38,13 @@ class LeaseHeld(ModuleFailure):
 
 
 class LeaseLost(ModuleFailure):
-    """The lease could not be renewed or was taken by another run: no further request may be sent."""
+    """The lease could not be renewed, or another run took it; no further request may be sent."""
 
     code = "lease_lost"
 
 
 def elapsed() -> float:
-    """Seconds on a clock that continues while the machine is suspended, where the system has one: other machines count that time, too."""
+    """Seconds on a clock that continues while the machine is suspended (if the system has one), because other machines count that time, too."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -54,8 +54,8 @@ def elapsed() -> float:
 class Lease:
     """A context manager; inside it, `lost` is set (and check() raises) once this run no longer holds the lease.
 
-    From then on the client sends no request, so that every wait for the API server ends, too. Another holder counts as dead after this
-    process has observed no renewal for the duration of the lease, so that the clocks of the machines need not agree.
+    From then on, the client sends no request, so every wait for the API server ends, too. Another holder counts as dead if this
+    process has observed no renewal for the duration of the lease, so the clocks of the machines need not agree.
     """
 
     client: Client
@@ -66,7 +66,7 @@ class Lease:
     duration: float = 30
     wait_timeout: float = 300
     progress: Progress = field(default_factory=lambda: Progress(None))
-    # A lease that is not active (check mode) never sends anything.
+    # A lease that is not active (check mode) never sends a request.
     active: bool = True
     identity: ClusterIdentity | None = None
     clock: t.Callable[[], float] = elapsed
@@ -93,7 +93,7 @@ class Lease:
     def observe(self) -> None:
         """Read the Lease. Once it is acquired, `untouched` is whether no other run has held it since.
 
-        Then what was read from the cluster after observe() is still valid, as far as other runs are concerned.
+        If so, no other run has invalidated the data that was read from the cluster after observe().
         """
         if self.active:
             with contextlib.suppress(ApiError):
@@ -109,7 +109,7 @@ class Lease:
                 held = self._write(self._wait())
             self._identity.record_acquired(self._path, self._release)
             if self.clock() - self._renewed_at > self.duration / 3:
-                # The server was slow: the rest of the lease may be too short.
+                # If the server was slow, the remaining time of the lease may be too short.
                 self._renew()
             self._outer_guard, self.client.guard = self.client.guard, self._admit
             self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
@@ -119,7 +119,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
     ) -> None:
-        """Release the lease; without another error raises LeaseLost if it was lost, also where only the release shows that."""
+        """Release the lease; without another error, raises LeaseLost if the lease was lost, even if only the release shows this."""
         if self._thread is None:
             return
         self._stop.set()
@@ -137,7 +137,7 @@ class Lease:
             )
 
     def check(self) -> None:
-        """Raise LeaseLost unless this run holds the lease; to be called before each change."""
+        """Raise LeaseLost unless this run holds the lease; must be called before each change."""
         if not self.active:
             return
         self._expire()
@@ -147,7 +147,7 @@ class Lease:
             )
 
     def _admit(self, path: str) -> None:
-        """The client's guard: without the lease, only requests for the Lease itself are sent."""
+        """The client's guard, which only allows requests for the Lease itself once the lease is lost."""
         if self._outer_guard is not None:
             self._outer_guard(path)
         if path not in (self._path, self._collection):
@@ -158,7 +158,7 @@ class Lease:
         self.lost.set()
 
     def _expire(self) -> None:
-        """Lose a lease that was not renewed in time: this process was stopped, its machine slept, or the server did not answer."""
+        """Mark the lease as lost if it was not renewed in time, because this process was stopped, its machine slept, or the server did not respond."""
         silent = self.clock() - self._renewed_at
         if silent > self.duration:
             self._lose(
@@ -167,7 +167,7 @@ class Lease:
             )
 
     def _wait(self) -> Object | None:
-        """Wait until the Lease may be acquired; returns it, None when it does not exist yet."""
+        """Wait until the Lease may be acquired; returns the Lease, or None if it does not exist yet."""
         start = self.clock()
         last_renewal: tuple[t.Any, ...] | None = None
         renewed_at = start
@@ -195,11 +195,11 @@ class Lease:
         return live is None or not holder or holder == self.holder or all_ended(live)
 
     def _is_unused(self, live: Object | None) -> bool:
-        """Free, and not held by another process of this run either."""
+        """Whether the Lease is free, and not held by another process of this run either."""
         return self._is_free(live) and not remaining(live)
 
     def _write(self, live: Object | None) -> bool:
-        """Write the Lease with this holder; returns False when another process was faster."""
+        """Write the Lease with this holder; returns False if another process was faster."""
         try:
             self._put(live)
         except ApiError as error:
@@ -209,8 +209,8 @@ class Lease:
         return True
 
     def _put(self, live: Object | None, budget: float | None = None) -> None:
-        """Write the Lease with this holder over the one that was read."""
-        # The time before the request, since the request, or a stop of this process, may take long.
+        """Write the Lease with this holder, replacing the version that was read."""
+        # The time before the request is used, because the request, or a stop of this process, may take long.
         began = self.clock(), self.wall_clock()
         if live is None:
             self._held = self.client.create(self._collection, self._body(None), budget=budget)
@@ -223,14 +223,14 @@ class Lease:
             self._expire()
             if self.lost.is_set():
                 return
-            # After a sleep that CLOCK_BOOTTIME does not count, a virtual machine gets its time of day corrected.
+            # After a sleep that CLOCK_BOOTTIME does not count, the time of day of a virtual machine is corrected.
             passed = max(self.clock() - self._renewed_at, self.wall_clock() - self._renewed_wall)
             if passed < self.duration / 3:
                 continue
             try:
                 self._renew()
             except ApiError as error:
-                # As client-go does: give up well before other runs may take the lease.
+                # As in client-go, give up well before other runs may take the lease.
                 if self.clock() - self._renewed_at >= self.duration * 2 / 3:
                     self._lose(f"it could not be renewed in time ({error.message})")
 
@@ -273,7 +273,7 @@ class Lease:
             except ApiError:
                 return
             if _is_written(live, body):
-                # By the first of two attempts, whose answer was lost.
+                # The first of two attempts, whose response was lost, has released it.
                 return
             reason = self._reason_lost(live)
             if reason:
@@ -285,7 +285,7 @@ class Lease:
         return reason_lost(self._held, live, self.holder) if self._held is not None else ""
 
     def _body(self, live: Object | None) -> Object:
-        """The Lease with this holder; has the uid and the resourceVersion of the one that was read."""
+        """The Lease with this holder, and with the uid and the resourceVersion of the version that was read."""
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         before = (live or {}).get("spec") or {}
         same = before.get("holderIdentity") == self.holder
@@ -312,7 +312,7 @@ class Lease:
 
 
 def _is_written(live: Object | None, body: Object) -> bool:
-    """Whether a Lease is as this process wrote it."""
+    """Whether a Lease is equal to the version that this process wrote."""
     if live is None or live["metadata"].get("uid") != body["metadata"].get("uid"):
         return False
     now, written = live.get("spec") or {}, body["spec"]

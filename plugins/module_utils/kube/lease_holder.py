@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The holder of a lease: an inventory host of one run, and the processes that work for it.
 
-Modules of one run and host may hold the lease together (a task in the background and the next one). The Lease lists their
-processes, so that the first one to end does not release it, and a later run on the same machine does not wait for dead ones.
+Modules of one run and host may hold the lease together (for example, a background task and the next task). The Lease lists their
+processes, so the first process to end does not release it, and a later run on the same machine does not wait for dead processes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Process = dict[str, t.Any]
 
 
 def holder_of(run_id: str, inventory_hostname: str) -> str:
-    """The holder's identity; without an action plugin the inventory host is unknown (empty)."""
+    """The holder's identity; without an action plugin, the inventory host is unknown (empty)."""
     return f"{run_id}/{inventory_hostname}" if inventory_hostname else run_id
 
 
 def this_process() -> Process:
-    """One user of a lease, by which a later run on the same machine can see whether its process still runs."""
+    """An entry for this process in the Lease; a later run on the same machine can check whether the process still runs."""
     return {"id": uuid.uuid4().hex, "machine": machine(), "pid": os.getpid(), "start": start_time(os.getpid())}
 
 
 def remaining(lease: Object | None) -> list[Process]:
-    """The processes that a Lease lists, without those that are known to have ended."""
+    """The processes that a Lease lists, except processes that are known to have ended."""
     return [process for process in _listed(lease) if not _has_ended(process)]
 
 
@@ -44,15 +44,15 @@ def others(lease: Object | None, holder: str, process: Process) -> list[Process]
 
 
 def all_ended(lease: Object | None) -> bool:
-    """Whether the holder ran on this machine and none of its processes is left; then its Lease need not expire first."""
+    """Whether the holder ran on this machine and all its processes have ended, so that its Lease need not expire first."""
     listed = _listed(lease)
     return bool(listed) and all(map(_has_ended, listed))
 
 
 def reason_lost(held: Object, live: Object | None, holder: str) -> str:
-    """Why the live Lease is not the one that `holder` wrote last as `held`; empty when it is.
+    """The reason why the live Lease differs from `held`, the version that `holder` wrote last; empty if the lease is not lost.
 
-    Another process of the same holder may have written it. Everything else, a release in between included, means that another run may
+    Another process of the same holder may have written it. Any other difference, including a release in between, means that another run may
     have changed the cluster.
     """
     if live is None or live["metadata"].get("uid") != held["metadata"].get("uid"):
@@ -69,7 +69,7 @@ def reason_lost(held: Object, live: Object | None, holder: str) -> str:
 
 
 def held_message(name: str, spec: Object, own_holder: str, waited: float) -> str:
-    """Which run holds the lease, since when, and the remedy."""
+    """A message with the run that holds the lease, since when it holds it, and the remedy."""
     holder, since, last = (spec.get(key) for key in ("holderIdentity", "acquireTime", "renewTime"))
     run, slash, host = str(holder).partition("/")
     subject, remedy = f"Another run, {holder},", "Wait for its end, or raise lease_wait_timeout."

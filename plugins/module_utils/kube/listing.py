@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A collection, page by page; the server prepares the next page while this one is parsed."""
+"""Iterates over a collection page by page; the server prepares the next page while the current one is parsed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if t.TYPE_CHECKING:
     from .transport import Transport
 
 Object = dict[str, t.Any]
-# Parsing takes 0.1 s for a page of 500 nodes, 0.9 s for 5,000 nodes; the server can work on the next page meanwhile if its token is known.
-# API servers write the metadata of a list before its items; where the head of a page has no token, the pages are fetched one by one.
+# Parsing takes 0.1 s for a page of 500 nodes, 0.9 s for 5,000 nodes. If the token of the next page is known, the server
+# can prepare that page in the meantime. API servers write the metadata of a list before its items. If the head of a
+# page has no token, pages are fetched one by one.
 _HEAD = 2048
 _TOKEN = re.compile(rb'"metadata":\{[^{}\[\]]*"continue":"([^"\\]+)"')
 _ITEMS = b'"items":['
@@ -30,7 +31,7 @@ class Listing(t.Iterator[Object]):
     def __init__(
         self, transport: Transport, path: str, query: t.Mapping[str, t.Any], accept: str, omit: t.Sequence[str] = ()
     ) -> None:
-        """Send nothing before the first object is taken; `omit` as in parse_page()."""
+        """Send nothing before the first object is requested; `omit` works as in parse_page()."""
         self._transport = transport
         self._path = path
         self._query = dict(query)
@@ -63,7 +64,8 @@ class Listing(t.Iterator[Object]):
                 except ApiError as error:
                     if not error.gone or not returned:
                         raise
-                    # The server has compacted the version of this list: continue with the token that it sends, or from the start.
+                    # The server has compacted the version of this list, so continue with the token that it sends, or
+                    # from the start.
                     token, prefetched = error.details.get("continue") or None, None
                     continue
                 metadata = page.get("metadata") or {}
@@ -71,7 +73,7 @@ class Listing(t.Iterator[Object]):
                 token = metadata.get("continue") or None
                 objects = page.get("items") or []
                 del page
-                # Reversed and popped, so that the memory of an object is free once it was used.
+                # Reversed and popped, so that the memory of an object is freed once it was used.
                 objects.reverse()
                 while objects:
                     item = objects.pop()
@@ -87,11 +89,11 @@ class Listing(t.Iterator[Object]):
 
 
 def parse_page(data: bytes, omit: t.Sequence[str] = ()) -> Object:
-    """The page as a dictionary, its objects without the lists of objects with these names.
+    """The page as a dictionary; in its objects, the lists of objects with the names `omit` are left out.
 
     The images and managedFields of nodes are more than half of a page. Finding their ends takes a twentieth of the time to parse them, which
-    for 5,000 nodes is a fifth of the processor time of a run without changes. Where text contains what looks like an end, the shortened page is
-    no JSON, as its brackets or quotes do not match; then the whole page is parsed.
+    is a fifth of the processor time of a run without changes for 5,000 nodes. If text contains something that looks like an end, the shortened
+    page is not valid JSON, because its brackets or quotes do not match. In that case, the whole page is parsed.
     """
     try:
         return t.cast("Object", json.loads(_shortened(data, omit)))
@@ -100,7 +102,7 @@ def parse_page(data: bytes, omit: t.Sequence[str] = ()) -> Object:
 
 
 def _shortened(data: bytes, omit: t.Sequence[str]) -> bytes:
-    # A quote within text is escaped, so these are names of fields. API servers write no white space.
+    # A quote inside text is escaped, so these matches are names of fields. API servers write no white space.
     for name in omit:
         first, *rest = data.split(f',"{name}":[{{'.encode())
         data = b"".join([first, *(part[part.find(_END) + len(_END) :] for part in rest)])
@@ -108,7 +110,7 @@ def _shortened(data: bytes, omit: t.Sequence[str]) -> bytes:
 
 
 def _token_in_head(data: bytes) -> str | None:
-    """The token of the next page, where the head of this page has it."""
+    """The token of the next page, if the head of this page contains it."""
     head = data[:_HEAD].partition(_ITEMS)
     match = _TOKEN.search(head[0]) if head[1] else None
     return match[1].decode() if match else None

@@ -13,12 +13,12 @@ _SELF = "."
 
 
 def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Tree:
-    """The fields that a manager has applied; a later apply removes no field that it has written in another way."""
+    """The fields that a manager has applied; a later apply does not remove fields that the manager has written in another way."""
     return _fields(live, lambda entry: _is_applied_by(entry, manager) and not entry.get("subresource"))
 
 
 def owned_by_others(live: t.Mapping[str, t.Any], manager: str) -> Tree:
-    """The fields of all other managers, and those that the manager has written in another way than by applying."""
+    """The fields of all other managers, and the fields that this manager has written in another way than by applying."""
     return _fields(live, lambda entry: not _is_applied_by(entry, manager))
 
 
@@ -28,7 +28,7 @@ def known_shape(live: t.Mapping[str, t.Any]) -> Tree:
 
 
 def child(tree: Tree, key: str) -> Tree:
-    """The tree below the key of a map; empty if no field is owned."""
+    """The tree below the key of a map; empty if no field below it is owned."""
     return t.cast("Tree", tree.get(f"f:{key}") or {})
 
 
@@ -59,7 +59,7 @@ def is_leaf(tree: Tree) -> bool:
 
 
 def has_dropped(live: t.Any, tree: Tree, wanted: t.Any) -> bool:
-    """Whether live has fields that the owner of the tree has and no longer wants."""
+    """Whether `live` has fields that the owner of the tree owns but no longer wants."""
     for entry, below in tree.items():
         exists, live_value = _lookup(live, entry)
         if exists:
@@ -70,13 +70,13 @@ def has_dropped(live: t.Any, tree: Tree, wanted: t.Any) -> bool:
 
 
 def dropped_elements(live: list[t.Any], tree: Tree, wanted: list[t.Any], others: Tree) -> list[t.Any]:
-    """The elements of a list that only the owner of the tree has and no longer wants."""
+    """The elements of a list that only the owner of the tree owns and no longer wants."""
     entries = [entry for entry in tree if entry not in others and not _lookup(wanted, entry)[0]]
     return [value for exists, value in (_lookup(live, entry) for entry in entries) if exists]
 
 
 def _matches(candidate: t.Any, keys: t.Mapping[str, t.Any]) -> bool:
-    """Whether an element of an associative list has these key fields; a missing one has the default of the server."""
+    """Whether an element of an associative list has these key fields; a missing field has the default of the server."""
     return (
         isinstance(candidate, dict)
         and all(candidate[key] == value for key, value in keys.items() if key in candidate)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base of the Kubernetes modules: options of the connection, variables, lease."""
+"""Base of the Kubernetes modules: connection options, variables and lease."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ LEASE: ArgumentSpec = {
 
 
 class ClusterModule(BaseModule):
-    """A module with the options of a connection: client, identity of the cluster, lease."""
+    """A module with connection options; provides the client, the identity of the cluster, and the lease."""
 
     # Whether acquiring the lease records gpu_cluster.name in the cluster.
     records_name = True
@@ -89,7 +89,7 @@ class ClusterModule(BaseModule):
         return self._client
 
     def _connect(self) -> Client:
-        # Imported here because it takes half a second, and most runs of a cloud's module drain nothing.
+        # Imported here because the import takes half a second, and most runs of cloud modules drain no nodes.
         from .client import Client
         from .connection import KUBERNETES_IMPORT_ERROR, check_cluster
 
@@ -109,7 +109,7 @@ class ClusterModule(BaseModule):
         return ClusterIdentity(client, self.kube_params["gpu_cluster"], records=self.records_name)
 
     def lease(self) -> Lease:
-        """The lease, to be held around all changes; does nothing in check mode."""
+        """The lease, which must be held during all changes; it does nothing in check mode."""
         return Lease(
             self.client,
             holder_of(self.run_id, self.inventory_hostname),
@@ -121,13 +121,13 @@ class ClusterModule(BaseModule):
         )
 
     def explain_error(self, error: ServiceError) -> str:
-        """Adds how the cluster was reached, if the error is one of Kubernetes."""
+        """The message; for an error of Kubernetes, it includes the connection."""
         if isinstance(error, ApiError) and self._client is not None:
             return explain(error, self._client.connection)
         return super().explain_error(error)
 
     def service_warnings(self) -> t.Iterator[str]:
-        """The warnings of the API server, and variables of the environment without effect on this connection."""
+        """The warnings of the API server, and warnings about environment variables that have no effect on this connection."""
         if self._client is None:
             return
         options = self._client.options
@@ -138,7 +138,7 @@ class ClusterModule(BaseModule):
 
 
 class GpuModule(ClusterModule):
-    """A module for a cluster: has the options of the connection, and others as needed."""
+    """A module for a cluster, with connection options and further options as needed."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class GpuModule(ClusterModule):
         records_name: bool = True,
         **kwargs: t.Any,
     ) -> None:
-        """Compose the argument spec; the module's own options win over shared ones of the same name.
+        """Compose the argument spec; the module's own options override shared options with the same name.
 
         records_name: whether acquiring the lease records gpu_cluster.name in the cluster.
         """
@@ -160,11 +160,11 @@ class GpuModule(ClusterModule):
         super().__init__(merge_specs(*parts, argument_spec or {}), **kwargs)
         self.records_name = records_name
         for name, option in self.argument_spec.items():
-            # Names of groups of a directory contain commas.
+            # Names of directory groups may contain commas.
             if name == "impersonate_groups":
                 continue
             if option.get("type") == "list" and option.get("elements") == "str" and self.params[name] is not None:
-                # Ansible splits text at commas only, and leaves spaces, line breaks and brackets.
+                # Ansible splits text only at commas, and keeps spaces, line breaks and brackets.
                 self.params[name] = self._names(name)
 
     def _names(self, option: str) -> list[str]:
@@ -173,7 +173,7 @@ class GpuModule(ClusterModule):
             found = names(given)
         except ValueError as error:
             self.fail_json(msg=f"{option}: {error}", code="invalid")
-        # Ansible converts an empty text to one empty element, and a comma to two.
+        # Ansible converts an empty text to one empty element, and a comma to two empty elements.
         if not found and (len(given) > 1 or any(str(item).strip() not in ("", "[]") for item in given)):
             # For many options an empty list means all; text such as "," must not.
             self.fail_json(msg=f"{option}: contains no name; set names, separated by commas", code="invalid")

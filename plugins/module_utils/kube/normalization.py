@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Forms in which an API server returns what it was sent: quantities, numbers as text, defaults, omitted zeros."""
+"""Normalizes values that an API server returns in another form than they were sent: quantities, numbers as text, defaults, omitted zeros."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 import typing as t
 from decimal import Decimal
 
-# parse_quantity() also accepts text that an API server rejects, such as "inf" and "1_000".
+# This is needed because parse_quantity() also accepts text that an API server rejects, such as "inf" and "1_000".
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?([KMGTPE]i|[numkMGTPE])?")
-# Fields whose values (or whose keys' values) are quantities: k8s.io/api core/v1 ResourceList and its like.
+# Fields whose values, or the values of their keys, are quantities (such as ResourceList in k8s.io/api core/v1).
 QUANTITY_FIELDS = frozenset(
     {
         "allocatable",
@@ -31,7 +31,7 @@ QUANTITY_FIELDS = frozenset(
     }
 )
 
-# Maps of text, in which nothing is a number.
+# Maps of text, in which no value is a number.
 TEXT_MAPS = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "data", "binaryData", "selector"})
 
 # Defaults that the API server writes into elements of atomic lists (k8s.io/kubernetes pkg/apis/*/v1/defaults.go).
@@ -84,7 +84,7 @@ def is_default(key: str, value: t.Any) -> bool:
 
 def quantity(value: t.Any) -> Decimal | None:
     """The amount of a quantity ("500m", "1Gi", 2, "1e3"); None for other values."""
-    # Imported here, since this file is also used where the library is missing, which kube/module.py reports.
+    # Imported here, because this file is also loaded if the library is missing, which kube/module.py reports.
     from kubernetes.utils.quantity import parse_quantity
 
     if isinstance(value, bool) or not _QUANTITY.fullmatch(str(value)):
@@ -105,5 +105,5 @@ def same_scalar(live: t.Any, wanted: t.Any, *, quantities: bool, text: bool) -> 
         return False
     if isinstance(live, (int, float)) and isinstance(wanted, (int, float)):
         return live == wanted
-    # An int-or-string (a port, maxUnavailable) may be written either way.
+    # An int-or-string (such as a port or maxUnavailable) may be a number or text.
     return {type(live), type(wanted)} == {int, str} and str(live) == str(wanted)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Applies or deletes a list of objects: reads, compares, and sends only differences; in check mode as a dry run on the server."""
+"""Applies or deletes a list of objects: reads and compares them, and sends only differences (in check mode, as a dry run on the server)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if t.TYPE_CHECKING:
 _TITLE = "These objects cannot be applied:"
 _ESTABLISH_TIMEOUT, _ESTABLISH_POLL = 30.0, 0.1
 NOT_CHECKED = "not checked by the server: no right to a dry run"
-# Objects that others in the same list need come first.
+# Kinds that other objects in the same list need come first.
 _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
 
 Action = t.Literal["created", "updated", "unchanged", "deleted"]
 
 
 class InvalidObjects(InvalidOptions):
-    """Objects that the cluster cannot have: an unknown kind, or a namespace that does not exist."""
+    """Objects that cannot exist in the cluster, because of an unknown kind or a missing namespace."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ExpectedObjects:
 
     @classmethod
     def from_dict(cls, option: t.Mapping[str, t.Any] | None) -> ExpectedObjects:
-        """From `{namespaces: [..], kinds: [{api_version, kind}]}`."""
+        """Create from `{namespaces: [..], kinds: [{api_version, kind}]}`."""
         given = option or {}
         return cls(
             frozenset(given.get("namespaces") or ()),
@@ -65,12 +65,12 @@ class ObjectChange:
 
     @property
     def changed(self) -> bool:
-        """Anything but unchanged."""
+        """Whether the object was or will be changed."""
         return self.action != "unchanged"
 
     @property
     def label(self) -> str:
-        """kind namespace/name, for messages."""
+        """The kind, namespace and name, for messages."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
     def summary(self) -> dict[str, t.Any]:
@@ -87,7 +87,7 @@ class ObjectChange:
 
 @dataclass(frozen=True)
 class _ObjectTarget:
-    """A definition; `kind` is None as long as the server does not have it."""
+    """A definition; `kind` is None until the server has the kind."""
 
     wanted: Object
     kind: Kind | None
@@ -114,11 +114,11 @@ class _ObjectTarget:
 
 @dataclass
 class ObjectWriter:
-    """Gives objects their desired content, or deletes them; an object without a difference costs one read.
+    """Gives objects their desired content, or deletes them; for an object without a difference, it sends one read request.
 
     `before_write` is called once before the first change, to acquire the lease; after that all objects are read again, and the
-    lease is checked before each change. `on_done` is called for each object, also when a later one fails.
-    With `note_creation` an object that the writer creates gets an annotation, which stays.
+    lease is checked before each change. `on_done` is called for each finished object, even if a later object fails.
+    With `note_creation`, an object that the writer creates gets a permanent annotation.
     """
 
     client: Client
@@ -132,12 +132,12 @@ class ObjectWriter:
     def __post_init__(self) -> None:
         self._discovery = Discovery(self.client)
         self._lease: Lease | None = None
-        # What the list itself creates.
+        # The namespaces and kinds that the list itself creates.
         self._own = ExpectedObjects()
         self._namespaces: dict[str, bool] = {}
 
     def apply(self, wanted: t.Sequence[Object]) -> list[ObjectChange]:
-        """Give the objects their content; raises InvalidObjects before anything is sent where a kind or namespace is missing."""
+        """Give the objects their content; if a kind or namespace is missing, raises InvalidObjects before any change."""
         targets = self._targets(wanted)
         live = self._read(targets)
         self._require_namespaces(targets, live)
@@ -152,12 +152,12 @@ class ObjectWriter:
         ]
 
     def delete(self, unwanted: t.Sequence[Object]) -> list[ObjectChange]:
-        """Delete the objects; raises InvalidObjects before anything is sent where a kind is missing."""
+        """Delete the objects; if a kind is missing, raises InvalidObjects before any change."""
         targets = self._targets(unwanted)
         live = self._read(targets)
         if not self.check and any(found is not None for found in live):
             self._lease = self.before_write()
-        # In the opposite order: a namespace or CRD is deleted after its objects.
+        # In the reverse order, so that a namespace or CRD is deleted after its objects.
         changes = [
             self._report(self._delete_one(target, found))
             for target, found in reversed(list(zip(targets, live, strict=True)))
@@ -165,7 +165,7 @@ class ObjectWriter:
         return changes[::-1]
 
     def _targets(self, wanted: t.Sequence[Object]) -> list[_ObjectTarget]:
-        """The objects with their kinds, in the order in which they are applied; raises all problems together."""
+        """The objects with their kinds, in the order of the apply; raises all problems together."""
         self._own = _objects_created_by(wanted)
         problems: list[str] = []
         targets: list[_ObjectTarget] = []
@@ -215,7 +215,8 @@ class ObjectWriter:
             except ApiError as error:
                 if not error.forbidden:
                     raise
-                # The right to write there does not include the right to read namespaces; the server checks.
+                # A user with the right to write may lack the right to read namespaces, so the check is left to the
+                # server.
                 self._namespaces[name] = True
         return self._namespaces[name]
 
@@ -226,7 +227,7 @@ class ObjectWriter:
         ]
 
     def _with_note(self, wanted: Object, found: Object | None) -> Object:
-        """Only a new object gets the note; one that has it keeps it, or the next apply would remove it."""
+        """The object with the annotation if it is new; an existing annotation is kept, because the next apply would otherwise remove it."""
         is_managed = found is None or CREATED_ANNOTATION in (found["metadata"].get("annotations") or {})
         if not (self.note_creation and is_managed):
             return wanted
@@ -239,7 +240,7 @@ class ObjectWriter:
         return change
 
     def _send(self, request: t.Callable[[], t.Any]) -> t.Any:
-        """The answer to a write or its dry run; NOT_CHECKED where there is no right to a dry run."""
+        """The response to a write or its dry run; NOT_CHECKED if the user has no right to a dry run."""
         if self._lease is not None:
             self._lease.check()
         try:
@@ -275,19 +276,19 @@ class ObjectWriter:
         if result == NOT_CHECKED:
             return target.change(action, plan.before, plan.after, NOT_CHECKED)
         if live is not None and same_object(live, result):
-            # Only forms and defaults of the server differed.
+            # Only the server's formats and defaults differed.
             return target.change("unchanged", plan.before, plan.before)
-        # A new object is shown as declared, so that a preview without the server is the same.
+        # A new object is shown as declared, so that a preview without the server looks the same.
         return target.change(action, plan.before, plan.after if live is None else shown(result))
 
     def _can_dry_run(self, target: _ObjectTarget, live: Object | None) -> bool:
-        """A dry run needs the kind and the namespace on the server."""
+        """Whether a dry run is possible, which needs the kind and the namespace on the server."""
         if target.kind is None:
             return False
         return live is not None or not target.namespace or self._has_namespace(target.namespace)
 
     def _await_kind(self, target: _ObjectTarget) -> Kind:
-        """The kind once the server has it, which is a moment later for that of a CRD in the same list."""
+        """The kind; if a CRD in the same list defines it, wait a moment until the server has it."""
         deadline = time.monotonic() + _ESTABLISH_TIMEOUT
         while True:
             self._discovery.forget()
@@ -301,7 +302,7 @@ class ObjectWriter:
 
 
 def _objects_created_by(wanted: t.Sequence[Object]) -> ExpectedObjects:
-    """Namespaces and kinds that the list itself creates."""
+    """The namespaces and kinds that the list itself creates."""
     namespaces: set[str] = set()
     kinds: set[tuple[str, str]] = set()
     for body in wanted:
@@ -317,7 +318,7 @@ def _objects_created_by(wanted: t.Sequence[Object]) -> ExpectedObjects:
 
 
 def _definition_problem(body: t.Any) -> str | None:
-    """Why a definition is not an object, or None."""
+    """The reason why a definition is not an object, or None."""
     if not isinstance(body, dict):
         return "is not an object"
     for name in ("apiVersion", "kind"):

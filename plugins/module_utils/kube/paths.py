@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Paths of objects in the API: fixed ones for the kinds that this collection knows, discovery for all others."""
+"""Paths of objects in the API: fixed paths for the kinds that the collection uses, and discovery for all other kinds."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Kind:
     namespaced: bool
 
     def collection(self, namespace: str | None = None) -> str:
-        """Path of the collection; of all namespaces when none is given."""
+        """The path of the collection; without a namespace, it includes all namespaces."""
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         within = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         return f"{root}{within}/{self.plural}"
 
     def path(self, name: str, namespace: str | None = None) -> str:
-        """Path of one object."""
+        """The path of one object."""
         return f"{self.collection(namespace)}/{name}"
 
 
@@ -72,7 +72,7 @@ class UnknownKind(Exception):
 
 
 class Discovery:
-    """Finds kinds; for those without a fixed path it reads each group and version once."""
+    """Finds kinds; for kinds without a fixed path, it reads each group and version once."""
 
     def __init__(self, client: Client) -> None:
         """Send nothing yet."""
@@ -88,7 +88,7 @@ class Discovery:
         return found
 
     def forget(self) -> None:
-        """Read the kinds again, since a CRD was applied."""
+        """Read the kinds again, because a CRD was applied."""
         self._groups.clear()
 
     def _kinds(self, api_version: str) -> dict[str, Kind]:
@@ -122,10 +122,10 @@ class Discovery:
 
 
 def object_path(api_version: str, kind: str, name: str, namespace: str | None = None) -> str:
-    """Path of an object of a kind with a fixed path; no request."""
+    """The path of an object of a kind with a fixed path; sends no request."""
     return Kind(api_version, kind, *_KNOWN[(api_version, kind)]).path(name, namespace)
 
 
 def collection_path(api_version: str, kind: str, namespace: str | None = None) -> str:
-    """Path of the objects of a kind with a fixed path; no request."""
+    """The path of the objects of a kind with a fixed path; sends no request."""
     return Kind(api_version, kind, *_KNOWN[(api_version, kind)]).collection(namespace)

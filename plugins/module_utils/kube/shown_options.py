@@ -12,7 +12,7 @@ from ..schema.secret_values import secret_texts
 
 Document = dict[str, t.Any]
 
-# Helm values: options of helm_release with their alias, and fields of releases in gpu_cluster.
+# Helm values: options of helm_release with their aliases, and fields of releases in gpu_cluster.
 _VALUES = ("release_values", "values", "initial_values")
 _RELEASES = ("operator", "nfd")
 # The variables of the inventory: an invalid value may be a misplaced secret.
@@ -39,14 +39,14 @@ def shown_options(options: t.Mapping[str, t.Any]) -> Document:
 def secrets_in(options: t.Mapping[str, t.Any]) -> set[str]:
     """The secrets in the options, to be masked: credentials of kubeconfigs, and text in Helm values, proxy and host that looks like a secret."""
     if not isinstance(options, dict):
-        # The module fails with a message about it.
+        # The module fails with its own message in this case.
         return set()
     cluster = options.get("gpu_cluster")
     of_cluster = secrets_of(cluster.get("kubeconfig")) if isinstance(cluster, dict) else set()
     given = {name: options.get(name) for name in _WITH_SECRETS}
     token = {str(options["api_key"]).strip()} if options.get("api_key") else set()
     found = secrets_of(options.get("kubeconfig")) | of_cluster | _of_releases(cluster) | secret_texts(given) | token
-    # Masking a text of a few characters would hide parts of other text.
+    # Masking short text would hide parts of other text.
     return {text for text in found if len(text) >= _MIN_LENGTH}
 
 
@@ -67,7 +67,7 @@ def secrets_of(kubeconfig: t.Any) -> set[str]:
 
 
 def _of_releases(cluster: t.Any) -> set[str]:
-    """Texts in the fields of a release, or in place of the release, that look like secrets; no such field needs one."""
+    """Texts in the fields of a release, or in place of the release, that look like secrets; no such field needs a secret."""
     found: set[str] = set()
     for part in _RELEASES if isinstance(cluster, dict) else ():
         release = cluster.get(part)
@@ -77,7 +77,7 @@ def _of_releases(cluster: t.Any) -> set[str]:
 
 
 def _quotable(value: t.Any) -> t.Any:
-    """The value, with descriptions in place of texts that may be secrets."""
+    """The value, with descriptions instead of texts that may be secrets."""
     if isinstance(value, dict):
         return {key: _quotable(item) for key, item in value.items()}
     if isinstance(value, list):

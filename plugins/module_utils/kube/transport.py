@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests to a Kubernetes API server over the connection pool of the kubernetes library."""
+"""Sends requests to a Kubernetes API server through the connection pool of the kubernetes library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CHUNK = 64 * 1024
 
 
 class Transport:
-    """Sends requests to one API server; may be used by many threads."""
+    """Sends requests to one API server; safe for use by many threads."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Transport:
     ) -> None:
         """Load the configuration, or raise ConnectionProblem or WrongCluster; opens no connection yet.
 
-        `guard` is called with the path of each request before each attempt; it may raise, as for a lost lease.
+        `guard` is called with the path of each request before each attempt; it may raise an error, for example for a lost lease.
         """
         self.options = options
         self.connection = connect(options)
@@ -70,7 +70,7 @@ class Transport:
         is_final: t.Callable[[ApiError], bool] = lambda error: False,
         **request: t.Any,
     ) -> HttpResponse:
-        """The answer, after as many attempts as fit into the budget (seconds; default twice the request timeout); see Retrier.send().
+        """The response, after as many attempts as fit into the budget (in seconds, by default twice the request timeout); see Retrier.send().
 
         `request`: the other arguments of open().
         """
@@ -88,7 +88,7 @@ class Transport:
         )
 
     def _is_first_timeout(self, error: ApiError) -> bool:
-        """A server that accepts connections and has never answered: another attempt would only take as long again."""
+        """Whether the server accepts connections but has never responded; another attempt would only take as long again."""
         return not self._connected_before and error.sent and error.reason == TIMEOUT
 
     def open(
@@ -102,14 +102,14 @@ class Transport:
         accept: str = "application/json",
         timeout: float | None = None,
     ) -> t.Any:
-        """One attempt: the unread response of urllib3, which the caller reads or streams. Raises what the guard raises."""
+        """Make one attempt and return the unread response of urllib3, which the caller reads or streams. Errors of the guard are raised."""
         if self.guard is not None:
             self.guard(path)
         with self._lock:
             self.request_count += 1
         headers = HTTPHeaderDict({"User-Agent": self._user_agent, "Accept": accept, **self.connection.authorization()})
         for name, value in self.connection.impersonation:
-            # A header for each group: the name of a group may contain a comma.
+            # One header for each group, because the name of a group may contain a comma.
             headers.add(name, value)
         if body is not None:
             headers["Content-Type"] = content_type
@@ -136,7 +136,7 @@ class Transport:
         return response
 
     def backoff(self, error: ApiError) -> None:
-        """Sleep before a request or a stream that failed is repeated by the caller."""
+        """Sleep before the caller repeats a failed request or stream."""
         self._retrier.backoff(error)
 
     def _collect_warnings(self, response: t.Any) -> None:
@@ -149,7 +149,7 @@ class Transport:
 
 
 def stream_lines(response: t.Any, method: str, path: str) -> t.Iterator[bytes]:
-    """The lines of a streamed answer as they arrive."""
+    """The lines of a streamed response as they arrive."""
     rest = b""
     try:
         for chunk in response.stream(_CHUNK):
@@ -171,7 +171,7 @@ def _read(response: t.Any, method: str, path: str) -> bytes:
 
 
 def _http_error(response: t.Any, method: str, path: str) -> ApiError:
-    """The error of an answer; its body is a Status object unless it comes from a proxy."""
+    """The error in a response; the body is a Status object unless it comes from a proxy."""
     data, status = b"", {}
     with contextlib.suppress(ValueError, ApiError):
         data = _read(response, method, path)
@@ -184,7 +184,7 @@ def _http_error(response: t.Any, method: str, path: str) -> ApiError:
         reason=status.get("reason") or str(response.reason),
         method=method,
         path=path,
-        # A 410 for a list contains the token with which the list continues.
+        # A 410 for a list contains the token for continuing the list.
         details={**(status.get("details") or {}), "continue": (status.get("metadata") or {}).get("continue")},
         retry_after=http.retry_after(response.headers.get("Retry-After")),
     )

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads a stream that may be silent for long, and ends when a check fails meanwhile."""
+"""Reads a stream that may be silent for long, and ends if a check fails in the meantime."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ T = t.TypeVar("T")
 
 
 def interruptible(stream: t.Iterator[T], check: t.Callable[[], None], every: float = 1.0) -> t.Iterator[T]:
-    """Yield the items of the stream and raise its errors; after `every` seconds without an item `check` is called, which may raise.
+    """Yield the items of the stream and raise its errors; after `every` seconds without an item, `check` is called, which may raise an error.
 
-    A thread reads the stream. It ends with the stream, or with the next item after this generator was closed.
+    A thread reads the stream. The thread ends with the stream, or with the next item after this generator was closed.
     """
-    # An item, or (None, the error with which the stream ended).
+    # An item, or None and the error that ended the stream.
     items: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
     closed = threading.Event()
 
