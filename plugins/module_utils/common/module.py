@@ -92,13 +92,13 @@ class BaseModule(AnsibleModule):
             self.params = given
 
     def exit_json(self, **kwargs: t.Any) -> t.NoReturn:
-        """As Ansible's, with shown_params() as invocation."""
+        """Like Ansible's method, with shown_params() as invocation."""
         kwargs.setdefault("invocation", {"module_args": self._for_printing()})
         super().exit_json(**kwargs)
         raise SystemExit(0)
 
     def fail_json(self, msg: str, **kwargs: t.Any) -> t.NoReturn:
-        """As Ansible's, with shown_params() as invocation."""
+        """Like Ansible's method, with shown_params() as invocation."""
         kwargs.setdefault("invocation", {"module_args": self._for_printing()})
         super().fail_json(msg, **kwargs)
         raise SystemExit(1)

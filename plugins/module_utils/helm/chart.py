@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Helm charts: their identity from their files, and the objects in what helm renders."""
+"""Helm charts: their identity from their files, and the objects in helm's rendered output."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Chart:
 
 
 def is_local_chart(reference: str) -> bool:
-    """Whether a chart reference is a path on this machine: written as a path, or an existing one."""
+    """Whether a chart reference is a path on this machine, either by its form or because the path exists."""
     if "://" in reference:
         return False
     return reference.startswith(("/", "./", "../", "~")) or reference.endswith(".tgz") or os.path.exists(reference)
 
 
 def read_chart(path: str) -> Chart:
-    """The identity of an unpacked or packed chart; raises ChartProblem when there is none."""
+    """The identity of an unpacked or packed chart; raises ChartProblem if there is none."""
     try:
         if os.path.isdir(path):
             with open(os.path.join(path, "Chart.yaml"), encoding="utf-8") as handle:
@@ -84,7 +84,7 @@ def _read_from_archive(path: str) -> str:
 def custom_resource_definitions(rendered: str) -> list[dict[str, t.Any]]:
     """The objects of every `crds/` folder in the output of `helm template --include-crds`.
 
-    Helm leaves out sub-charts that the values disable. CRDs among the templates belong to the release itself.
+    Helm leaves out sub-charts that the values disable. CRDs in the templates belong to the release itself.
     """
     # Text before the first source, then alternately a path and the text of its documents.
     dummy, *parts = _SOURCE.split(rendered)
@@ -99,14 +99,14 @@ def custom_resource_definitions(rendered: str) -> list[dict[str, t.Any]]:
 
 
 def matching_documents(manifest: str, pattern: re.Pattern[str]) -> t.Iterator[dict[str, t.Any]]:
-    """The documents of a manifest whose text matches the pattern; the others are not parsed, since manifests are long."""
+    """The documents of a manifest whose text matches the pattern; other documents are not parsed, because manifests are long."""
     for text in _SEPARATOR.split(manifest):
         if pattern.search(text):
             yield from (item for item in load_all(text) if isinstance(item, dict))
 
 
 def load(text: str) -> t.Any:
-    """One YAML document, through libyaml where available (a CRD has 300 KB: ten times faster)."""
+    """One YAML document, parsed with libyaml if available (ten times faster; a CRD has 300 KB)."""
     return yaml.load(text, Loader=_loader())
 
 
@@ -125,7 +125,7 @@ def _loader() -> t.Any:
 
 
 def _without_nulls(value: t.Any) -> t.Any:
-    """Drop fields such as `creationTimestamp: null`, which the API server does not keep."""
+    """The value without fields such as `creationTimestamp: null`, which the API server does not keep."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -40,7 +40,7 @@ class Helm:
     """One helm binary; only names, versions and file paths appear on its command lines."""
 
     def __init__(self, binary: str, run: RunCommand, folder: str) -> None:
-        """`folder` is where charts are downloaded to."""
+        """`folder` is the target of chart downloads."""
         self._binary = binary
         self._run = run
         self._folder = folder
@@ -72,11 +72,11 @@ class Helm:
         release_values: t.Mapping[str, t.Any],
         server_version: t.Callable[[], str],
     ) -> str:
-        """Everything that the chart renders with these values, CRDs included; raises ChartProblem with helm's own reason.
+        """The output of the chart with these values, including CRDs; raises ChartProblem with helm's own reason.
 
-        `server_version` is called only when the chart refuses the Kubernetes version that helm assumes.
+        `server_version` is only called if the chart refuses the Kubernetes version that helm assumes.
         """
-        # Through standard input: a file with values would remain after a run that is killed.
+        # Values are passed through standard input, because a file with values would remain after a killed run.
         command = ["template", release, path, "--namespace", namespace, "--include-crds", "--skip-tests"]
         command, text = [*command, "--values", "-"], dump(dict(release_values))
         status, output, errors = self._call(command, text)
@@ -87,13 +87,13 @@ class Helm:
         return output
 
     def _call(self, command: list[str], data: str | None = None) -> tuple[int, str, str]:
-        # Neither command needs a cluster; without a kubeconfig helm cannot reach a wrong one.
+        # Neither command needs a cluster; without a kubeconfig, helm cannot reach a wrong cluster.
         environment = {"KUBECONFIG": os.devnull, "HELM_DEBUG": "false"}
         return self._run([self._binary, *command], environ_update=environment, data=data)
 
 
 def error_summary(errors: str) -> str:
-    """Helm's own reason in one line, with the remedy where it is known."""
+    """Helm's own reason in one line, with the remedy if it is known."""
     lines = [line.strip() for line in _PREFIX.sub("", errors.strip()).splitlines() if line.strip()]
     reason = " ".join(lines)[:600] or "helm gave no reason"
     remedy = next((remedy for text, remedy in _REMEDIES if text in reason.lower()), "")
@@ -116,5 +116,5 @@ def processes(run: RunCommand) -> list[list[str]] | None:
             with open(f"/proc/{entry}/cmdline", "rb") as handle:
                 commands.append(handle.read().decode("utf-8", "replace").rstrip("\0").split("\0"))
         except OSError:
-            continue  # The process has ended meanwhile.
+            continue  # The process has ended in the meantime.
     return commands

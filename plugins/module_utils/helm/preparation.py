@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of helm_release, in the order in which the module takes them."""
+"""The steps of helm_release, in the order of the module."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ReleaseOptions:
 
 @dataclass
 class ReleasePreparation:
-    """The preparation of one release, and what it has found and changed."""
+    """The preparation of one release, with its findings and changes."""
 
     client: Client
     release: ReleaseOptions
@@ -62,13 +62,13 @@ class ReleasePreparation:
     expected: ExpectedObjects
     run_id: str
     waiting: WaitOptions
-    # Takes the lease at the first call; called before every change.
+    # Called before every change; the first call acquires the lease.
     before_write: t.Callable[[], None]
     # The newest revision after the repair, with its content.
     content: ReleaseContent | None = field(default=None, init=False)
     repaired: list[str] = field(default_factory=list, init=False)
     _latest: Revision | None = field(default=None, init=False)
-    # The newest revision as it was found.
+    # The newest revision before the repair.
     _found: Revision | None = field(default=None, init=False)
     _definitions: list[ObjectChange] = field(default_factory=list, init=False)
     _marked: bool = field(default=False, init=False)
@@ -95,7 +95,7 @@ class ReleasePreparation:
         return read_chart(path), custom_resource_definitions(rendered)
 
     def recover_pending(self) -> None:
-        """Find the newest valid revision: wait for a running helm, and discard revisions of one that was killed."""
+        """Find the newest valid revision: wait for a running helm, and discard revisions of a killed helm."""
         revisions = self._records.revisions()
         self._found = revisions[0] if revisions else None
         while revisions and revisions[0].status in helm.UNFINISHED:
@@ -106,7 +106,8 @@ class ReleasePreparation:
                 revisions = self._records.revisions()
                 continue
             self.repaired.append(f"revision {revision.number} ({revision.status}): {reason}")
-            # The record of a first installation alone lists for helm what it has created so far: it stays, and helm upgrades from it.
+            # Only the record of a first installation lists the objects that helm has created so far, so it stays and
+            # helm upgrades from it.
             first = len(revisions) == 1
             if self.check:
                 revisions = [replace(revision, status=helm.SUPERSEDED)] if first else revisions[1:]
@@ -119,12 +120,12 @@ class ReleasePreparation:
         self.content = self._records.content(self._latest)
 
     def next_step(self, chart: Chart) -> ReleaseStep:
-        """What helm has to do next; an interrupted replacement of the newest revision is repeated. Requires the namespace."""
+        """The next step for helm; an interrupted replacement of the newest revision is repeated. Requires the namespace."""
         step = helm.next_step(self._latest, self.content, chart, self.desired_values)
         repeat = step.action == helm.NOTHING and bool(self.repaired) and self._latest is not None
         if repeat:
             step = ReleaseStep(helm.UPGRADE, ("an interrupted operation has left the release half changed",))
-        # kubernetes.core.helm would not touch a failed revision whose chart and values are equal.
+        # kubernetes.core.helm would not repeat a failed revision whose chart and values are equal.
         if self._latest and not self.check and (repeat or self._latest.status == helm.FAILED):
             self.before_write()
             self._records.supersede(self._latest)
@@ -134,7 +135,7 @@ class ReleasePreparation:
 
     @property
     def initial_values(self) -> dict[str, t.Any]:
-        """The initial values that this release gets; release values override them."""
+        """The initial values for this release; release values override them."""
         installed = self.content.config if self.content else None
         return helm.select_initial_values(self.release.initial_values, installed)
 
@@ -143,7 +144,7 @@ class ReleasePreparation:
         self._definitions = _apply_crds(self.client, definitions, check=self.check, before_write=self.before_write)
 
     def write_marker(self, step: ReleaseStep) -> None:
-        """Record that helm is about to start, on which machine and for which revision."""
+        """Record that helm will start, with the machine and the revision."""
         if step.action == helm.NOTHING:
             return
         self._marked = True
@@ -154,7 +155,7 @@ class ReleasePreparation:
 
     @property
     def desired_values(self) -> dict[str, t.Any]:
-        """All values that helm is to be given."""
+        """All values to pass to helm."""
         return helm.merge_values(self.initial_values, self.release.desired_values)
 
     def render(self) -> str:
@@ -163,7 +164,7 @@ class ReleasePreparation:
 
     @property
     def changed(self) -> bool:
-        """Whether this step has changed, or would change, anything itself."""
+        """Whether the preparation itself has changed, or would change, anything."""
         return bool(self.repaired) or self._marked or any(change.changed for change in self._definitions)
 
     @property
@@ -188,7 +189,7 @@ class ReleasePreparation:
         }
 
     def diff(self, chart: Chart, step: ReleaseStep) -> tuple[Object, Object]:
-        """Before and after: a summary of the changed CRDs, and the release."""
+        """The states before and after: a summary of the changed CRDs, and the release."""
         before: Object = {}
         after: Object = {}
         for change in self._definitions:
@@ -224,7 +225,7 @@ def _apply_crds(
 
 
 def _crd_summary(definition: t.Mapping[str, t.Any]) -> Object:
-    """A CRD as a diff shows it: its versions and a hash of its spec, since a schema has 300 KB."""
+    """A CRD for a diff, with its versions and only a hash of its spec, because a schema has 300 KB."""
     spec = definition.get("spec") or {}
     content = hashlib.sha256(json.dumps(spec, sort_keys=True).encode("utf-8")).hexdigest()
     return {"versions": [version.get("name") for version in spec.get("versions") or []], "content": content[:12]}

@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Helm's records of a release, and the next step that follows from them: pure.
+"""Helm's records of a release, and the next step that is derived from them (pure).
 
-Helm keeps one Secret for each revision (helm v3 pkg/storage/driver/secrets.go): name, status and version are its labels, and its one key
-holds the release as gzipped JSON in base64, twice. Of its values only the names of those that differ are returned.
+Helm keeps one Secret for each revision (helm v3 pkg/storage/driver/secrets.go): name, status and version are its labels, and its only
+key contains the release as gzipped JSON, encoded twice in base64. Only the names of differing values are returned, never the values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .chart import Chart
 
 INSTALL, UPGRADE, NOTHING = "install", "upgrade", "none"
 DEPLOYED, FAILED, SUPERSEDED, UNINSTALLED = "deployed", "failed", "superseded", "uninstalled"
-# A revision that a helm works on, or worked on when it was killed; helm refuses every further operation on it.
+# Statuses of a revision that helm is working on, or was working on when it was killed; helm then refuses every further
+# operation.
 UNFINISHED = frozenset({"pending-install", "pending-upgrade", "pending-rollback", "uninstalling"})
 
 # The annotations by which Helm knows the objects of its releases (helm v3 pkg/action/validate.go).
@@ -46,7 +47,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class ReleaseContent:
-    """The content of a revision; the values may hold secrets and are not for results."""
+    """The content of a revision; the values may contain secrets and must not be returned in results."""
 
     chart: Chart
     config: dict[str, t.Any] = field(repr=False)
@@ -55,7 +56,7 @@ class ReleaseContent:
 
 @dataclass(frozen=True)
 class ReleaseStep:
-    """What helm has to do next, and the reasons, which contain no value."""
+    """The next step for helm, and the reasons, which contain no values."""
 
     action: str
     reasons: tuple[str, ...] = ()
@@ -81,7 +82,7 @@ def sort_revisions(secrets: t.Iterable[t.Mapping[str, t.Any]]) -> list[Revision]
 
 
 def decode_content(secret: t.Mapping[str, t.Any]) -> ReleaseContent | None:
-    """The content of a revision's Secret; None when it is not in helm's format."""
+    """The content of a revision's Secret; None if it is not in helm's format."""
     document = _decode(secret)
     if document is None:
         return None
@@ -93,10 +94,10 @@ def decode_content(secret: t.Mapping[str, t.Any]) -> ReleaseContent | None:
 
 
 def supersede_patch(secret: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
-    """The merge patch that marks a revision as superseded, as helm does when a newer one replaces it; None as above.
+    """The merge patch that marks a revision as superseded, as helm does when a newer revision replaces it; None if it is not in helm's format.
 
-    After an interrupted upgrade the deployed revision no longer matches the cluster, even where it equals the desired one. Once
-    superseded, helm still upgrades from it, but it no longer counts as the current state.
+    After an interrupted upgrade, the deployed revision no longer matches the cluster, even if it equals the desired one. Helm still upgrades
+    from a superseded revision, but the revision no longer counts as the current state.
     """
     document = _decode(secret)
     if document is None:
@@ -139,7 +140,7 @@ def next_step(
 
 def differing_values(installed: t.Any, desired: t.Any, path: str = "") -> list[str]:
     """The paths at which two sets of values differ, without the values; a list is one value."""
-    # Everything differs in a map that only one of them has.
+    # If only one side has a map, everything in it differs.
     installed, desired = (
         {} if one is _MISSING and isinstance(other, dict) and other else one
         for one, other in ((installed, desired), (desired, installed))
@@ -156,7 +157,7 @@ def differing_values(installed: t.Any, desired: t.Any, path: str = "") -> list[s
 
 
 def merge_values(base: t.Mapping[str, t.Any], override: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Two sets of values as helm merges them: maps deep, everything else replaced."""
+    """Two sets of values, merged in the same way as in helm: maps are merged deeply, and everything else is replaced."""
     result = dict(base)
     for key, value in override.items():
         below = result.get(key)
@@ -165,9 +166,9 @@ def merge_values(base: t.Mapping[str, t.Any], override: t.Mapping[str, t.Any]) -
 
 
 def select_initial_values(initial: t.Mapping[str, t.Any], installed: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
-    """The initial values to give helm: all for a new release, else those that the release has, as it has them.
+    """The initial values to pass to helm: all of them for a new release, otherwise the initial values that the release has, unchanged.
 
-    So a later run neither removes nor repeats what the first installation was given.
+    A later run therefore neither removes nor repeats the initial values of the first installation.
     """
     if installed is None:
         return dict(initial)
@@ -181,7 +182,7 @@ def select_initial_values(initial: t.Mapping[str, t.Any], installed: t.Mapping[s
 
 
 def helm_release_of(found: t.Mapping[str, t.Any]) -> ReleaseId | None:
-    """The Helm release that an object belongs to by its annotations."""
+    """The Helm release that an object belongs to, according to its annotations."""
     annotations = found["metadata"].get("annotations") or {}
     name, namespace = annotations.get(_NAME_ANNOTATION), annotations.get(_NAMESPACE_ANNOTATION)
     return (name, namespace) if name and namespace else None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and writes Helm's records of a release, and the marker Lease that is written before helm starts."""
+"""Reads and writes Helm's records of a release, and the marker Lease, which is written before helm starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Object = dict[str, t.Any]
 
 
 class ReleaseRecords:
-    """The Secrets of one release; Secrets are listed by their metadata, and only the newest one is read."""
+    """The Secrets of one release; only the metadata of the Secrets is listed, and only the newest Secret is read."""
 
     def __init__(self, client: Client, name: str, namespace: str) -> None:
         """Send no request yet."""
@@ -35,7 +35,7 @@ class ReleaseRecords:
         self._secrets = f"{NAMESPACES}/{namespace}/secrets"
 
     def revisions(self) -> list[Revision]:
-        """All revisions, newest first; none in a namespace that does not exist."""
+        """All revisions, newest first; empty if the namespace does not exist."""
         selector = f"owner=helm,name={self.name}"
         return sort_revisions(self._client.list(self._secrets, label_selector=selector, metadata_only=True))
 
@@ -49,7 +49,7 @@ class ReleaseRecords:
         return decode_content(secret) if secret else None
 
     def drop(self, revision: Revision) -> bool:
-        """Delete a revision as it was read; False when it has changed since."""
+        """Delete a revision; False if it has changed since it was read."""
         preconditions = {"uid": revision.uid, "resourceVersion": revision.resource_version}
         try:
             self._client.delete(f"{self._secrets}/{revision.secret}", body={"preconditions": preconditions})
@@ -60,7 +60,7 @@ class ReleaseRecords:
         return True
 
     def supersede(self, revision: Revision) -> bool:
-        """Mark a revision as superseded, so that helm processes it again; False when it has changed since."""
+        """Mark a revision as superseded, so that helm processes it again; False if it has changed since it was read."""
         path = f"{self._secrets}/{revision.secret}"
         secret = self._client.get(path)
         if secret is None or secret["metadata"]["resourceVersion"] != revision.resource_version:
@@ -77,11 +77,11 @@ class ReleaseRecords:
         return True
 
     def marker(self) -> Object | None:
-        """The Lease that names the last run of this collection that started helm; None when there was none."""
+        """The Lease that names the last run of this collection that started helm; None if there was none."""
         return self._client.get(marker_path(self.name, self.namespace))
 
     def write_marker(self, run_id: str, action: str, revision: int, timeout: float) -> None:
-        """Record, before helm starts, which run on which machine will write which revision."""
+        """Record, before helm starts, the run, the machine and the revision that helm will write."""
         installed = action == INSTALL or is_marked_installed(self.marker())
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         path = marker_path(self.name, self.namespace)
@@ -102,7 +102,7 @@ class ReleaseRecords:
         self._client.apply(path, body)
 
     def is_abandoned(self, revision: Revision, run: RunCommand, pending_timeout: float) -> tuple[bool, str]:
-        """Whether no helm works on this unfinished revision any more, and why."""
+        """Whether no helm works on this unfinished revision any longer, and the reason."""
         running = processes(run)
         return is_abandoned(
             revision,
@@ -146,13 +146,13 @@ def is_abandoned(
     age: float,
     timeout: float,
 ) -> tuple[bool, str]:
-    """Whether no helm works on an unfinished revision of this age any more, and the reason as text.
+    """Whether no helm works on an unfinished revision of this age any longer, and the reason as text.
 
     `helm_here` is whether a helm works on the release on this `machine`; None if that is unknown.
 
-    1. A helm on this machine that works on the release keeps it, however old the revision is.
-    2. If our marker says that a helm of this machine writes this revision and no such helm exists, it was killed.
-    3. Otherwise (another machine, another tool) a revision older than pending_timeout is abandoned.
+    1. If a helm on this machine works on the release, the revision is not abandoned, regardless of its age.
+    2. If the marker shows that a helm on this machine writes this revision, and no such helm exists, helm was killed.
+    3. Otherwise (another machine or another tool), a revision older than pending_timeout is abandoned.
     """
     if helm_here:
         return False, "a helm process on this machine works on it"
@@ -172,10 +172,10 @@ def marker_path(release: str, namespace: str) -> str:
 
 
 def is_marked_installed(marker: t.Mapping[str, t.Any] | None) -> bool:
-    """Whether the marker says that this collection first installed the release."""
+    """Whether the marker shows that this collection first installed the release."""
     return bool(get_nested(marker, "metadata", "annotations", INSTALLED_ANNOTATION) == "true")
 
 
 def machine_id() -> str:
-    """This machine since its boot, as far as its processes are visible: a container is a machine of its own."""
+    """An id of this machine since its boot; each container counts as a separate machine, because only its own processes are visible."""
     return f"{socket.gethostname()}/{process.machine() or f'{uuid.getnode():x}'}"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The removal of a Helm release: whether this collection installed it, and what has to be repaired before helm can uninstall it."""
+"""The removal of a Helm release: checks whether this collection installed it, and repairs its records before helm uninstalls it."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ class ReleaseRemoval:
         waiting: WaitOptions,
         pending_timeout: float,
     ) -> None:
-        """Two small reads: the marker Lease and the metadata of helm's records."""
+        """Read the marker Lease and the metadata of helm's records."""
         self.name, self.namespace = name, namespace
         self._run = run_command
         self._waiting = waiting
         self._timeout = pending_timeout
         self._records = ReleaseRecords(client, name, namespace)
-        # Whether the marker says that this collection installed the release.
+        # Whether the marker shows that this collection installed the release.
         self.managed = is_marked_installed(self._records.marker())
         self._latest = self._records.latest()
         self.initial_status = self.status
 
     @property
     def status(self) -> str:
-        """Helm's status of its newest revision; `absent` without one."""
+        """Helm's status of the newest revision; `absent` without a revision."""
         return self._latest.status if self._latest else "absent"
 
     @property
     def exists(self) -> bool:
-        """Whether helm has something to uninstall."""
+        """Whether there is a release for helm to uninstall."""
         return self._latest is not None and self._latest.status != helm.UNINSTALLED
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The release as the module returns it."""
+        """The release in the format of the module's result."""
         return {
             "name": self.name,
             "namespace": self.namespace,
@@ -69,14 +69,14 @@ class ReleaseRemoval:
 
     @property
     def is_superseded(self) -> bool:
-        """Whether the newest record is as supersede() leaves it, or there is none."""
+        """Whether supersede() has already marked the newest record, or there is no record."""
         return self._latest is None or self._latest.status in (helm.SUPERSEDED, helm.UNINSTALLED)
 
     def supersede(self, run_id: str) -> None:
         """Mark the newest record as superseded, and record the run, before any object of the release is deleted.
 
-        If this run were killed in between, a record that says deployed would keep an installation from restoring the objects,
-        and one that says uninstalling would keep kubernetes.core.helm from finishing (it treats that as done).
+        If this run were killed in between, a record with the status deployed would keep an installation from restoring the objects,
+        and the status uninstalling would keep kubernetes.core.helm from finishing (it treats this status as done).
         """
         if self._latest is not None and not self.is_superseded:
             self._records.write_marker(run_id, "uninstall", self._latest.number, self._timeout)

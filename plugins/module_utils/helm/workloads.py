@@ -19,7 +19,7 @@ from .chart import matching_documents
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-# Plural by kind of the workloads that helm's own --wait waits for, without hooks and Jobs.
+# The plurals, by kind, of the workloads that helm's own --wait waits for, without hooks and Jobs.
 WORKLOADS = {"Deployment": "deployments", "DaemonSet": "daemonsets", "StatefulSet": "statefulsets"}
 _WORKLOAD = re.compile(rf"^kind:\s*[\"']?({'|'.join(WORKLOADS)})[\"']?\s*$", re.MULTILINE)
 _LOG_LINES = 3
@@ -43,13 +43,14 @@ class WorkloadRollout:
 @dataclass(frozen=True)
 class _ReleaseRollout:
     rollouts: tuple[WorkloadRollout, ...]
-    # The nodes without the annotation, and how many have it. None: not required, or not counted while pods are missing.
+    # The nodes without the annotation, and the number of nodes with it; None if it is not required, or not counted
+    # because pods are missing.
     unannotated: tuple[str, ...] = ()
     annotated: int | None = None
 
     @property
     def missing_annotations(self) -> int:
-        """How many nodes still lack the annotation; a node without a pod of the DaemonSets may never get it."""
+        """The number of nodes that still lack the annotation; a node without a pod of the DaemonSets may never get it."""
         served = max((item.desired for item in self.rollouts if item.kind == "DaemonSet"), default=0)
         return 0 if self.annotated is None else max(0, served - self.annotated)
 
@@ -70,13 +71,13 @@ class _ReleaseRollout:
 
 
 def workloads(manifest: str) -> list[tuple[str, str]]:
-    """Kind and name of every workload in a release's manifest."""
+    """The kind and the name of every workload in a release's manifest."""
     documents = matching_documents(manifest, _WORKLOAD)
     return [(item["kind"], item["metadata"]["name"]) for item in documents if item["kind"] in WORKLOADS]
 
 
 def workload_rollout(kind: str, live: Document) -> WorkloadRollout:
-    """The state of a workload; its status counts only once it is about the current generation."""
+    """The state of a workload; its status only counts if it is for the current generation."""
     metadata, spec, status = live["metadata"], live["spec"], live.get("status") or {}
     current = int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0)
     if kind == "DaemonSet":
@@ -151,7 +152,7 @@ def _annotation_advice(state: _ReleaseRollout, namespace: str) -> list[str]:
 
 
 def diagnose_pods(client: Client, namespace: str, selectors: t.Iterable[str]) -> list[ContainerFailure]:
-    """Why the selected pods are not ready, with the end of the worst one's log; an unreadable log is left out."""
+    """The reasons why the selected pods are not ready, with the end of the log of the worst pod; an unreadable log is left out."""
     pods = [
         pod for selector in selectors for pod in client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=selector)
     ]
@@ -160,7 +161,7 @@ def diagnose_pods(client: Client, namespace: str, selectors: t.Iterable[str]) ->
 
 
 def pod_failures(pods: t.Iterable[Document], limit: int = 5) -> list[ContainerFailure]:
-    """One failure for each pod that is not ready, the most restarted first."""
+    """One failure for each pod that is not ready, sorted by the number of restarts."""
     listed = list(pods)
     failures = [lines[0] for pod in listed if (lines := container_failures([pod]).get(node_of(pod)))]
     failed = {failure.pod for failure in failures}

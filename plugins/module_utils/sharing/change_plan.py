@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares every node and both ConfigMaps with the pools: what a run changes, before anything is sent (pure)."""
+"""Compares every node and both ConfigMaps with the pools, and plans all changes of a run before any request is sent (pure)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """All differences between the cluster and the pools; if it is empty, nothing is sent.
+    """All differences between the cluster and the pools; if there are none, no request is sent.
 
     node_changes: the changes of this run. limited: nodes left for another run (rollout.limit). not_ready: nodes that must be ready first.
-    needs_pods: the pods on the nodes may alter the changes, and have not been listed.
-    held_back: the taints (as format_taint() writes them) that no further node gets.
+    needs_pods: the changes may depend on the pods on the nodes, which have not been listed.
+    held_back: the taints (in the format of format_taint()) that are not added to further nodes.
     """
 
     node_changes: tuple[NodeChange, ...]
@@ -60,7 +60,7 @@ class ChangePlan:
 
     @property
     def changed(self) -> bool:
-        """Whether anything is sent."""
+        """Whether the run sends any change."""
         return bool(self.node_changes) or self.device_plugin.changed or self.mig.changed
 
     @property
@@ -70,7 +70,7 @@ class ChangePlan:
 
     @property
     def nodes_to_refresh(self) -> list[str]:
-        """The nodes whose operands read a configuration that may be new."""
+        """The nodes whose operands must read a configuration that may be new."""
         return [edit.name for edit in self.edits if edit.labels.get(CONFIG_LABEL) or edit.labels.get(MIG_CONFIG_LABEL)]
 
     @property
@@ -80,7 +80,7 @@ class ChangePlan:
 
     @property
     def new_taints(self) -> set[str]:
-        """The taints that some node gets, as format_taint() writes them."""
+        """The taints that are added to any node, in the format of format_taint()."""
         return {
             taint
             for edit in self.edits
@@ -88,7 +88,7 @@ class ChangePlan:
         }
 
     def diff(self) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
-        """Before and after, for at most MAX_LISTED nodes."""
+        """The states before and after the run, for at most MAX_LISTED nodes."""
         before: dict[str, t.Any] = {}
         after: dict[str, t.Any] = {}
         for key, entries in (("configmap", self.device_plugin), ("mig_configmap", self.mig)):
@@ -118,7 +118,7 @@ def _node_diff(change: NodeChange) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
 def held_back_taints(
     plan: ChangePlan, nodes: t.Mapping[str, Node], pools: t.Iterable[PoolPlan]
 ) -> dict[str, list[str]]:
-    """By pool, its taints that are held back and that one of its nodes lacks."""
+    """By pool, the held-back taints that are missing on at least one of its nodes."""
     found: dict[str, list[str]] = {}
     for pool in pools:
         held_back = [text for text in map(format_taint, pool.taints) if text in plan.held_back]
@@ -141,10 +141,10 @@ def plan_changes(
     scope: Scope = EVERYTHING,
     pods: PodsByNode | None = None,
 ) -> ChangePlan:
-    """Compare every node with its pool; a node without a pool is changed only where the collection has written something.
+    """Compare every node with its pool; a node without a pool is only changed if the collection has written to it.
 
-    A node that several pools claim is left as it is, as are nodes outside the scope.
-    `pods` are those on the nodes; None: they have not been listed.
+    Nodes that several pools claim, and nodes outside the scope, are not changed.
+    `pods` are the pods on the nodes; None if they have not been listed.
     """
     pools = {pool.name: pool for pool in plan.pools}
     pool_of = {node: pool for pool, members in membership.by_pool.items() for node in members}
@@ -194,7 +194,7 @@ def plan_changes(
 
 
 def _unclaimed(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str], ambiguous: t.Collection[str]) -> dict[str, str]:
-    """Every managed node that no declared pool claims, inside the run's scope or not: by name, the pool it is in."""
+    """Every managed node that no declared pool claims, with the name of its pool; nodes outside the run's scope are included."""
     return {
         node.name: node.pin
         for node in nodes

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The two ConfigMaps that NVIDIA's device plugin and MIG manager read: compares, reads and writes their entries.
+"""Reads, compares and writes the entries of the two ConfigMaps for NVIDIA's device plugin and MIG manager.
 
-Entries are added before a label names them, and removed when no label names them any more.
+Entries are added before a label names them, and removed when no label names them any longer.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ if t.TYPE_CHECKING:
 ConfigMap = t.Mapping[str, t.Any]
 EntriesByNode = dict[str, dict[str, mig_parted.Entry]]
 
-# Whole GPUs. This entry stays when no other is left: NVIDIA's agents do not start with an empty ConfigMap ("no configuration files
-# available", k8s-device-plugin cmd/config-manager).
+# The entry for whole GPUs. It stays even if no other entry is left, because NVIDIA's agents do not start with an empty
+# ConfigMap ("no configuration files available", k8s-device-plugin cmd/config-manager).
 WHOLE: t.Final = {entry_name(Sharing()): render(config(Sharing()))}
 
 
 @dataclass(frozen=True)
 class ConfigMaps:
-    """The device plugin's ConfigMap and the MIG manager's; None: it does not exist, or was not read.
+    """The ConfigMaps of the device plugin and of the MIG manager; None if one does not exist or was not read.
 
-    generated: entries that the MIG manager has generated for the nodes. capacity: what it publishes about their GPUs.
+    generated: entries that the MIG manager has generated for the nodes. capacity: the data that it publishes about their GPUs.
     """
 
     device_plugin: ConfigMap | None = None
@@ -64,9 +64,9 @@ class ConfigMaps:
 
 @dataclass(frozen=True)
 class ConfigMapEntries:
-    """The changes of one ConfigMap: `added` before any label names them, `removed` when no label names them any more.
+    """The changes of one ConfigMap: entries that are `added` before any label names them, and `removed` when no label names them any longer.
 
-    `applied` is what the ConfigMap contains before the labels change: for the device plugin's ConfigMap only the keys of this field
+    `applied` is the content of the ConfigMap before the labels change: for the device plugin's ConfigMap only the keys of this field
     manager, for the MIG manager's file all entries.
     """
 
@@ -77,7 +77,7 @@ class ConfigMapEntries:
 
     @property
     def changed(self) -> bool:
-        """Whether anything is written."""
+        """Whether the ConfigMap changes."""
         return bool(self.added or self.removed)
 
     @property
@@ -89,7 +89,7 @@ class ConfigMapEntries:
 def device_plugin_entries(
     desired: t.Mapping[str, str], named: t.Collection[str], configmap: ConfigMap | None
 ) -> ConfigMapEntries:
-    """Compare the device plugin's ConfigMap with the desired entries and with those that node labels name at the end.
+    """Compare the device plugin's ConfigMap with the desired entries, and with the entries that node labels name at the end.
 
     Entries of other field managers and entries that a node still names stay. An existing ConfigMap never becomes empty.
     """
@@ -112,13 +112,13 @@ def mig_entries(
     configmap: ConfigMap | None,
     generated: GeneratedMigConfig = NO_GENERATED_CONFIG,
 ) -> ConfigMapEntries:
-    """Compare the MIG manager's file with the desired entries and with those that node labels name at the end.
+    """Compare the MIG manager's file with the desired entries, and with the entries that node labels name at the end.
 
-    Own entries have names of mig_parted.entry_name(). Entries of NVIDIA's file, and those that its MIG manager has generated on the
-    nodes, are added if they are missing; they and all others are never changed.
+    The collection's entries have names from mig_parted.entry_name(). Entries of NVIDIA's file, and entries that the MIG manager has generated
+    on the nodes, are added if they are missing. Existing entries with other names are never changed.
     """
     actual = mig_parted.parse_configmap(configmap)
-    # A released node gets the entry that disables MIG, also if no pool uses MIG any more.
+    # A released node gets the entry that disables MIG, even if no pool uses MIG any longer.
     disabled = {mig_parted.DISABLED: mig_parted.DISABLED_ENTRY} if configmap and mig_parted.DISABLED in named else {}
     desired = {**disabled, **plan.default_entries, **generated.entries, **plan.entries}
     added = [
@@ -136,7 +136,7 @@ def mig_entries(
 
 
 def _owned_keys(configmap: ConfigMap | None) -> set[str]:
-    """The keys that this field manager has written and no other has."""
+    """The keys that only this field manager has written."""
     owned: set[str] = set()
     foreign: set[str] = set()
     for entry in ((configmap or {}).get("metadata") or {}).get("managedFields") or ():
@@ -146,9 +146,9 @@ def _owned_keys(configmap: ConfigMap | None) -> set[str]:
 
 
 class SharingConfigMaps:
-    """The device plugin's ConfigMap with one key per entry, and the MIG manager's with one file for all entries.
+    """The device plugin's ConfigMap with one key per entry, and the MIG manager's ConfigMap with one file for all entries.
 
-    The first may belong to another manager; then only the entries of this collection are changed.
+    If the first belongs to another manager, only the entries of this collection are changed.
     """
 
     def __init__(self, client: Client, plan: Plan, expected: t.Iterable[t.Mapping[str, t.Any]] = ()) -> None:
@@ -165,10 +165,10 @@ class SharingConfigMaps:
         }
 
     def read(self, nodes: t.Collection[Node], *, to_write: bool = True) -> ConfigMaps:
-        """Both ConfigMaps; the MIG manager's only if a pool or a node needs it.
+        """Read both ConfigMaps; the MIG manager's ConfigMap is only read if a pool or a node needs it.
 
-        What the MIG manager has published about the nodes is read once. Without the right to list that, a read that is not `to_write`
-        continues with a warning.
+        The data that the MIG manager has published about the nodes is read once. If the right to list it is missing, a read that is not
+        `to_write` continues with a warning.
         """
         uses_mig = self._plan.mig.needed or any(mig_parted.is_managed(node.mig_config) for node in nodes)
         configmaps = ConfigMaps(self._get(self._device_plugin), self._get(self._mig) if uses_mig else None)
@@ -183,7 +183,7 @@ class SharingConfigMaps:
         )
 
     def _published_entries(self, to_write: bool) -> tuple[EntriesByNode, list[str]]:
-        """What the MIG manager has published of each node, and a warning if that is unknown."""
+        """The entries that the MIG manager has published for each node, and a warning if they cannot be read."""
         if self._published is None:
             path = collection_path("v1", "ConfigMap", self._plan.mig.namespace)
             try:
@@ -205,7 +205,7 @@ class SharingConfigMaps:
         return actual
 
     def add_entries(self, changes: ChangePlan, lease: Lease | None = None, *, dry_run: bool = False) -> list[str]:
-        """Write the entries that node labels are about to name; a dry run skips ConfigMaps that do not exist. Returns the entries."""
+        """Write the entries that node labels will name; a dry run skips ConfigMaps that do not exist. Returns the entries."""
         written: list[str] = []
         for path, entries in ((self._device_plugin, changes.device_plugin), (self._mig, changes.mig)):
             if entries.added and (path in self._existing or not dry_run):
@@ -214,7 +214,7 @@ class SharingConfigMaps:
         return written
 
     def remove_entries(self, changes: ChangePlan, lease: Lease) -> list[str]:
-        """Remove the entries that no node names any more, after reading again which nodes name one; returns the entries.
+        """Remove the entries that no node names any longer, after reading the nodes again; returns the entries.
 
         An agent crashes if its entry is missing, and a node may have been labelled, or have failed, in the meantime.
         """
@@ -232,7 +232,7 @@ class SharingConfigMaps:
         return sorted([*device_plugin, *mig])
 
     def _unused(self, label: str, entries: tuple[str, ...]) -> tuple[str, ...]:
-        """The entries that no node names by the label; lists only nodes that name one, of which there are usually none."""
+        """The entries that no node's label names; only lists nodes that name one of them, and usually there are none."""
         if not entries:
             return ()
         nodes = self._client.list(NODES, label_selector=f"{label} in ({','.join(entries)})", metadata_only=True)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Explains why nodes are not as their pools declare: what differs, since when, which pod fails, and what to do."""
+"""Explains why nodes are not as their pools declare: the differences, since when they exist, failing pods, and the remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
 
 
 def diagnose(context: RunContext, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str] = ()) -> str:
-    """The message for these nodes, and for GPU nodes that are not discovered, with details for the first few."""
+    """The message about these nodes, and about GPU nodes that are not discovered; only the first few have details."""
     client, namespace = context.client, context.namespace
     pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.SELECTOR))
     failures = operand_pods.container_failures(pods)
@@ -52,7 +52,7 @@ def diagnose(context: RunContext, findings: t.Mapping[str, Finding], undiscovere
             f"{len(undiscovered)} GPU node(s) that gpu-feature-discovery has not labelled: {abbreviate(undiscovered)}"
         )
     if undiscovered or not all(finding.final for finding in findings.values()):
-        # A final finding says itself what to do.
+        # A final finding contains its own remedy.
         lines.append(_advice(context, bool(failures)))
     return "\n".join(lines)
 
@@ -67,7 +67,7 @@ def _advice(context: RunContext, pods_fail: bool) -> str:
     try:
         named = plugin_configmap(active_policy(context.client.list(CLUSTER_POLICIES)))
     except ApiError:
-        # Without the right to read the ClusterPolicy the rest of the advice is still useful.
+        # If the right to read the ClusterPolicy is missing, the rest of the advice is still useful.
         named = configmap
     if named != configmap:
         return (

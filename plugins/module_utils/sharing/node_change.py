@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run does to one node: its patch, the pods to evict, and whether it is part of the rolling update (pure)."""
+"""The change of one node in a run: its patch, the pods to evict, and whether it is part of the rolling update (pure)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if t.TYPE_CHECKING:
 class NodeChange:
     """The change of one node.
 
-    rolling: it is part of the rolling update; else it is patched at once, with all others like it.
+    rolling: whether it is part of the rolling update; otherwise all such nodes are patched immediately and in parallel.
     displaced: the pods that cannot keep their GPUs. pods_to_evict: the pods that the drain evicts.
-    is_new: no pod of the pool can run there yet, so the pool loses nothing during the change.
-    stuck: what is repaired without a change of the labels. marks: the annotations of a run that did not finish.
-    possible_holders: pods of the cluster itself that may hold a GPU, if that would make the change fail.
+    is_new: no pod of the pool can run on the node yet, so the pool loses no capacity during the change.
+    stuck: the problem that is repaired without a change of the labels. marks: the annotations of a run that did not finish.
+    possible_holders: pods of the cluster itself that may hold a GPU, if this would make the change fail.
     released_from: the pool that the node is released from (empty: its label is gone), None if it is not released.
-    recorded_rollout: the rollout settings of that pool.
+    recorded_rollout: the rollout settings of this pool.
     """
 
     node: str
@@ -52,7 +52,7 @@ class NodeChange:
 
     @property
     def pods_to_pause(self) -> tuple[PodOnNode, ...]:
-        """DaemonSets' pods that leave the node during the change, because its label nvidia.com/gpu.deploy.client is changed."""
+        """Pods of DaemonSets that leave the node during the change, because its label nvidia.com/gpu.deploy.client is changed."""
         return tuple(pod for pod in self.displaced if pod.pausable) if self.transition.repartitions else ()
 
     @property
@@ -62,12 +62,12 @@ class NodeChange:
 
     @property
     def queue(self) -> str:
-        """Changes with the same name share a rolling update: those of a pool, or of the nodes released from a pool."""
+        """The name of the rolling update that the change belongs to: the changes of a pool, or of the nodes released from a pool."""
         return self.pool.name if self.pool else f"released from {self.released_from or 'no pool'}"
 
     @property
     def blocking_pods(self) -> list[str]:
-        """The pods that no drain evicts, each with the reason; while there are any, the node cannot be changed."""
+        """The pods that prevent the change because no drain evicts them, each with the reason."""
         force = self.rollout.force or self.rollout.drain == rollout_fields.NONE
         kept = [f"{pod.full_name} ({self._keep_reason(pod)})" for pod in self.displaced if self._is_kept(pod)]
         return kept + gpu_pods.blocking_pods(self.displaced, force=force)
@@ -83,7 +83,7 @@ class NodeChange:
         return pod.keep_reason if pod.resources else f"{pod.keep_reason}, {', '.join(pod.access)}"
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The change as results show it."""
+        """The change in the format of results."""
         optional = {
             "blocked_by": self.blocking_pods,
             "stops": [pod.full_name for pod in self.pods_to_pause],
@@ -157,7 +157,7 @@ def node_change(
 
 
 def depends_on_pods(change: NodeChange, node: Node) -> bool:
-    """Whether the pods on the node may alter the change; pods are not listed for changes that affect none."""
+    """Whether the change may depend on the pods on the node; for changes that affect no pods, pods are not listed."""
     if change.rolling:
         return True
     offers = change.transition.offers
@@ -167,13 +167,13 @@ def depends_on_pods(change: NodeChange, node: Node) -> bool:
 
 
 def is_marked(node: Node) -> bool:
-    """Whether a run has begun a change of the node and not finished it, or the node has the startup taint."""
+    """Whether a run has begun but not finished a change of the node, or the node has the startup taint."""
     annotated = CORDONED_ANNOTATION in node.annotations or FAILED_KEY in node.annotations or clients_paused(node)
     return annotated or node.has_taint(FAILED_KEY) or node.has_taint(STARTUP_TAINT_KEY)
 
 
 def in_rollout_order(changes: t.Iterable[NodeChange]) -> list[NodeChange]:
-    """The changes of one pool: unfinished ones first, then idle nodes or all by name (`rollout.order`)."""
+    """The changes of one pool in order: unfinished changes first, then idle nodes first or all nodes by name (`rollout.order`)."""
 
     def position(change: NodeChange) -> tuple[bool, int, str]:
         idle_first = change.rollout.order == rollout_fields.IDLE_FIRST
@@ -183,7 +183,7 @@ def in_rollout_order(changes: t.Iterable[NodeChange]) -> list[NodeChange]:
 
 
 def limit_changes(changes: t.Sequence[NodeChange], pool_size: int) -> tuple[list[NodeChange], list[str]]:
-    """Split the changes of one pool: those of this run, and the nodes that `rollout.limit` leaves for another run."""
+    """Split the changes of one pool into the changes of this run and the nodes that `rollout.limit` leaves for another run."""
     rolling = in_rollout_order(change for change in changes if change.rolling)
     limit = rolling[0].rollout.max_nodes(pool_size) if rolling else 0
     immediate = [change for change in changes if not change.rolling]

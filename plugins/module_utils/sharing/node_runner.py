@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes one node in the rolling update: cordon, drain, change, verify, uncordon; after a failure roll back or quarantine.
+"""Changes one node in the rolling update: cordons, drains, changes, verifies and uncordons it; after a failure, rolls back or quarantines it.
 
-The node is read again at its start, since hours may have passed since the plan was made. Marks on the node record what a killed run
-has begun, so that the next run continues from there.
+The node is read again at the start, because hours may have passed since the plan was made. Marks on the node record the progress, so the next
+run continues from there after a killed run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .node_verification import NodeVerifier, restart_mig_manager
 from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, UNCORDONED, NodeContext, NodeFailure, NodeResult
 from .watched_nodes import WatchedNode
 
-# As long as the MIG manager waits for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
+# The MIG manager waits equally long for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
 CLIENTS_TIMEOUT = 300.0
 
 
@@ -44,7 +44,7 @@ class NodeRunner:
     """The change of one node."""
 
     def __init__(self, context: NodeContext, change: NodeChange) -> None:
-        """Keep the arguments; nothing is sent."""
+        """Keep the arguments; send nothing yet."""
         self._context = context
         self._change = change
         self._pool = change.pool
@@ -55,11 +55,11 @@ class NodeRunner:
         self._verifier = NodeVerifier(context, self._node, change.pool, self.result)
 
     def run(self) -> NodeResult:
-        """Make the change. An error in the result would stop all other changes, too (no rights, no connection, a lost lease)."""
+        """Make the change. An error in the result also stops all other changes (missing rights, no connection, a lost lease)."""
         try:
             self._run()
         except Exception as error:
-            # Nothing can be sent any more.
+            # No further request can be sent.
             self.result.error = error
             self.result.failure = f"the run was stopped during its change: {error}"
             node = self._node.latest
@@ -95,7 +95,7 @@ class NodeRunner:
                 "not-ready", f"{self._name} is not ready, so its pods cannot end and NVIDIA's operands do not run"
             )
         if self._change.blocking_pods and not is_marked(node):
-            # If pods that block the change are still there, the node is not even cordoned.
+            # If pods still block the change, the node is not even cordoned.
             self.result.failure = _blocked_message(self._fresh_change(node))
             if self.result.failure:
                 self.result.outcome = UNCORDONED
@@ -125,7 +125,7 @@ class NodeRunner:
         return f"the sharing of its GPUs is being changed{f' for pool {self._pool.name}' if self._pool else ''}"
 
     def _fresh_change(self, node: Node) -> NodeChange | None:
-        """The change of the node and the pods that are there now."""
+        """The change of the node with its current state and pods."""
         pods = self._context.reader.list_pods(self._name)
         return node_change(node, self._pool, pods, self._context.held_back, repair=self._context.scope.repairs)
 
@@ -179,7 +179,7 @@ class NodeRunner:
         self._labels_changed = True
 
     def _reset_mig(self, node: Node, change: NodeChange) -> None:
-        """Remove the MIG devices by an explicit configuration; the other labels stay until that is verified."""
+        """Remove the MIG devices with an explicit configuration; the other labels stay until the removal is verified."""
         changes_labels = "labels" in ((disable_mig_patch(node) or {}).get("metadata") or {})
         if changes_labels or (change.stuck and node.mig_state not in CHANGING):
             self._verifier.restart_mig_manager(change.stuck)
@@ -226,7 +226,7 @@ class NodeRunner:
 
 
 def _works(node: Node | None, good: LastGood) -> bool | None:
-    """Whether a node offers the resources of its last good configuration again; None: not yet."""
+    """Whether a node offers the resources of its last good configuration again; None if it does not yet."""
     if node is None or node.mig_state == FAILED:
         return False
     same = all(node.allocatable.get(name, 0) == count for name, count in good.offers.items())
@@ -234,7 +234,7 @@ def _works(node: Node | None, good: LastGood) -> bool | None:
 
 
 def _blocked_message(change: NodeChange | None) -> str:
-    """Which pods block the change and what to do; empty if there are none."""
+    """A message about the pods that block the change, with the remedy; empty if there are none."""
     if change is None or not change.blocking_pods:
         return ""
     return (
@@ -244,9 +244,9 @@ def _blocked_message(change: NodeChange | None) -> str:
 
 
 def cordon_patch(node: Node, reason: str) -> Patch | None:
-    """Cordon the node and record that; None if nothing is scheduled to it already.
+    """Cordon the node and record the cordon; None if the node is already unschedulable.
 
-    The taint of an earlier failure is removed, because NVIDIA's pods do not tolerate it and have to run during the change.
+    The taint of an earlier failure is removed, because NVIDIA's pods do not tolerate it and must run during the change.
     """
     spec, annotations = ({}, {}) if node.has_taint(STARTUP_TAINT_KEY) else cordon_edit(node, reason)
     if node.has_taint(FAILED_KEY):
@@ -255,7 +255,7 @@ def cordon_patch(node: Node, reason: str) -> Patch | None:
 
 
 def uncordon_patch(node: Node, failure: str | None = None) -> Patch | None:
-    """Remove the collection's cordon, taints and pauses; `failure` is recorded as the reason of a rollback. None: nothing to remove."""
+    """Remove the collection's cordon, taints and pauses; `failure` is recorded as the reason of a rollback. None if nothing changes."""
     spec, annotations = uncordon_edit(node)
     note = failure[:MAX_REASON] if failure else None
     if node.annotations.get(FAILED_KEY) != note:
@@ -268,7 +268,7 @@ def uncordon_patch(node: Node, failure: str | None = None) -> Patch | None:
 
 
 def pause_clients(node: Node) -> Patch | None:
-    """Stop the DaemonSets that select nvidia.com/gpu.deploy.client, as MIG managers from v0.15 on do; None if the label is not true."""
+    """Stop the DaemonSets that select nvidia.com/gpu.deploy.client, like MIG managers from v0.15 on; None if the label is not true."""
     return _with_client_label(node, None, PAUSED_FOR_MIG) if node.labels.get(CLIENT_LABEL) == "true" else None
 
 
@@ -284,7 +284,7 @@ def quarantine_patch(node: Node, reason: str, message: str) -> Patch | None:
 def rollback_patch(node: Node, good: LastGood) -> Patch | None:
     """Restore the labels of the last good configuration, and remove the MIG state of the failed one.
 
-    If that had no MIG configuration, the label names the one for whole GPUs, because the MIG manager acts only on a label.
+    If it had no MIG configuration, the label names the configuration for whole GPUs, because the MIG manager only acts on a label.
     """
     desired = dict(good.labels)
     if node.mig_config:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits until a changed node is as declared, and repairs what is known to get stuck."""
+"""Waits until a changed node is as declared, and repairs states that are known to get stuck."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if t.TYPE_CHECKING:
     from .watched_nodes import WatchedNode
 
 _LABELS_LATE = "its labels are late"
-# Seconds between two looks at NVIDIA's pods on a node that is not discovered.
+# Seconds between two reads of NVIDIA's pods on a node that is not discovered.
 _OPERANDS_INTERVAL = 5.0
 
 
 class NodeVerifier:
-    """Verifies one node; `result` gets the repairs that were made."""
+    """Verifies one node; the repairs are added to `result`."""
 
     def __init__(self, context: NodeContext, node: WatchedNode, pool: PoolPlan | None, result: NodeResult) -> None:
-        """Keep the arguments; nothing is read."""
+        """Keep the arguments; read nothing yet."""
         self._context = context
         self._node = node
         self._pool = pool
@@ -45,12 +45,12 @@ class NodeVerifier:
         """Wait until the node is as its pool declares, or has no MIG devices if it has no pool; raises NodeFailure.
 
         The MIG manager is restarted once if it is stuck, a repair also resets the layout once, and the node is rebooted once if
-        `rollout.reboot` says how.
+        `rollout.reboot` is set.
         """
         pool = self._pool
         awaited = "for NVIDIA's operands" if pool else "until its MIG devices are removed"
         self._context.report(self._node.name, f"waiting {awaited}")
-        # A node that is discovered in the usual time costs no list of pods.
+        # For a node that is discovered in the usual time, pods are not listed.
         self._operands_checked = time.monotonic()
         reboot = pool.rollout.reboot if pool and change and change.transition.repartitions else None
         may_restart, may_reset = True, pool is not None and self._context.scope.repairs
@@ -74,18 +74,19 @@ class NodeVerifier:
             else:
                 finding = self._check(node)
                 if pool and finding and finding.final and not stuck:
-                    # Neither waiting nor a rollback changes it; it is reported with the verification of the whole pool.
+                    # Neither waiting nor a rollback would change this; it is reported with the verification of the
+                    # whole pool.
                     return
                 message = diagnose(self._context, {node.name: finding}) if finding else f"{node.name} is not ready"
                 advice = _advice(change, node) if pool and change else ""
                 raise NodeFailure("mig-failed" if stuck else "not-verified", f"{message}{advice}")
 
     def is_declared_after_wait(self) -> bool:
-        """Wait for a change that is under way, and return whether the node is as declared then."""
+        """Wait for a change that is in progress, and return whether the node is as declared afterwards."""
         return bool(self._node.wait(self._verdict, self._context.wait_timeout) == "")
 
     def restart_mig_manager(self, stuck: str = "") -> None:
-        """Restart the node's MIG manager; `stuck` is what that repairs."""
+        """Restart the node's MIG manager; `stuck` is the problem that this repairs."""
         self._result.repaired = stuck or self._result.repaired
         restart_mig_manager(self._context, self._node)
 
@@ -93,7 +94,7 @@ class NodeVerifier:
         return check_node(node, self._pool) if self._pool else check_whole_gpus(node)
 
     def _verdict(self, node: Node | None) -> str | None:
-        """Empty: as declared, or gone. Text: why waiting does not help (once, _LABELS_LATE). None: not yet."""
+        """Empty if the node is as declared or gone; text with the reason if waiting does not help (once, _LABELS_LATE); None if it is not ready yet."""
         if node is None:
             return ""
         finding = self._check(node)
@@ -102,14 +103,14 @@ class NodeVerifier:
             return "" if node.ready else None
         seconds = self._context.since.seconds(node.name, finding.differences)
         if self._pool and self._context.scope.repairs and node_edit(node, self._pool, self._context.held_back):
-            # A repair does not change what the node is to become.
+            # A repair does not change the desired configuration of the node.
             return "" if working_configuration(node) and not repair_reason(node, self._pool) else None
         if not self._discovery_restarted and finding.labels_only and seconds >= operands.LABELS_LATE:
             return _LABELS_LATE
         return str(finding) if finding.final else None
 
     def _check_operands(self) -> None:
-        """Raise NodeFailure if a failing pod of NVIDIA's keeps a node of a pool from being discovered."""
+        """Raise NodeFailure if a failing NVIDIA pod prevents the discovery of a pool's node."""
         node = self._node.latest
         if (
             not self._pool
@@ -134,7 +135,8 @@ class NodeVerifier:
         """Run the user's program, one at a time, and wait until the node is ready with another boot ID."""
         name, program = self._node.name, reboot.command[0]
         self._context.report(name, "rebooting")
-        # The answer has the current boot ID; the last node that was read may be older than a reboot by the MIG manager.
+        # The response has the current boot ID, while the last node that was read may be older than a reboot by the MIG
+        # manager.
         node = self._node.write(lambda dummy: {"metadata": {"labels": {MIG_STATE_LABEL: None}}})
         before = node.boot_id if node else ""
         with self._context.reboot_lock:
@@ -158,7 +160,7 @@ class NodeVerifier:
         self._result.repaired = "rebooted"
 
     def _reset_layout(self, node: Node) -> None:
-        """Remove a layout that is applied in part, by NVIDIA's configuration for whole GPUs, and apply it again."""
+        """Remove a partly applied layout with NVIDIA's configuration for whole GPUs, and apply it again."""
         layout = node.mig_config
         self._set_mig_config(mig_parted.DISABLED)
         self._node.wait(_layout_removed, self._context.wait_timeout)
@@ -170,7 +172,7 @@ class NodeVerifier:
 
 
 def restart_mig_manager(context: NodeContext, node: WatchedNode) -> None:
-    """Restart the node's MIG manager, so that it reads new entries and retries what has failed."""
+    """Restart the node's MIG manager, so that it reads new entries and retries failed changes."""
     actual = node.latest
     if actual is not None:
         context.report(node.name, "restarting its MIG manager")
@@ -179,14 +181,14 @@ def restart_mig_manager(context: NodeContext, node: WatchedNode) -> None:
 
 
 def _layout_removed(node: Node | None) -> bool | None:
-    """Whether the MIG manager has removed the MIG devices; None: not yet."""
+    """Whether the MIG manager has removed the MIG devices; None if it has not finished yet."""
     if node is None or node.mig_state == FAILED:
         return False
     return True if node.mig_state == "success" and not paused_operands(node) and not node.mig_devices else None
 
 
 def _advice(change: NodeChange, node: Node) -> str:
-    """What else may help after a failed MIG change: pods that may hold the GPUs, and a reboot."""
+    """Further advice after a failed MIG change: the pods that may hold the GPUs, and a reboot."""
     if node.mig_state != FAILED:
         return ""
     advice = ""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes NVIDIA's operand pods take up a changed configuration: refreshed ConfigMaps, a restarted MIG manager or gpu-feature-discovery."""
+"""Makes NVIDIA's operands read a changed configuration: refreshes ConfigMaps, and restarts the MIG manager or gpu-feature-discovery."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..kube.lease import Lease
 
-# Seconds for which labels alone may differ: the kubelet's copy of a ConfigMap, GFD and NFD take less.
+# Seconds during which only labels may differ; the kubelet's copy of a ConfigMap, GFD and NFD need less.
 LABELS_LATE = 90.0
 DISCOVERY_RESTARTED = "gpu-feature-discovery was restarted, because its labels had not reached the node"
 _TIMEOUT, _INTERVAL = 120.0, 0.5
@@ -33,8 +33,8 @@ _CHANGE_ENDED = f"{MIG_STATE_LABEL},{MIG_STATE_LABEL} notin (pending,rebooting)"
 def refresh_configmaps(client: Client, namespace: str, values: t.Mapping[str, str], lease: Lease) -> int:
     """Annotate the operand pods on the nodes in `values`, each with its value; returns the number of pods.
 
-    A mounted ConfigMap lags by a minute or more; a changed pod annotation makes the kubelet refresh it at once. This must
-    precede the label that names a new entry.
+    A mounted ConfigMap lags by a minute or more; a changed pod annotation makes the kubelet refresh it immediately. This must
+    happen before a label names a new entry.
     """
     values_by_pod = {
         pod["metadata"]["name"]: values[operand_pods.node_of(pod)]
@@ -46,15 +46,15 @@ def refresh_configmaps(client: Client, namespace: str, values: t.Mapping[str, st
         patch = {"metadata": {"annotations": {REFRESH_ANNOTATION: values_by_pod[name]}}}
         client.strategic_merge(object_path("v1", "Pod", name, namespace), patch)
 
-    # A pod that is gone is replaced by one that mounts the present ConfigMap.
+    # A pod that is gone is replaced by a pod that mounts the current ConfigMap.
     return _for_each(values_by_pod, annotate, lease)
 
 
 def restart_discovery(client: Client, namespace: str, nodes: t.Collection[str], lease: Lease) -> None:
     """Delete the pods of gpu-feature-discovery on these nodes; their DaemonSet creates new ones.
 
-    NFD's master writes GFD's labels on a node when they change. A master that cannot read the node at that moment (the API server
-    restarts) drops the update and looks again after an hour (NFD v0.19.0, pkg/nfd-master/updater-pool.go: an error of getNode()
+    NFD's master writes GFD's labels on a node when they change. If the master cannot read the node at that moment (because the API server
+    restarts), it drops the update and only tries again after an hour (NFD v0.19.0, pkg/nfd-master/updater-pool.go: an error of getNode()
     other than "not found" leads to no update). A new GFD pod counts as a change.
     """
     pods = client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=f"app={operand_pods.DISCOVERY}")
@@ -64,16 +64,16 @@ def restart_discovery(client: Client, namespace: str, nodes: t.Collection[str], 
 def restart_mig_manager(
     client: Client, namespace: str, nodes: t.Collection[Node], lease: Lease, progress: Progress | None = None
 ) -> None:
-    """Restart the MIG manager on these nodes and wait until it has processed their present labels.
+    """Restart the MIG manager on these nodes and wait until it has processed their current labels.
 
-    The MIG manager looks an entry up once, in a copy of the ConfigMap that lags; a missing entry fails for good (mig-parted
-    cmd/nvidia-mig-manager). A new pod mounts the present ConfigMap. It first processes the present label, finds that layout
-    applied and writes the state again. If the next label were there by then, this state would be taken for that label's. So the
-    old state is removed before the restart, and the new one is awaited. Nodes without a MIG manager are left alone.
+    The MIG manager looks up an entry only once, in a copy of the ConfigMap that lags, and a missing entry is a permanent failure (mig-parted
+    cmd/nvidia-mig-manager). A new pod mounts the current ConfigMap. It first processes the current label, finds that the layout is already
+    applied, and writes the state again. If the next label were already set, this state would be mistaken for the state of that label. Therefore
+    the old state is removed before the restart, and the new state is awaited. Nodes without a MIG manager are not changed.
     """
     path, selector = f"{NAMESPACES}/{namespace}/pods", f"app={operand_pods.MIG_MANAGER}"
     names = {node.name for node in nodes}
-    # For one node, the pods of thousands of others are not listed.
+    # For a single node, the pods of thousands of other nodes are not listed.
     fields = f"spec.nodeName={next(iter(names))}" if len(names) == 1 else None
 
     def list_pods() -> list[t.Mapping[str, t.Any]]:
@@ -114,7 +114,7 @@ def restart_mig_manager(
 def _await_mig_states(client: Client, names: t.Collection[str], progress: Progress | None) -> None:
     """Wait until the MIG manager of each node has reported a state, for a limited time.
 
-    A MIG manager that works on an impossible layout may take much longer; it processes the next label afterwards.
+    A MIG manager that is working on an impossible layout may take much longer; it processes the next label afterwards.
     """
     fields = f"metadata.name={next(iter(names))}" if len(names) == 1 else None
 
@@ -142,7 +142,7 @@ def _delete_pods(client: Client, namespace: str, pods: t.Iterable[t.Mapping[str,
 
 
 def _for_each(names: t.Iterable[str], send: t.Callable[[str], None], lease: Lease) -> int:
-    """Send one request for each name while the lease is held; returns for how many objects, as gone ones do not count."""
+    """Send one request for each name while the lease is held; returns the number of objects, without those that are gone."""
 
     def call(name: str) -> None:
         lease.check()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The work of the module gpu_sharing: a preview in check mode, else a run that applies changes until the cluster is as declared."""
+"""The work of the module gpu_sharing: a preview in check mode, otherwise a run that applies changes until the cluster is as declared."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
     from ..kube.module import GpuModule
     from .scope import Scope
 
-# If something undoes the changes this often, the run reports that and stops.
+# If something undoes the changes this number of times, the run reports it and stops.
 _MAX_ROUNDS = 5
 
 
@@ -58,7 +58,7 @@ class SharingOperation:
         self._observed: ObservedNodes | None = None
 
     def execute(self) -> dict[str, t.Any]:
-        """Preview in check mode, else apply and verify; returns the module's result."""
+        """Preview in check mode, otherwise apply and verify; returns the module's result."""
         lease = self._module.lease()
         lease.observe()
         state = self._context.reader.read()
@@ -67,7 +67,7 @@ class SharingOperation:
         uses_mig_entries = any(
             edit.labels.get(MIG_CONFIG_LABEL) in state.plan.mig.entries for edit in state.changes.edits
         )
-        # In a preview of site the ClusterPolicy is still the old one.
+        # In a preview of site, the ClusterPolicy has not been changed yet.
         if uses_mig_entries and not self._expected:
             problem = self._mig_config_problem()
             if problem:
@@ -82,7 +82,7 @@ class SharingOperation:
         return self._run(state, lease)
 
     def _mig_config_problem(self) -> str | None:
-        """Why the MIG manager would not find the pools' layouts: it reads another ConfigMap. None: it reads the right one, or there is no policy."""
+        """The error message if the MIG manager does not read the ConfigMap with the pools' layouts; None if it does or there is no policy."""
         policy = active_policy(self._context.client.list_known(CLUSTER_POLICIES))
         if policy is None:
             return None
@@ -137,11 +137,11 @@ class SharingOperation:
         }
 
     def _reconcile(self, state: ClusterState, run_lease: Lease) -> ObservedNodes:
-        """Make the changes, including those of nodes that join or are discovered meanwhile; the lease is acquired before the first change.
+        """Make the changes, including changes of nodes that join or are discovered during the run; the lease is acquired before the first change.
 
         Raises PartialFailure or WaitTimeout for nodes that are not as declared.
         """
-        # A repair verifies each node that it changes, and does not require the others to be as declared.
+        # A repair verifies each node that it changes, and does not require that other nodes are as declared.
         wait = self._module.params["wait"] and not self._context.scope.repairs
         deadline = time.monotonic() + self._context.wait_timeout
         rounds = 0
@@ -159,7 +159,7 @@ class SharingOperation:
                     if lease is None:
                         lease = stack.enter_context(run_lease)
                         if not lease.untouched:
-                            # Another run may have changed the cluster before this one acquired the lease.
+                            # Another run may have changed the cluster before this run acquired the lease.
                             state = self._context.reader.read_again()
                     refusal = state.changes.releases.refusal(self._allowed, begun=self._rollout.done.any)
                     if refusal:
@@ -169,7 +169,7 @@ class SharingOperation:
                     rounds += 1
                     deadline = time.monotonic() + self._context.wait_timeout
                     if state.changes.rolling_changes:
-                        # A rolling update takes long: nodes may have joined, and others may have changed nodes.
+                        # A rolling update takes long, so nodes may have joined, and other tools may have changed nodes.
                         state = self._context.reader.read()
                         if state.changes.node_changes:
                             continue
@@ -191,7 +191,7 @@ class SharingOperation:
         return observed
 
     def _exclude_reported_nodes(self, state: ClusterState) -> None:
-        """Neither wait for nodes that are reported otherwise nor change them again."""
+        """Exclude nodes that are already reported from further changes and waits."""
         done, changes = self._rollout.done, state.changes
         self._context.scope.excluded.update(done.failed, done.not_started, changes.limited, changes.not_ready)
 
@@ -215,7 +215,7 @@ class SharingOperation:
         return "\n".join([f"{len(done.failed)} node(s) could not be changed:", *lines])
 
     def _result(self, observed: ObservedNodes) -> dict[str, t.Any]:
-        """The result; `report_path` gets the one without limits."""
+        """The result; the complete result without limits is written to `report_path`."""
         done, unusual = self._rollout.done, self._unusual(observed.state)
         result = build_result(observed.state, observed.findings, done, unusual)
         path = self._module.params["report_path"]
@@ -230,5 +230,5 @@ class SharingOperation:
         return result
 
     def _unusual(self, state: ClusterState) -> dict[str, str]:
-        """The GPU nodes that are not waited for, with the reason."""
+        """The GPU nodes that the run does not wait for, with the reason."""
         return unusual_nodes(state.plan.pools, state.nodes.values(), state.membership, self._watch.failing)

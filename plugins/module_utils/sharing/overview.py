@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares the pools with the cluster for modules that change no node: they report the changes, or refuse a release."""
+"""Compares the pools with the cluster for modules that change no node; they only report the changes, or refuse a release."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Pods = t.Sequence[t.Mapping[str, t.Any]]
 
 @dataclass(frozen=True)
 class Overview:
-    """The pools with their demands spread over the nodes, what differs, and what is known of the nodes' GPUs."""
+    """The pools with their demands allocated to the nodes, the differences, and the known data about the nodes' GPUs."""
 
     allocation: MigAllocation
     membership: Membership
@@ -50,7 +50,7 @@ class Overview:
 
 
 def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callable[[], Pods] | None = None) -> Overview:
-    """Compare; `pods` lists those that have not ended, and is called only if they decide whose GPUs are partitioned."""
+    """Compare the pools with the nodes. `pods` returns the pods that have not ended, and is only called if the choice of GPUs to partition depends on them."""
     membership = assign_pools(plan.pools, nodes)
     configmaps = SharingConfigMaps(client, plan).read(nodes, to_write=False)
     allocation = plan_demand(plan, nodes, membership, configmaps)
@@ -69,9 +69,9 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
 def impact_preview(
     client: Client, found: Overview, nodes: t.Sequence[Node], restart: OperandRestart, pods: Pods
 ) -> tuple[dict[str, dict[str, int]], ChangePlan]:
-    """The counts of cluster_state.impact by pool, and the changes with the pods that are evicted.
+    """The counts of cluster_state.impact by pool, and the changes with the evicted pods.
 
-    `pods` are all that have not ended, or none if they cannot matter.
+    `pods` are all pods that have not ended; empty if they do not affect the result.
     """
     plan, membership = found.plan, found.membership
     by_node = pods_by_node(client, pods, plan.config.namespace)
@@ -82,9 +82,9 @@ def impact_preview(
 
 
 def add_nodes(client: Client, found: Overview, nodes: t.Sequence[Node], result: dict[str, t.Any]) -> None:
-    """Add the nodes of several pools, of none, those to be released and those that a run would not wait for, and the warnings about nodes.
+    """Add the nodes that need attention to the result (in several pools or no pool, released, not awaited), and the warnings about nodes.
 
-    Pods are listed only of nodes that are not discovered.
+    Pods are only listed on nodes that are not discovered.
     """
     membership, released = found.membership, found.changes.released
     result["overlaps"] = dict(sorted(membership.overlaps.items())[:MAX_LISTED])
@@ -99,10 +99,10 @@ def add_nodes(client: Client, found: Overview, nodes: t.Sequence[Node], result: 
 
 
 def require_allowed(client: Client, plan: Plan, allowed: t.Collection[str]) -> None:
-    """Raise ReleaseRefused if gpu_sharing would.
+    """Raise ReleaseRefused if gpu_sharing would raise it.
 
-    Costs one list of nodes that is empty unless a node has the label of an undeclared pool, and another one if pools do not set
-    sharing.mode. Nodes that leave a declared pool because its match has changed are only found by gpu_sharing.
+    This lists the nodes that have the label of an undeclared pool (usually none), and sends another list request if pools do not set
+    sharing.mode. Only gpu_sharing finds nodes that leave a declared pool because its match has changed.
     """
     if not any(list(client.list(NODES, label_selector=selector, metadata_only=True)) for selector in _selectors(plan)):
         return

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the cluster and compares it with the pools: the changes, and the layouts, demands and taints that are not possible."""
+"""Reads the cluster and compares it with the pools; finds the changes, and impossible layouts, demands and taints."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """One reading of the cluster, and how it differs from the pools.
+    """The state of the cluster at one point in time, and its differences from the pools.
 
-    plan: with each demand spread over these nodes. missing: by pool, the devices of a demand that do not fit.
-    problems: what makes a run impossible. warnings: what does not.
+    plan: the plan with each demand allocated to these nodes. missing: by pool, the devices of a demand that do not fit.
+    problems: messages that prevent a run. warnings: messages that do not.
     """
 
     nodes: dict[str, Node]
@@ -48,7 +48,7 @@ class ClusterState:
     warnings: tuple[str, ...] = ()
 
     def pool_of(self, node: str) -> PoolPlan | None:
-        """The pool of a node, None if it belongs to none."""
+        """The pool of a node; None if it belongs to no pool."""
         return self._pools.get(self.changes.pool_of.get(node, ""))
 
     @functools.cached_property
@@ -66,13 +66,14 @@ class StateReader:
     def __init__(
         self, client: Client, plan: Plan, *, scope: Scope = EVERYTHING, expected: t.Mapping[str, t.Any] | None = None
     ) -> None:
-        """Read nothing yet. `expected`: what counts as present although it is not yet, as in the option expected_policy."""
+        """Read nothing yet. `expected`: objects that count as present although they do not exist yet, as in the option expected_policy."""
         self._client = client
         self._plan = plan
         self._scope = scope
         self._expected_tolerations = (expected or {}).get("tolerations") or ()
         self.configmaps = SharingConfigMaps(client, plan, (expected or {}).get("configmaps") or ())
-        # The layouts that this run has chosen for nodes whose pool has a demand; it does not choose again.
+        # The layouts that this run has chosen for nodes whose pool has a demand; the choice does not change during the
+        # run.
         self._settled: dict[str, Layout] = {}
 
     def read(self) -> ClusterState:
@@ -87,7 +88,7 @@ class StateReader:
         return self.read()
 
     def compare(self, nodes: dict[str, Node], resource_version: str) -> ClusterState:
-        """Compare these nodes with the pools; pods are listed only if they may make a difference."""
+        """Compare these nodes with the pools; pods are only listed if the result may depend on them."""
         node_list = list(nodes.values())
         membership = assign_pools(self._plan.pools, node_list)
         configmaps = self.configmaps.read(node_list)
@@ -124,7 +125,7 @@ class StateReader:
         )
 
     def list_pods(self, node: str | None = None) -> PodsByNode:
-        """The pods on one node, or on all."""
+        """The pods on one node, or on all nodes."""
         return pods_by_node(self._client, pods_on(self._client, node), self._plan.config.namespace)
 
 
@@ -138,10 +139,10 @@ def plan_demand(
     scope: Scope = EVERYTHING,
     settled: t.Mapping[str, Layout] | None = None,
 ) -> MigAllocation:
-    """Spread each demand over the nodes of its pool.
+    """Allocate each demand to the nodes of its pool.
 
-    `pods` are those on the nodes; None: they have not been listed. Nodes outside the scope keep their layout; `settled` are layouts
-    that the same run has chosen before.
+    `pods` are the pods on the nodes; None if they have not been listed. Nodes outside the scope keep their layout; `settled` are layouts
+    that the same run has already chosen.
     """
 
     def may_change(node: Node, pool: PoolPlan) -> bool:
@@ -161,7 +162,7 @@ def plan_demand(
 
 
 def layout_problems(plan: Plan, nodes: t.Sequence[Node], membership: Membership, configmaps: ConfigMaps) -> list[str]:
-    """The layouts that do not fit what the nodes publish about their GPUs, one sentence each."""
+    """The layouts that do not fit the GPU profiles that the nodes publish, one sentence each."""
     geometries = configmaps.capacity.geometries
     problems = []
     for pool in plan.pools:
@@ -183,7 +184,7 @@ def demand_problems(
 ) -> list[str]:
     """The demands that do not fit the nodes, one sentence each.
 
-    None while nodes are not discovered or not ready, since these may add capacity, and none if the run is not for whole pools.
+    Empty while nodes are not discovered or not ready, because these may add capacity, and empty if the run does not include whole pools.
     """
     if scope.state != PRESENT or scope.requirements:
         return []
@@ -203,9 +204,9 @@ def demand_problems(
 def taints_to_hold_back(
     client: Client, plan: Plan, new: t.Collection[str], expected: t.Sequence[Toleration]
 ) -> set[str]:
-    """The new taints (as format_taint() writes them) that NVIDIA's pods would not tolerate after a restart.
+    """The new taints (in the format of format_taint()) that NVIDIA's pods would not tolerate after a restart.
 
-    Counts the tolerations of the active ClusterPolicy and those that it is `expected` to get; without a policy there are no such pods.
+    The tolerations of the active ClusterPolicy, and those that it is `expected` to get, count; without a policy, there are no such pods.
     """
     taints = [taint for pool in plan.pools for taint in pool.taints if format_taint(taint) in new]
     if not taints:

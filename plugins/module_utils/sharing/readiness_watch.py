@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watches the nodes until each is as its pool declares."""
+"""Watches the nodes until each node is as its pool declares."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .reader import ClusterState
 if t.TYPE_CHECKING:
     from .run_context import RunContext
 
-# Seconds for which newly discovered nodes are collected before they are compared.
+# Seconds during which newly discovered nodes are collected before they are compared.
 _COLLECT = 3.0
-# Seconds between two looks at NVIDIA's pods on nodes that are not discovered.
+# Seconds between two reads of NVIDIA's pods on nodes that are not discovered.
 _OPERANDS_INTERVAL = 5.0
 
 
@@ -39,16 +39,16 @@ class ReadinessWatch:
     """Verifies nodes and waits for them; nodes outside the scope are not verified."""
 
     def __init__(self, context: RunContext) -> None:
-        """Keep the context; nothing is read."""
+        """Keep the context; read nothing yet."""
         self._context = context
-        # Restarts gpu-feature-discovery on some nodes, once for each; set only if the run may change the cluster.
+        # Restarts gpu-feature-discovery on some nodes, once for each node; only set if the run may change the cluster.
         self.restart_discovery: t.Callable[[t.Collection[str]], None] | None = None
         self._restarted: set[str] = set()
-        # Undiscovered nodes on which NVIDIA's pods fail, with the reason; they are not waited for.
+        # Undiscovered nodes on which NVIDIA's pods fail, with the reason; the run does not wait for them.
         self.failing: dict[str, str] = {}
 
     def wait(self, state: ClusterState, deadline: float) -> ObservedNodes:
-        """Wait until each node is as its pool declares, a new one is discovered, or the deadline."""
+        """Wait until each node is as its pool declares, a new node is discovered, or the deadline is reached."""
         nodes = dict(state.nodes)
         findings = self.findings(state)
         undiscovered = self._undiscovered(nodes, state)
@@ -94,7 +94,7 @@ class ReadinessWatch:
             except ApiError as error:
                 if not error.gone:
                     raise
-                # The server has forgotten that version: start again with a list.
+                # The server no longer has this version, so start again with a list.
                 state = self._context.reader.read()
                 nodes, version = dict(state.nodes), state.resource_version
                 findings = self.findings(state)
@@ -105,14 +105,14 @@ class ReadinessWatch:
         return ObservedNodes(replace(state, nodes=nodes, resource_version=version), findings, sorted(undiscovered))
 
     def findings(self, state: ClusterState) -> dict[str, Finding]:
-        """By node, what is not as declared; nodes that are not ready are reported elsewhere."""
+        """By node, the differences from the declaration; nodes that are not ready are reported elsewhere."""
         found: dict[str, Finding] = {}
         for node in state.nodes.values():
             self._update(node, state, found)
         return found
 
     def _until_labels_are_late(self, findings: t.Mapping[str, Finding]) -> float:
-        """Seconds until only labels have differed for too long on some node; restarts gpu-feature-discovery where they have."""
+        """The seconds until labels alone have differed for too long on some node; restarts gpu-feature-discovery on nodes that have reached this limit."""
         if self.restart_discovery is None:
             return math.inf
         ages = {
@@ -146,7 +146,7 @@ class ReadinessWatch:
     def _find_failing(
         self, nodes: t.Mapping[str, Node], state: ClusterState, findings: dict[str, Finding], undiscovered: set[str]
     ) -> None:
-        """Note the nodes that cannot be discovered because a pod of NVIDIA's fails there."""
+        """Record the nodes that cannot be discovered because an NVIDIA pod fails on them."""
         waiting = self._waiting_for_discovery(nodes, findings, undiscovered)
         found = failing_operands(self._context.client, self._context.namespace, waiting, time.time())
         self.failing.update(found)

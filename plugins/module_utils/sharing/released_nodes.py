@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guards the release of nodes from their pools, and a loss of sharing that no variable asks for (pure).
+"""Guards against unintended releases of nodes from their pools, and against a loss of sharing that no variable requests (pure).
 
-Both are usually a mistake in the variables: a file that was not read, or a misspelled name.
+Both are usually caused by a mistake in the variables, such as a file that was not read or a misspelled name.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ UNKNOWN = "(unknown)"
 
 @dataclass(frozen=True)
 class ReleasedNodes:
-    """The releases of a run, and what decides whether they are allowed.
+    """The releases of a run, and the data that determines whether they are allowed.
 
-    changes: the releases, including those that are left for another run. unclaimed: every node that no declared pool claims, inside the
-    run's scope or not, with the pool that it is in. pools_without_nodes: declared pools that lose or have no nodes.
-    unshared: by pool, how many nodes would lose their sharing although no variable sets sharing.mode. managed: how many nodes stay in a pool.
+    changes: the releases, including releases that are left for another run. unclaimed: every node that no declared pool claims, with its pool,
+    inside or outside the run's scope. pools_without_nodes: declared pools that lose all nodes or have none.
+    unshared: by pool, the number of nodes that would lose their sharing although no variable sets sharing.mode. managed: the number of nodes
+    that stay in a pool.
     """
 
     changes: tuple[NodeChange, ...] = ()
@@ -51,26 +52,26 @@ class ReleasedNodes:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many nodes each pool loses."""
+        """The number of nodes that each pool loses."""
         return dict(sorted(Counter(self.nodes.values()).items()))
 
     @property
     def pods(self) -> list[str]:
-        """The pods that are evicted for the releases, if pods were listed."""
+        """The pods to evict for the releases, if pods were listed."""
         return sorted(pod.full_name for change in self.changes for pod in change.pods_to_evict)
 
     def uncovered(self, allowed: t.Collection[str]) -> list[str]:
-        """The pools whose release must be allowed and is not; empty if the run may continue.
+        """The pools whose release needs a permission that is missing; empty if the run may continue.
 
         Removing one of several pools from the variables needs no permission. Releasing all managed nodes, nodes of more than one
-        pool, or all nodes of a pool that is still declared does.
+        pool, or all nodes of a pool that is still declared needs it.
         """
         many = len(set(self.unclaimed.values())) > 1 or (bool(self.unclaimed) and not self.managed)
         required = [name for name in self.counts if many or name in self.pools_without_nodes]
         return [] if ALL in allowed else [name for name in required if name not in allowed]
 
     def refusal(self, allowed: t.Collection[str], *, begun: bool = False) -> str:
-        """Why the run is refused and how to allow it; empty if it may continue. `begun`: the run has changed something else already."""
+        """The reason why the run is refused and the remedy; empty if it may continue. `begun`: the run has already made other changes."""
         nothing = f"Nothing {'more ' if begun else ''}was changed."
         reasons = [self._release_refusal(allowed, nothing), self._sharing_refusal(nothing)]
         return " ".join(filter(None, reasons))
@@ -99,14 +100,14 @@ class ReleasedNodes:
         )
 
     def summary(self) -> str:
-        """How many nodes of which pools are released and which pods are evicted, as part of a sentence."""
+        """The numbers of released nodes by pool and the evicted pods, as part of a sentence."""
         of_pools = ", ".join(f"{name}: {count}" for name, count in self.counts.items())
         everything = "" if self.managed else ", all that this collection manages,"
         pods = f"{len(self.pods)} pod(s): {abbreviate(self.pods)}" if self.pods else "no pods"
         return f"{len(self.nodes)} node(s) ({of_pools}){everything} and evict {pods}"
 
     def allow_variable(self) -> str:
-        """The variable that allows it, as on the command line."""
+        """The variable that allows the releases, as on the command line."""
         names = [name for name in self.counts if name != UNKNOWN]
         return f"gpu_allow_release={ALL if UNKNOWN in self.counts else ','.join(names)}"
 
@@ -124,7 +125,7 @@ class ReleasedNodes:
 def stops_sharing_silently(node: Node, pool: PoolPlan, edit: NodeEdit | None) -> bool:
     """Whether an edit ends the node's sharing although no variable sets how the pool's GPUs are shared.
 
-    Sharing is known from gpu-feature-discovery's labels, independent of what configured it, and from a configuration that a pool has given the node.
+    Sharing is detected from gpu-feature-discovery's labels, regardless of the tool that configured it, and from a configuration that a pool has set.
     """
     if pool.declares_sharing or edit is None:
         return False

@@ -33,7 +33,7 @@ _OUTCOMES = {
 
 @dataclass
 class RolloutResult:
-    """What was sent so far, or is predicted; `steps` are the changes that were started, with the pods that were evicted."""
+    """The changes so far, or the predicted changes; `steps` are the started changes with the evicted pods."""
 
     changed: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class RolloutResult:
 
     @property
     def any(self) -> bool:
-        """Whether anything was changed."""
+        """Whether the run has changed anything."""
         return bool(self.changed or self.added or self.removed or self.discovery_restarted)
 
     def nodes_with(self, *outcomes: str) -> list[str]:
@@ -85,7 +85,7 @@ def build_result(
     unusual: t.Mapping[str, str],
     limit: int | None = MAX_LISTED,
 ) -> dict[str, t.Any]:
-    """The result with at most `limit` names in each list; `unusual` are the GPU nodes that are not waited for, with the reason."""
+    """The result with at most `limit` names in each list; `unusual` are the GPU nodes that the run does not wait for, with the reason."""
     changed = sorted(done.changed)
     pools = {}
     for pool in state.plan.pools:
@@ -134,7 +134,7 @@ def _released(done: RolloutResult) -> list[tuple[str, str]]:
 
 
 def _repaired(done: RolloutResult) -> dict[str, str]:
-    """By node, what was repaired."""
+    """By node, the problem that was repaired."""
     repaired = {name: node.repaired for name, node in done.results.items() if node.repaired and not node.failure}
     return {**dict.fromkeys(done.discovery_restarted, DISCOVERY_RESTARTED), **repaired}
 
@@ -144,7 +144,7 @@ def _not_ready(state: ClusterState) -> list[str]:
 
 
 def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dict[str, t.Any]:
-    """What is unknown before the discovery: nodes without a model, and pools without nodes; `failing` nodes are left out."""
+    """Nodes and pools that are unknown before the discovery: nodes without a model, and pools without nodes; `failing` nodes are left out."""
     awaited = awaited_nodes(state.plan.pools, state.nodes.values(), state.membership)
     nodes = [name for name in awaited if name not in failing]
     unknown = state.membership.empty if is_undiscovered(state.nodes.values()) else []
@@ -154,14 +154,14 @@ def after_discovery(state: ClusterState, failing: t.Collection[str] = ()) -> dic
 
 
 def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, str]) -> list[str]:
-    """The warnings of a run or its prediction: those about the nodes, and about what it did."""
+    """The warnings of a run or its prediction: warnings about the nodes, and about the changes of the run."""
     released: dict[str, list[str]] = {}
     for name, pool_name in _released(done):
         released.setdefault(pool_name, []).append(name)
     texts = [
         *all_warnings(state.nodes.values(), state.membership, state.changes.released, unusual, run=True),
         *(
-            f"No pool in gpu_pools claims {abbreviate(nodes)} of pool {name} any more; each {'is to be' if done.predicted else 'was'} released."
+            f"No pool in gpu_pools claims {abbreviate(nodes)} of pool {name} any longer; each {'will be' if done.predicted else 'was'} released."
             for name, nodes in sorted(released.items())
         ),
     ]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sends the changes: the ConfigMaps first, then patches of nodes at once where no pod is disturbed, then a rolling update."""
+"""Sends the changes: first the ConfigMaps, then parallel patches of nodes whose pods are not disturbed, then a rolling update."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..pools.plan import PoolPlan
     from .reader import ClusterState
-# Threads that mostly wait; more would only wait for each other.
+# These threads mostly wait; more threads would only wait for each other.
 _MAX_THREADS = 64
 
 
 class Rollout:
-    """Applies one plan to one cluster; `done` counts what was sent, so that a failure reports how far it came."""
+    """Applies one plan to one cluster; `done` records the sent changes, so that a failure can report the progress."""
 
     def __init__(self, context: RunContext) -> None:
-        """Keep the context; nothing is sent."""
+        """Keep the context; send nothing yet."""
         self._context = context
         self.done = RolloutResult()
 
@@ -60,12 +60,12 @@ class Rollout:
             self._run_rolling_update(state, lease)
 
     def restart_discovery(self, nodes: t.Collection[str], lease: Lease) -> None:
-        """Restart gpu-feature-discovery on nodes whose labels do not match what they offer."""
+        """Restart gpu-feature-discovery on nodes whose labels do not match their resources."""
         operands.restart_discovery(self._context.client, self._context.namespace, nodes, lease)
         self.done.discovery_restarted.update(nodes)
 
     def dry_run(self, state: ClusterState) -> str | None:
-        """Have the server check the ConfigMaps and one node of each pool; returns why it did not."""
+        """Let the server check the ConfigMaps and one node of each pool; returns the reason if it did not."""
         changes = state.changes
         try:
             self._context.reader.configmaps.add_entries(changes, dry_run=True)
@@ -81,7 +81,7 @@ class Rollout:
     def roll_back_failed(self, state: ClusterState, findings: t.Mapping[str, Finding], lease: Lease) -> None:
         """Roll back or quarantine nodes that this run patched outside the rolling update and that are not as declared.
 
-        A node without a last good configuration keeps the new one.
+        A node without a last good configuration keeps the new configuration.
         """
         rolling = {change.node for change in state.changes.rolling_changes}
         failed = [
@@ -147,14 +147,14 @@ class Rollout:
         lease.check()
 
     def _patch_node(self, edit: NodeEdit, pool: PoolPlan | None, held_back: t.Collection[str], lease: Lease) -> bool:
-        """Patch the node; returns whether it was patched, or needs no patch any more."""
+        """Patch the node; returns whether it was patched or no longer needs a patch."""
         drain_first = False
 
         def fresh_edit(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
             nonlocal drain_first
             node = parse_node(raw)
             fresh = node_edit(node, pool, held_back)
-            # The next list of the nodes finds a node that has to be drained first.
+            # A node that must be drained first is handled after the next list of the nodes.
             drain_first = fresh is not None and pool is None and is_partitioned(node)
             return None if drain_first else fresh
 
@@ -163,7 +163,7 @@ class Rollout:
 
 
 def _configuration(state: ClusterState, name: str) -> str:
-    """The configurations that the operands of a node are to read."""
+    """The configurations that the operands of a node must read."""
     pool = state.pool_of(name)
     return f"{pool.for_node(name).config_key} {pool.for_node(name).mig_key}".strip() if pool else "none"
 
@@ -177,7 +177,7 @@ def _can_roll_back(state: ClusterState, change: NodeChange) -> bool:
 
 @dataclass
 class PoolQueue:
-    """The changes of one pool: how many may run at a time, and whether a failure pauses the others."""
+    """The queue of changes of one pool, which limits parallel changes and may pause after a failure."""
 
     waiting: deque[NodeChange]
     max_unavailable: int
@@ -187,7 +187,7 @@ class PoolQueue:
     paused: bool = False
 
     def next(self) -> NodeChange | None:
-        """The next change that may start; new nodes do not count against max_unavailable."""
+        """The next change that may start, if any; new nodes do not count against max_unavailable."""
         if not self.waiting or self.paused:
             return None
         if self.waiting[0].is_new or self.running + self.quarantined < self.max_unavailable:
@@ -204,14 +204,14 @@ class PoolQueue:
 
 
 def pool_queues(changes: t.Iterable[NodeChange], sizes: t.Mapping[str, int]) -> list[PoolQueue]:
-    """One queue per pool, with new nodes first; `sizes` are the numbers of nodes of the pools."""
+    """One queue per pool, with new nodes first; `sizes` are the pools' numbers of nodes."""
     by_pool: dict[str, list[NodeChange]] = {}
     for change in changes:
         by_pool.setdefault(change.queue, []).append(change)
     queues = []
     for name, listed in sorted(by_pool.items()):
         ordered = sorted(in_rollout_order(listed), key=lambda change: not change.is_new)
-        # Released nodes may have different settings recorded; the most careful ones count.
+        # Released nodes may have different recorded settings; the most careful settings apply.
         max_unavailable = min(change.rollout.max_parallel(sizes.get(name, len(listed))) for change in listed)
         pause_on_failure = any(change.rollout.pause_on_failure for change in listed)
         queues.append(PoolQueue(deque(ordered), max_unavailable, pause_on_failure))
@@ -224,9 +224,9 @@ def run_rolling_update(
     total: RolloutResult,
     on_done: t.Callable[[int], None],
 ) -> None:
-    """Run all changes and add them to the total result; `on_done` gets the number of those that have ended.
+    """Run all changes and add them to the total result; `on_done` gets the number of finished changes.
 
-    After a result with an error no other change starts, running ones end, and the error is raised.
+    After a result with an error, no further change starts, running changes finish, and the error is raised.
     """
     running: dict[Future[NodeResult], tuple[PoolQueue, NodeChange]] = {}
     ended, error = 0, None

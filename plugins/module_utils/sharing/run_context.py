@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the parts of a run share, and the result of one node's change."""
+"""The shared context of a run, and the result of one node's change."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if t.TYPE_CHECKING:
     from .watched_nodes import WatchedNodes
 
 DONE, ROLLED_BACK, QUARANTINED, UNCORDONED, GONE = "done", "rolled-back", "quarantined", "uncordoned", "gone"
-# The run was stopped during the change, and the node is still cordoned.
+# The outcome if the run was stopped during the change and the node is still cordoned.
 INTERRUPTED = "interrupted"
 
 
 @dataclass
 class NodeResult:
-    """The result of one node's change; `failure` is the message if the node is not as declared, else empty.
+    """The result of one node's change; `failure` is the message if the node is not as declared, otherwise empty.
 
-    error: what stopped the change and would stop all others, too.
+    error: the error that stopped the change and would also stop all other changes.
     """
 
     node: str
@@ -44,17 +44,17 @@ class NodeFailure(Exception):
     """The change cannot be completed; `reason` is the value of the taint that a quarantined node gets."""
 
     def __init__(self, reason: str, message: str) -> None:
-        """Keep both."""
+        """Keep the reason and the message."""
         super().__init__(message)
         self.reason = reason
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """What all parts of a run share.
+    """The context that all parts of a run share.
 
-    run_command: runs a program and waits for its end (exit status, stdout, stderr); `reboot_lock` is held meanwhile.
-    since: remembers for how long each node has had its finding.
+    run_command: runs a program and waits for its end (exit status, stdout, stderr); `reboot_lock` is held in the meantime.
+    since: measures how long each node has had its finding.
     """
 
     client: Client
@@ -76,7 +76,7 @@ class RunContext:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeContext(RunContext):
-    """What all changes of a rolling update share; `report` takes a node's name and a line of progress."""
+    """The context that all changes of a rolling update share; `report` takes a node's name and a line of progress."""
 
     lease: Lease
     nodes: WatchedNodes

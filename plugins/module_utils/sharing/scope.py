@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes a run changes: the options `state`, `pool_names` and `label_selectors`."""
+"""Selects the nodes that a run changes, by the options `state`, `pool_names` and `label_selectors`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ STATES = (PRESENT, RESET, REPAIRED, NEW_NODES)
 
 @dataclass(frozen=True)
 class Scope:
-    """The nodes of some pools (None: of all pools and of none) whose labels meet all requirements.
+    """The nodes of some pools whose labels meet all requirements; pools of None include all pools and nodes without a pool.
 
-    excluded: nodes that are reported already, because their change failed or is left for another run; the run adds them.
+    excluded: nodes that are already reported, because their change failed or is left for another run; the run adds them.
     """
 
     state: str = PRESENT
@@ -60,7 +60,7 @@ EVERYTHING = Scope()
 
 
 def scope_of(module: GpuModule) -> Scope:
-    """The scope that the options define; with state reset the module's plan becomes that of the same pools with whole GPUs."""
+    """The scope that the options define; with the state reset, the module's plan is replaced by a plan of the same pools with whole GPUs."""
     params = module.params
     state, pool_names = params["state"], params["pool_names"]
     declared = {pool.name for pool in module.plan.pools}
@@ -88,7 +88,7 @@ def scope_of(module: GpuModule) -> Scope:
 
 
 def _without_sharing(defaults: t.Any, pools: t.Any, pool_names: t.Collection[str] | None) -> tuple[t.Any, t.Any]:
-    """gpu_defaults and gpu_pools with whole GPUs in these pools (None: in all); the other pools keep their sharing explicitly."""
+    """gpu_defaults and gpu_pools with whole GPUs in these pools (None: in all pools); the other pools get their sharing explicitly."""
     dropped = ("sharing", "startup_taint")
     changed = []
     for pool in pools:

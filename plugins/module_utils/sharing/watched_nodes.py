@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps the nodes up to date by a watch, for many threads that each wait for one node."""
+"""Keeps the nodes up to date with a watch, for many threads that each wait for one node."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ if t.TYPE_CHECKING:
     from .run_context import NodeContext, NodeResult
 
 T = t.TypeVar("T")
-# A watch ends after this many seconds, also when it is no longer needed; a wait calls its check as often as _CHECK says.
+# A watch ends after this number of seconds, even if it is no longer needed; a wait calls its check every _CHECK
+# seconds.
 _WATCH, _CHECK = 20.0, 1.0
 
 
 class WatchedNodes:
-    """A context manager; within it the nodes follow the cluster. The newest version of a node counts, wherever it was read."""
+    """A context manager; inside it, the nodes are kept up to date. The newest version of a node counts, regardless of the request that returned it."""
 
     def __init__(
         self,
@@ -50,16 +51,16 @@ class WatchedNodes:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Stop; the thread ends with its present watch."""
+        """Stop; the thread ends with its current watch."""
         self._stop.set()
 
     def get(self, name: str) -> Node | None:
-        """The latest version of a node; None when it is gone."""
+        """The latest version of a node; None if the node is gone."""
         with self._changed:
             return self._nodes.get(name)
 
     def note(self, node: Node) -> None:
-        """Keep the server's answer to a change, so that no wait uses an older version."""
+        """Keep the server's response to a change, so that no wait uses an older version."""
         with self._changed:
             self._keep_newest(node)
 
@@ -95,7 +96,7 @@ class WatchedNodes:
                     if self._stop.is_set():
                         return
             except Exception as error:
-                # The server has forgotten the version: start again with a list.
+                # The server no longer has this version, so start again with a list.
                 expired = isinstance(error, ApiError) and error.gone
                 if not expired:
                     self._fail(error)
@@ -130,7 +131,7 @@ class WatchedNodes:
 
 
 class WatchedNode:
-    """Reads, patches and awaits the node of a result, which records whether a patch was sent."""
+    """Reads, patches and awaits one node; the result records whether a patch was sent."""
 
     def __init__(self, context: NodeContext, result: NodeResult) -> None:
         """Keep the arguments; nothing is read."""
@@ -140,16 +141,16 @@ class WatchedNode:
 
     @property
     def latest(self) -> Node | None:
-        """The latest known version; None when the node is gone."""
+        """The latest known version; None if the node is gone."""
         return self._context.nodes.get(self.name)
 
     def read(self) -> Node | None:
-        """Read the node from the server; None when it is gone."""
+        """Read the node from the server; None if it is gone."""
         raw = self._context.client.get(f"{NODES}/{self.name}")
         return self._note(raw) if raw else None
 
     def write(self, make_patch: t.Callable[[Node], Patch | None]) -> Node | None:
-        """Send the patch that `make_patch` returns for the node, if any; returns the node afterwards, None when it is gone."""
+        """Send the patch that `make_patch` returns for the node, if any; returns the patched node, or None if it is gone."""
 
         def make_edit(node: Node) -> NodeEdit | None:
             patch = make_patch(node)
@@ -178,7 +179,7 @@ class WatchedNode:
     ) -> t.Any:
         """The first result of `judge` that is not None; None after `timeout` seconds.
 
-        `judge` is called at each change of a node and must not call the server; `check`, about once a second, may, and may raise.
+        `judge` is called at each change of a node and must not call the server. `check` is called about once a second; it may call the server and may raise.
         """
 
         def check_all() -> None:
@@ -189,5 +190,5 @@ class WatchedNode:
 
 
 def _is_older(version: str, than: str) -> bool:
-    """Compares resource versions, which are growing numbers (comparable since Kubernetes 1.35); any other format counts as newer."""
+    """Whether a version is older. Resource versions are increasing numbers (comparable since Kubernetes 1.35); any other format counts as newer."""
     return version.isdigit() and than.isdigit() and int(version) < int(than)

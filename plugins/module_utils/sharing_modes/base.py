@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a sharing mode defines; each mode is one file of this package with one subclass, listed in registry.py (pure).
+"""The base class of sharing modes; each mode is one subclass in its own file of this package, listed in registry.py (pure).
 
-The defaults here are those of a mode in which each GPU stays whole and all GPUs are offered as nvidia.com/gpu.
+The defaults here describe a mode in which each GPU stays whole and all GPUs are offered as nvidia.com/gpu.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Problems = t.Iterator[str]
 
 @dataclass(frozen=True)
 class DeclaredSharing:
-    """The sharing of one pool for a mode's checks: values that are None are not set, values of another type than expected were refused already."""
+    """The sharing of one pool for a mode's checks. None means not set; values with a wrong type were already refused."""
 
     path: str
     options: t.Mapping[str, t.Any]
@@ -32,7 +32,7 @@ class DeclaredSharing:
 
 @dataclass(frozen=True)
 class PodExpectation:
-    """What the pods of a pool can expect, as far as it is known: the input of SharingMode.performance()."""
+    """Known data about the pods of a pool; the input of SharingMode.performance()."""
 
     replicas: int = 1
     memory_mib_per_share: int | None = None
@@ -45,28 +45,28 @@ class SharingMode:
 
     name: t.ClassVar[str]
     page_name: t.ClassVar[str] = ""
-    """The name on the report page; empty: the mode's own name."""
+    """The name on the report page; if empty, the mode's own name is used."""
     options: t.ClassVar[tuple[str, ...]] = ()
-    """The options of `sharing` that have an effect in this mode, beside `mode`."""
+    """The options of `sharing` other than `mode` that have an effect in this mode."""
     implied_by: t.ClassVar[tuple[str, ...]] = ()
     """Options that suggest this mode to a user who sets one of them without a mode."""
     fixed_options: t.ClassVar[t.Mapping[str, tuple[t.Any, str]]] = {}
     """Options that may only have one value in this mode, with the reason."""
     plugin_key: t.ClassVar[str] = ""
-    """The section of the device plugin's configuration that shares a resource; empty: nothing is shared."""
+    """The section of the device plugin's configuration that shares a resource; empty if nothing is shared."""
     fails_by_default: t.ClassVar[bool] = False
     """The plugin's default of failRequestsGreaterThanOne in that section (k8s-device-plugin api/config/v1 replicas.go)."""
     partitions_gpus: t.ClassVar[bool] = False
-    """Whether GPUs are partitioned into MIG devices. A new node then offers whole GPUs first, from which a startup taint keeps pods away."""
+    """Whether GPUs are partitioned into MIG devices. A new node then offers whole GPUs at first, and a startup taint can keep pods away from them."""
     evicts_all_pods: t.ClassVar[bool] = False
     """Whether a change to this mode, away from it or within it ends every process that uses a GPU of the node."""
 
     def problems(self, declared: DeclaredSharing) -> Problems:
-        """What is wrong with a pool that declares this mode."""
+        """The problems of a pool that declares this mode."""
         yield from ()
 
     def settings(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
-        """The arguments of Sharing for valid options; `product` is GFD's name of the model, empty if it is not known."""
+        """The arguments of Sharing for valid options; `product` is GFD's name of the model, or empty if unknown."""
         values = {
             "replicas": options.get("replicas") or 1,
             "rename": options.get("rename", False),
@@ -79,15 +79,15 @@ class SharingMode:
         return {}
 
     def shared_resources(self, sharing: Sharing) -> list[str]:
-        """The resources that the device plugin shares, by their names before sharing."""
+        """The resources that the device plugin shares, with their names before sharing."""
         return [GPU_RESOURCE]
 
     def resources(self, sharing: Sharing) -> tuple[str, ...]:
-        """The extended resources that a node may offer, the main one first."""
+        """The extended resources that a node may offer, the main resource first."""
         return (sharing.offered_name(GPU_RESOURCE),)
 
     def offers(self, sharing: Sharing, gpus: int) -> dict[str, int]:
-        """How much of each resource a node with this number of GPUs offers."""
+        """The amount of each resource that a node with this number of GPUs offers."""
         return {sharing.resources[0]: gpus * sharing.replicas}
 
     def devices(self, sharing: Sharing, offered: Counts) -> int:
@@ -103,7 +103,7 @@ class SharingMode:
         }
 
     def accelerator(self, sharing: Sharing, product: str) -> str:
-        """The kind of GPU for the cluster autoscaler, a label value: shared GPUs offer other amounts, so they are another kind."""
+        """The kind of GPU for the cluster autoscaler, as a label value. Shared GPUs are another kind, because they offer other amounts."""
         return product + (SHARED_SUFFIX if sharing.shared else "")
 
     def memory_per_share(self, sharing: Sharing, memory_mib: int) -> int | None:
@@ -111,7 +111,7 @@ class SharingMode:
         return memory_mib // sharing.replicas
 
     def performance(self, pods: PodExpectation) -> str:
-        """What the pods of a pool can expect, in one sentence without a full stop; empty if nothing is shared."""
+        """The performance that the pods of a pool can expect, in one sentence without a full stop; empty if nothing is shared."""
         return ""
 
     def has_measured_times(self, replicas: int) -> bool:
@@ -120,11 +120,11 @@ class SharingMode:
 
 
 def missing_replicas(mode: SharingMode, declared: DeclaredSharing) -> Problems:
-    """The problem of a mode that needs `replicas` and does not have it."""
+    """The problem of a pool whose mode needs `replicas` if it is missing."""
     if declared.options.get("replicas") is None:
         yield f"{declared.path}.sharing.replicas: is missing; {mode.name} needs the number of shares of a GPU, such as replicas: 4"
 
 
 def product_suffix(replicas: int, rename: bool) -> str:
-    """What GFD appends to the product's name (k8s-device-plugin internal/lm): that it is shared, unless the resource's name shows that."""
+    """The suffix that GFD appends to the product's name (k8s-device-plugin internal/lm) if it is shared and the resource's name does not show this."""
     return SHARED_SUFFIX if replicas > 1 and not rename else ""

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The mode `mig`: GPUs are partitioned into MIG devices, by a layout of each GPU or by the devices that a pool needs in total."""
+"""The mode `mig`: GPUs are partitioned into MIG devices, either by a layout for each GPU or by the total number of devices that a pool needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
 
 
 class Mig(SharingMode):
-    """NVIDIA's Multi-Instance GPU; with `replicas` pods take turns on each MIG device."""
+    """NVIDIA's Multi-Instance GPU; with `replicas`, pods take turns on each MIG device."""
 
     name = MIG_MODE
     page_name = "MIG"
@@ -40,7 +40,7 @@ class Mig(SharingMode):
     partitions_gpus = True
 
     def problems(self, declared: DeclaredSharing) -> Problems:
-        """A layout or a demand, which the GPU model has to support; what the catalog does not know is not checked."""
+        """The problems of the layout or the demand, which the GPU model must support; models that are not in the catalog are not checked."""
         layout, demand = declared.options.get("layout"), declared.options.get("demand")
         if layout is None and demand is None:
             yield (
@@ -53,7 +53,7 @@ class Mig(SharingMode):
             yield from _demand_problems(declared, demand)
 
     def settings(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
-        """With the layout, the demand, and the strategy that they need."""
+        """The arguments with the layout, the demand, and the strategy that they need."""
         values = super().settings(options, product, extras_named)
         layout = layouts.parse_layout(options["layout"]) if options.get("layout") else ()
         demand = dict(sorted(options.get("demand", {}).items()))
@@ -63,11 +63,11 @@ class Mig(SharingMode):
         return {**values, "layout": layout, "demand": demand, "strategy": strategy, "extras_named": extras_named}
 
     def plugin_flags(self, sharing: Sharing) -> dict[str, t.Any]:
-        """The strategy, which decides under which names the devices are offered."""
+        """The flags with the strategy, which determines the resource names of the devices."""
         return {"migStrategy": sharing.strategy}
 
     def shared_resources(self, sharing: Sharing) -> list[str]:
-        """Under the strategy mixed those of all profiles. gpu-feature-discovery always knows a device with extras by its own name."""
+        """Under the strategy mixed, the resources of all profiles. gpu-feature-discovery always uses the full name of a device with extras."""
         if sharing.strategy != layouts.MIXED:
             return super().shared_resources(sharing)
         return sorted(
@@ -79,7 +79,7 @@ class Mig(SharingMode):
         )
 
     def resources(self, sharing: Sharing) -> tuple[str, ...]:
-        """Under the strategy mixed those of all profiles, and whole GPUs where some GPUs are not partitioned."""
+        """Under the strategy mixed, the resources of all profiles, and whole GPUs if some GPUs are not partitioned."""
         if sharing.strategy != layouts.MIXED:
             return super().resources(sharing)
         names = dict.fromkeys(layouts.resource(_offered_profile(sharing, profile)) for profile in sharing.profiles)
@@ -87,7 +87,7 @@ class Mig(SharingMode):
         return (*map(sharing.offered_name, names), *((GPU_RESOURCE,) if has_whole_gpus else ()))
 
     def offers(self, sharing: Sharing, gpus: int) -> dict[str, int]:
-        """The MIG devices of each GPU by the layout; a GPU without devices is offered whole and is not shared."""
+        """The MIG devices of all GPUs according to the layout; a GPU without devices is offered as a whole and is not shared."""
         offered = dict.fromkeys(sharing.resources, 0)
         for index in range(gpus):
             devices = layouts.on_gpu(sharing.layout, index)
@@ -100,12 +100,12 @@ class Mig(SharingMode):
         return offered
 
     def devices(self, sharing: Sharing, offered: Counts) -> int:
-        """Whole GPUs beside MIG devices are not shared."""
+        """The number of devices; whole GPUs next to MIG devices are not shared."""
         whole = GPU_RESOURCE if sharing.strategy == layouts.MIXED else ""
         return sum(count if name == whole else count // sharing.replicas for name, count in offered.items())
 
     def labels(self, sharing: Sharing, product: str, devices: Counts) -> dict[str, str]:
-        """Under the strategy single those of the one profile as if it were a GPU, under mixed those of each profile."""
+        """The labels of the only profile as if it were a GPU (strategy single), or the labels of each profile (mixed)."""
         labels = {MIG_STRATEGY_LABEL: sharing.strategy}
         strategy = (TIME_SLICING if sharing.shared else NONE).name
         devices = devices or dict.fromkeys(layouts.profiles(sharing.layout), 0)
@@ -126,15 +126,15 @@ class Mig(SharingMode):
         return labels
 
     def accelerator(self, sharing: Sharing, product: str) -> str:
-        """MIG devices are another kind than whole GPUs."""
+        """The kind of GPU, which differs from whole GPUs."""
         return f"{product}-MIG"
 
     def memory_per_share(self, sharing: Sharing, memory_mib: int) -> int | None:
-        """None: it depends on the profile."""
+        """None, because the memory depends on the profile."""
         return None
 
     def performance(self, pods: PodExpectation) -> str:
-        """The SMs and the memory of each device."""
+        """The SMs and the memory of each device, as text."""
         devices = [_device(name, pods.model) for name in sorted(pods.profiles, reverse=True)]
         text = "; ".join([*devices, "no device takes compute, memory or bandwidth from another"])
         if pods.replicas > 1:
@@ -142,7 +142,7 @@ class Mig(SharingMode):
         return text + benchmarks.limit_note(pods.replicas)
 
     def has_measured_times(self, replicas: int) -> bool:
-        """Only where pods take turns on a device."""
+        """Only if pods take turns on a device."""
         return replicas > 1
 
 

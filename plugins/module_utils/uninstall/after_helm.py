@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The stage after Helm has uninstalled the Helm releases: their residue on nodes, CRDs, Leases and namespaces.
+"""The stage after Helm has uninstalled the releases; removes their residue on nodes, CRDs, Leases and namespaces.
 
-The markers of our Helm releases are deleted after everything that depends on them, so that a run after a killed one continues. The last
-objects to be deleted are the Leases by which runs exclude each other and which record the cluster's name.
+The markers of the collection's Helm releases are deleted after everything that depends on them, so that a run can continue after a killed one.
+The last deleted objects are the Leases that prevent simultaneous runs and record the cluster's name.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _OPERATOR_KINDS = tuple(dict.fromkeys(kind for release in OPERATOR_RELEASES for 
 
 @dataclass(kw_only=True)
 class AfterHelm(Stage):
-    """The stage with both Helm releases, the instance name with which NFD prefixes its annotations, and the Lease of runs.
+    """The stage for both Helm releases; it needs the instance name that prefixes NFD's annotations, and the Lease of runs.
 
-    `run_leases` are the Leases that exist and are deleted at the end. `foreign_policies` says whether foreign ClusterPolicies exist.
+    `run_leases` are the existing Leases that are deleted at the end. `foreign_policies` is whether foreign ClusterPolicies exist.
     """
 
     operator: ReleaseRemoval
@@ -50,7 +50,7 @@ class AfterHelm(Stage):
     foreign_policies: bool = False
 
     def read(self) -> None:
-        """Find all residue."""
+        """Read all residue."""
         self.nodes = read_nodes(self.client)
         self.foreign_policies = False
         crds: list[Removal | None] = []
@@ -77,15 +77,15 @@ class AfterHelm(Stage):
         return super().has_changes() or bool(self.run_leases)
 
     def preview(self) -> None:
-        """Report what a run would do, as far as it is known before Helm has run."""
+        """Report the changes of a run, as far as they are known before Helm has run."""
         super().preview()
         if self.has_changes():
-            # A run creates the Lease by which runs exclude each other.
+            # A run creates the Lease that prevents simultaneous runs.
             for path in dict.fromkeys((_lease_path(LEASE_NAME, self.lease_namespace), *self.run_leases)):
                 self.result.add_removed(_lease_label(path))
 
     def remove(self, lease: Lease) -> None:
-        """Remove everything; raises WaitTimeout when an object is not deleted in time."""
+        """Remove everything; raises WaitTimeout if an object is not deleted in time."""
         if self.waiting is not None:
             for release in self._releases:
                 if release.managed:
@@ -137,11 +137,11 @@ class AfterHelm(Stage):
         return residue | nfd_residue(node, self.nfd_instance) if self.nfd.managed else residue
 
     def _run_lease_paths(self) -> list[str]:
-        """The Lease by which runs exclude each other, and the one that records the cluster's name."""
+        """The Lease that prevents simultaneous runs, and the Lease that records the cluster's name."""
         return [_lease_path(LEASE_NAME, name) for name in dict.fromkeys((self.lease_namespace, LEASE_NAMESPACE))]
 
     def _delete_as_read(self, path: str, metadata: Document) -> bool:
-        """Whether the object was deleted: it has not changed since it was read."""
+        """Delete an object unless it has changed since it was read; returns whether it was deleted."""
         preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
         try:
             self.client.delete(path, body={"preconditions": preconditions})
@@ -152,7 +152,7 @@ class AfterHelm(Stage):
         return True
 
     def _crd_removal(self, kind: Kind, release: ReleaseRemoval) -> Removal | None:
-        """None if the CRD does not exist. With a CRD that is kept, the objects of our agents are deleted."""
+        """The removal of a CRD; None if it does not exist. If the CRD is kept, only the objects of NVIDIA's and NFD's agents are deleted."""
         path = f"{CUSTOM_RESOURCE_DEFINITIONS}/{crd_name(kind)}"
         live = self.client.get(path)
         if live is None:
@@ -194,7 +194,7 @@ class AfterHelm(Stage):
             releases=frozenset((release.name, release.namespace) for release in releases if release.managed),
             configmaps=frozenset(CONFIGMAPS),
             objects=frozenset(("Lease", marker) for marker in markers),
-            # In check mode, the stage before has not deleted them.
+            # In check mode, the previous stage has not deleted them.
             own_objects=NEW_NODES_OBJECTS,
         )
         return namespace_removal(self.client, name, departing, foreign)

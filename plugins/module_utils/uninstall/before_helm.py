@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The stage before Helm, while the operator still works: nodes, ClusterPolicies and ConfigMaps, in this order.
 
-A label that names an entry is removed before the ConfigMap with that entry, and no pod mounts a ConfigMap any more when it is deleted,
+A label that names an entry is removed before the ConfigMap with that entry, and a ConfigMap is only deleted once no pod mounts it,
 so that no pod crashes or hangs. NVIDIA's pods are deleted with their ClusterPolicy, before the operator.
 """
 
@@ -45,8 +45,8 @@ _ATTEMPTS = 8
 class BeforeHelm(Stage):
     """The stage with the options of the user and functions of other packages.
 
-    `count_driver_nodes` says how many drivers would roll; `restart_mig_managers` restarts those of some nodes, given a namespace, the nodes
-    and the lease.
+    `count_driver_nodes` returns the number of drivers that would restart; `restart_mig_managers` restarts the MIG managers of some nodes, given
+    a namespace, the nodes and the lease.
     """
 
     operator: ReleaseRemoval
@@ -61,7 +61,7 @@ class BeforeHelm(Stage):
     other_removals: list[Removal] = field(default_factory=list)
 
     def read(self) -> None:
-        """Read the nodes, the ClusterPolicies, ConfigMaps with our entries, and pods that we have created or annotated."""
+        """Read the nodes, the ClusterPolicies, ConfigMaps with the collection's entries, and pods that the collection has created or annotated."""
         self.nodes = read_nodes(self.client)
         self.policies = list(self.client.list_known(CLUSTER_POLICIES))
         foreign = [policy for policy in self.policies if not self._is_managed(policy)]
@@ -82,18 +82,18 @@ class BeforeHelm(Stage):
         self.removals = [*self.policy_removals, *self.other_removals]
 
     def warnings(self) -> t.Iterator[str]:
-        """The pods that lose the driver with the operator."""
+        """A warning about the pods that lose the driver with the operator."""
         if any(map(self._is_managed, self.policies)):
             warning = driver_warning(self.client, self.operator.namespace, self.nodes)
             if warning:
                 yield warning
 
     def has_changes(self) -> bool:
-        """Whether there is anything to send, or a MIG layout is still being reset."""
+        """Whether there are changes, or a MIG layout is still being reset."""
         return super().has_changes() or bool(self._partitioned())
 
     def preview(self) -> None:
-        """Report what a run would do, and have the server check it as far as possible."""
+        """Report the changes of a run, and let the server check them as far as possible."""
         super().preview()
         for node in self._partitioned():
             # The patch that follows the reset of the MIG layout.
@@ -102,7 +102,7 @@ class BeforeHelm(Stage):
                 self.result.add_node(edit)
 
     def remove(self, lease: Lease) -> None:
-        """Remove everything; raises WaitTimeout when the agents do not follow, PartialFailure when nodes cannot be changed."""
+        """Remove everything; raises WaitTimeout if the agents do not follow in time, and PartialFailure if nodes cannot be changed."""
         for release in self._to_supersede():
             release.await_other_helm()
             lease.check()
@@ -118,11 +118,11 @@ class BeforeHelm(Stage):
         self.send(self.other_removals, lease)
 
     def node_edit(self, node: Node) -> NodeEdit | None:
-        """The patch of a node; of a partitioned one, only the part until its layout is reset."""
+        """The patch of a node; for a partitioned node, only the part before its layout is reset."""
         return self._restore_node(node).edit
 
     def kept_on_node(self, node: Node) -> t.Iterator[str]:
-        """A foreign pool label, and a layout that no MIG manager can reset."""
+        """Descriptions of a foreign pool label, and of a layout that no MIG manager can reset."""
         yield from kept_parts(node, operator=False)
         partitioned = MIG_CONFIG_LABEL in managed_parts(node).labels and node.mig_config not in ("", MIG_OFF)
         if partitioned and not self._can_reset_mig(node):
@@ -164,7 +164,7 @@ class BeforeHelm(Stage):
         return str((policy.get("status") or {}).get("namespace") or self.operator.namespace)
 
     def _policy_removals(self, policy: Object) -> t.Iterator[Removal]:
-        """A managed policy is deleted; a foreign one loses our fields, but keeps our tolerations where the driver may not roll."""
+        """A managed policy is deleted; a foreign policy loses the collection's fields, but keeps its tolerations if the driver may not restart."""
         label = f"ClusterPolicy {policy['metadata']['name']}"
         if self._is_managed(policy):
             body = {"preconditions": {"uid": policy["metadata"]["uid"]}}
@@ -200,14 +200,15 @@ class BeforeHelm(Stage):
 
     def _restore_policy(self, policy: Object, *, hold_driver: bool, dry_run: bool = False) -> None:
         live = self._patch_policy(policy, lambda live: restore_policy(live, hold_driver=hold_driver).patch, dry_run)
-        # The remaining fields count as written by us: our field manager is removed, unless something of this collection stays.
+        # The remaining fields still count as written by the collection, so its field manager is removed unless any of
+        # its fields stay.
         if live is not None and not hold_driver and not dry_run:
             self._patch_policy(live, ownership_marks.unmark_patch)
 
     def _patch_policy(
         self, live: Object, compute: t.Callable[[Object], Object | None], dry_run: bool = False
     ) -> Object | None:
-        """The patched policy, None when it does not exist; after a conflict the patch is computed again."""
+        """The patched policy; None if it does not exist. After a conflict, the patch is computed again."""
         for attempt in range(_ATTEMPTS):
             patch = compute(live)
             if patch is None:
@@ -227,7 +228,7 @@ class BeforeHelm(Stage):
 def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[Node]) -> str:
     """The pods that lose the driver when it is removed; empty if there are none. Check mode shows it in advance.
 
-    Pods of nodes without a GPU do not count, and neither do privileged pods of the cluster itself: those run on every node.
+    Pods on nodes without a GPU do not count. Privileged pods of the cluster itself do not count either, because they run on every node.
     """
     with_gpus = {node.name for node in nodes if node.has_gpu or any(name.startswith(PREFIX) for name in node.capacity)}
     found = {

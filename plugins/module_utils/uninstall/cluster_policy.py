@@ -29,7 +29,7 @@ _DAEMONSETS, _TOLERATIONS = "daemonsets", "tolerations"
 class PolicyRestoration:
     """One merge patch of the spec (None: nothing to restore); before and after contain the differences.
 
-    `reaches_driver`: entries of daemonsets.tolerations are removed, which rolls the driver.
+    `reaches_driver`: entries of daemonsets.tolerations are removed, which restarts the driver.
     """
 
     patch: Object | None
@@ -39,9 +39,9 @@ class PolicyRestoration:
 
 
 def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestoration:
-    """Remove the fields that only we have written and our tolerations, and restore the recorded previous values.
+    """Remove the collection's tolerations and the fields that only the collection has written, and restore the recorded previous values.
 
-    The list of tolerations is one field for the server. With hold_driver it stays, together with the record of our entries.
+    The list of tolerations is a single field for the server. With hold_driver, it stays together with the record of the collection's entries.
     """
     spec: Object = dict(live.get("spec") or {})
     own, foreign = child(owned_by(live, FIELD_MANAGER), "spec"), child(owned_by_others(live, FIELD_MANAGER), "spec")
@@ -63,13 +63,13 @@ def restore_policy(live: Document, *, hold_driver: bool = False) -> PolicyRestor
 
 
 def _without_tolerations(tree: Tree) -> Tree:
-    """Our fields without the list, whose entries are removed by their record."""
+    """The collection's fields without the list of tolerations, whose entries are removed by their record."""
     below = child(tree, _DAEMONSETS)
     if f"f:{_TOLERATIONS}" not in below:
         return tree
     remaining = {key: value for key, value in below.items() if key != f"f:{_TOLERATIONS}"}
     others = {key: value for key, value in tree.items() if key != f"f:{_DAEMONSETS}"}
-    # An empty map would count as one field, so that the list would be removed with it.
+    # An empty map would count as one field, so the list would be removed with it.
     return {**others, f"f:{_DAEMONSETS}": remaining} if any(key != "." for key in remaining) else others
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The removal of our ConfigMaps and pods in all namespaces; foreign entries are kept."""
+"""The removal of the collection's ConfigMaps and pods in all namespaces; foreign entries are kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_KEYS = 5
 
 
 def configmap_removals(client: Client, foreign: t.Iterable[tuple[str, str]]) -> t.Iterator[Removal]:
-    """Our ConfigMaps in all namespaces, since the operator's may have changed, and `foreign` ones (namespace, name) with our entries."""
+    """The collection's ConfigMaps in all namespaces (the operator's may have changed), and `foreign` ConfigMaps (namespace, name) with its entries."""
     for name in CONFIGMAPS:
         for configmap in client.list("/api/v1/configmaps", field_selector=f"metadata.name={name}"):
             if ownership_marks.is_marked(configmap):
@@ -37,7 +37,7 @@ def configmap_removals(client: Client, foreign: t.Iterable[tuple[str, str]]) -> 
 
 
 def pod_removals(client: Client) -> t.Iterator[Removal]:
-    """Validation pods of killed runs, and the annotation that made agents read their configuration again; their number varies."""
+    """Validation pods of killed runs, and the annotations that made agents read their configuration again."""
     for pod in client.list(PODS, label_selector=_VALIDATION, metadata_only=True):
         yield Removal("validation pods", send=functools.partial(client.delete, _path("Pod", pod)))
     for pod in client.list(PODS, label_selector=operand_pods.SELECTOR, metadata_only=True):
@@ -47,7 +47,7 @@ def pod_removals(client: Client) -> t.Iterator[Removal]:
 
 
 def _configmap_removal(client: Client, configmap: Document, kept: str) -> Removal:
-    """A ConfigMap is deleted; it only loses our entries if it has foreign ones, or is `kept` for a reason."""
+    """The removal of a ConfigMap; if it has foreign entries or is `kept` for a reason, only the collection's entries are removed."""
     metadata = configmap["metadata"]
     label, path = f"ConfigMap {metadata['namespace']}/{metadata['name']}", _path("ConfigMap", configmap)
     own, foreign = ownership_marks.split_keys(configmap)
@@ -65,7 +65,7 @@ def _configmap_removal(client: Client, configmap: Document, kept: str) -> Remova
 
 
 def _remove_entries(client: Client, path: str, configmap: Document, own: list[str]) -> None:
-    """Remove our entries and labels; raises a conflict when the ConfigMap has changed since it was read."""
+    """Remove the collection's entries and labels; raises a conflict if the ConfigMap has changed since it was read."""
     version = configmap["metadata"]["resourceVersion"]
     body: dict[str, t.Any] = {"metadata": {"resourceVersion": version}, "data": dict.fromkeys(own)}
     labels = dict.fromkeys(ownership_marks.applied_labels(configmap))

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CRDs of our Helm releases: which can be deleted, and which foreign objects keep the others (pure)."""
+"""The CRDs of the collection's Helm releases: decides which can be deleted, and which are kept because of foreign objects (pure)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GFD = "nvidia-features-for-"
 
 
 def custom_kind(api_version: str, kind: str) -> Kind:
-    """A kind with the plural that Kubernetes, NVIDIA and NFD form."""
+    """A kind with its plural, formed as by Kubernetes, NVIDIA and NFD."""
     lower = kind.lower()
     plural = f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
     return Kind(api_version, kind, plural, namespaced=True)
@@ -31,7 +31,7 @@ def crd_name(kind: Kind) -> str:
 
 
 def keep_reason(kind: Kind, live: Document, foreign: t.Iterable[Document]) -> str:
-    """Why a CRD is kept, empty if it is deleted: it has `foreign` objects, or another manager or OLM manages it."""
+    """The reason why a CRD is kept (it has `foreign` objects, or another manager or OLM manages it); empty if it is deleted."""
     metadata = [item["metadata"] for item in foreign]
     if metadata:
         paths = ["/".join(filter(None, (entry.get("namespace"), entry["name"]))) for entry in metadata]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits until the MIG manager has reset MIG layouts; one that fails is restarted once, since it does not retry."""
+"""Waits until MIG managers have reset MIG layouts; a failed MIG manager is restarted once, because it does not retry."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Nodes = dict[str, Node]
 
 @dataclass
 class MigReset:
-    """The reset of our layouts on the `partitioned` nodes by the MIG managers in a namespace.
+    """The reset of the collection's layouts on the `partitioned` nodes by the MIG managers in a namespace.
 
     `restart` restarts the MIG managers of some nodes, and returns when each has read its node's label again.
     """
@@ -45,7 +45,7 @@ class MigReset:
     timer: StateTimer = field(default_factory=StateTimer)
 
     def wait(self) -> list[Node]:
-        """Wait until the layouts are reset; return all nodes as they are then.
+        """Wait until the layouts are reset; returns all nodes in their state afterwards.
 
         Raises PartialFailure as soon as a MIG manager has failed again after its restart, and WaitTimeout.
         """
@@ -79,7 +79,7 @@ class MigReset:
         return nodes
 
     def states(self, nodes: t.Mapping[str, Node]) -> dict[str, str]:
-        """The MIG manager's state of each node whose layout is not reset yet."""
+        """The MIG manager's state on each node whose layout is not reset yet."""
         waiting = [
             nodes[name]
             for name in self.partitioned
@@ -95,7 +95,7 @@ class MigReset:
         return f"{len(self.partitioned) - len(states)}/{len(self.partitioned)} MIG layouts are reset"
 
     def timeout_message(self, nodes: t.Mapping[str, Node]) -> str:
-        """The remaining nodes with their states, the time in them, and the reasons."""
+        """The remaining nodes with their states, the time that they have been in these states, and the reasons."""
         states = self.states(nodes)
         lines = [f"{name}: {state} for {self.timer.seconds(name, state):.0f} s" for name, state in states.items()]
         return (
@@ -110,7 +110,7 @@ class MigReset:
         return [name for name, state in self.states(nodes).items() if state == FAILED]
 
     def _reasons(self, names: t.Sequence[str]) -> str:
-        """For the first nodes, the pods that hold GPUs and the end of the MIG manager's log."""
+        """For the first few nodes, the pods that hold GPUs and the end of the MIG manager's log."""
         return ". ".join(f"On node {name}: {self._reason(name)}" for name in names[:MAX_NAMED])
 
     def _reason(self, name: str) -> str:

@@ -21,15 +21,15 @@ from .stage import Removal, await_gone
 
 Document = t.Mapping[str, t.Any]
 
-# As in the namespace controller: resources without these verbs (metrics of pods, package lists) are not stored objects.
+# As in the namespace controller, resources without these verbs (metrics of pods, package lists) are not stored objects.
 _REQUIRED_VERBS = {"list", "delete"}
-# Derived from Services; a request for them causes a warning of the API server.
+# These are derived from Services, and a request for them causes a warning of the API server.
 _DERIVED_KINDS = {"Endpoints", "EndpointSlice"}
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 # Leader election of NVIDIA's operator and of NFD's master (gpu-operator cmd/gpu-operator/main.go,
 # node-feature-discovery pkg/nfd-master).
 ELECTION_LEASES = ("53822513.nvidia.com", "nfd-master.nfd.kubernetes.io")
-# Objects that Kubernetes and OpenShift create in every namespace, and those that the operators' leader election creates.
+# Objects that Kubernetes and OpenShift create in every namespace, and objects of the operators' leader election.
 _DEFAULT_OBJECTS: dict[str, t.Collection[str]] = {
     "ConfigMap": {"kube-root-ca.crt", "openshift-service-ca.crt"},
     "ServiceAccount": {"default", "builder", "deployer"},
@@ -47,9 +47,9 @@ class UnknownContents(Exception):
 
 @dataclass(frozen=True)
 class DepartingObjects:
-    """Objects that will be deleted: those of whole Helm releases (name, namespace), ConfigMaps by name, and others by kind and name.
+    """Objects that will be deleted: whole Helm releases (name, namespace), ConfigMaps by name, and other objects by kind and name.
 
-    A ConfigMap stays while it has foreign entries. Of `own_objects` only those that we have written are deleted.
+    A ConfigMap stays while it has foreign entries. Objects in `own_objects` are only deleted if the collection has written them.
     """
 
     releases: frozenset[tuple[str, str]] = frozenset()
@@ -61,9 +61,9 @@ class DepartingObjects:
 def namespace_removal(
     client: Client, name: str, departing: DepartingObjects, foreign_release: str = ""
 ) -> Removal | None:
-    """A namespace that we have created is deleted if it contains nothing foreign; if its contents are unknown, it is kept as it is.
+    """The removal of a namespace. It is deleted if the collection has created it and it contains no foreign objects; with unknown contents, it is kept.
 
-    One that is kept for another reason only loses our labels and annotations. None if nothing happens to it.
+    If it is kept for another reason, only the collection's labels and annotations are removed. None if nothing changes.
     """
     path = f"{NAMESPACES}/{name}"
     live = client.get(path)
@@ -95,7 +95,7 @@ def namespace_removal(
 
 
 def foreign_objects(objects: t.Sequence[tuple[str, Document]], departing: DepartingObjects) -> list[str]:
-    """The objects (kind, metadata) that will neither be deleted nor have an owner that is among the objects."""
+    """The objects (kind, metadata) that will not be deleted and whose owner is not among the objects."""
     uids = {str(metadata.get("uid")) for dummy, metadata in objects}
     return sorted(
         f"{kind} {metadata['name']}"
@@ -126,13 +126,13 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
 
 
 def _has_owner(metadata: Document, uids: set[str]) -> bool:
-    """Whether the object's owner is evaluated instead, or belongs to the operator."""
+    """Whether the object's owner is among the objects, or belongs to the operator."""
     owners = metadata.get("ownerReferences") or []
     return any(str(owner.get("uid")) in uids or owner.get("kind") in _OPERATOR_OWNERS for owner in owners)
 
 
 def _require_list_permission(client: Client, namespace: str) -> None:
-    """One request instead of a hundred refused lists."""
+    """Check the permission with one request instead of a hundred refused lists."""
     attributes = {"resourceAttributes": {"namespace": namespace, "verb": "list", "group": "*", "resource": "*"}}
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": attributes}
     if not client.create(_REVIEWS, body, dry_run=True)["status"].get("allowed"):
@@ -140,7 +140,7 @@ def _require_list_permission(client: Client, namespace: str) -> None:
 
 
 def namespace_objects(client: Client, namespace: str) -> list[tuple[str, Document]]:
-    """Kind and metadata of every object in a namespace; raises UnknownContents if something cannot be listed."""
+    """The kind and the metadata of every object in a namespace; raises UnknownContents if any kind cannot be listed."""
     groups = (client.get("/apis") or {}).get("groups") or []
     versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
     calls = [
@@ -152,13 +152,13 @@ def namespace_objects(client: Client, namespace: str) -> list[tuple[str, Documen
 
 
 def _delete(client: Client, path: str, live: Document) -> None:
-    """Delete the namespace as it was read."""
+    """Delete the namespace if it has not changed since it was read."""
     if not live["metadata"].get("deletionTimestamp"):
         client.delete(path, body={"preconditions": {"uid": live["metadata"]["uid"]}})
 
 
 def _unmark(client: Client, path: str, name: str) -> None:
-    # An empty apply: the server removes the labels and annotations that only we have written.
+    # With an empty apply, the server removes the labels and annotations that only the collection has written.
     patch = ownership_marks.unmark_patch(
         client.apply(path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     )

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Removes the CronJob of the role new_nodes and everything that belongs to it.
 
-Its cluster-wide binding is deleted last: it names the namespace of the rest, also for the run after a killed one.
+The cluster-wide binding is deleted last, because it names the namespace of the other objects, which a run after a killed one needs.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from .namespaces import DepartingObjects, namespace_removal
 from .stage import Removal, Stage
 
 Object = dict[str, t.Any]
-# API version and kind.
+# The API version and the kind.
 KindName = tuple[str, str]
 
 _RBAC = "rbac.authorization.k8s.io/v1"
 _NAMESPACED = (("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "ServiceAccount"))
 _PERMISSIONS = ((_RBAC, "RoleBinding"), (_RBAC, "Role"), (_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"))
-# Kind and name of everything that is deleted.
+# The kinds and names of all deleted objects.
 NEW_NODES_OBJECTS = frozenset((kind, NEW_NODES_NAME) for dummy, kind in (*_NAMESPACED, *_PERMISSIONS))
 _DEPARTING = DepartingObjects(objects=frozenset((kind, NEW_NODES_NAME) for dummy, kind in _NAMESPACED))
 
 
 @dataclass(kw_only=True)
 class NewNodes(Stage):
-    """The CronJob first, then its namespace, the permissions last."""
+    """Removes the CronJob first, then its namespace, and the permissions last."""
 
     def read(self) -> None:
-        """Find all objects with the CronJob's name that we have written, in any namespace."""
+        """Find all objects with the CronJob's name that the collection has written, in any namespace."""
         objects = list(self._own_objects(_NAMESPACED))
         permissions = list(self._own_objects(_PERMISSIONS))
         names = [item["metadata"]["namespace"] for dummy, item in objects]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is removed from a node: everything of this collection, and the residue of NVIDIA's operator and of NFD (pure)."""
+"""Removes everything of this collection from a node, and the residue of NVIDIA's operator and of NFD (pure)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..cluster_state.ownership import NODES, POOLS, NodeEdit, build_edit, record
 from .ownership_marks import PREFIX
 
 # The labels and annotations that the operator sets on nodes and leaves there (gpu-operator v25.10.1 controllers/state_manager.go; its
-# upgrade library: k8s-operator-libs pkg/upgrade/consts.go). The value "false" of a deploy label is set by administrators.
+# upgrade library: k8s-operator-libs pkg/upgrade/consts.go). Administrators set the value "false" of a deploy label.
 _DEPLOY = "nvidia.com/gpu.deploy."
 _OPERATOR_LABELS = (GPU_PRESENT_LABEL, MIG_STATE_LABEL, "nvidia.com/gpu-driver-upgrade-state")
 _OPERATOR_PREFIXES = ("nvidia.com/gpu-operator.",)
@@ -40,7 +40,8 @@ _UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
 _NOT_UPGRADING = ("", "upgrade-done")
 MIG_OFF = "all-disabled"
 
-# NFD's records of what it has set on a node (node-feature-discovery v0.19.0 pkg/nfd-master/nfd-master.go, prune).
+# NFD's records of the metadata that it has set on a node (node-feature-discovery v0.19.0 pkg/nfd-master/nfd-master.go,
+# prune).
 _NFD_RECORDS = "nfd.node.kubernetes.io/"
 
 _Entries = dict[str, "str | None"]
@@ -48,7 +49,7 @@ _Entries = dict[str, "str | None"]
 
 @dataclass(frozen=True)
 class Residue:
-    """What is removed from one node; `resources` are extended resources in the node's status."""
+    """The metadata to remove from one node; `resources` are extended resources in the node's status."""
 
     labels: frozenset[str] = frozenset()
     annotations: frozenset[str] = frozenset()
@@ -62,14 +63,14 @@ class Residue:
 
 @dataclass(frozen=True)
 class NodeRestoration:
-    """One node's patch, and whether its GPUs are partitioned by our layout, which has to be reset first."""
+    """One node's patch, and whether the collection's layout partitions its GPUs and must be reset first."""
 
     edit: NodeEdit | None
     partitioned: bool = False
 
 
 def managed_parts(node: Node) -> Residue:
-    """Everything that our annotations record, and those annotations themselves."""
+    """Everything that the collection's annotations record, and these annotations themselves."""
     recorded = functools.partial(recorded_keys, node.annotations)
     own = {key for key in node.annotations if key.startswith(PREFIX)}
     own_taints = {format_taint(taint) for taint in node.taints if taint.get("key") in (FAILED_KEY, STARTUP_TAINT_KEY)}
@@ -83,9 +84,9 @@ def managed_parts(node: Node) -> Residue:
 def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
     """Remove everything of this collection. If its layout partitions the GPUs, it is reset first (reset_mig).
 
-    Until the MIG manager has done that, the node keeps everything else with its records: the taints keep workloads away, and a
-    run after a failed or killed one continues from there. Only the taint of a failed change is removed at once, since NVIDIA's
-    pods do not tolerate it and are restarted by the reset; the cordon of the failed change stays.
+    Until the MIG manager has reset the layout, the node keeps everything else with its records: the taints keep workloads away, and a
+    run after a failed or killed one can continue. Only the taint of a failed change is removed immediately, because NVIDIA's
+    pods do not tolerate it and the reset restarts them; the cordon of the failed change stays.
     """
     managed = managed_parts(node)
     is_own = MIG_CONFIG_LABEL in managed.labels and MIG_CONFIG_LABEL in node.labels
@@ -95,7 +96,7 @@ def restore_node(node: Node, *, reset_mig: bool) -> NodeRestoration:
     failed = frozenset(format_taint(taint) for taint in node.taints if taint.get("key") == FAILED_KEY)
     changed: _Entries = {}
     if node.labels[MIG_CONFIG_LABEL] != MIG_OFF:
-        # The old state is removed in the same patch, so that a later one belongs to this change.
+        # The old state is removed in the same patch, so that any later state belongs to this change.
         changed = {MIG_CONFIG_LABEL: MIG_OFF, MIG_STATE_LABEL: None}
     return NodeRestoration(removal_edit(node, Residue(taints=failed), labels=changed), partitioned=True)
 
@@ -111,7 +112,7 @@ def removal_edit(node: Node, residue: Residue, *, labels: t.Mapping[str, str | N
         annotation_patch,
         kept if len(kept) != len(node.taints) else None,
         records={},
-        # The record of a killed or failed change says that this collection has set the cordon.
+        # The record of a killed or failed change shows that this collection has set the cordon.
         uncordon=CORDONED_ANNOTATION in annotation_patch and node.unschedulable,
     )
 
@@ -130,7 +131,7 @@ def operator_residue(node: Node) -> Residue:
 
 
 def kept_parts(node: Node, *, operator: bool) -> t.Iterator[str]:
-    """Foreign labels with our keys, or (operator) with the operator's, as text."""
+    """Foreign labels with the collection's keys, or (operator) with the operator's keys, as text."""
     managed = managed_parts(node).labels
     pool, mig = node.labels.get(POOL_LABEL), node.labels.get(MIG_CONFIG_LABEL)
     if pool is not None and POOL_LABEL not in managed:
@@ -147,7 +148,7 @@ def kept_parts(node: Node, *, operator: bool) -> t.Iterator[str]:
 
 
 def nfd_residue(node: Node, instance: str = "") -> Residue:
-    """The residue of an uninstalled NFD by its records, as its own clean-up job would remove it."""
+    """The residue of an uninstalled NFD, read from its records, which NFD's own clean-up job would remove."""
     records = f"{instance}.{_NFD_RECORDS}" if instance else _NFD_RECORDS
     return Residue(
         labels=_full_names(node.annotations.get(f"{records}feature-labels")),
@@ -159,7 +160,7 @@ def nfd_residue(node: Node, instance: str = "") -> Residue:
 
 
 def with_short_diff(edit: NodeEdit) -> NodeEdit:
-    """The same patch, with only the prefixes of labels and annotations in its diff: NFD and GFD set a hundred on a node."""
+    """The same patch, with only the prefixes of labels and annotations in its diff, because NFD and GFD set a hundred of them on a node."""
     before = {
         name: entries if name == "taints" else sorted({f"{key.partition('/')[0]}/..." for key in entries})
         for name, entries in edit.before.items()
@@ -174,6 +175,6 @@ def _patch(live: t.Mapping[str, str], removed: t.Iterable[str], desired: t.Mappi
 
 
 def _full_names(text: str | None) -> frozenset[str]:
-    """The names in NFD's records, which omit its own prefix."""
+    """The full names from NFD's records, which omit NFD's prefix."""
     names = [name for name in (text or "").split(",") if name]
     return frozenset(name if "/" in name else f"{NFD_PREFIX}{name}" for name in names)

@@ -59,7 +59,7 @@ def await_no_pods(client: Client, namespace: str, selector: str, waiting: WaitOp
 def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collection[str]) -> list[str]:
     """The DaemonSets whose pods may still need one of these ConfigMaps, as text.
 
-    The driver's (OnDelete) mounts no managed ConfigMap, and rolls at the operator's pace.
+    The driver's DaemonSet (OnDelete) mounts no managed ConfigMap, and restarts at the operator's pace.
     """
     lines = []
     for daemonset in daemonsets:
@@ -76,7 +76,7 @@ def unfinished_daemonsets(daemonsets: t.Iterable[Document], configmaps: t.Collec
 
 
 def _orphaned_pods(client: Client, namespace: str, daemonsets: set[str]) -> list[str]:
-    """Pods of deleted DaemonSets."""
+    """The pods of deleted DaemonSets."""
     return [
         f"pod {pod['metadata']['name']} still exists"
         for pod in client.list(f"/api/v1/namespaces/{namespace}/pods", metadata_only=True)
@@ -88,5 +88,5 @@ def _orphaned_pods(client: Client, namespace: str, daemonsets: set[str]) -> list
 
 
 def _owners(item: Document, key: str) -> set[str]:
-    """The uids or kinds of an object's owners."""
+    """The uids (or kinds) of an object's owners."""
     return {str(owner.get(key)) for owner in item["metadata"].get("ownerReferences") or ()}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What this collection owns of an object, by its annotations and by the server's record of field managers (pure)."""
+"""Determines which parts of an object this collection owns, from annotations and the server's record of field managers (pure)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ PREFIX = "accel.gpu/"
 
 
 def own_annotations(live: Document) -> dict[str, str]:
-    """Our annotations on an object."""
+    """The collection's annotations on an object."""
     annotations = live["metadata"].get("annotations") or {}
     return {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
 
 
 def is_marked(live: Document) -> bool:
-    """Whether anything on the object says that we have written it."""
+    """Whether any mark on the object shows that the collection has written it."""
     return bool(own_annotations(live)) or any(_is_own(entry) for entry in _managers(live))
 
 
 def unmark_patch(live: Document) -> Object | None:
-    """The merge patch that removes our annotations and our field manager, and changes no field; None if there are none.
+    """The merge patch that removes the collection's annotations and field manager, and changes no field; None if there are none.
 
-    It applies only to the object as it was read.
+    The patch only applies to the object as it was read.
     """
     if not is_marked(live):
         return None
@@ -43,12 +43,12 @@ def unmark_patch(live: Document) -> Object | None:
 
 
 def applied_labels(live: Document) -> set[str]:
-    """The labels that we have applied to an object."""
+    """The labels that the collection has applied to an object."""
     return {entry[2:] for entry in child(child(owned_by(live, FIELD_MANAGER), "metadata"), "labels") if entry != "."}
 
 
 def split_keys(configmap: Document) -> tuple[list[str], list[str]]:
-    """The keys of a ConfigMap that only we have written, and the foreign keys."""
+    """The keys of a ConfigMap that only the collection has written, and the foreign keys."""
     own: set[str] = set()
     foreign: set[str] = set()
     for entry in _managers(configmap):

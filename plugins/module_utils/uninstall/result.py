@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Collects what was, or in check mode would be, removed, and what is kept and why (pure)."""
+"""Collects the objects that were removed (or would be removed in check mode), and the kept objects with the reason (pure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Object = dict[str, t.Any]
 
 @dataclass
 class UninstallResult:
-    """Is filled during a run, so that a failure contains what was done until then."""
+    """The result, which is filled during a run so that a failure contains the changes so far."""
 
     removed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -43,13 +43,13 @@ class UninstallResult:
         self.nodes.add(edit.name)
 
     def add_kept_on_node(self, node: str, description: str) -> None:
-        """Add something that is kept on a node; nodes with the same description are reported together."""
+        """Add kept metadata of a node; nodes with the same description are reported together."""
         nodes = self._kept_on_nodes.setdefault(description, [])
         if node not in nodes:
             nodes.append(node)
 
     def add_removed(self, label: str, before: t.Any = "there", after: t.Any = None, action: str = "deleted") -> None:
-        """Add an object that was deleted, or (`after`) from which our part was removed."""
+        """Add an object that was deleted, or (with `after`) from which the collection's part was removed."""
         line = f"{label}: {action}"
         if line in self.removed:
             return
@@ -65,7 +65,7 @@ class UninstallResult:
             self.kept.append(line)
 
     def as_dict(self) -> Object:
-        """The result as the module returns it, with up to MAX_LISTED names of nodes."""
+        """The result of the module, with up to MAX_LISTED names of nodes."""
         on_nodes = sorted(self._kept_on_nodes.items())
         return {
             "removed": list(self.removed),
@@ -77,7 +77,7 @@ class UninstallResult:
         }
 
     def diff(self) -> tuple[Object, Object]:
-        """Before and after."""
+        """The states before and after the run."""
         before, after = dict(self._before), dict(self._after)
         hidden = len(self.nodes) - len(before.get("nodes", {}))
         if hidden > 0:
@@ -86,13 +86,13 @@ class UninstallResult:
 
 
 def _both_taints(merged: Object, earlier: Object, later: Object) -> Object:
-    """With the taints of both patches: each patch has only those that it changes."""
+    """The merged state with the taints of both patches, because each patch only contains the taints that it changes."""
     taints = dict.fromkeys([*earlier.get("taints", ()), *later.get("taints", ())])
     return {**merged, "taints": list(taints)} if taints else merged
 
 
 def _remaining(after: Object, edit: NodeEdit) -> Object:
-    """The part of an earlier patch that this one does not remove."""
+    """The part of an earlier patch that this patch does not remove."""
     return {
         part: {key: value for key, value in values.items() if key not in edit.before.get(part, {})}
         if isinstance(values, dict)

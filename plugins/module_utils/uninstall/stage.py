@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A stage of the uninstallation: a list of objects with what happens to each, and an edit of each node."""
+"""A stage of the uninstallation: a list of objects with their removals, and an edit of each node."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from .result import UninstallResult
 
 @dataclass(frozen=True)
 class Removal:
-    """What happens to one object, and how the result names it.
+    """The removal of one object or of a part of it, and its name in the result.
 
-    action: what is done with the object; empty if the result does not mention it. kept: why the object, or the rest of it, is kept.
-    after: the rest of it; None if it is deleted. held_back: a field that stays, since the driver would roll without it.
+    action: the kind of removal; empty if the result does not mention it. kept: the reason why the object, or the rest of it, is kept.
+    after: the rest of the object; None if it is deleted. held_back: a field that stays because the driver would restart without it.
     send: sends the requests. check: sends them as a dry run. wait: waits for their effect.
     """
 
@@ -55,11 +55,11 @@ class Removal:
 
 @dataclass(kw_only=True)
 class Stage:
-    """One stage on one cluster. `nodes` and `removals` are from the last read(); `result` has what was done so far."""
+    """One stage on one cluster. `nodes` and `removals` are from the last read(); `result` contains the changes so far."""
 
     client: Client
     progress: Progress
-    # None: do not wait.
+    # None means that the stage does not wait.
     waiting: WaitOptions | None
     nodes: list[Node] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
@@ -70,23 +70,23 @@ class Stage:
         raise NotImplementedError
 
     def node_edit(self, _node: Node) -> NodeEdit | None:
-        """The patch of a node; None if nothing has to be removed from it."""
+        """The patch of a node; None if nothing must be removed from it."""
         return None
 
     def kept_on_node(self, _node: Node) -> t.Iterable[str]:
-        """What is kept on a node, as text."""
+        """The metadata that is kept on a node, as text."""
         return ()
 
     def warnings(self) -> t.Iterable[str]:
-        """What the user should know before anything is removed."""
+        """Warnings for the user before anything is removed."""
         return ()
 
     def has_changes(self) -> bool:
-        """Whether there is anything to send."""
+        """Whether there are any changes."""
         return any(removal.action for removal in self.removals) or any(map(self.node_edit, self.nodes))
 
     def preview(self) -> None:
-        """Report what a run would do; the server checks one patch of a node, and the objects that can be checked."""
+        """Report the changes of a run; the server checks one patch of a node, and all objects that can be checked."""
         edits = [edit for edit in map(self.node_edit, self.nodes) if edit is not None]
         for edit in edits:
             self.result.add_node(edit)
