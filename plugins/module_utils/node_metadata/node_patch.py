@@ -17,7 +17,7 @@ V = t.TypeVar("V")
 
 @dataclass(frozen=True)
 class NodeMetadata:
-    """The names of a node's sets, and what they require: labels, annotations and taints (None: remove a managed entry)."""
+    """The names of a node's sets, and the labels, annotations and taints that they require (None: remove a managed entry)."""
 
     sets: list[str]
     labels: Entries
@@ -31,7 +31,7 @@ class ConflictingSets(Exception):
 
 
 def desired_metadata(node: Node, sets: t.Sequence[NodeSet]) -> NodeMetadata | None:
-    """The metadata that all sets of the node require, None when it is in no set; raises ConflictingSets."""
+    """The metadata that all sets of the node require; None if the node is in no set. Raises ConflictingSets."""
     matching = [node_set for node_set in sets if node_set.contains(node)]
     if not matching:
         return None
@@ -61,7 +61,7 @@ def _combine(node: Node, kind: str, sets: t.Iterable[tuple[str, t.Mapping[str, V
 
 
 def node_edit(node: Node, desired: NodeMetadata) -> NodeEdit | None:
-    """The merge patch, or None when nothing differs. What existed before is not recorded as managed."""
+    """The merge patch, or None if nothing differs. Metadata that existed before is not recorded as managed."""
     labels, owned_labels = merge_entries(
         node.labels, recorded_keys(node.annotations, NODES.labels), desired.labels, remove_others=desired.purge
     )
@@ -82,7 +82,7 @@ def node_edit(node: Node, desired: NodeMetadata) -> NodeEdit | None:
 
 
 def _require_pool_agrees(node: Node, desired: NodeMetadata) -> None:
-    """A label or taint of the node's pool cannot be changed here: two writers would overwrite each other on every run."""
+    """Check that no label or taint of the node's pool is changed, because two writers would overwrite each other in every run."""
     pool_labels = recorded_keys(node.annotations, POOLS.labels)
     for key, value in desired.labels.items():
         if key in pool_labels and value is not None and node.labels.get(key) != value:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The option `sets` of the module node_metadata: its schema, and which node is in which set (pure)."""
+"""The option `sets` of the module node_metadata: its schema, and the assignment of nodes to sets (pure)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _SETS = ListOf(
 class NodeSet:
     """Some nodes and their desired metadata, taints by key and effect; None as a value removes a managed entry.
 
-    `products` are the normalized product names of a GPU model; empty: nodes of any model and without GPUs.
+    `products` are the normalized product names of a GPU model; if empty, nodes of any model and nodes without GPUs are included.
     """
 
     name: str
@@ -102,7 +102,7 @@ class NodeSet:
 
     @property
     def needs_taints(self) -> bool:
-        """Whether the nodes' specs are needed; labels and annotations are part of their metadata."""
+        """Whether the nodes' specs are needed in addition to their metadata, which has labels and annotations."""
         return bool(self.taints or self.purge)
 
 
@@ -162,7 +162,7 @@ def _problems(entry: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
 
 
 def _normalize(entry: t.Any, path: str, problems: list[str]) -> t.Any:
-    """Parse label_selectors as the list options of other modules: text is split at commas outside brackets."""
+    """Parse label_selectors like the list options of other modules, in which text is split at commas outside brackets."""
     if not isinstance(entry, dict) or entry.get("label_selectors") is None:
         return entry
     given = entry["label_selectors"]
@@ -171,7 +171,8 @@ def _normalize(entry: t.Any, path: str, problems: list[str]) -> t.Any:
     except ValueError as error:
         problems.append(f"{path}.label_selectors: {error}")
         return {**entry, "label_selectors": None}
-    # Only an explicit empty list means all nodes: a template that renders to nothing must not select the whole cluster.
+    # Only an explicit empty list means all nodes, because a template that renders to nothing must not select the whole
+    # cluster.
     blank = isinstance(given, list) and any(coercion.is_blank(item) or item is None for item in given)
     if given != [] and (blank or not selectors):
         problems.append(f"{path}.label_selectors: contains an empty selector; write [] to select all nodes")

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Applies the metadata of node sets: one list, then a bounded number of patches at a time."""
+"""Applies the metadata of node sets, with one list request and a bounded number of parallel patches."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NodesOutcome:
 
     @property
     def changed(self) -> list[str]:
-        """The nodes that were changed, or in check mode would be."""
+        """The nodes that were changed, or in check mode would be changed."""
         return [name for name, status in self.statuses.items() if status in ("changed", "unchecked")]
 
     def result(self, report_path: str | None) -> dict[str, t.Any]:
@@ -87,7 +87,7 @@ class NodesOutcome:
         return report
 
     def raise_failures(self, result: dict[str, t.Any]) -> None:
-        """Fail, with the result, when a node could not be changed."""
+        """Fail with the result if a node could not be changed."""
         if self.cause is not None:
             self.cause.partial = result
             raise self.cause
@@ -107,9 +107,9 @@ def reconcile(
     progress: Progress,
     parallel: int = DEFAULT_LIMIT,
 ) -> NodesOutcome:
-    """Read all nodes and patch those that differ; only then the lease is taken, and the nodes are read again.
+    """Read all nodes and patch the nodes that differ. If there are differences, the lease is taken and the nodes are read again first.
 
-    Raises InvalidOptions before the first patch when sets conflict or name nodes that do not exist.
+    Raises InvalidOptions before the first patch if sets conflict or name nodes that do not exist.
     """
     outcome = NodesOutcome(sets, _read(client, sets), check)
     if not outcome.matches.edits:
@@ -136,7 +136,7 @@ def reconcile(
 
 
 def _read(client: Client, sets: list[NodeSet]) -> SetMatches:
-    """Compare the nodes with the sets as they are listed; without taints, only their metadata is requested."""
+    """Compare the nodes with the sets while they are listed; without taints, only the nodes' metadata is requested."""
     matches = SetMatches()
     problems: list[str] = []
     missing = {name for node_set in sets for name in node_set.names or ()}
@@ -172,7 +172,7 @@ def _record(outcome: NodesOutcome, patches: list[Outcome[PatchStatus]], client: 
             outcome.failures[patch.name] = (
                 explain(error, client.connection) if isinstance(error, ApiError) else str(error)
             )
-            # An error that concerns every node (no rights, no connection, a lost lease) is raised itself.
+            # An error that affects every node (missing rights, no connection, a lost lease) is raised directly.
             if is_fatal(error):
                 outcome.cause = error
         elif error is not None:

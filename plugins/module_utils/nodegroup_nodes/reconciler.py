@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits for the nodes of the pools' node groups, and gives each its pool's metadata in one patch as it joins."""
+"""Waits for the nodes of the pools' node groups, and sets the pool's metadata on each node in one patch when it joins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .status import GroupStatus, StatusHistory, group_statuses, progress_text
 
 @dataclass
 class GroupNodesResult:
-    """What was changed, or in check mode would be; `edits` by node."""
+    """The changes of a run, or the predicted changes in check mode; `edits` by node."""
 
     groups: list[GroupStatus] = field(default_factory=list)
     edits: dict[str, NodeEdit] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class GroupNodesResult:
 class GroupNodesReconciler:
     """Reconciles the nodes of one cluster's node groups.
 
-    `nodegroups` is the result of the cloud's module, by group; `lease` is called whenever nodes have to be changed.
+    `nodegroups` is the result of the cloud's module, by group; `lease` is called whenever nodes must be changed.
     """
 
     client: Client

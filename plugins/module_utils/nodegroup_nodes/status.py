@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The nodes of the pools' node groups in the cluster, the edits that make them match their pools, and the texts while they are awaited.
+"""The nodes of the pools' node groups in the cluster, the edits that make them match their pools, and the progress texts of the wait.
 
-Pure but for the clock of StatusHistory.
+Pure, except for the clock of StatusHistory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NodeObject = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class GroupStatus:
-    """The nodes of one pool's group, their desired number, and by name why nodes are not ready."""
+    """The nodes of one pool's group, their desired number, and the reasons why nodes are not ready, by name."""
 
     pool: PoolPlan
     group: NodeGroupPlan
@@ -54,10 +54,10 @@ class GroupStatus:
         return self.ready >= self.desired
 
     def edit_of(self, node: Node) -> NodeEdit | None:
-        """The edit that gives a node its pool's metadata; a node that offers GPUs already only gets the pool's label.
+        """The edit that sets a pool's metadata on a node; a node that already offers GPUs only gets the pool's label.
 
-        Its GPUs may be in use, and their sharing is changed by the run that drains it for that. A node that a killed run cordoned for removal
-        is uncordoned, unless its group has surplus nodes, which are about to be removed.
+        The GPUs of such a node may be in use, so the run that drains the node changes their sharing. A node that a killed run has cordoned for
+        removal is uncordoned, unless its group has surplus nodes that will be removed.
         """
         if node.discovered or any(node.allocatable.values()):
             change = metadata_edit(node, POOLS, labels={POOL_LABEL: self.pool.name})
@@ -102,13 +102,13 @@ def group_statuses(
 
 
 def _is_member(node: Node, group: NodeGroupPlan) -> bool:
-    """Whether a node of the pool is of its group: by the cloud's label, or else because it is labelled as the pool's."""
+    """Whether a node of the pool belongs to its group, by the cloud's label or else by the pool's label."""
     name = node.labels.get(group.group_label) if group.group_label else None
     return is_group_or_replacement(name, group.name) if name is not None else POOL_LABEL in node.labels
 
 
 def _desired_count(group: NodeGroupPlan, nodegroups: t.Mapping[str, t.Any]) -> int:
-    """The number of nodes in the cloud's result, or else the declared one."""
+    """The number of nodes in the cloud's result, or else the declared number."""
     count = (nodegroups.get(group.name) or {}).get(NODE_COUNT)
     if isinstance(count, int):
         return count
@@ -143,7 +143,7 @@ class StatusHistory:
                 self._node_age(node.name, status)
 
     def timeout_message(self, groups: t.Sequence[GroupStatus], look_at: str) -> str:
-        """Each group that is not complete: how many nodes are ready, since when, which are not and why, and what to do."""
+        """A message about each incomplete group: the ready nodes, the nodes that are not ready with the reason and since when, and the remedy."""
         return " ".join(
             [
                 *(self._group_message(status) for status in groups if not status.complete),

@@ -39,22 +39,23 @@ from .variables import load, merge
 
 # Every GPU workload tolerates the usual taint of GPU nodes.
 _GPU_TOLERATION: Toleration = {"key": names.GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
-# As NVIDIA's own chart sets them for the NFD workers (gpu-operator: deployments/gpu-operator/values.yaml).
+# NVIDIA's own chart sets these tolerations for the NFD workers (gpu-operator: deployments/gpu-operator/values.yaml).
 _CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
     {"key": f"node-role.kubernetes.io/{role}", "operator": "Equal", "value": "", "effect": "NoSchedule"}
     for role in ("master", "control-plane")
 )
-# NFD is a release of its own. The chart's Job that upgrades CRDs needs an image, and this collection applies the CRDs. Without a global MIG
-# strategy, the plugin takes it from each node's own configuration (gpu-operator applyMIGConfiguration).
+# NFD is a separate release. The chart's Job that upgrades CRDs needs an image, so this collection applies the CRDs.
+# Without a global MIG strategy, the plugin uses the strategy in each node's configuration (gpu-operator
+# applyMIGConfiguration).
 _OPERATOR_VALUES: Document = {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}, "mig": {"strategy": ""}}
 _PCI_CLASSES = ("02", "0200", "0207", "0300", "0302")
-# Drivers and NFD's workers mount host paths, which Pod Security allows in privileged namespaces only.
+# Drivers and NFD's workers mount host paths, which Pod Security only allows in privileged namespaces.
 _PRIVILEGED = {names.POD_SECURITY_LABEL: "privileged"}
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
 def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
-    """The plan for the three variables; raises InvalidVariables with every mistake in them."""
+    """The plan for the three variables; raises InvalidVariables with all mistakes in them."""
     variables = load(cluster, defaults, pools)
     settings = variables.cluster
     release = releases.operator_release(settings["operator"]["version"]).release
@@ -112,7 +113,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
 
 
 def per_node_plan(plan: Plan, layouts: t.Mapping[str, t.Mapping[str, tuple[Layout, int]]]) -> Plan:
-    """The plan after MIG allocation: with these layouts and numbers of GPUs, by pool and node, for pools with a demand."""
+    """The plan after MIG allocation; `layouts` has the layout and the number of GPUs by pool and node, for pools with a demand."""
     pools = tuple(
         replace(pool, by_node=_by_node(pool, layouts[pool.name])) if pool.name in layouts else pool
         for pool in plan.pools
@@ -176,7 +177,7 @@ def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool, d
 
 
 def _node_values(pool: str, labels: t.Mapping[str, str], sharing: Sharing, gpus: int | None) -> dict[str, t.Any]:
-    """The fields of a PoolPlan that depend on the layout of a node with this number of GPUs: the names of its configurations, and its labels."""
+    """The fields of a PoolPlan that depend on a node's layout and number of GPUs: the names of its configurations, and its labels."""
     mig_entry = mig_parted.entry(sharing.layout, gpus)
     config_key, mig_key = device_plugin.entry_name(sharing), mig_parted.entry_name(mig_entry) if mig_entry else ""
     node_labels = {**labels, names.POOL_LABEL: pool, names.CONFIG_LABEL: config_key}
@@ -186,7 +187,7 @@ def _node_values(pool: str, labels: t.Mapping[str, str], sharing: Sharing, gpus:
 
 
 def _tolerations(taints: t.Iterable[Taint]) -> tuple[Toleration, ...]:
-    """Each toleration once, sorted, without those that the toleration of the GPU taint covers."""
+    """The tolerations without repetitions, sorted, and without those that the toleration of the GPU taint covers."""
     by_key = {(taint["key"], taint["effect"], taint.get("value", "")): toleration_of(taint) for taint in taints}
     return (
         dict(_GPU_TOLERATION),
@@ -219,9 +220,9 @@ def _mig_entries(pools: t.Iterable[PoolPlan]) -> Document:
 
 
 def _policy_spec(config: ConfigPlan, mig: MigPlan) -> Document:
-    """The fields of the ClusterPolicy that name the ConfigMaps; without an entry there is no ConfigMap, and a plugin would wait for it forever.
+    """The fields of the ClusterPolicy that name the ConfigMaps. Without entries there is no ConfigMap, and a plugin would wait for it forever.
 
-    The device plugin's default stays empty: nodes outside all pools keep whole GPUs, and a change of it would restart every plugin.
+    The device plugin's default stays empty, so nodes outside all pools keep whole GPUs. A change of the default would restart every plugin.
     """
     spec: Document = {"devicePlugin": {"config": {"name": config.name, "default": ""}}} if config.data else {}
     if mig.needed:
@@ -232,7 +233,7 @@ def _policy_spec(config: ConfigPlan, mig: MigPlan) -> Document:
 def _nfd_values(tolerations: tuple[Toleration, ...], user_values: Document) -> Document:
     """The values of the operator's own NFD sub-chart, with tolerations of the pools' taints, so that NFD finds their GPUs.
 
-    The user's values override these, except that their tolerations are added: a pool's taint must stay tolerated.
+    The user's values override these values, but their tolerations are added, because a pool's taint must stay tolerated.
     """
     needed = [dict(toleration) for toleration in (*_CONTROL_PLANE_TOLERATIONS, *tolerations)]
     values: Document = {

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pools a node fits by its labels alone, and the nodes for which that is ambiguous or unexpected (pure).
+"""The pools of nodes by their labels alone, and the nodes whose pool is ambiguous or unexpected (pure).
 
-Runs use cluster_state.pool_assignment, which leaves out outdated labels of earlier runs.
+Runs use cluster_state.pool_assignment, which ignores outdated labels of earlier runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .plan import PoolPlan
 
 @dataclasses.dataclass(frozen=True)
 class NodeFacts:
-    """The fields of a Node object that decide its pool."""
+    """The fields of a Node object that determine its pool."""
 
     name: str
     labels: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -39,27 +39,27 @@ class NodeFacts:
 
     @property
     def pin(self) -> str:
-        """The pool in the node's label accel.gpu/pool; empty without it."""
+        """The pool in the node's label accel.gpu/pool; empty without the label."""
         return self.labels.get(names.POOL_LABEL, "")
 
 
 @dataclasses.dataclass(frozen=True)
 class Membership:
-    """All lists hold node names, sorted."""
+    """The membership of nodes in pools; all lists contain sorted node names."""
 
     by_pool: dict[str, list[str]]
     overlaps: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    """Nodes that several pools match, with those pools; such a node is in none of them."""
+    """Nodes that several pools match, with these pools; such a node is in none of them."""
     undiscovered: list[str] = dataclasses.field(default_factory=list)
-    """GPU nodes whose model is not known yet; pinned ones are in their pool, too."""
+    """GPU nodes whose model is not known yet; pinned nodes are in their pool, too."""
     undeclared_pins: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    """Nodes pinned to a pool that is not declared, by the name of that pool."""
+    """Nodes pinned to an undeclared pool, by the name of the pool."""
     mismatched: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     """Nodes pinned to a pool that does not match them, by pool; the pin takes precedence."""
     unclaimed: list[str] = dataclasses.field(default_factory=list)
     """Discovered GPU nodes that belong to no pool."""
     wrong_model: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    """Nodes with another model than the one that their pool declares for its node group, by pool; they belong to it nevertheless."""
+    """Nodes whose model differs from the model that their pool declares for its node group, by pool; they belong to the pool nevertheless."""
 
     @property
     def empty(self) -> list[str]:
@@ -68,7 +68,7 @@ class Membership:
 
 
 def matches(pool: PoolPlan, node: NodeFacts) -> bool:
-    """True when the pool's match fits the node; a pool without match fits none."""
+    """Whether the pool's match fits the node; a pool without match fits no node."""
     match = pool.match
     if match.pins_only or not node.has_gpu:
         return False
@@ -78,7 +78,7 @@ def matches(pool: PoolPlan, node: NodeFacts) -> bool:
 
 
 def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
-    """True when the node's label names the node group of the pool."""
+    """Whether the node's label names the node group of the pool."""
     group = pool.nodegroup
     return (
         group is not None
@@ -88,7 +88,7 @@ def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
 
 
 def _has_wrong_model(pool: PoolPlan, node: NodeFacts) -> bool:
-    """Whether a node that belongs to the pool by its pin or node group has another model than is declared."""
+    """Whether a node that belongs to the pool by its pin or node group has another model than the declared one."""
     model = models.find(pool.model) if pool.model and node.product and not pool.match.products else None
     return model is not None and _product(node) not in {models.normalized(product) for product in model.products}
 
@@ -98,7 +98,7 @@ def _product(node: NodeFacts) -> str:
 
 
 class _Index:
-    """Finds the few candidate pools of a node, so that hundreds of pools are as fast as a few."""
+    """Finds the few candidate pools of a node, so that hundreds of pools are as fast as a few pools."""
 
     def __init__(self, pools: t.Sequence[PoolPlan]) -> None:
         self._by_product: dict[str, list[PoolPlan]] = collections.defaultdict(list)
@@ -112,7 +112,7 @@ class _Index:
         self._with_group = [pool for pool in pools if pool.nodegroup and pool.nodegroup.group_label]
 
     def by_nodegroup(self, node: NodeFacts) -> PoolPlan | None:
-        """The pool of the node's node group; an exact name takes precedence over one with a suffix."""
+        """The pool of the node's node group; an exact name takes precedence over a name with a suffix."""
         candidates = [pool for pool in self._with_group if is_from_group(pool, node)]
         exact = [
             pool
@@ -131,7 +131,7 @@ class _Index:
 
 
 def membership_by_labels(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFacts]) -> Membership:
-    """Each node is in the pool that its label accel.gpu/pool names, else in that of its node group, else in the only pool that matches it."""
+    """Each node is in the pool that its label accel.gpu/pool names, else in the pool of its node group, else in the only pool that matches it."""
     declared = {pool.name: pool for pool in pools}
     index = _Index(pools)
     found = Membership(by_pool={name: [] for name in declared})

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Names of node groups: the options of each provider's node groups, and the name of a group that replaces another one (pure).
 
-An immutable field is changed by a new group beside the old one, so that two groups exist for a while and the new one needs another name: the
-declared name and four hexadecimal digits that follow from the immutable fields, by which a run after a killed one finds the group again.
+To change an immutable field, a new group is created next to the old one, so two groups exist for a while and the new group needs another name.
+This name is the declared name and four hexadecimal digits derived from the immutable fields, so a run after a killed one finds the group again.
 """
 
 from __future__ import annotations

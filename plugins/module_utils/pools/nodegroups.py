@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node groups of the pools, as the option `nodegroups` of the providers' modules (pure)."""
+"""Derives the node groups of the pools, in the format of the option `nodegroups` of the providers' modules (pure)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
     from .plan import PoolPlan
 
 _DRAIN_TIMEOUT = ROLLOUT.fields["drain_timeout"].default
-# Other numbers of nodes, by pool.
+# Changed numbers of nodes, by pool.
 _COUNTS = MapOf(item=Integer())
 # A label of an earlier sharing mode is removed by null, the startup taint by `state: absent`.
 _OWN_LABELS = (names.MIG_CONFIG_LABEL,)
@@ -42,7 +42,7 @@ def cloud_of(cluster: Document) -> CloudPlan | None:
 
 
 def nodegroup_plan(pool: Document, cloud: CloudPlan | None) -> NodeGroupPlan | None:
-    """The node group of a valid pool; None if its nodes exist already."""
+    """The node group of a valid pool; None if its nodes already exist."""
     nodes = pool.get("nodes")
     if nodes is None or cloud is None:
         return None
@@ -84,14 +84,14 @@ def _group(cloud: CloudPlan, pool: PoolPlan, group: NodeGroupPlan) -> Document:
 
 
 def drain_options(pools: t.Iterable[PoolPlan]) -> Document:
-    """The option `kubernetes.drain` for nodes of these groups; where pools differ, the more careful value."""
+    """The option `kubernetes.drain` for nodes of these groups; if pools differ, the more careful value is used."""
     rollouts = [pool.rollout for pool in pools if pool.nodegroup]
     grace_periods = [rollout.grace_period for rollout in rollouts]
     longest = max((period for period in grace_periods if period is not None), default=None)
     return {
         "evict": all(rollout.drain != NONE for rollout in rollouts),
         "force": bool(rollouts) and all(rollout.force for rollout in rollouts),
-        # None is each pod's own grace period, the only one that cannot be too short.
+        # None means each pod's own grace period, the only value that cannot be too short.
         "grace_period": None if None in grace_periods else longest,
         "drain_timeout": max((rollout.drain_timeout for rollout in rollouts), default=_DRAIN_TIMEOUT),
     }
@@ -100,7 +100,7 @@ def drain_options(pools: t.Iterable[PoolPlan]) -> Document:
 def with_node_counts(
     pools: t.Sequence[Document] | None, counts: t.Mapping[str, t.Any], defaults: Document | None = None
 ) -> list[Document]:
-    """gpu_pools with other numbers of nodes, by pool; raises InvalidVariables for a pool without a fixed number of nodes."""
+    """gpu_pools with changed numbers of nodes, by pool; raises InvalidVariables for a pool without a fixed number of nodes."""
     if pools is None:
         raise InvalidVariables([NOT_SET])
     if reason := POOLS.mistyped(pools):

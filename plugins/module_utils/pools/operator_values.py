@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Helm values, and the image of the validation pods, that follow from gpu_cluster.operator (pure).
+"""Helm values, and the image of the validation pods, derived from gpu_cluster.operator (pure).
 
 None of them depends on the pools, so Helm owns them, and a change of them needs a Helm upgrade.
 """
@@ -34,14 +34,14 @@ def operator_values(settings: Document) -> Document:
     own = merge(own, {"driver": driver} if driver else {})
     values: Document = merge(own, settings["values"])
     users = get_nested(settings, "values", "driver", "env")
-    # An empty list, too: it does not remove the proxy.
+    # This includes an empty list, which does not remove the proxy.
     if users is not None:
         values["driver"] = {**values["driver"], "env": _merged_env(driver.get("env", []), users)}
     return values
 
 
 def nfd_values(operator: Document) -> Document:
-    """The values of NFD's chart: its image comes from the same registry, with the same secrets."""
+    """The values of NFD's chart, whose image comes from the same registry with the same secrets."""
     registry, secrets = operator.get("registry"), operator["image_pull_secrets"]
     if not registry:
         return {}
@@ -84,7 +84,7 @@ def _kata_artifacts(registry: str, secrets: t.Sequence[str]) -> list[Document]:
 
 
 def _driver(settings: Document) -> Document:
-    """Only what differs from the chart's own defaults."""
+    """The driver's values that differ from the chart's own defaults."""
     driver = settings["driver"]
     values: Document = {value: driver[key] for key, value in _DRIVER_VALUES.items() if key in driver}
     if not driver["enabled"]:
@@ -100,7 +100,7 @@ def _driver(settings: Document) -> Document:
 
 
 def _environment(proxy: Document) -> list[Document]:
-    """Each variable in both spellings, since programs differ (NVIDIA: Install GPU Operator in Proxy Environments)."""
+    """Each variable in both spellings, because programs differ (NVIDIA: Install GPU Operator in Proxy Environments)."""
     variables = {
         "HTTP_PROXY": proxy.get("http"),
         "HTTPS_PROXY": proxy.get("https"),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan: everything that is derived from the variables, and its form for YAML (`gpu_plan`)."""
+"""The plan: all values that are derived from the variables, and their format for YAML (`gpu_plan`)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Taint = dict[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class CloudPlan:
-    """The cloud that creates nodes of the cluster, and the cluster's name there; `options` are its modules' options for the connection.
+    """The cloud that creates nodes of the cluster, and the cluster's name in the cloud; `options` are the connection options of its modules.
 
-    The cluster is created from `template` (None: it exists). `nodegroup_label` is the node label with the name of the node group (empty: there is none).
+    The cluster is created from `template` (None: it exists). `nodegroup_label` is the node label with the name of the node group (empty: no label).
     """
 
     provider: str
@@ -48,7 +48,7 @@ class ClusterPlan:
 class ReleasePlan:
     """One Helm release with its static values; `chart_repo` is empty unless `chart` is a bare name.
 
-    `named`: the variables set the release's name or namespace, so that it is managed even if it was installed by others.
+    `named`: the variables set the release's name or namespace, so the release is managed even if another tool has installed it.
     """
 
     name: str
@@ -63,9 +63,9 @@ class ReleasePlan:
 
 @dataclasses.dataclass(frozen=True)
 class PolicyPlan:
-    """What the pools set in the ClusterPolicy: fields in `spec`, and managed entries of the list daemonsets.tolerations.
+    """The settings of the pools in the ClusterPolicy: fields in `spec`, and managed entries of the list daemonsets.tolerations.
 
-    `mig_by_node`: mig.strategy must be absent, since it would override each node's configuration.
+    `mig_by_node`: mig.strategy must be absent, because it would override each node's configuration.
     """
 
     spec: dict[str, t.Any]
@@ -84,7 +84,7 @@ class ConfigPlan:
 
 @dataclasses.dataclass(frozen=True)
 class MigPlan:
-    """The MIG manager's ConfigMap: `entries` (name to content) of the pools, and the `default_entries` of NVIDIA's."""
+    """The MIG manager's ConfigMap: `entries` (name to content) of the pools, and the `default_entries` of NVIDIA's ConfigMap."""
 
     name: str
     namespace: str
@@ -99,7 +99,7 @@ class MigPlan:
 
 @dataclasses.dataclass(frozen=True)
 class ValidationPlan:
-    """Namespace and image of the validation pods, and the ConfigMap with their results."""
+    """The namespace and the image of the validation pods, and the ConfigMap with their results."""
 
     image: str
     namespace: str
@@ -108,7 +108,7 @@ class ValidationPlan:
 
 @dataclasses.dataclass(frozen=True)
 class Registration:
-    """The labels and taints with which nodes register, so that a new node needs no run: the node group sets them."""
+    """The labels and taints that the node group sets when nodes register, so that a new node needs no run."""
 
     node_labels: dict[str, str]
     taints: tuple[Taint, ...]
@@ -118,7 +118,7 @@ class Registration:
 class NodeGroupPlan:
     """The node group that creates a pool's nodes; `node_count` is its size, or its initial size if an autoscaler scales it between the bounds.
 
-    `group_label` is the node label with the name of the node group (empty: there is none). `settings` are the provider's other fields.
+    `group_label` is the node label with the name of the node group (empty: no label). `settings` are the provider's other fields.
     """
 
     name: str
@@ -152,9 +152,9 @@ class RebootPlan:
 
 @dataclasses.dataclass(frozen=True)
 class RolloutPlan:
-    """How a change is rolled out to the nodes of a pool; docs/rollout.md describes each value.
+    """The settings for rolling out a change to the nodes of a pool; docs/rollout.md describes each value.
 
-    `max_unavailable` and `limit` are numbers of nodes or percentages ("25%"); times are in seconds; None: no limit, or the
+    `max_unavailable` and `limit` are numbers of nodes or percentages ("25%"); times are in seconds; None means no limit, or the
     pod's own grace period.
     """
 
@@ -170,11 +170,11 @@ class RolloutPlan:
     limit: int | str | None = None
 
     def max_parallel(self, nodes: int) -> int:
-        """How many nodes of a pool of this size may be changed at the same time; at least one."""
+        """The number of nodes of a pool with this size that may be changed at the same time; at least one."""
         return node_count_of(self.max_unavailable, nodes)
 
     def max_nodes(self, nodes: int) -> int:
-        """How many of them one run changes."""
+        """The number of nodes that one run changes."""
         return nodes if self.limit is None else node_count_of(self.limit, nodes)
 
 
@@ -197,9 +197,9 @@ class PoolPlan:
     """One pool with every value that its nodes, quotas, reports and validation pods need.
 
     `resource` is the main resource that the pool offers, `resources` all of them; `shares_per_gpu` is None if the GPUs of one node have
-    different layouts. `mig_key` and `mig_entry` are empty unless all nodes have the same layout. `quota_keys` are those of a ResourceQuota.
+    different layouts. `mig_key` and `mig_entry` are empty unless all nodes have the same layout. `quota_keys` are keys of a ResourceQuota.
     `accelerator` is the kind of GPU for the cluster autoscaler, None if the model is not declared. `registration` is for the node group or
-    MachineSet that creates nodes of the pool; `nodegroup` is the former where a run creates it. `model` is a catalog key, None if none is
+    MachineSet that creates nodes of the pool; `nodegroup` is the node group if a run creates it. `model` is a catalog key, None if no model is
     declared or it is not in the catalog. `by_node` has the pool's values for single nodes (see for_node()).
     """
 
@@ -224,17 +224,17 @@ class PoolPlan:
     node_labels: dict[str, str]
     registration: Registration
     rollout: RolloutPlan
-    # Whether the pool or gpu_defaults set sharing.mode: without it, sharing is not removed from nodes.
+    # Whether the pool or gpu_defaults set sharing.mode; otherwise, sharing is not removed from nodes.
     declares_sharing: bool = dataclasses.field(default=True, metadata={"exported": False})
     by_node: t.Mapping[str, PoolPlan] = dataclasses.field(default_factory=dict, metadata={"exported": False})
 
     @property
     def without_containers(self) -> str:
-        """Why the pool's labels keep its nodes from offering GPUs to containers; empty if they do not."""
+        """The reason why the pool's labels keep its nodes from offering GPUs to containers; empty if they do not."""
         return without_containers(self.labels)
 
     def for_node(self, node: str) -> PoolPlan:
-        """The pool's values for one node: with a demand, each node has its own layout."""
+        """The pool's values for one node, because with a demand, each node has its own layout."""
         return self.by_node.get(node, self)
 
     @property
@@ -253,7 +253,7 @@ class Provides:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Everything that is derived from the variables of one cluster."""
+    """All values that are derived from the variables of one cluster."""
 
     cluster: ClusterPlan
     operator: ReleasePlan

@@ -19,14 +19,14 @@ from ..schema.pool_checks import ALL_POOLS_CHECKS, POOL_CHECKS
 from ..schema.types import Document, PoolVariables
 
 _NAMES = ("gpu_cluster", "gpu_defaults", "gpu_pools")
-# Not an empty list: a variable that is missing or misspelled must never release a node.
+# This is not treated as an empty list, because a missing or misspelled variable must never release a node.
 NOT_SET = (
     "gpu_pools: is not set (or null); declare the pools of the cluster, and check the spelling of the variable. An explicit [] means that there "
     "are no pools: every managed node is released, which removes its pool's labels, taints and sharing"
 )
-# Far more than Helm values or thousands of pools need.
+# These limits are far higher than Helm values or thousands of pools need.
 _MAX_LEVELS, _MAX_VALUES = 50, 1_000_000
-# Fields of pools whose nodes a run creates.
+# Fields that only apply to pools whose nodes a run creates.
 _NODE_GROUP_FIELDS = ("nodes", "autoscale", "model")
 
 
@@ -43,9 +43,9 @@ class InvalidVariables(ModuleFailure):
 
 @dataclasses.dataclass(frozen=True)
 class Variables:
-    """Cluster and pools with all defaults, in the user's order; `declared_cluster` is the cluster without the defaults.
+    """The cluster and the pools with all defaults, in the user's order; `declared_cluster` is the cluster without the defaults.
 
-    `pools_without_mode`: the names of the pools for which neither they nor gpu_defaults set sharing.mode.
+    `pools_without_mode`: the names of the pools that have no sharing.mode, neither in the pool nor in gpu_defaults.
     """
 
     cluster: Document
@@ -69,7 +69,7 @@ def merge(under: t.Any, over: t.Any) -> t.Any:
 
 
 def plain(value: t.Any) -> t.Any:
-    """A copy of Python's built-in types; ansible-core passes tagged subclasses of str, int, dict and list."""
+    """A copy with only Python's built-in types, because ansible-core passes tagged subclasses of str, int, dict and list."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bool) or value is None:
@@ -86,7 +86,7 @@ def plain(value: t.Any) -> t.Any:
 
 
 def split_variables(variables: t.Any) -> tuple[t.Any, t.Any, t.Any]:
-    """Cluster, defaults and pools from the one map that a filter gets; raises InvalidVariables."""
+    """The cluster, the defaults and the pools from the single map that a filter gets; raises InvalidVariables."""
     if not isinstance(variables, Mapping):
         raise InvalidVariables([f"the input: is {type_name(plain(variables))}, not a map of {join_words(_NAMES)}"])
     unknown = [f"{quote(plain(key))}: is not one of {join_words(_NAMES)}" for key in variables if key not in _NAMES]
@@ -96,7 +96,7 @@ def split_variables(variables: t.Any) -> tuple[t.Any, t.Any, t.Any]:
 
 
 def validate(cluster: t.Any, defaults: t.Any, pools: t.Any) -> list[str]:
-    """Every mistake in the three variables, in their order; empty when there is none."""
+    """All mistakes in the three variables, in their order; empty if there are none."""
     return _read(cluster, defaults, pools)[1]
 
 
@@ -111,7 +111,7 @@ def load(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Variables:
 
 
 def _with_defaults(pool: t.Any, defaults: t.Any) -> t.Any:
-    """A pool merged with the defaults; those of node groups only apply to pools whose nodes are created."""
+    """A pool merged with the defaults; defaults for node groups only apply to pools whose nodes a run creates."""
     if isinstance(defaults, dict) and get_nested(pool, "nodes") is None:
         defaults = {key: value for key, value in defaults.items() if key not in _NODE_GROUP_FIELDS}
     return merge(defaults, pool)
@@ -128,7 +128,7 @@ def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t
     cluster, defaults, pools = (
         CLUSTER.coerce({} if cluster is None else plain(cluster)),
         DEFAULTS.coerce({} if defaults is None else plain(defaults)),
-        # Text is not accepted for the whole list, since an empty one would release all nodes.
+        # Text is not accepted for the whole list, because an empty list would release all nodes.
         POOLS.coerce(plain(pools)) if isinstance(pools, (list, tuple)) else pools,
     )
     problems = [
@@ -141,7 +141,7 @@ def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t
 
 
 def _unbounded(variable: t.Any) -> str | None:
-    """Why a value cannot be read completely, as the end of a sentence; YAML aliases can make a few lines endless."""
+    """The reason why a value cannot be read completely, as the end of a sentence; with YAML aliases, a few lines can expand endlessly."""
     waiting = [(variable, 0)]
     for count in itertools.count():
         if not waiting:

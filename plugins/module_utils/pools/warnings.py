@@ -18,9 +18,9 @@ _MIG_MANAGER_LABEL = f"{names.DEPLOY_PREFIX}mig-manager"
 
 
 def plan_warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
-    """One sentence each; empty for a plan without pools, since nothing is installed then.
+    """The warnings, one sentence each; empty for a plan without pools, because nothing is installed in that case.
 
-    `traits` are the known traits of the cluster (see known_issues.py): a known issue is reported when the cluster has all of its traits.
+    `traits` are the known traits of the cluster (see known_issues.py): a known issue is reported if the cluster has all its traits.
     """
     if not plan.pools:
         return []

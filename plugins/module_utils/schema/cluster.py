@@ -26,7 +26,7 @@ class HelmValues(Anything):
     """Values for a chart: any map that Helm can read."""
 
     def inner(self, value: t.Any, path: str) -> Problems:
-        """Values that cannot be written as Helm's JSON."""
+        """The problems of values that cannot be written as Helm's JSON."""
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             at = field_path(path, key)
             reason = _unreadable(item) or (_unreadable(key) if isinstance(key, str) else None)
@@ -75,7 +75,7 @@ _OPERATOR: dict[str, Field] = {
 
 
 def _release(namespace: str, release: str, chart: str, chart_repo: str, version: str, **more: Field) -> Section:
-    # Text in place of these maps is likely to be the lines of a file, secrets among them.
+    # Text in place of these maps is probably the content of a file, which may include secrets.
     return Section(
         quotes_text=False,
         fields={
@@ -111,7 +111,7 @@ CLUSTER = Section(
         "kube_name": Text(),
         "uid": Text((validators.uid,)),
         "renamed_from": Text(),
-        # Empty, these would lead to whatever cluster the environment names.
+        # If these were empty, the cluster in the environment would be used.
         "kubeconfig": Text((validators.kubeconfig_path,), blank_is_unset=False),
         "context": Text(blank_is_unset=False),
         "impersonate_user": Text(),
@@ -146,7 +146,7 @@ def _setting(cluster: Document, release: str, key: str) -> t.Any:
 
 
 def chart_has_a_repository(cluster: Document) -> Problems:
-    """A chart's name needs a repository, and the other forms of a chart do not."""
+    """A chart's name needs a repository; the other forms of a chart do not."""
     for which in _RELEASES:
         chart, repo = _setting(cluster, which, "chart"), get_nested(cluster, which, "chart_repo")
         path = f"gpu_cluster.{which}.chart_repo"
@@ -182,7 +182,7 @@ def values_have_one_owner(cluster: Document) -> Problems:
 
 
 _PATH = "gpu_cluster.operator"
-# The variables of the driver's container. Text in place of one may be a variable with its value.
+# The variables of the driver's container. Text in place of a variable may contain its value.
 _VARIABLES = ListOf(item=Anything(quotes_text=False), quotes_text=False)
 _VARIABLE_NAME = Text(quotes_text=False)
 # Only the driver's own container reads these (gpu-operator controllers/object_controls.go, transformDriverContainer).
@@ -194,12 +194,12 @@ _DRIVER_FIELDS = (
     ("repo_config",),
     ("cert_config",),
 )
-# A precompiled driver does not use these; the same function returns before them.
+# A precompiled driver does not use these fields, because the same function returns before it reads them.
 _BUILD_FIELDS = (("driver", "secret_env"), ("repo_config",), ("cert_config",))
 
 
 def driver_fields_have_an_effect(cluster: Document) -> Problems:
-    """No field is set for a driver that is not installed, or for the build of a precompiled one."""
+    """No field is set for a driver that is not installed, or for the build of a precompiled driver."""
     driver = get_nested(cluster, "operator", "driver")
     if get_nested(driver, "enabled") is False:
         for keys in (*_DRIVER_FIELDS, ("driver", "precompiled")):
@@ -212,7 +212,7 @@ def driver_fields_have_an_effect(cluster: Document) -> Problems:
 
 
 def driver_version_fits_precompiled(cluster: Document) -> Problems:
-    """A precompiled driver's image is named by its branch, any other by its full version."""
+    """A precompiled driver's image is named by its branch, any other image by its full version."""
     version = get_nested(cluster, "operator", "driver", "version")
     precompiled = get_nested(cluster, "operator", "driver", "precompiled")
     if not isinstance(version, str) or precompiled not in (None, True, False):
@@ -269,7 +269,7 @@ def values_have_no_os_tag(cluster: Document) -> Problems:
 
 
 def values_keep_maps(cluster: Document) -> Problems:
-    """The values have maps where the chart has them, since this collection adds its own fields to some of them."""
+    """The values have maps in the same places as the chart, because this collection adds fields to some of them."""
     for which, maps in (("operator", releases.OPERATOR_MAPS), ("nfd", releases.NFD_MAPS)):
         paths = [*((part,) for part in maps), *((part, key) for part, keys in maps.items() for key in keys)]
         for path in paths:

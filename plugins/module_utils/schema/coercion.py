@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Converts unambiguous text to values of other types, since surveys and extra variables provide only text (pure).
+"""Converts unambiguous text to values of other types, because surveys and extra variables only provide text (pure).
 
-A function returns None for text that does not unambiguously mean a value of its type.
+A function returns None for text that does not clearly represent a value of its type.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import re
 import typing as t
 
-# At most 18 digits: enough for every setting, and fast to convert. A leading zero could mean an octal number.
+# At most 18 digits, which is enough for every setting and fast to convert. A leading zero could mean an octal number.
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})", re.ASCII)
 # The words that Ansible accepts for a boolean (ansible.module_utils.parsing.convert_bool).
 _TRUE = frozenset({"y", "yes", "on", "1", "true", "t"})
@@ -39,8 +39,8 @@ def boolean(text: str) -> bool | None:
 def elements(text: str) -> list[t.Any]:
     """The non-empty elements of a list that is written as text.
 
-    In brackets as JSON or YAML, as lines with dashes, or separated by commas or line breaks. Commas inside brackets are not separators, so
-    that a label selector such as `zone in (a, b)` stays one element.
+    The list may be in brackets as JSON or YAML, written as lines with dashes, or separated by commas or line breaks. Commas inside brackets are
+    not separators, so a label selector such as `zone in (a, b)` stays one element.
     """
     stripped = text.strip()
     lines = [line.strip() for line in stripped.splitlines() if line.strip()]
@@ -55,7 +55,7 @@ def elements(text: str) -> list[t.Any]:
 def names(value: t.Any) -> list[str]:
     """The names in an option or a variable: None, text as for elements(), or a list of texts; raises ValueError for others.
 
-    Ansible splits the text of a list option at every comma, even inside brackets: this is undone first.
+    Ansible splits the text of a list option at every comma, even inside brackets; this is undone first.
     """
     given = value if isinstance(value, (list, tuple)) else [value]
     if any(isinstance(item, (dict, list, tuple, bool, float)) for item in given):
@@ -67,7 +67,7 @@ def names(value: t.Any) -> list[str]:
 
 
 def _is_open(text: str) -> bool:
-    """Whether some bracket is unbalanced: the text was split inside a pair."""
+    """Whether a bracket is unbalanced because the text was split inside a pair."""
     return any(text.count(opening) != text.count(closing) for opening, closing in _BRACKETS.items())
 
 

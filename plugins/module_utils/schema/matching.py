@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The conditions of a pool's `match`, in one form for all its notations."""
+"""The conditions of a pool's `match`, converted from all its notations to one form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..catalog import models, names
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """Which existing nodes belong to a pool; `model` is a catalog key, `products` are GFD's bare names."""
+    """The conditions for existing nodes to belong to a pool; `model` is a catalog key, `products` are GFD's bare names."""
 
     model: str | None
     product: str | None
@@ -21,15 +21,15 @@ class Match:
 
     @property
     def pins_only(self) -> bool:
-        """True when only nodes with the pool's own label belong to it."""
+        """Whether only nodes with the pool's own label belong to it."""
         return not self.products and not self.labels
 
 
 def resolve_match(match: t.Mapping[str, t.Any]) -> Match:
     """The match of valid variables; an unknown model is None.
 
-    GFD's product label names a model that is not in the catalog. Sharing changes that label, so it is matched like
-    a model, without suffixes.
+    A model that is not in the catalog is matched by GFD's product label. Sharing changes this label, so it is matched without suffixes, like
+    a model.
     """
     labels = dict(match.get("labels") or {})
     name = match.get("model") or labels.pop(names.PRODUCT_LABEL, None)
@@ -41,17 +41,17 @@ def resolve_match(match: t.Mapping[str, t.Any]) -> Match:
 
 
 class MatchTerms(t.NamedTuple):
-    """The conditions of a match, for comparison with another one."""
+    """The conditions of a match, for comparison with another match."""
 
     products: frozenset[str]
     labels: frozenset[tuple[str, str]]
 
     @classmethod
     def of(cls, match: Match) -> MatchTerms:
-        """With one spelling for each product."""
+        """The terms of a match, with one spelling for each product."""
         return cls(frozenset(map(models.normalized, match.products)), frozenset(match.labels.items()))
 
     def implies(self, other: MatchTerms) -> bool:
-        """True when every node that meets these conditions meets the other ones, too."""
+        """Whether every node that meets these conditions also meets the other conditions."""
         products = not other.products or (bool(self.products) and self.products <= other.products)
         return products and other.labels <= self.labels

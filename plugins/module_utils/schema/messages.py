@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How messages show values, types and paths of fields."""
+"""Formats values, types and paths of fields for messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_NAMED = 5
 
 _SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_SHOWN = 60
-# Python refuses to write out integers of thousands of digits.
+# Python refuses to convert integers with thousands of digits to text.
 _HUGE = 10**_MAX_SHOWN
 
 _TYPE_NAMES: tuple[tuple[type, str], ...] = (
@@ -36,12 +36,12 @@ def type_name(value: t.Any) -> str:
 
 
 def is_whole(value: t.Any) -> bool:
-    """Whether it is a whole number in YAML; in Python true and false are integers, too."""
+    """Whether a value is a whole number in YAML; in Python, true and false are integers, too."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def quote(value: t.Any) -> str:
-    """A value as written, shortened; maps and lists by their type only. Text that may contain a secret is only described."""
+    """A shortened value as written; maps and lists are shown by their type only. Text that may contain a secret is only described."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and abs(value) >= _HUGE:
@@ -59,7 +59,7 @@ def quote(value: t.Any) -> str:
 
 
 def field_path(path: str, key: t.Any) -> str:
-    """The path of one entry: `a.b` for plain keys, `a['x/y']` for others, `a[2]` for elements."""
+    """The path of one entry: `a.b` for plain keys, `a['x/y']` for other keys, `a[2]` for elements."""
     if isinstance(key, str):
         if not secrets.is_quotable(key):
             return f"{path}[{quote(key)}]"

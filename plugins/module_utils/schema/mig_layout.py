@@ -22,12 +22,12 @@ _MAX_DEVICES = 64
 
 @dataclasses.dataclass(frozen=True)
 class LayoutField(Field):
-    """A MIG layout; whether it fits a GPU is checked with the whole pool, since that needs the model."""
+    """A MIG layout; whether it fits a GPU is checked with the whole pool, because the check needs the model."""
 
     blank_is_unset: bool = False
 
     def coerce(self, value: t.Any) -> t.Any:
-        """A list of profiles that is written as text, and counts that are written as text."""
+        """Convert a list of profiles, or counts, that are written as text."""
         if isinstance(value, str) and not unrendered_template(value):
             names = coercion.elements(value)
             return names if names and not any(mig_profile(item) for item in names if isinstance(item, str)) else value

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of pools with node groups: what the provider in gpu_cluster.cloud would refuse, or accept and never do."""
+"""Checks pools with node groups for settings that the provider in gpu_cluster.cloud would refuse, or accept but never apply."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cloud_is_one(cluster: Document) -> Problems:
 
 
 def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
-    """The mistakes in a pool's node group, and the settings of one in a pool that has none."""
+    """The mistakes in a pool's node group, and node group settings in a pool that has no node group."""
     if get_nested(pool.merged, "nodes") is None:
         if get_nested(pool.declared, "autoscale") is not None:
             yield f"{pool.path}.autoscale: has no effect without nodes; declare both, or remove it"
@@ -87,7 +87,7 @@ def model_is_declared_once(pool: PoolVariables) -> Problems:
 
 
 def labels_are_a_kubelets(pool: PoolVariables) -> Problems:
-    """A group's labels are set by the kubelet, which may not set every label."""
+    """The kubelet sets a group's labels, and may not set every label."""
     for key in pool.labels:
         if problem := kubelet_label(key):
             yield f"{field_path(f'{pool.path}.labels', key)}: {problem}"
@@ -114,7 +114,7 @@ def group_name_is_legal(provider: ProviderDefinition, pool: PoolVariables) -> Pr
 
 
 def entries_are_few(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """A provider may limit the labels and taints of a group, this collection's among them."""
+    """A provider may limit the number of labels and taints of a group, including the collection's own."""
     if provider.max_entries is None:
         return
     for field, own in _OWN_ENTRIES.items():
@@ -127,7 +127,7 @@ def entries_are_few(provider: ProviderDefinition, pool: PoolVariables) -> Proble
 
 
 def flavor_matches(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """The pool does not contradict what the flavor's name says about its GPUs."""
+    """The pool does not contradict the GPUs in the flavor's name."""
     flavor = get_nested(pool.merged, "nodes", "flavor")
     gpus = provider.flavor_gpus(flavor) if isinstance(flavor, str) else None
     if gpus is None:
@@ -160,6 +160,6 @@ def groups_differ(pools: t.Sequence[PoolVariables]) -> Problems:
         name = group_name(pool) if get_nested(pool.merged, "nodes") is not None else None
         if not isinstance(name, str) or first.setdefault(name, pool) is pool:
             continue
-        # Two pools of one name are reported already.
+        # Two pools with the same name are already reported.
         if get_nested(pool.merged, "name") != get_nested(first[name].merged, "name"):
             yield f"{pool.path}.nodes.name: the node group {quote(name)} is that of {first[name].title} already; give each pool its own"

@@ -28,12 +28,12 @@ _SANDBOX_LABELS = tuple(f"{DEPLOY_PREFIX}sandbox-{name}" for name in ("device-pl
 
 
 def is_for_users(key: str) -> bool:
-    """Whether this label of NVIDIA is meant to be set by users."""
+    """Whether users may set this label of NVIDIA."""
     return key in (WORKLOAD_LABEL, VGPU_CONFIG_LABEL) or key.startswith(DEPLOY_PREFIX)
 
 
 def invalid_value(key: str, value: str) -> str | None:
-    """Why the value of such a label is invalid; None if it is valid."""
+    """The reason why the value of such a label is invalid; None if it is valid."""
     if key == WORKLOAD_LABEL and value not in WORKLOADS:
         return f"is not a valid value; use {', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}"
     if key.startswith(DEPLOY_PREFIX) and value not in _SWITCHES:
@@ -42,7 +42,7 @@ def invalid_value(key: str, value: str) -> str | None:
 
 
 def without_discovery(labels: Labels) -> str:
-    """Why gpu-feature-discovery never labels a node with these labels; empty if it may."""
+    """The reason why gpu-feature-discovery never labels a node with these labels; empty if it may label the node."""
     for key in (OPERANDS_LABEL, DISCOVERY_DEPLOY_LABEL):
         if labels.get(key) == "false":
             return f"label {key}=false keeps gpu-feature-discovery away"
@@ -54,7 +54,7 @@ def without_discovery(labels: Labels) -> str:
 
 
 def without_containers(labels: Labels) -> str:
-    """Why a node with these labels offers no GPU to containers; empty if it may."""
+    """The reason why a node with these labels offers no GPU to containers; empty if it may offer one."""
     if labels.get(PLUGIN_DEPLOY_LABEL) == "false":
         return f"label {PLUGIN_DEPLOY_LABEL}=false keeps the device plugin away"
     return without_discovery(labels)

@@ -16,9 +16,9 @@ from .providers import PROVIDERS
 from .rollout import ROLLOUT
 from .types import MAX_NODES, Anything, Boolean, Choice, Field, Integer, ListOf, MapOf, Section, Text, integer_between
 
-# The kubelet runs 110 pods on a node by default, and 250 on OpenShift: more shares could never be used.
+# The kubelet runs 110 pods on a node by default, and 250 on OpenShift, so more shares could never be used.
 MAX_SHARES = 250
-# On the nodes of the largest cluster, with 16 GPUs of 7 devices at most.
+# The maximum on the nodes of the largest cluster, with at most 16 GPUs and 7 devices per GPU.
 MAX_DEVICES = MAX_NODES * 16 * 7
 
 
@@ -27,7 +27,7 @@ def _nodes(low: int, too_low: str, **more: t.Any) -> Integer:
 
 
 _NEGATIVE = "the number of nodes must not be negative; give 0 or more"
-# Settings that every provider has; the others are in the provider's definition.
+# Settings that every provider has; other settings are in the provider's definition.
 COMMON_NODES_FIELDS: dict[str, Field] = {
     "name": Text(),
     "flavor": Text(required=True, missing="name the flavor of the nodes, which decides what GPUs they have"),
@@ -136,14 +136,14 @@ POOL = Section(
 
 
 def _any_part_of(section: Section, **own: Field) -> Section:
-    """The same keys with none required, except `own`, which has other fields for some."""
+    """The same keys, none of them required; `own` replaces the fields of some keys."""
     return dataclasses.replace(
         section,
         fields={**{key: dataclasses.replace(field, required=False) for key, field in section.fields.items()}, **own},
     )
 
 
-# The defaults can be any part of a pool except what is its own: names, layout and demand.
+# The defaults can contain any part of a pool except its names, layout and demand.
 DEFAULTS = _any_part_of(
     POOL,
     name=Text((validators.not_in_defaults("every pool has its own name"),)),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of several fields of a pool, or of several pools, together; INVALID is in place of each value that is invalid alone."""
+"""Checks several fields of a pool, or several pools, together; INVALID replaces each value that is invalid on its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DISTINGUISH = (
 
 
 def mode_is_satisfied(pool: PoolVariables) -> Problems:
-    """What the pool's mode requires and refuses."""
+    """The pool meets the requirements of its mode."""
     mode = mode_named(get_nested(pool.merged, "sharing", "mode"))
     if mode:
         names = (get_nested(pool.merged, "match", "model"), get_nested(pool.merged, "model"))
@@ -64,7 +64,7 @@ def options_have_an_effect(pool: PoolVariables) -> Problems:
 
 
 def startup_taint_has_an_effect(pool: PoolVariables) -> Problems:
-    """Only a partitioned GPU is offered whole first and removed again later."""
+    """Only GPUs that will be partitioned are offered as whole GPUs first and removed later."""
     name = get_nested(pool.merged, "sharing", "mode")
     mode = DEFAULT_MODE if name is None else mode_named(name)
     if get_nested(pool.declared, "startup_taint") is True and mode and not mode.partitions_gpus:
@@ -92,7 +92,7 @@ def taints_differ(pool: PoolVariables) -> Problems:
 
 
 def labels_keep_matching(pool: PoolVariables) -> Problems:
-    """A pool does not overwrite the label by which it matches its nodes."""
+    """A pool does not overwrite the label that its match uses."""
     for key, value in pool.labels.items():
         matched = get_nested(pool.merged, "match", "labels", key)
         if isinstance(matched, str) and matched != value:
@@ -103,7 +103,7 @@ def labels_keep_matching(pool: PoolVariables) -> Problems:
 
 
 def operand_labels_are_known(pool: PoolVariables) -> Problems:
-    """The operator silently takes an unknown value for its default."""
+    """The operator silently treats an unknown value as its default."""
     for key, value in pool.labels.items():
         if reason := invalid_value(key, value):
             yield f"{field_path(f'{pool.path}.labels', key)}: {quote(value)} {reason}"
@@ -119,7 +119,7 @@ def names_differ(pools: t.Sequence[PoolVariables]) -> Problems:
 
 
 def _match_terms(pool: PoolVariables) -> MatchTerms | None:
-    """None for a pool without match, whose nodes are pinned one by one, and for a match that is wrong."""
+    """The terms of a pool's match; None without a match (the nodes are pinned one by one), and for an invalid match."""
     match = get_nested(pool.merged, "match")
     if not isinstance(match, dict):
         return None
@@ -135,7 +135,7 @@ def _match_terms(pool: PoolVariables) -> MatchTerms | None:
 def matches_differ(pools: t.Sequence[PoolVariables]) -> Problems:
     """No pool matches every node of another one. (Whether pools overlap in part depends on the nodes.)"""
     matching = [(pool, terms) for pool in pools if (terms := _match_terms(pool))]
-    # Only pools that share a label or product with a pool can lie within it, so not every pair is compared.
+    # Only pools that share a label or product can contain each other, so not every pair is compared.
     by_term: dict[t.Any, list[tuple[PoolVariables, MatchTerms]]] = collections.defaultdict(list)
     for pool, terms in matching:
         for term in (*terms.products, *terms.labels):

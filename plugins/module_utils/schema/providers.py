@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The providers of node groups, and what can be declared for each: the one place of the schema where a cloud is added.
+"""The providers of node groups and their settings; the only place in the schema where a cloud is added.
 
 The code of a provider is the package providers/KEY with inventory.py (its sources for the inventory plugin, imported only when an inventory
 names the provider), its modules, and the file tasks/KEY.yml of the role nodegroups.
@@ -25,7 +25,7 @@ from .types import (
     integer_between,
 )
 
-# By this label Magnum names a node's group (magnum, doc/source/user/node-groups.rst).
+# The label with which Magnum names a node's group (magnum, doc/source/user/node-groups.rst).
 MAGNUM_NODEGROUP_LABEL = "magnum.openstack.org/nodegroup"
 _MAGNUM_ID = re.compile(r"\d+|[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 
@@ -34,14 +34,14 @@ _MAGNUM_ID = re.compile(r"\d+|[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.I
 class ProviderDefinition:
     """One provider.
 
-    key: its name in gpu_cluster.cloud, in the inventory plugin, in its modules (KEY_nodegroup, KEY_kubeconfig), and of its package;
-    title: its name in messages.
-    cloud_fields: the schema of gpu_cluster.cloud.KEY. connection_options: those of these fields that are options of all its modules.
+    key: the provider's name in gpu_cluster.cloud, in the inventory plugin, in its modules (KEY_nodegroup, KEY_kubeconfig), and the name of its package;
+    title: the provider's name in messages.
+    cloud_fields: the schema of gpu_cluster.cloud.KEY. connection_options: the fields among these that are options of all its modules.
     nodes_fields: the settings of a pool's `nodes` that only this provider has; each is an option of KEY_nodegroup.
     inventory: the settings of a cloud in the inventory plugin.
-    max_name_length, name_rule: the limits of a node group's name. max_entries: the most labels, and the most taints, of a group.
-    autoscaling_option: whether KEY_nodegroup has a switch beside min_node_count and max_node_count.
-    flavor_gpus: the GPUs of a flavor with this name, None if the name does not say.
+    max_name_length, name_rule: the limits of a node group's name. max_entries: the maximum number of labels, and of taints, of a group.
+    autoscaling_option: whether KEY_nodegroup has a switch in addition to min_node_count and max_node_count.
+    flavor_gpus: returns the GPUs of a flavor with this name, None if the name does not show them.
     """
 
     key: str
@@ -112,7 +112,7 @@ _VKS_CONNECTION: dict[str, Field] = {
     "vks_url": _ADDRESS,
     "vserver_url": _ADDRESS,
 }
-# The limits are from the schema of its node groups (greennode-mcp specs/vks.json, greennode-cli).
+# The limits come from the schema of its node groups (greennode-mcp specs/vks.json, greennode-cli).
 VKS = ProviderDefinition(
     key="vks",
     title="VKS",

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds secrets in plain text among values: their paths for messages, the values for masking, and the checks of variables (pure)."""
+"""Finds secrets in plain text among values: provides their paths for messages, the values for masking, and checks of variables (pure)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SETTING = re.compile(
     r"^\s*(?:-\s+|--?|export\s+)?[\"']?(?P<name>[A-Za-z_][\w.-]*)[\"']?\s*[:=]\s*[\"']?(?P<value>[^\s\"'#]+)"
 )
 _SIMPLE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What charts put under `secret`, `existingSecret` or `pullSecret` is the name of a Secret.
+# In charts, the value of `secret`, `existingSecret` or `pullSecret` is the name of a Secret.
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-# What charts put under `passwordSecretKey` is the key of an entry of a Secret: `password`, `tls.key`.
+# In charts, the value of `passwordSecretKey` is the key of an entry of a Secret, such as `password` or `tls.key`.
 _ENTRY_NAME = re.compile(r"[a-z][a-z._-]{0,30}")
 
 
@@ -33,9 +33,9 @@ class SecretValue:
 
 
 def find_secrets(value: t.Any, path: str = "", name: str = "") -> t.Iterator[SecretValue]:
-    """Every secret in a value; `path` is the value's own, with which each secret's path begins.
+    """Every secret in a value; `path` is the path of the value, and the beginning of each secret's path.
 
-    `name` is the name that describes a text: its key, that of the list around it, or the `name` of a variable.
+    `name` is the name that describes a text: its key, the key of the list around it, or the `name` of a variable.
     """
     if isinstance(value, dict):
         yield from _in_map(value, path, name)
@@ -68,7 +68,7 @@ def _in_map(value: t.Mapping[t.Any, t.Any], path: str, name: str) -> t.Iterator[
             yield SecretValue(item_path, "the credentials of a registry", item)
             continue
         if item_name == "value" and isinstance(variable, str):
-            # An environment variable, or a parameter, whose name is in the field beside it.
+            # An environment variable, or a parameter, whose name is in the field next to it.
             item_name = variable
         elif _is_plural(name) and isinstance(item, str):
             # Every entry of `passwords: {alice: ...}` and `stringData: {...}` is a secret.
@@ -80,7 +80,7 @@ def _in_list(value: t.Sequence[t.Any], path: str, name: str) -> t.Iterator[Secre
     option = ""
     for index, item in enumerate(value):
         yield from find_secrets(item, f"{path}[{index}]", option or name)
-        # `["--token", "..."]`: the next argument is the option's.
+        # In `["--token", "..."]`, the next argument is the value of the option.
         is_option = isinstance(item, str) and re.fullmatch(r"--?[A-Za-z][\w-]*", item)
         option = str(item) if is_option and secrets.names_a_secret(str(item)) else ""
 
@@ -134,7 +134,7 @@ def _without(value: t.Any, path: str, left_out: frozenset[str]) -> t.Any:
         return [
             _without(item, item_path, left_out)
             for item, item_path in zip(value, paths, strict=True)
-            # A variable without its value means nothing.
+            # A variable without its value is left out.
             if item_path not in left_out
             and not (isinstance(item, dict) and "name" in item and f"{item_path}.value" in left_out)
         ]
@@ -145,14 +145,14 @@ _OPERATOR, _NFD = "gpu_cluster.operator.values", "gpu_cluster.nfd.values"
 
 
 def values_hold_no_secrets(cluster: Document) -> Problems:
-    """Helm keeps values in its records, charts put them into objects that many users can read, and programs print them."""
+    """Helm values contain no secrets, because Helm stores values in records, charts copy them to objects that many users can read, and programs print them."""
     for which, path in (("operator", _OPERATOR), ("nfd", _NFD)):
         for secret in find_secrets(get_nested(cluster, which, "values"), path):
             yield f"{secret.path}: contains a secret ({secret.description}; not shown), which must not be in Helm values; {_remedy(secret)}"
 
 
 def reboot_command_holds_no_secrets(pool: PoolVariables) -> Problems:
-    """Every user of the machine can read a command line, and the role new_nodes stores it in a ConfigMap."""
+    """The reboot command contains no secrets, because every user of the machine can read a command line, and the role new_nodes stores it in a ConfigMap."""
     path = f"{pool.path}.rollout.reboot.command"
     for secret in find_secrets(get_nested(pool.merged, "rollout", "reboot", "command"), path):
         yield f"{secret.path}: contains a secret ({secret.description}; not shown), which other users can read there; have the program read it from a file"

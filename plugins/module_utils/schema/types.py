@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Types of fields: each has rules and a default, and finds every mistake in a value.
+"""Types of fields; each type has rules and a default, and finds all mistakes in a value.
 
-Ansible's argument specs stop at the first mistake of a nested list and do not report the element's index.
-null counts as left out everywhere. Text that unambiguously means a value of another type is converted by coerce() first.
+Ansible's argument specs stop at the first mistake in a nested list and do not report the element's index.
+null counts as left out everywhere. coerce() first converts text that clearly represents a value of another type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import unicodedata
 from . import coercion
 from .messages import field_path, is_whole, join_words, nearest, quote, type_name
 
-# What is wrong with a value and what to do, as the end of the sentence "<path>: <value> ..."; None for a valid value.
+# Returns the problem of a value and the remedy, as the end of the sentence "<path>: <value> ..."; None for a valid
+# value.
 Rule = t.Callable[[t.Any], "str | None"]
 Problems = t.Iterator[str]
 Document = dict[str, t.Any]
@@ -31,7 +32,7 @@ _TEMPLATE = re.compile(r"\{\{|\{%|__omit_place_holder__")
 
 
 class Invalid:
-    """Replaces a wrong value, so that later checks neither fail on it nor take it for left out."""
+    """Replaces an invalid value, so that later checks neither fail on it nor treat it as left out."""
 
 
 INVALID: t.Final = Invalid()
@@ -41,8 +42,8 @@ INVALID: t.Final = Invalid()
 class Field:
     """The values that one field of the variables can have.
 
-    `blank_is_unset`: empty text counts as left out. Fields that decide which nodes a pool has, or what happens to their pods, do not
-    allow that, since an unanswered survey question would change them. `quotes_text`: whether messages may show a text value.
+    `blank_is_unset`: empty text counts as left out. Fields that determine the nodes of a pool, or the effects on their pods, do not
+    allow this, because an unanswered survey question would change them. `quotes_text`: whether messages may show a text value.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -54,11 +55,11 @@ class Field:
     last_rules: t.ClassVar[tuple[Rule, ...]] = ()
 
     def coerce(self, value: t.Any) -> t.Any:
-        """Text converted to the field's type where its meaning is unambiguous; else the value itself."""
+        """Text converted to the field's type if its meaning is clear, otherwise the value itself."""
         return value
 
     def problems(self, value: t.Any, path: str) -> Problems:
-        """Every mistake in `value`, one line each, beginning with its path."""
+        """All mistakes in `value`, one line each, beginning with the path."""
         reason = self.refusal(value)
         if reason is None:
             yield from self.inner(value, path)
@@ -72,7 +73,7 @@ class Field:
         return next((reason for check in checks if (reason := check(value))), None)
 
     def mistyped(self, value: t.Any) -> str | None:
-        """Why the value has the wrong type; None when it has the right one."""
+        """The message if the value has the wrong type; None if the type is correct."""
         raise NotImplementedError
 
     def inner(self, value: t.Any, path: str) -> Problems:
@@ -96,7 +97,7 @@ def unrendered_template(value: t.Any) -> str | None:
 
 
 def _converted(value: t.Any, convert: t.Callable[[str], t.Any]) -> t.Any:
-    """The converted text; the value itself where it is not text, or cannot be converted."""
+    """The converted text; the value itself if it is not text or cannot be converted."""
     converted = convert(value) if isinstance(value, str) else None
     return value if converted is None else converted
 
@@ -117,10 +118,10 @@ def unprintable(value: str) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Text(Field):
-    """A string that is not empty unless the field allows it; always one line of printable characters."""
+    """One line of printable characters, which may only be empty if the field allows it."""
 
     empty: bool = False
-    # Invisible characters are checked last, since another rule may give a better reason.
+    # Invisible characters are checked last, because another rule may give a better reason.
     last_rules: t.ClassVar[tuple[Rule, ...]] = (unprintable,)
 
     def mistyped(self, value: t.Any) -> str | None:
@@ -168,7 +169,7 @@ class Integer(Field):
 
 
 def integer_between(low: int, high: int, too_low: str, too_high: str, **more: t.Any) -> Integer:
-    """A number within bounds, with a reason and a remedy for each side; `more` are further attributes of the field."""
+    """A number within bounds, with a reason and a remedy for each bound; `more` are further attributes of the field."""
 
     def rule(value: int) -> str | None:
         if value < low:
@@ -183,7 +184,7 @@ class Boolean(Field):
     """true or false."""
 
     def coerce(self, value: t.Any) -> t.Any:
-        """A boolean that is written as text, by the words that Ansible accepts."""
+        """Convert text to a boolean, with the words that Ansible accepts."""
         return _converted(value, coercion.boolean)
 
     def mistyped(self, value: t.Any) -> str | None:
@@ -212,7 +213,7 @@ class MapOf(Anything):
     item: Field = dataclasses.field(default_factory=Text)
 
     def coerce(self, value: t.Any) -> t.Any:
-        """Each value; keys stay text."""
+        """Convert each value; keys stay text."""
         return {key: self.item.coerce(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     def inner(self, value: t.Any, path: str) -> Problems:
@@ -226,7 +227,7 @@ class MapOf(Anything):
 class ListOf(Field):
     """A list of elements of one type; `splits`: text is split at its commas and line breaks, where the elements are text.
 
-    One that is left out is empty; with `default=None` it stays left out.
+    A list that is left out is empty; with `default=None`, it stays left out.
     """
 
     default: t.Any = dataclasses.field(default_factory=list)
@@ -234,7 +235,7 @@ class ListOf(Field):
     splits: bool = True
 
     def coerce(self, value: t.Any) -> t.Any:
-        """A list that is written as text, and each element of it."""
+        """Convert a list that is written as text, and each of its elements."""
         if isinstance(value, str) and not unrendered_template(value) and not coercion.is_blank(value):
             bracketed = value.strip().startswith("[")
             found = coercion.elements(value) if bracketed or (self.splits and isinstance(self.item, Text)) else value
@@ -262,9 +263,9 @@ class ListOf(Field):
 
 @dataclasses.dataclass(frozen=True)
 class Section(Anything):
-    """A map with known keys; `hints` tell what to write in place of other keys.
+    """A map with known keys; `hints` suggest what to write instead of other keys.
 
-    One that is left out has the defaults of its keys; with `default=None` it stays left out.
+    A map that is left out has the defaults of its keys; with `default=None`, it stays left out.
     """
 
     default: t.Any = dataclasses.field(default_factory=dict)
@@ -272,7 +273,7 @@ class Section(Anything):
     hints: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def coerce(self, value: t.Any) -> t.Any:
-        """Each value by its field; None in place of empty text that counts as left out."""
+        """Convert each value with its field; empty text that counts as left out becomes None."""
         return {key: self._coerced(key, item) for key, item in value.items()} if isinstance(value, dict) else value
 
     def inner(self, value: t.Any, path: str) -> Problems:
@@ -319,7 +320,7 @@ class Section(Anything):
 
 @dataclasses.dataclass(frozen=True)
 class PoolVariables:
-    """One pool for checks of several fields: as it is declared, and merged with the defaults. INVALID replaces wrong values."""
+    """One pool for checks of several fields, as declared and merged with the defaults. INVALID replaces invalid values."""
 
     path: str
     declared: Document
@@ -334,6 +335,6 @@ class PoolVariables:
 
     @property
     def title(self) -> str:
-        """How messages about other pools name this one."""
+        """The name of this pool in messages about other pools."""
         name = self.merged.get("name")
         return f"{self.path} ({name})" if isinstance(name, str) else self.path

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules for single values: each returns what is wrong and what to do, as the end of the sentence "<path>: <value> ..."."""
+"""Rules for single values; each returns the problem and the remedy, as the end of the sentence "<path>: <value> ..."."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _REGISTRY_HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?"
 _REGISTRY_FOLDER = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*")
 _REGISTRY_SCHEMES = ("http", "https", "oci", "docker")
 _DRIVER_VERSION = re.compile(r"[0-9]+(\.[0-9]+){0,3}|sha256:[0-9a-f]{64}")
-# What the operator appends to a driver's tag: ID and VERSION_ID of the node's operating system (gpu-operator
+# The suffix that the operator appends to a driver's tag: ID and VERSION_ID of the node's operating system (gpu-operator
 # controllers/object_controls.go, resolveDriverTag), as in rhcos4.18, rhel9.6 or ubuntu22.04.
 _DRIVER_OS_TAG = re.compile(
     r"(?P<bare>[\w.-]+?)-(?P<system>(rhcos|rhel|ubuntu|centos|rocky|sles|sl-micro|ol|debian|fedora)[0-9.X]*)"
 )
 _LETTERS = "a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
 _PATH_STARTS = ("/", "./", "../", "~")
-# Labels in Kubernetes' namespaces that a kubelet may put on its own node ("NodeRestriction"). Magnum 23 refuses the others
-# (magnum/api/controllers/v1/nodegroup.py); with older releases such a kubelet does not start.
+# Labels in Kubernetes' namespaces that a kubelet may set on its own node ("NodeRestriction"). Magnum 23 refuses other
+# labels (magnum/api/controllers/v1/nodegroup.py); with older releases, the kubelet does not start with them.
 _KUBELET_PREFIXES = ("kubelet.kubernetes.io/", "node.kubernetes.io/")
 _KUBELET_LABELS = frozenset(
     {
@@ -45,7 +45,7 @@ _NO_SECRET = (
     "(helm registry login, helm repo add), or download the chart and give its path"
 )
 
-# The writers of these labels; a pool that set them, too, would conflict with them.
+# The writers of these labels; a pool that also sets them would conflict with the writers.
 _LABEL_OWNERS = (
     ("accel.gpu/", "this collection writes it"),
     ("nvidia.com/", "NVIDIA's operands write it"),
@@ -66,19 +66,19 @@ _TAINT_OWNERS = (
 
 
 def matches(pattern: str, problem: str) -> Rule:
-    """Refuses text of another form."""
+    """A rule that refuses text in another format."""
     compiled = re.compile(pattern)
     return lambda value: None if compiled.fullmatch(value) else problem
 
 
-# A profile as nvidia-smi lists it; whether a GPU supports it is checked with the whole pool.
+# A profile in nvidia-smi's notation; whether a GPU supports it is checked with the whole pool.
 mig_profile = matches(PROFILE.pattern, "is not a MIG profile; write it as nvidia-smi mig -lgip does, such as 3g.20gb")
-# One exact version, since a range would upgrade automatically.
+# One exact version, because a range would allow automatic upgrades.
 release_version = matches(
     r"v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?",
     "is not one exact version; write all of it, such as v25.10.1 (no range)",
 )
-# The address of an API, without user and password, which other users could read.
+# The address of an API, without user and password, because other users could read them.
 http_address = matches(
     r"https?://[^\s/@]+(/\S*)?", "is not an address; write it as https://host, without user and password"
 )
@@ -101,7 +101,7 @@ def dns_label(value: str) -> str | None:
 
 
 def release_name(value: str) -> str | None:
-    """Helm's limit: the names of a release's objects begin with its name."""
+    """Helm's limit for names, because the names of a release's objects begin with the release's name."""
     return dns_label(value) or (f"has {len(value)} characters; Helm allows 53" if len(value) > 53 else None)
 
 
@@ -125,7 +125,7 @@ def label_value(value: str) -> str | None:
 
 
 def kubelet_label(value: str) -> str | None:
-    """A label that a kubelet may put on its own node, as it does with the labels of a node group."""
+    """A label that a kubelet may set on its own node; it sets the labels of a node group in this way."""
     reserved = re.match(r"([^/]+\.)?(kubernetes|k8s)\.io/", value)
     if not reserved or value in _KUBELET_LABELS or value.startswith(_KUBELET_PREFIXES):
         return None
@@ -160,7 +160,7 @@ def stays_text_in_helm(value: str) -> str | None:
 
 
 def not_the_pool_label(value: str) -> str | None:
-    """The label accel.gpu/pool is not matched: a node that has it belongs to its pool already."""
+    """The label accel.gpu/pool cannot be matched, because a node with this label already belongs to its pool."""
     if value.startswith("accel.gpu/"):
         return "cannot be matched: a node with accel.gpu/pool belongs to that pool anyway; leave it out"
     return None
@@ -180,12 +180,12 @@ def known_model(value: str) -> str | None:
 
 
 def not_in_defaults(remedy: str) -> Rule:
-    """Refuses a value of which each pool, or each node group, has its own."""
+    """A rule that refuses a value which must be different in each pool or node group."""
     return lambda value: f"cannot be set in the defaults; {remedy}"
 
 
 def is_bare_chart(value: str) -> bool:
-    """Whether it is only a chart's name, to be found in a repository."""
+    """Whether the text is only a chart's name, which must be looked up in a repository."""
     return bool(_CHART_NAME.fullmatch(value)) and ".tgz" not in value
 
 
@@ -292,7 +292,7 @@ def driver_version(value: str) -> str | None:
 
 
 def os_tag(value: str) -> str | None:
-    """Why a version must not end in an operating system's tag; None for one that does not."""
+    """The message for a version that ends with an operating system's tag; None for other versions."""
     match = _DRIVER_OS_TAG.fullmatch(value)
     if not match:
         return None

@@ -20,24 +20,24 @@ DEFAULT_MODE = NONE
 
 
 def find_mode(plugin_key: str, *, partitioned: bool) -> SharingMode | None:
-    """The mode of a node whose GPUs are shared by this section of the device plugin's configuration (empty: by none).
+    """The mode of a node whose GPUs are shared by this section of the device plugin's configuration (empty: by no section).
 
-    None if no mode has that section for GPUs that are partitioned, or not.
+    None if no mode uses this section for GPUs that are (or are not) partitioned.
     """
     modes = [mode for mode in MODES.values() if mode.partitions_gpus == partitioned]
     return next((mode for mode in modes if plugin_key == mode.plugin_key or (partitioned and not plugin_key)), None)
 
 
 def mode_named(name: t.Any) -> SharingMode | None:
-    """The mode of this name; None for any other value."""
+    """The mode with this name; None for any other value."""
     return MODES.get(name) if isinstance(name, str) else None
 
 
 def current_mode(strategy: str, replicas: int, *, partitioned: bool) -> str:
-    """The mode of a node, as tables show it; `strategy` is that of gpu-feature-discovery's label."""
+    """The mode of a node for tables; `strategy` is the value of gpu-feature-discovery's label."""
     return MIG.name if partitioned else mode_with_replicas(strategy, replicas)
 
 
 def mode_with_replicas(name: str, replicas: int) -> str:
-    """A mode with its number of shares, as tables show it."""
+    """A mode with its number of shares, for tables."""
     return f"{name} x{replicas}" if replicas > 1 else name

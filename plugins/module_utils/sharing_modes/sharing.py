@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the GPUs of a node are shared, and what follows from that for its labels and resources (pure)."""
+"""The sharing of a node's GPUs, and the labels and resources that result from it (pure)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from ..mig import layout as layouts
 from .base import SharingMode, product_suffix
 from .registry import MODES
 
-# What the device plugin appends to a resource under renameByDefault (k8s-device-plugin api/config/v1/replicas.go).
+# The suffix that the device plugin appends to a resource with renameByDefault (k8s-device-plugin
+# api/config/v1/replicas.go).
 _RENAMED = ".shared"
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """`replicas` is the number of shares of a GPU, or of each MIG device (1: not shared).
+    """The sharing of GPUs; `replicas` is the number of shares of a GPU, or of each MIG device (1: not shared).
 
-    `demand` is the minimal number of MIG devices of each profile on all nodes of the pool together; the layout is then that of one node.
-    `extras_named`: MIG devices with extras (+me, +gfx) are offered under names of their own, not under that of the plain profile.
+    `demand` is the minimum number of MIG devices of each profile on all nodes of the pool together; the layout is then the layout of one node.
+    `extras_named`: MIG devices with extras (+me, +gfx) are offered under separate names, not under the name of the plain profile.
     """
 
     mode: str = NONE_MODE
@@ -35,7 +36,7 @@ class Sharing:
 
     @property
     def definition(self) -> SharingMode:
-        """What the mode defines."""
+        """The definition of the mode."""
         return MODES[self.mode]
 
     @property
@@ -45,21 +46,21 @@ class Sharing:
 
     @property
     def suffix(self) -> str:
-        """What GFD appends to the product's name."""
+        """The suffix that GFD appends to the product's name."""
         return product_suffix(self.replicas, self.rename)
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """Every MIG profile of which there may be devices, sorted."""
+        """Every MIG profile that may have devices, sorted."""
         return tuple(sorted({*layouts.profiles(self.layout), *self.demand}))
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The extended resources that a node may offer, the main one first."""
+        """The extended resources that a node may offer, the main resource first."""
         return self.definition.resources(self)
 
     def offers(self, gpus: int) -> dict[str, int]:
-        """How much of each resource a node with this number of GPUs offers."""
+        """The amount of each resource that a node with this number of GPUs offers."""
         return self.definition.offers(self, gpus)
 
     def devices(self, offered: t.Mapping[str, int]) -> int:
@@ -72,7 +73,7 @@ class Sharing:
 
 
 def sharing_of(options: t.Mapping[str, t.Any], product: str = "", extras_named: bool = True) -> Sharing:
-    """The sharing of valid options (`sharing` of a pool) for GPUs of this product name; unset options have their defaults.
+    """The sharing for valid options (`sharing` of a pool) and GPUs with this product name; unset options get their defaults.
 
     `extras_named`: see Sharing.
     """

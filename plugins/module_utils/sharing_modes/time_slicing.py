@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The mode `time-slicing`: the pods of a GPU take turns on it, without limits of memory."""
+"""The mode `time-slicing`: the pods of a GPU take turns on it, without memory limits."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class TimeSlicing(SharingMode):
     plugin_key = "timeSlicing"
 
     def problems(self, declared: DeclaredSharing) -> Problems:
-        """The number of shares."""
+        """The problem of a missing number of shares."""
         yield from missing_replicas(self, declared)
 
     def performance(self, pods: PodExpectation) -> str:
-        """Share, latency and memory."""
+        """The share, the latency and the memory of a pod."""
         return f"{time_sliced(pods.replicas, 'the GPU')}; memory is not divided{benchmarks.limit_note(pods.replicas)}"
 
 
 def time_sliced(replicas: int, device: str) -> str:
-    """What each of this number of pods gets of a device that they take turns on."""
+    """The share of each pod if this number of pods take turns on a device."""
     others = f"{replicas - 1} busy pod{'s' if replicas > 2 else ''}"
     return (
         f"busy pods get {benchmarks.share(TIME_SLICING_MODE, replicas):.3f} of {device} each (10 % is lost to switching), a synchronous "
