@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What sharing a GPU costs: measurements of this project and of CERN, and the rules that follow from them."""
+"""The cost of sharing a GPU: measurements of this project and of CERN, and the rules derived from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_MEASURED_PODS = 8
 
 
 class BusyPods(t.NamedTuple):
-    """N processes that always have work: what each gets, as a part of what it has alone on the GPU, and how evenly."""
+    """N processes that always have work: the speed of each, as a fraction of its speed alone on the GPU, and how evenly they are served."""
 
     mode: str
     load: str
@@ -28,7 +28,7 @@ class BusyPods(t.NamedTuple):
 
 
 class LaunchLatency(t.NamedTuple):
-    """A synchronous launch, of 1.0 ms alone, beside busy processes: milliseconds from submission to completion."""
+    """A synchronous launch (1.0 ms when alone) next to busy processes, in milliseconds from submission to completion."""
 
     mode: str
     busy: int
@@ -64,7 +64,7 @@ WAITING: tuple[LaunchLatency, ...] = (
     LaunchLatency(MPS_MODE, 1, 1.01, 1.02),
     LaunchLatency(MPS_MODE, 3, 1.01, 1.03),
 )
-# What N busy processes have of the GPU together: a rule that fits the rows above.
+# The fraction of the GPU that N busy processes get together, as a rule that fits the rows above.
 TOTAL = {TIME_SLICING_MODE: 0.905, MPS_MODE: 0.98}
 # One turn of a busy process: a time slice of 2.06 ms and a switch of 0.22 ms. A launch waits for the turns of all other processes.
 TURN_MS = 2.3
@@ -89,17 +89,17 @@ SMS: dict[str, tuple[int, dict[int, int]]] = {
     "H200": _H200,
     **dict.fromkeys(("A100-SXM4-40GB", "A100-PCIE-40GB", "A100-SXM4-80GB", "A100-80GB-PCIe"), _A100),
 }
-# The memory of an H200's MIG devices in MiB (nvidia-smi mig -lgip): less than their names say.
+# The memory of an H200's MIG devices in MiB (nvidia-smi mig -lgip): slightly less than in their names.
 H200_MIB = {19: 16384, 20: 16384, 15: 33280, 14: 33280, 9: 71424, 5: 71424, 0: 143360}
 
 
 def limit_note(pods: int) -> str:
-    """The end of a sentence about this number of pods where it is beyond the measurements; else empty."""
+    """The end of a sentence if this number of pods is beyond the measurements; otherwise empty."""
     return f"; not measured beyond {MAX_MEASURED_PODS} pods" if pods > MAX_MEASURED_PODS else ""
 
 
 def share(mode: str, pods: int) -> float:
-    """What each of this number of busy pods gets of the GPU: as measured, else by the rule."""
+    """The fraction of the GPU that each of this number of busy pods gets, as measured or else by the rule."""
     measured = (row.share for row in BUSY if (row.mode, row.load, row.pods) == (mode, "compute", pods))
     return next(measured, TOTAL[mode] / pods)
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Known issues of releases of the GPU operator of which a plan warns, each a sentence with its source.
+"""Known issues of GPU operator releases that a plan warns about, each as a sentence with its source.
 
 `notes`: the known issues of that release in gpu-operator/release-notes.rst of NVIDIA/cloud-native-docs. docs/catalog.md lists further
 issues, whose conditions are not visible in the variables and the nodes' labels.
@@ -14,8 +14,8 @@ import typing as t
 class KnownIssue(t.NamedTuple):
     """An issue of every release that has the first numbers of one of `releases`.
 
-    `traits` are what a cluster must have for a warning. `model X`: GPUs whose name begins with X; `mig`: a pool that partitions GPUs; all
-    others follow from the nodes' labels.
+    `traits` are the traits that a cluster must have for a warning. `model X`: GPUs whose name begins with X; `mig`: a pool that partitions GPUs; all
+    other traits are derived from the nodes' labels.
     """
 
     releases: tuple[str, ...]

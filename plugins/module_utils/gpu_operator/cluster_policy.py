@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The change that the pools require in the ClusterPolicy, and its effect on the driver: pure.
+"""The change that the pools require in the ClusterPolicy, and its effect on the driver (pure).
 
-Maps and scalars are applied under our field manager. The list daemonsets.tolerations is atomic in the CRD: our entries are merged into it,
-recorded in an annotation, and later removed by that record, so that an equal entry of another owner stays.
+Maps and scalars are applied under the collection's field manager. The list daemonsets.tolerations is atomic in the CRD, so the collection's
+entries are merged into it, recorded in an annotation, and later removed by this record; an equal entry of another owner stays.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class DesiredPolicy:
 
     @classmethod
     def derive(cls, plan: Plan, live: Document | None) -> DesiredPolicy:
-        """From the plan; a policy of another Helm release than the planned one is adopted."""
+        """Create from the plan; a policy that does not belong to the planned Helm release is adopted."""
         adopted = live is not None and helm_release_of(live) != (plan.operator.name, plan.operator.namespace)
         return cls(plan.policy.spec, tuple(plan.policy.tolerations), plan.policy.mig_by_node, adopted)
 
 
 @dataclass(frozen=True)
 class PolicyChange:
-    """One server-side apply; `body` is None when nothing has to be applied. before and after contain the fields that we own.
+    """One server-side apply; `body` is None if nothing must be applied. before and after contain the fields that the collection owns.
 
-    `driver_paths` are the paths below spec at which it changes the driver's DaemonSet. `removal` is an additional merge patch, since a
-    field of another owner cannot be removed by an apply.
+    `driver_paths` are the changed paths below spec that affect the driver's DaemonSet. `removal` is an additional merge patch, because an
+    apply cannot remove a field of another owner.
     """
 
     body: Object | None
@@ -64,7 +64,7 @@ class PolicyChange:
 
     @property
     def changed(self) -> bool:
-        """Whether anything has to be sent."""
+        """Whether there is any change."""
         return self.body is not None or self.removal is not None
 
 
@@ -77,8 +77,8 @@ def initial_change(desired: DesiredPolicy) -> PolicyChange:
 def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_driver: bool = False) -> PolicyChange:
     """Compare the live policy with the desired one.
 
-    `seeded`: our own first installation gave the chart these tolerations, so equal entries are managed although no annotation says so.
-    `hold_driver`: leave out what reaches the driver's DaemonSet.
+    `seeded`: the collection's first installation passed these tolerations to the chart, so equal entries are managed even without an annotation.
+    `hold_driver`: leave out changes that affect the driver's DaemonSet.
     """
     current = policy_tolerations(live)
     recorded = recorded_tolerations(live)
@@ -91,7 +91,7 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
     if hold_driver:
         merged, owned = current, [item for item in recorded if toleration_identity(item) in _identities(current)]
         spec = {key: value for key, value in spec.items() if key not in PARTS}
-    # Once the list is among the fields that we applied, every later apply must contain it, or the server would remove it.
+    # Once the collection has applied the list, every later apply must contain it, or the server would remove it.
     applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), "daemonsets")
     include_list = merged != current or "f:tolerations" in applied
     name = live["metadata"]["name"]
@@ -119,7 +119,7 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
 def merge_tolerations(
     current: t.Sequence[Object], recorded: t.Sequence[Object], desired: t.Sequence[Object]
 ) -> tuple[list[Object], list[Object]]:
-    """The list to write, and our entries in it; foreign entries stay in their order."""
+    """The list to write, and the collection's entries in it; foreign entries keep their order."""
     foreign = _identities(current) - _identities(recorded)
     kept = foreign | _identities(desired)
     merged = [item for item in current if toleration_identity(item) in kept]
@@ -129,14 +129,14 @@ def merge_tolerations(
 
 
 def _with_mig_configmap(live: Document, spec: Object) -> Object:
-    """Keep our MIG ConfigMap in the policy after the last pool with MIG: node labels name its entries until they change."""
+    """Keep the collection's MIG ConfigMap in the policy after the last pool with MIG, because node labels name its entries until they change."""
     if "migManager" in spec or _mig_configmap(live.get("spec")) != MIG_CONFIGMAP:
         return spec
     return {**spec, "migManager": {"config": {"name": MIG_CONFIGMAP}}}
 
 
 def _previous_spec(live: Document, desired: DesiredPolicy, spec: Object) -> Object:
-    """The previous values, as far as they are recorded or about to be overwritten."""
+    """The previous values that are recorded or will be overwritten."""
     previous = recorded_previous_spec(live)
     if not desired.adopted:
         return previous
@@ -174,7 +174,7 @@ def _without_version(body: Object) -> Object:
 
 
 def _owned_part(live: t.Any, desired: t.Any, applied: Object) -> t.Any:
-    """The part of the live object with fields that we desire or have applied before."""
+    """The part of the live object with fields that are desired or that the collection has applied before."""
     if not isinstance(live, dict):
         return live
     below = desired if isinstance(desired, dict) else {}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests of cluster_policy: reads and applies the ClusterPolicy, and waits until the operator has processed it."""
+"""Reads and applies the ClusterPolicy, and waits until the operator has processed it."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class ClusterPolicyClient:
     """One cluster's ClusterPolicy and the objects that its operator creates."""
 
     def __init__(self, client: Client, namespace: str, pools: t.Sequence[PoolPlan] = ()) -> None:
-        """`namespace` is the operator's, unless the policy's status has another one; `pools` decide which nodes may be ignored."""
+        """`namespace` is the operator's namespace, unless the policy's status names another one; `pools` determine which nodes may be ignored."""
         self._client = client
         self._namespace = namespace
         self._pools = pools
         self._nodes: list[Object] | None = None
-        # The policy as it was just read; None once it has to be read again.
+        # The policy that was just read; None if it must be read again.
         self._policy: Object | None = None
         self._daemonsets: list[Object] = []
         self._ignored = IgnoredNodes()
         self.replaced_pods: list[str] = []
 
     def policy(self) -> Object | None:
-        """The active policy; None when there is none."""
+        """The active policy; None if there is none."""
         policy = active_policy(self._client.list_known(CLUSTER_POLICIES))
         if policy is not None:
             self._namespace = (policy.get("status") or {}).get("namespace") or self._namespace
@@ -67,13 +67,13 @@ class ClusterPolicyClient:
         return self._daemonsets
 
     def is_seeded(self, live: Object, release: ReleasePlan) -> bool:
-        """Whether our own installation gave the chart the policy's tolerations, which no run has recorded in the policy yet."""
+        """Whether the collection's installation passed the policy's tolerations to the chart and no run has recorded them in the policy yet."""
         if recorded_tolerations(live) is not None:
             return False
         return is_marked_installed(self._client.get(marker_path(release.name, release.namespace)))
 
     def apply(self, change: PolicyChange, live: Object, *, check: bool) -> tuple[bool, str | None]:
-        """Send the change; (False, ..) when the server finds no difference. Raises a conflict when the policy has changed since."""
+        """Send the change; returns (False, ..) if the server finds no difference. Raises a conflict if the policy has changed since it was read."""
         if not change.changed:
             return False, None
         path = f"{CLUSTER_POLICIES}/{live['metadata']['name']}"
@@ -91,10 +91,10 @@ class ClusterPolicyClient:
         return not same_object(live, result), None
 
     def missing_configmaps(self, plan: Plan, live: Object | None) -> list[Object]:
-        """The ConfigMaps that the policy will name and that do not exist, as they are to be created.
+        """The missing ConfigMaps that the policy will name, with their initial content.
 
-        Our MIG configuration replaces the one in use, so it starts with the entries of that one, and with those that the MIG
-        manager has generated on the nodes.
+        The collection's MIG configuration replaces the one in use, so it starts with the entries of that configuration, and with the entries that
+        the MIG manager has generated on the nodes.
         """
         configmaps: list[Object] = []
         if "devicePlugin" in plan.policy.spec and self._configmap(plan.config.name, plan.config.namespace) is None:
@@ -125,7 +125,7 @@ class ClusterPolicyClient:
             self._client.apply(object_path("v1", "ConfigMap", metadata["name"], metadata["namespace"]), body)
 
     def read_readiness(self, name: str, effect: RequiredEffect) -> OperatorReadiness:
-        """Read the DaemonSets, the policy unless it was just read, and the nodes once everything else may be ready."""
+        """Read the DaemonSets, the policy (unless it was just read), and the nodes once everything else may be ready."""
         policy = self._policy or self._client.get(f"{CLUSTER_POLICIES}/{name}") or {"metadata": {"name": name}}
         self._policy = None
         daemonsets = self.daemonsets()
@@ -142,9 +142,9 @@ class ClusterPolicyClient:
         return [_slim(node) for node in self._client.list(NODES)]
 
     def _find_ignored_nodes(self, readiness: OperatorReadiness) -> IgnoredNodes | None:
-        """The nodes that are not waited for, read when all pods that are not ready may be theirs; None where there are none.
+        """The nodes that the run does not wait for; only read if all pods that are not ready may belong to them. None if there are none.
 
-        While no other GPU node works, a node that a pool may claim is waited for: a failure everywhere is not the node's fault.
+        As long as no other GPU node works, the run waits for nodes that a pool may claim, because a failure on all nodes is not caused by one node.
         """
         missing = max((item.desired - item.available for item in readiness.operands), default=0)
         if readiness.ready or not missing:
@@ -191,7 +191,7 @@ class ClusterPolicyClient:
         partial: t.Callable[[OperatorReadiness], Object],
         lease: t.Callable[[], Lease],
     ) -> OperatorReadiness:
-        """Wait until the operator is ready; raises WaitTimeout with the diagnosis, at once when waiting cannot help."""
+        """Wait until the operator is ready; raises WaitTimeout with the diagnosis, immediately if waiting cannot help."""
 
         def read() -> OperatorReadiness:
             readiness = self.read_readiness(name, effect)
@@ -211,7 +211,7 @@ class ClusterPolicyClient:
         return readiness
 
     def _driver_upgrade(self, daemonsets: t.Iterable[Object]) -> DriverUpgrade:
-        """The progress of a driver upgrade; costs a request only during one."""
+        """The progress of a driver upgrade; sends a request only during an upgrade."""
         if not any(daemonset_status(item).is_outdated for item in daemonsets if is_driver(item)):
             return DriverUpgrade()
         nodes = self._client.list(NODES, label_selector=UNFINISHED, metadata_only=True)
@@ -219,7 +219,7 @@ class ClusterPolicyClient:
 
     def _timeout_message(self, readiness: OperatorReadiness) -> str:
         apps = sorted({item.app for item in readiness.unfinished if item.app})
-        # When no DaemonSet is to blame, the operator itself is diagnosed.
+        # If no DaemonSet is the cause, the operator itself is diagnosed.
         selector = f"app in ({','.join(apps)})" if apps else _OPERATOR_PODS
         lines = [*readiness.waiting, *readiness.blocked]
         lines += [format_failure(failure) for failure in diagnose_pods(self._client, self._namespace, [selector])]
@@ -239,7 +239,7 @@ class ClusterPolicyClient:
 def _progress_text(readiness: OperatorReadiness) -> str:
     ready, expected = readiness.pods
     count = f"{ready}/{expected} operand pods ready" if expected else "waiting for the GPU operator"
-    # The progress of the driver says more than the number of pods that are missing because of it.
+    # The progress of the driver is more useful than the number of pods that are missing because of it.
     return "; ".join([count, *(readiness.upgrade.messages() or readiness.waiting[:1])])
 
 
@@ -249,7 +249,7 @@ def _configmap(name: str, namespace: str, data: t.Mapping[str, str]) -> Object:
 
 
 def _slim(node: Object) -> Object:
-    """The fields that decide where pods belong; a whole node has 20 KB and more."""
+    """The fields that determine where pods belong; a whole node has 20 KB or more."""
     metadata, status = node["metadata"], node.get("status") or {}
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key == POOLS.labels}
     return {

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator's DaemonSets: where their pods belong, whether their templates follow the policy, and stalled updates: pure.
+"""The operator's DaemonSets: the nodes of their pods, the match of their templates with the policy, and stalled updates (pure).
 
 Sources: kubernetes v1.36 pkg/controller/daemon/daemon_controller.go (NodeShouldRunDaemonPod), util/daemonset_util.go and update.go
 (rollingUpdate); gpu-operator v25.10.1 controllers/object_controls.go (applyCommonDaemonsetMetadata, transformDriverContainer).
@@ -26,10 +26,10 @@ _ALWAYS_TOLERATED = (
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
 _HOST_NETWORK_TOLERATED = (("node.kubernetes.io/network-unavailable", "NoSchedule"),)
-# The operator keeps its own values of these labels, since they select pods.
+# The operator keeps its own values of these labels, because they select pods.
 _NOT_COPIED = frozenset({"app", "app.kubernetes.io/part-of"})
 _DRIVER_CONTAINER = "nvidia-driver-ctr"
-# The DaemonSet controller maintains both: an annotation of the DaemonSet and a label of its pods.
+# The DaemonSet controller maintains both an annotation of the DaemonSet and a label of its pods.
 _TEMPLATE_GENERATION, _POD_GENERATION = "deprecated.daemonset.template.generation", "pod-template-generation"
 
 
@@ -61,7 +61,7 @@ def expected_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str
 
 
 def lingering_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[str]:
-    """The nodes that may keep a pod of this DaemonSet although they refuse a new one: all untolerated taints are NoSchedule.
+    """The nodes that may keep a pod of this DaemonSet although they refuse a new one, because all untolerated taints are NoSchedule.
 
     The controller does not process the DaemonSet again when such a taint is added, so its numbers may or may not include these
     nodes (kubernetes pkg/controller/daemon, syncNodeUpdate).
@@ -75,7 +75,7 @@ def lingering_nodes(daemonset: Document, nodes: t.Iterable[Document]) -> list[st
 
 
 def selects(pod_spec: Document, node: Document) -> bool:
-    """Whether node selector and required node affinity admit the node."""
+    """Whether the node selector and the required node affinity admit the node."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (pod_spec.get("nodeSelector") or {}).items()):
         return False
@@ -119,8 +119,8 @@ def _rule_matches(rule: Document, labels: Document) -> bool:
 def template_delay(spec: Document, daemonset: Document) -> list[str]:
     """The part of the policy's `spec` that the operator has not written into the template yet, as text.
 
-    A restarted operator has not processed anything yet, and everything that its predecessor left looks ready. The chart writes
-    its version into the labels that the operator gives every pod, so an upgrade is visible in each template.
+    A restarted operator has not processed anything yet, but all objects of its predecessor look ready. The chart writes
+    its version into the labels that the operator sets on every pod, so an upgrade is visible in each template.
     """
     name = daemonset["metadata"]["name"]
     if _lacks_labels(spec, daemonset):
@@ -151,8 +151,8 @@ def _lacks_driver(driver: Document, daemonset: Document) -> bool:
 def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:
     """Whether all pods that are not ready are on the nodes of `unready`, so that the rolling update cannot continue.
 
-    A DaemonSet replaces a ready pod only while fewer than maxUnavailable of its pods are not ready, including those of broken
-    nodes: one broken node can keep all others on the old template.
+    A DaemonSet replaces a ready pod only while fewer than maxUnavailable of its pods are not ready, including pods on broken
+    nodes, so one broken node can keep all other nodes on the old template.
     """
     if is_driver(daemonset) or (daemonset["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
         return False

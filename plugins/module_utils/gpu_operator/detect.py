@@ -32,10 +32,10 @@ from .installation import (
 
 Object = dict[str, t.Any]
 
-# The name is fixed in NVIDIA's chart and in its bundle for OLM (deployments/gpu-operator/templates/operator.yaml,
+# This name is fixed in NVIDIA's chart and in its bundle for OLM (deployments/gpu-operator/templates/operator.yaml,
 # config/manager/manager.yaml); their labels differ.
 _OPERATOR = {"field_selector": "metadata.name=gpu-operator"}
-# NFD's chart labels the role; its kustomize manifests and OpenShift's NFD operator label the app only.
+# NFD's chart labels the role; its kustomize manifests and OpenShift's NFD operator only label the app.
 _NFD_MASTERS = ("role=master", "app in (nfd,nfd-master)")
 _NFD_WORKERS = ("role=worker", "app in (nfd,nfd-worker)")
 # OpenShift is a cluster with the object ClusterVersion `version` (openshift/api config/v1, types_cluster_version.go).
@@ -51,7 +51,7 @@ class Detection(t.NamedTuple):
 
 
 def detect(client: Client, plan: Plan) -> Detection:
-    """Everything that a report needs; an adopted operator keeps its version and values in the plan."""
+    """Detect all data for a report; an adopted operator keeps its version and values in the plan."""
     policies = client.list_known(CLUSTER_POLICIES)
     operator = find_operator(client, plan, policies)
     policy = t.cast("Object | None", active_policy(policies))
@@ -62,7 +62,7 @@ def detect(client: Client, plan: Plan) -> Detection:
 
 
 def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | None = None) -> InstallationFinding:
-    """The finding for the GPU operator: two lists, and the marker of its Helm release."""
+    """The finding for the GPU operator, from two lists and the marker of its Helm release."""
     if policies is None:
         policies = client.list_known(CLUSTER_POLICIES)
     found = _installations(client, "operator", [_OPERATOR])
@@ -72,7 +72,7 @@ def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | Non
 
 
 def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
-    """The finding for NFD: two lists and the marker; for an adopted NFD also its workers, if pools have taints, and the pools' nodes."""
+    """The finding for NFD, from two lists and the marker. For an adopted NFD and pools with taints, its workers and the pools' nodes are read, too."""
     masters = _installations(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
     replaced = (plan.operator.name, plan.operator.namespace) if plan.operator.named else None
     finding = evaluate_nfd(masters, plan.nfd, _managed_releases(client, masters, plan.nfd), replaced)
@@ -105,23 +105,23 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
 def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> Plan:
     """The plan with the operator's actual namespace and the device plugin's ConfigMap that this ClusterPolicy names.
 
-    Costs nothing where both are as planned, one read for a foreign ConfigMap, and one list where the policy has no
-    status. Without a policy the plan stays as it is.
+    This sends no request if both are as planned, one read for a foreign ConfigMap, and one list request if the policy has no
+    status. Without a policy, the plan does not change.
     """
     if policy is None:
         return plan
     namespace = _operator_namespace(client, policy, plan.operator.namespace)
     name = str(get_nested(policy, "spec", "devicePlugin", "config", "name") or DEVICE_PLUGIN_CONFIGMAP)
     if name != DEVICE_PLUGIN_CONFIGMAP and client.get(object_path("v1", "ConfigMap", name, namespace)) is None:
-        # Plugins that mount a missing ConfigMap do not start: there is nothing to keep.
+        # Plugins that mount a missing ConfigMap do not start, so there is nothing to keep.
         name = DEVICE_PLUGIN_CONFIGMAP
     return relocate_plan(plan, namespace, name)
 
 
 def relocate_plan(plan: Plan, namespace: str, configmap: str) -> Plan:
-    """The plan with the operator in this namespace and our entries in this ConfigMap.
+    """The plan with the operator in this namespace and the collection's entries in this ConfigMap.
 
-    In a foreign ConfigMap our entries are added, and the ClusterPolicy's devicePlugin.config stays: another ConfigMap, or
+    In a foreign ConfigMap, the collection's entries are added and the ClusterPolicy's devicePlugin.config stays, because another ConfigMap, or
     another default, would restart every device plugin.
     """
     foreign = configmap != plan.config.name
@@ -143,14 +143,14 @@ def adopt_installed(plan: Plan, version: str) -> Plan:
 
 
 def adapt_plan_to_cluster(client: Client, plan: Plan) -> Plan:
-    """adapt_plan() for the active ClusterPolicy, for one more list."""
+    """adapt_plan() for the active ClusterPolicy, which needs one more list request."""
     return adapt_plan(client, plan, active_policy(client.list_known(CLUSTER_POLICIES)))
 
 
 def is_managed_release(client: Client, release: ReleaseId, planned: ReleasePlan) -> bool:
-    """Whether the marker of a Helm release says that this collection installed it.
+    """Whether the marker of a Helm release shows that this collection installed it.
 
-    A missing right to read the marker is an error for the planned release only: a user without it has not installed another one.
+    A missing right to read the marker is only an error for the planned release, because a user without this right has not installed another one.
     """
     try:
         return is_marked_installed(client.get(marker_path(*release)))
@@ -161,7 +161,7 @@ def is_managed_release(client: Client, release: ReleaseId, planned: ReleasePlan)
 
 
 def openshift_version(client: Client) -> str | None:
-    """The version of OpenShift, empty where it may not be read; None for any other Kubernetes.
+    """The version of OpenShift, empty if the user may not read it; None for any other Kubernetes.
 
     Every user may list the kinds of the cluster (ClusterRole system:discovery), so no additional right is needed.
     """
@@ -175,13 +175,13 @@ def openshift_version(client: Client) -> str | None:
             raise
         return ""
     if version is None:
-        # The kind without the object: components of OpenShift on another Kubernetes.
+        # If the kind exists without the object, components of OpenShift run on another Kubernetes.
         return None
     return str(get_nested(version, "status", "desired", "version") or "")
 
 
 def _check_platform(client: Client, component: str, finding: InstallationFinding) -> InstallationFinding:
-    """On OpenShift nothing is installed by Helm; the platform is read only where something would be installed."""
+    """Findings for OpenShift, where Helm installs nothing; the platform is only read if a component would be installed."""
     if not finding.installs:
         return finding
     version = openshift_version(client)

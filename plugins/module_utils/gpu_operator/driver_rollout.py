@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which fields of a ClusterPolicy reach the template of the driver's DaemonSet, and how the driver then rolls: pure.
+"""The fields of a ClusterPolicy that affect the template of the driver's DaemonSet, and the resulting rollout of the driver (pure).
 
 Source: gpu-operator v25.10.1 controllers/object_controls.go (TransformDriver, applyCommonDaemonsetMetadata and -Config) and
-controllers/upgrade_controller.go. That DaemonSet is updated OnDelete: every change of its template is an upgrade for the
-operator, which upgrades node by node.
+controllers/upgrade_controller.go. This DaemonSet is updated OnDelete, so the operator treats every change of its template as an
+upgrade, and upgrades node by node.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NOT_IN_TEMPLATE: frozenset[Path] = frozenset(
     {("driver", "upgradePolicy"), ("daemonsets", "updateStrategy"), ("daemonsets", "rollingUpdate")}
 )
 PARTS = ("driver", "daemonsets", "gds", "gdrcopy", "hostPaths")
-# Sidecars, which are in the template only while they are enabled.
+# Sidecars, which are only in the template while they are enabled.
 _SIDECARS = frozenset({"gds", "gdrcopy"})
-# Fields whose values may be shown; others may be confidential.
+# Fields whose values may be shown; other fields may be confidential.
 _SHOWN = frozenset({"version", "image", "repository", "enabled", "usePrecompiled", "kernelModuleType"})
 
 
 def driver_fields(before: Document, after: Document) -> list[Path]:
-    """The paths below spec at which two policies differ so that the driver's DaemonSet changes."""
+    """The differing paths below the specs of two policies that change the driver's DaemonSet."""
     paths: list[Path] = []
     for part in PARTS:
         old, new = before.get(part), after.get(part)
@@ -53,7 +53,7 @@ def differing_fields(before: t.Any, after: t.Any, path: Path = ()) -> list[Path]
 
 
 def format_change(before: Document, after: Document, path: Path) -> str:
-    """A path at which two specs differ, with both values where they may be shown."""
+    """A path at which two specs differ, with both values if they may be shown."""
     name = ".".join(path)
     if path[-1] not in _SHOWN:
         return name
@@ -74,7 +74,7 @@ def _format_value(value: t.Any) -> str:
 
 @dataclass(frozen=True)
 class UpgradePolicy:
-    """How driver pods are replaced: automatically by the operator, or only after each is deleted by hand."""
+    """The replacement of driver pods: automatically by the operator, or only after each pod was deleted manually."""
 
     automatic: bool
     parallel: int = 1
@@ -82,11 +82,11 @@ class UpgradePolicy:
 
     @classmethod
     def from_spec(cls, spec: Document) -> UpgradePolicy:
-        """From a ClusterPolicy's spec; without an upgradePolicy the operator does not replace driver pods."""
+        """Create from a ClusterPolicy's spec; without an upgradePolicy, the operator does not replace driver pods."""
         policy = (spec.get("driver") or {}).get("upgradePolicy") or {}
         sandbox = (spec.get("sandboxWorkloads") or {}).get("enabled")
         parallel, unavailable = policy.get("maxParallelUpgrades"), policy.get("maxUnavailable")
-        # The defaults are the CRD's; 0 is a value.
+        # These are the defaults of the CRD; 0 is a valid value.
         return cls(
             automatic=bool(policy.get("autoUpgrade")) and not sandbox,
             parallel=1 if parallel is None else int(parallel),
@@ -94,7 +94,7 @@ class UpgradePolicy:
         )
 
     def max_parallel(self, nodes: int) -> int:
-        """How many of `nodes` nodes are upgraded at a time; a percentage is rounded up, as by the operator."""
+        """The number of nodes, out of `nodes`, that are upgraded at a time; a percentage is rounded up, as in the operator."""
         limit = nodes
         if self.unavailable.endswith("%"):
             limit = math.ceil(nodes * int(self.unavailable[:-1]) / 100)
@@ -105,7 +105,7 @@ class UpgradePolicy:
 
 @dataclass(frozen=True)
 class DriverRollout:
-    """A change that rolls the driver: the number of nodes, the upgrade policy, and the reasons."""
+    """A change that restarts the driver: the number of nodes, the upgrade policy, and the reasons."""
 
     nodes: int
     upgrade_policy: UpgradePolicy
@@ -122,7 +122,7 @@ class DriverRollout:
 
     @property
     def max_parallel(self) -> int:
-        """How many nodes are upgraded at a time; 0 where driver pods must be deleted by hand."""
+        """The number of nodes that are upgraded at a time; 0 if driver pods must be deleted manually."""
         return self.upgrade_policy.max_parallel(self.nodes) if self.upgrade_policy.automatic else 0
 
     @property
@@ -132,5 +132,5 @@ class DriverRollout:
         return f"{text[0].upper()}{text[1:]}. GPU pods are evicted from each node first."
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The roll-out as modules return it."""
+        """The rollout in the format of modules' results."""
         return {"nodes": self.nodes, "max_parallel": self.max_parallel, "reasons": list(self.reasons)}

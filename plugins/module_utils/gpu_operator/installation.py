@@ -1,12 +1,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the Deployment of NFD or of the GPU operator says about its installation, and what the collection does with it: pure.
+"""Reads the manager of an installation from the Deployment of NFD or of the GPU operator, and decides how the collection handles it (pure).
 
-The Deployment's own marks say what manages it: those of Argo CD and Flux, Helm's annotations, OLM's labels, an owner, or nothing.
-An installation that this collection has not made and that gpu_cluster does not name is adopted: used as it is, and never upgraded.
-The same holds for every installation by Argo CD or Flux, even a named one.
+Marks on the Deployment show its manager: labels and annotations of Argo CD and Flux, Helm's annotations, OLM's labels, an owner, or nothing.
+An installation that this collection has not made, and that gpu_cluster does not name, is adopted: it is used as it is and never upgraded.
+The same applies to every installation by Argo CD or Flux, even if gpu_cluster names it.
 
-Argo CD marks an object by the annotation argocd.argoproj.io/tracking-id, `<application>:<group>/<kind>:<namespace>/<name>`, or by
+Argo CD marks an object with the annotation argocd.argoproj.io/tracking-id, `<application>:<group>/<kind>:<namespace>/<name>`, or by
 a label: its documentation proposes argocd.argoproj.io/instance besides app.kubernetes.io/instance, which every Helm chart sets
 (https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/). Flux marks objects of a
 HelmRelease or a Kustomization with two labels of that kind's API group (fluxcd/helm-controller internal/postrender/origin_labels.go,
@@ -37,8 +37,9 @@ TOOLS = (ARGO_CD, FLUX)
 _TRACKING_ID, _INSTANCE = "argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance"
 _FLUX_GROUPS = (("helm.toolkit.fluxcd.io", "HelmRelease"), ("kustomize.toolkit.fluxcd.io", "Kustomization"))
 
-# How to exclude fields from drift correction. Argo CD: user-guide/diffing and user-guide/sync-options (RespectIgnoreDifferences).
-# Flux: fluxcd.io/flux/components/helm/helmreleases (Drift detection) and .../kustomize/kustomizations (server-side apply).
+# Instructions for excluding fields from drift correction. Argo CD: user-guide/diffing and user-guide/sync-options
+# (RespectIgnoreDifferences). Flux: fluxcd.io/flux/components/helm/helmreleases (Drift detection) and
+# .../kustomize/kustomizations (server-side apply).
 _EXCLUSIONS = {
     "application": (
         "automated sync with selfHeal reverts them: list them as jsonPointers in spec.ignoreDifferences of the Application "
@@ -73,9 +74,9 @@ class GitOpsOwner:
 
 @dataclass(frozen=True)
 class Installation:
-    """One Deployment of NFD's master or of the GPU operator. `release` is (name, namespace) where Helm manages it.
+    """One Deployment of NFD's master or of the GPU operator. `release` is (name, namespace) if Helm manages it.
 
-    `manager` is argocd, flux, helm, olm, owner or unmanaged; `managed_by` is the same as text; `version` is empty when unknown.
+    `manager` is argocd, flux, helm, olm, owner or unmanaged; `managed_by` is the same as text; `version` is empty if unknown.
     """
 
     component: str
@@ -96,7 +97,7 @@ class Installation:
 
 @dataclass(frozen=True)
 class InstallationFinding:
-    """What a component's role does: install or upgrade it (`managed`), adopt it, or fail with the problem."""
+    """The decision for a component: its role installs or upgrades it (`managed`), adopts it, or fails with the problem."""
 
     installation: Installation | None
     managed: bool
@@ -105,16 +106,16 @@ class InstallationFinding:
 
     @property
     def adopted(self) -> bool:
-        """Whether a foreign installation is used as it is."""
+        """Whether a foreign installation is used unchanged."""
         return self.installation is not None and not self.managed and not self.problem
 
     @property
     def installs(self) -> bool:
-        """Whether a missing component is installed."""
+        """Whether the component is missing and will be installed."""
         return self.installation is None and self.managed and not self.problem
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The finding as modules return it."""
+        """The finding in the format of modules' results."""
         installation = self.installation
         result: dict[str, t.Any] = {
             "found": installation is not None,
@@ -131,7 +132,7 @@ class InstallationFinding:
 
 
 def read_installation(component: str, deployment: Document) -> Installation | None:
-    """The installation that a Deployment is part of; None when it runs another program. `component` is operator or nfd."""
+    """The installation that a Deployment is part of; None if it runs another program. `component` is operator or nfd."""
     containers = deployment["spec"]["template"]["spec"].get("containers") or []
     container = next((item for item in containers if _runs(item, _PROGRAMS[component])), None)
     if container is None:
@@ -158,7 +159,7 @@ def evaluate_nfd(
 ) -> InstallationFinding:
     """The finding for NFD. `managed` are the Helm releases that this collection has installed.
 
-    `replaced` is an operator's release that will be upgraded to our values, which install no NFD with it.
+    `replaced` is an operator's release that will be upgraded to the collection's values, which do not install NFD with it.
     """
     return _evaluate([item for item in installations if not replaced or item.release != replaced], planned, managed)
 
@@ -169,7 +170,7 @@ def evaluate_operator(
     planned: ReleasePlan,
     managed: t.Container[ReleaseId],
 ) -> InstallationFinding:
-    """The finding for the GPU operator, which follows the oldest ClusterPolicy."""
+    """The finding for the GPU operator, which uses the oldest ClusterPolicy."""
     finding = _evaluate(installations, planned, managed)
     if finding.problem:
         return finding
@@ -190,7 +191,7 @@ def evaluate_operator(
 def with_reverted_fields(
     finding: InstallationFinding, policy: Document | None, planned: PolicyPlan
 ) -> InstallationFinding:
-    """Add a note where Argo CD or Flux reconciles the ClusterPolicy, since it would revert the fields that the pools set."""
+    """Add a note if Argo CD or Flux reconciles the ClusterPolicy, because it would revert the fields that the pools set."""
     owner = gitops_owner(policy, "ClusterPolicy") if policy is not None else None
     if policy is None or owner is None or finding.problem:
         return finding
@@ -207,7 +208,7 @@ def with_reverted_fields(
 
 
 def openshift_finding(component: str, version: str) -> InstallationFinding:
-    """The finding for a component that is missing on OpenShift, where it is not installed by Helm."""
+    """The finding for a component that is missing on OpenShift, where Helm does not install it."""
     problem = (
         f"This cluster is OpenShift{version and f' {version}'}, where {TITLES[component]} is not installed by Helm. Install the operators "
         "Node Feature Discovery and NVIDIA GPU Operator from the OperatorHub (OLM), create their NodeFeatureDiscovery and "
@@ -236,7 +237,7 @@ def unlabelled_nodes(nodes: t.Iterable[Document], taints: t.Iterable[Document]) 
 
 
 def gitops_owner(item: t.Mapping[str, t.Any], kind: str) -> GitOpsOwner | None:
-    """The owner of an object of this kind; None when it has no such mark, or a mark copied from another object."""
+    """The owner of an object of this kind; None if it has no such mark, or only a mark copied from another object."""
     metadata = item["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     for group, owner in _FLUX_GROUPS:
@@ -333,7 +334,7 @@ def _manager(deployment: Document) -> tuple[str, str, ReleaseId | None]:
 
 
 def _version(metadata: Document, container: Document) -> str:
-    """The version in the image's tag; else in OLM's owner, the labels or the chart."""
+    """The version from the image's tag, or else from OLM's owner, the labels or the chart."""
     labels = metadata.get("labels") or {}
     texts = [
         _image(container).partition(":")[2],

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the operator has applied the ClusterPolicy everywhere, and if not, why: pure.
+"""Checks whether the operator has applied the ClusterPolicy everywhere, and finds the reasons if it has not (pure).
 
-`status.state: ready` alone is not sufficient. It remains from before an edit until the operator has processed it, and a DaemonSet whose desired
-count has not been written yet counts as ready (500 nodes: "ready" with 2,732 pods Pending). So the operator's objects are checked:
-its conditions, the DaemonSets' templates and numbers, and our own count of the nodes on which their pods belong.
+`status.state: ready` alone is not sufficient. After an edit, it keeps its old value until the operator has processed the edit, and a DaemonSet whose
+desired count has not been written yet counts as ready (500 nodes: "ready" with 2,732 pods Pending). Therefore the operator's objects are checked:
+its conditions, the DaemonSets' templates and numbers, and an independent count of the nodes that need their pods.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .driver_rollout import UpgradePolicy
 
 Document = t.Mapping[str, t.Any]
 
-# The operator's reasons where it only reports that operands are not ready (gpu-operator internal/conditions).
+# The operator's reasons that only report operands that are not ready (gpu-operator internal/conditions).
 _NOT_READY_REASONS = ("OperandNotReady", "DriverNotReady")
 
 
 @dataclass(frozen=True)
 class Operand:
-    """One DaemonSet: `expected` is our own count of its nodes, `desired` and `ready` are its status."""
+    """One DaemonSet: `expected` is the independent count of its nodes; `desired` and `ready` come from its status."""
 
     name: str
     app: str
@@ -55,9 +55,9 @@ class Operand:
 
 @dataclass(frozen=True)
 class OperatorReadiness:
-    """`waiting` has one line for each unmet condition and is empty when everything is ready.
+    """The readiness of the operator; `waiting` has one line for each unmet condition and is empty if everything is ready.
 
-    `blocked` says what to do where waiting cannot help. `ignored_nodes` are the nodes that are not waited for, with the reason.
+    `blocked` is the remedy if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason.
     """
 
     state: str
@@ -82,12 +82,12 @@ class OperatorReadiness:
 
     @property
     def pods(self) -> tuple[int, int]:
-        """The number of ready and of expected pods of all operands."""
+        """The numbers of ready pods and of expected pods of all operands."""
         ready = sum(min(item.ready, item.expected) for item in self.operands)
         return ready, sum(item.expected for item in self.operands)
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The readiness as the module returns it."""
+        """The readiness in the format of the module's result."""
         return {
             "ready": self.ready,
             "state": self.state,
@@ -103,7 +103,7 @@ class OperatorReadiness:
 
 @dataclass(frozen=True)
 class RequiredEffect:
-    """What the DaemonSets' templates must contain before their numbers count.
+    """The required content of the DaemonSets' templates; before that, their numbers do not count.
 
     `configmaps` is the ConfigMap that each DaemonSet mounts.
     """
@@ -123,7 +123,7 @@ def mounted_configmaps(spec: Document) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class IgnoredNodes:
-    """Nodes that are not waited for, since NVIDIA's pods fail there: the reasons by node, and by app the nodes whose pod is not ready."""
+    """Nodes that the run does not wait for because NVIDIA's pods fail on them: the reasons by node, and by app the nodes whose pod is not ready."""
 
     reasons: t.Mapping[str, str] = field(default_factory=dict)
     unready: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
@@ -139,12 +139,12 @@ def assess(
 ) -> OperatorReadiness:
     """Assess one reading of the cluster; without `upgrade`, the progress of a driver upgrade is taken from the nodes.
 
-    The operator's report of operands that are not ready is disregarded where all missing pods are on ignored nodes.
+    If all missing pods are on ignored nodes, the operator's report of operands that are not ready is ignored.
     """
     ignored = ignored or IgnoredNodes()
     operand_sets = [item for item in daemonsets if is_operand(item)]
     if not any(is_driver(item) for item in operand_sets):
-        upgrade = DriverUpgrade()  # Labels of a removed driver mean nothing.
+        upgrade = DriverUpgrade()  # Labels of a removed driver have no meaning.
     elif upgrade is None:
         upgrade = driver_upgrade(
             (node["metadata"]["name"], node["metadata"].get("labels") or {})
@@ -193,9 +193,9 @@ def operand(
     lingering_on: t.Sequence[str] = (),
     unready: t.Mapping[str, t.Collection[str]] | None = None,
 ) -> Operand:
-    """The DaemonSet's numbers and our own count; nodes with lingering pods may be counted or not.
+    """The DaemonSet's numbers and the independent count; nodes with lingering pods may or may not be counted.
 
-    `unready` are, by app, the ignored nodes whose pod is not ready.
+    `unready` has, by app, the ignored nodes whose pod is not ready.
     """
     dummy, desired, updated, ready, current = daemonset_status(daemonset)
     expected = max(len(expected_on), min(desired, len(expected_on) + len(lingering_on)))
@@ -232,7 +232,7 @@ def _reported_state(policy: Document) -> tuple[str, str, list[str]]:
 
 
 def _blocked_upgrade(policy: Document, daemonsets: t.Iterable[Document], upgrade: DriverUpgrade) -> t.Iterator[str]:
-    """What to do when the driver is not replaced automatically, or its upgrade has stopped."""
+    """The remedy if the driver is not replaced automatically, or if its upgrade has stopped."""
     drivers = [item for item in daemonsets if is_driver(item)]
     nodes = sum(daemonset_status(item).desired for item in drivers)
     upgrade_policy = UpgradePolicy.from_spec(policy.get("spec") or {})
@@ -266,7 +266,7 @@ def _unlabelled_nodes(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]
 
 
 def _missing_effect(daemonset: Document, effect: RequiredEffect) -> list[str]:
-    """What the operator has not yet written into this template."""
+    """The parts that the operator has not yet written into this template."""
     spec = daemonset["spec"]["template"]["spec"]
     name = daemonset["metadata"]["name"]
     present = {toleration_identity(item) for item in spec.get("tolerations") or []}
@@ -288,7 +288,7 @@ def _describe_unfinished(item: Operand) -> str:
 
 
 def _untolerated_nodes(daemonsets: t.Sequence[Document], gpu_nodes: t.Sequence[Document]) -> tuple[str, ...]:
-    """GPU nodes whose taints keep every operand away, so that their GPUs never become usable."""
+    """GPU nodes whose GPUs never become usable because their taints keep every operand away."""
     specs = [item["spec"]["template"]["spec"] for item in daemonsets]
     if not specs:
         return ()

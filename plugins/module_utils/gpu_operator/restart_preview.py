@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Predicts which operands restart when the ClusterPolicy gets the planned content; nothing is sent.
+"""Predicts which operands restart when the ClusterPolicy gets the planned content; sends nothing.
 
-The chart is not needed: an upgrade is recognized by the two versions, and the chart's own values are not considered.
+The chart is not needed, because an upgrade is recognized by the two versions; the chart's own values are not considered.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _READERS: dict[str, frozenset[str]] = {
     "migManager": frozenset({operand_pods.MIG_MANAGER}),
     **dict.fromkeys(("driver", "gds", "gdrcopy"), frozenset({operand_pods.DRIVER})),
 }
-# The one driver value of the chart that has another name in the ClusterPolicy.
+# The only driver value of the chart that has another name in the ClusterPolicy.
 _RENAMED = ("driver", "nvidiaDriverCRD")
 
 
 class RestartPreview(t.NamedTuple):
-    """The restarts; `reasons` say why the driver rolls, if there is one; `versions` are the installed and the planned version, if they differ."""
+    """The restarts; `reasons` are the reasons for a driver restart (if any), and `versions` the installed and the planned version if they differ."""
 
     restart: OperandRestart = OperandRestart()
     reasons: tuple[str, ...] = ()
@@ -51,14 +51,14 @@ class RestartPreview(t.NamedTuple):
             **counts,
             "max_parallel": DriverRollout(drivers, self.upgrade_policy, self.reasons).max_parallel,
             "reasons": list(self.reasons) if drivers else [],
-            # An upgrade is one step and refused as a whole.
+            # An upgrade is a single step and is refused as a whole.
             "held_back": bool(drivers) and self.versions is None,
             "release": {"installed": self.versions[0], "desired": self.versions[1]} if self.versions else None,
         }
 
 
 def preview_restarts(client: Client, plan: Plan, live: t.Mapping[str, t.Any] | None) -> RestartPreview:
-    """Compare the ClusterPolicy with the plan; without an operator, or without pools, nothing restarts."""
+    """Compare the ClusterPolicy with the plan; nothing restarts without an operator or without pools."""
     if live is None or not plan.pools:
         return RestartPreview()
     cluster = ClusterPolicyClient(client, plan.operator.namespace)
@@ -67,7 +67,7 @@ def preview_restarts(client: Client, plan: Plan, live: t.Mapping[str, t.Any] | N
 
 
 def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> RestartPreview:
-    """The effect of the planned Helm release, and of the `change` that the pools make to the policy: pure."""
+    """The effect of the planned Helm release, and of the `change` that the pools make to the policy (pure)."""
     spec, operator = live.get("spec") or {}, plan.operator
     # Only the planned release is upgraded or gets values.
     planned = helm_release_of(live) == (operator.name, operator.namespace)
@@ -81,7 +81,7 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
     reasons += [format_change(spec, outcome, path) for path in by_values]
     reasons += [".".join(path) for path in by_pools]
     return RestartPreview(
-        # Every pod has a label with the chart's version.
+        # All operands restart, because every pod has a label with the chart's version.
         OperandRestart(apps=restarted_operands(change, by_values), every=upgraded),
         tuple(reasons),
         UpgradePolicy.from_spec(outcome),

@@ -1,14 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Upgrades of the operator's Helm release: their impact, whether it is allowed, and one roll of the driver instead of two.
+"""Upgrades of the operator's Helm release: their impact, the permission for it, and a single restart of the driver instead of two.
 
-For a kind that helm does not know, such as the ClusterPolicy, it sends the difference of the old and the new revision's manifest as a
-JSON merge patch (helm v3 pkg/kube/client.go, createPatch). So a field that was set by hand stays where both manifests agree, and is
-overwritten or removed where they differ.
+For a kind that helm does not know, such as the ClusterPolicy, helm sends the difference between the manifests of the old and the new revision as
+a JSON merge patch (helm v3 pkg/kube/client.go, createPatch). A field that was set manually therefore stays if both manifests agree on it, and is
+overwritten or removed if they differ.
 
-Helm changes the operator's Deployment and the ClusterPolicy at about the same time. The old operator works until the new one has
-taken over: it would begin to roll the driver, and the new one would roll it again. So the old one is stopped first. Helm starts
-the new one, since both charts set the number of replicas (helm v3 pkg/kube/client.go corrects what differs from the manifest).
+Helm changes the operator's Deployment and the ClusterPolicy at about the same time. The old operator keeps working until the new one has
+taken over, so it would begin to restart the driver, and the new operator would restart it again. Therefore the old operator is stopped first. Helm
+starts the new one, because both charts set the number of replicas (helm v3 pkg/kube/client.go corrects differences from the manifest).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _POLICY = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
 class UpgradePreview:
     """The effect on the active policy; `spec` is the result.
 
-    `lost` are the fields that were set by hand and Helm would overwrite; `reasons` say why the driver's DaemonSet
-    changes, and are empty when it does not. `by_values`: it changes although the chart stays the same.
+    `lost` are the manually set fields that Helm would overwrite; `reasons` are the reasons why the driver's DaemonSet
+    changes, empty if it does not. `by_values`: it changes although the chart stays the same.
     """
 
     spec: Object
@@ -59,7 +59,7 @@ def preview_upgrade(
 ) -> UpgradePreview:
     """Compare two charts of the GPU operator with their manifests.
 
-    `live` is the active ClusterPolicy, `desired` the values that the user sets: a field that they set may be overwritten.
+    `live` is the active ClusterPolicy, `desired` the values that the user sets; a field in these values may be overwritten.
     """
     name = live["metadata"]["name"]
     before, after = _spec(old[1], name), _spec(new[1], name)
@@ -69,7 +69,8 @@ def preview_upgrade(
     paths = driver_fields(spec, outcome)
     replaced = old[0] != new[0]
     reasons = [f"chart {old[0].label} becomes {new[0].label}"] if replaced else []
-    # A new chart changes many fields, and the version label of every pod; then only the driver itself is named.
+    # A new chart changes many fields and the version label of every pod, so in that case only the driver itself is
+    # named.
     named = [path for path in paths if not replaced or path[-1] in ("version", "image", "repository")]
     reasons += [format_change(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
     return UpgradePreview(
@@ -91,7 +92,7 @@ def operator_deployments(manifest: str) -> list[str]:
 
 
 class UpgradeRefused(Exception):
-    """The upgrade is not started; the message says why and what to do, `code` is the reason."""
+    """The upgrade is not started; the message contains the reason and the remedy, and `code` identifies the reason."""
 
     def __init__(self, code: str, message: str) -> None:
         """`code` is custom_fields or driver_rollout."""
@@ -101,7 +102,7 @@ class UpgradeRefused(Exception):
 
 @dataclass(frozen=True)
 class UpgradeDecision:
-    """The remaining step once the impact is known; `rollout` is None when the driver does not change."""
+    """The remaining step once the impact is known; `rollout` is None if the driver does not change."""
 
     step: ReleaseStep
     rollout: DriverRollout | None = None
@@ -112,7 +113,7 @@ class OperatorUpgrade:
     """Checks one upgrade, and stops the operator for it."""
 
     def __init__(self, client: Client, namespace: str, *, allowed: bool) -> None:
-        """`namespace` is the Helm release's; `allowed`: the driver may roll."""
+        """`namespace` is the namespace of the Helm release; `allowed`: the driver may restart."""
         self._client = client
         self._namespace = namespace
         self._allowed = allowed
@@ -120,7 +121,7 @@ class OperatorUpgrade:
     def decide(
         self, step: ReleaseStep, preparation: ReleasePreparation, chart: Chart, desired: t.Mapping[str, t.Any]
     ) -> UpgradeDecision:
-        """Raises UpgradeRefused when it would overwrite fields set by hand, or roll the driver without permission."""
+        """Raise UpgradeRefused if the upgrade would overwrite manually set fields, or restart the driver without permission."""
         installed = preparation.content
         if step.action != UPGRADE or installed is None or not operator_deployments(installed.manifest):
             return UpgradeDecision(step)
@@ -148,7 +149,7 @@ class OperatorUpgrade:
     def stop(self, manifest: str, waiting: WaitOptions) -> None:
         """Stop the operators of a manifest, and wait until their pods are gone; raises WaitTimeout."""
         for name in operator_deployments(manifest):
-            # The upgrade restores a deleted one.
+            # The upgrade restores a deleted Deployment.
             if self._client.get(self._path(name)) is not None:
                 self._scale(name, 0)
         wait_until(
@@ -164,7 +165,7 @@ class OperatorUpgrade:
         )
 
     def resume(self, manifest: str, *, check: bool, before_write: t.Callable[[], None]) -> bool:
-        """Start operators that were stopped for an upgrade that did not happen; whether there were any."""
+        """Start operators that were stopped for an upgrade that did not happen; returns whether there were any."""
         stopped = [name for name in operator_deployments(manifest) if self._is_stopped(name)]
         if stopped and not check:
             before_write()
@@ -176,7 +177,7 @@ class OperatorUpgrade:
         live = self._client.get(self._path(name))
         if live is None or live["spec"].get("replicas") != 0:
             return False
-        # A later scaling, by Helm or by hand, takes the field over.
+        # A later scaling, by Helm or manually, takes over the field.
         return "f:replicas" in child(owned_by(live, STOPPING_MANAGER), "spec")
 
     def _scale(self, name: str, replicas: int) -> None:
@@ -196,7 +197,7 @@ class OperatorUpgrade:
 
 
 def _lost_fields(patch: Object, before: Object, live: Object, desired: t.Mapping[str, t.Any]) -> list[Path]:
-    """The patch's fields whose live value is neither the old revision's nor the new one."""
+    """The patch's fields whose live value equals neither the old revision's value nor the new value."""
 
     def find(patch: t.Any, old: t.Any, now: t.Any, wanted: t.Any, path: Path) -> t.Iterator[Path]:
         if isinstance(patch, dict) and isinstance(now, dict):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds how many GPUs of each kind have to be repartitioned, and how, to cover a demand: the search of packing.py (pure).
+"""The search of packing.py: finds how many GPUs of each kind must be repartitioned, and how, to cover a demand (pure).
 
 All vectors have one element for each demanded profile, the largest profile first.
 """
@@ -13,14 +13,15 @@ import typing as t
 from dataclasses import dataclass
 
 Vector = tuple[int, ...]
-# What is missing (in memory slices), changed GPUs in use, all changed GPUs; compared in this order, less is better.
+# Missing devices (in memory slices), changed GPUs in use, all changed GPUs; compared in this order, less is better.
 Cost = tuple[int, int, int]
 
 # The exact search changes at most this number of GPUs; larger problems start with equal changes by a greedy search.
 _MAX_EXACT = 8
 # After this number of states a search ends with the best solution so far.
 MAX_STATES = 3000
-# Up to this number of profiles all combinations are measured; with more, only single profiles and all together.
+# Up to this number of profiles, all combinations are measured; with more, only single profiles and all profiles
+# together.
 _MAX_COMBINED = 5
 
 
@@ -28,15 +29,15 @@ class GpuKind(t.NamedTuple):
     """GPUs that are equivalent for the search."""
 
     group: int
-    """The index of its possible patterns in CoverProblem.patterns."""
+    """The index of the possible patterns in CoverProblem.patterns."""
     now: Vector
-    """The demanded devices that it has, and loses when it is changed."""
+    """The demanded devices of such a GPU, which it loses when it is changed."""
     used: bool
 
 
 @dataclass(frozen=True)
 class CoverProblem:
-    """A demand, the GPUs that may be changed, and the devices of the others."""
+    """A demand, the GPUs that may be changed, and the devices of all other GPUs."""
 
     memory: Vector
     """Memory slices of each profile."""
@@ -44,7 +45,7 @@ class CoverProblem:
     """Memory and compute slices of each profile, added."""
     demand: Vector
     kept: Vector
-    """The demanded devices on GPUs that are not changed in any case."""
+    """The demanded devices on GPUs that must not be changed."""
     patterns: tuple[tuple[Vector, ...], ...]
     """The maximal demanded devices on one GPU of each group: layouts to which no demanded device can be added."""
     kinds: tuple[GpuKind, ...]
@@ -61,16 +62,16 @@ class CoverChange(t.NamedTuple):
 
 
 class CoverSolution(t.NamedTuple):
-    """The best changes that were found, and their cost."""
+    """The best changes found, and their cost."""
 
     cost: Cost
     changes: tuple[CoverChange, ...]
     states: int
-    """How many more states the search could have visited: 0 when it ended early."""
+    """The number of further states that the search could have visited; 0 if it ended early."""
 
 
 def search_cover(problem: CoverProblem, states: int = MAX_STATES) -> CoverSolution:
-    """The changes with the least cost: exact for a few changed GPUs, approximate for many."""
+    """The changes with the lowest cost; exact for a few changed GPUs, approximate for many."""
     return _Search(problem, states).run()
 
 
@@ -93,8 +94,8 @@ class _State(t.NamedTuple):
 class _Search:
     """Branch and bound, depth first, the most promising change first.
 
-    In every state some profile is missing. Either a further change adds a device of it, and every such change is tried, or none does, and the
-    profile is closed: so the search is complete.
+    In every state, some profile is missing. Either a further change adds a device of it, and every such change is tried, or no change does, and
+    the profile is closed. The search is therefore complete.
     """
 
     def __init__(self, problem: CoverProblem, states: int) -> None:
@@ -118,8 +119,8 @@ class _Search:
     def _greedy(self, state: _State) -> _State:
         """The state from which few enough GPUs remain to be changed: until then the best change is repeated as long as it is equally good.
 
-        The best change adds most by the measure that needs the most GPUs; of equally good ones that with the larger devices, since smaller
-        ones are easier to place.
+        The best change adds the most by the measure that needs the most GPUs. Among equally good changes, the one with larger devices is best, because
+        smaller devices are easier to place.
         """
         while sum(state.left) > _MAX_EXACT:
             opened = self._opened(state)
@@ -194,7 +195,7 @@ class _Search:
         )
 
     def _repetitions(self, state: _State, number: int, pattern: Vector, most: int) -> int:
-        """How often the same change has the same gain as the first time."""
+        """The number of times that the same change has the same gain as the first time."""
         times = min(state.left[number], most)
         for surplus, new, old in zip(self._surplus(state), pattern, self._problem.kinds[number].now, strict=True):
             if new > old and surplus < 0:
@@ -249,19 +250,19 @@ class _Search:
         return missing, state.used + max(0, more - unused), state.touched + more
 
     def _fewest(self, gap: t.Sequence[int]) -> int:
-        """The minimal number of GPUs for these devices."""
+        """The minimum number of GPUs for these devices."""
         return max((self._by(measure, gap) for measure in self._measures), default=0)
 
     @staticmethod
     def _by(measure: tuple[Vector, int], gap: t.Sequence[int]) -> int:
-        """The minimal number of GPUs for these devices by one measure."""
+        """The minimum number of GPUs for these devices by one measure."""
         return -(-dot(measure[0], gap) // measure[1])
 
 
 def _measures(problem: CoverProblem) -> list[tuple[Vector, int]]:
     """Measures of devices, each with the maximum on one GPU; the first counts memory slices.
 
-    Others count compute slices, or both, or the devices of some or all profiles.
+    Other measures count compute slices, or both kinds of slices, or the devices of some or all profiles.
     """
     places = range(len(problem.demand))
     sizes = places if len(places) <= _MAX_COMBINED else (0, len(places) - 1)
@@ -277,7 +278,7 @@ def _measures(problem: CoverProblem) -> list[tuple[Vector, int]]:
 
 
 def _dominating_kinds(kinds: t.Sequence[GpuKind]) -> list[set[int]]:
-    """For each kind the others that can get the same patterns, lose no more devices, and are not in use if it is not."""
+    """For each kind, the other kinds that can get the same patterns, lose no more devices, and are not in use if this kind is not in use."""
     return [
         {
             other

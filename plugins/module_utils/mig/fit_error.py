@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a MIG layout does not fit on a GPU, and the nearest layouts that fit (pure)."""
+"""Explains why a MIG layout does not fit on a GPU, and finds the nearest layouts that fit (pure)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .placement import Placement, fits, in_order, mask, media_conflict, nearest,
 
 
 def fit_error(geometry: Geometry, counts: Counts) -> str | None:
-    """Why these profiles do not fit, and the three nearest layouts that do, as the continuation of `an A100 `; None when they fit.
+    """The reason why these profiles do not fit and the three nearest layouts that do, as the continuation of `an A100 `; None if they fit.
 
     The reason names as few devices as possible: without the last of them they would fit.
     """
@@ -65,7 +65,7 @@ def _overlap(geometry: Geometry, counts: Counts) -> str:
 
 
 def _minimal_conflict(geometry: Geometry, counts: Counts) -> dict[str, int]:
-    """A minimal set of devices that do not fit together, of the largest ones: without any of them the rest fits."""
+    """A minimal set of large devices that do not fit together; without any one of them, the rest fits."""
     core = {name: count for name, count in counts.items() if count}
     for profile in reversed(in_order(geometry)):
         while core.get(profile.name) and not fits(geometry, fewer := {**core, profile.name: core[profile.name] - 1}):

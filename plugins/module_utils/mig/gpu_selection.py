@@ -16,11 +16,11 @@ from .cover_search import Cost, GpuKind, Vector
 
 # A GPU: its node's name and its index.
 Key = tuple[str, int]
-# How many GPUs get a pattern, by the index of the group of GPUs that can have it.
+# The number of GPUs that get a pattern, by the index of the group of GPUs that can have it.
 NewPatterns = t.Mapping[tuple[int, Vector], int]
 Category = t.TypeVar("Category", bound=t.Hashable)
 
-# Up to this number of sets of GPUs each is tried; with more, one is composed node by node.
+# Up to this number of sets of GPUs, each set is tried; with more, one set is composed node by node.
 _MAX_SETS = 3000
 
 
@@ -32,10 +32,10 @@ class GpuSlot(t.NamedTuple):
 
 
 def fewest_nodes(places: t.Sequence[GpuSlot], numbers: t.Mapping[GpuKind, int], allowed: Vector) -> tuple[GpuSlot, ...]:
-    """This number of GPUs of each kind, on as few nodes as possible.
+    """Select the given number of GPUs of each kind, on as few nodes as possible.
 
-    A kind can replace one with the same patterns and use, as long as no more than `allowed` is lost in total. If that fails, the kinds are
-    as given.
+    A kind can replace another kind with the same patterns and use, as long as no more than `allowed` is lost in total. If this is not possible,
+    the kinds are used as given.
     """
     by_use: Counter[tuple[int, bool]] = Counter()
     for kind, number in numbers.items():
@@ -58,7 +58,7 @@ def candidate_sets(places: t.Sequence[GpuSlot], cost: Cost) -> list[tuple[GpuSlo
 
 
 def assign_patterns(places: t.Sequence[GpuSlot], new: NewPatterns) -> dict[Key, Vector]:
-    """Assigns the patterns so that GPUs keep as many of their devices as possible; some GPUs may get none."""
+    """Assign the patterns so that GPUs keep as many of their devices as possible; some GPUs may get no pattern."""
     rest = Counter(dict(new))
     waiting: dict[tuple[int, Vector], list[Key]] = defaultdict(list)
     for place in sorted(places, key=_key, reverse=True):
@@ -87,7 +87,8 @@ def first_fit(
 
     order = sorted(places, key=lambda place: (place.kind.used, place.key))
     have, cut = list(offered), list[list[int]]()
-    # For each profile: the first repartitioned GPU that may have room; none is tried any more once the profile was refused.
+    # For each profile, the first repartitioned GPU that may have room; once a profile was refused, no further GPU is
+    # tried.
     first, refused = [0] * len(demand), set[int]()
     opened: list[GpuSlot] = []
     waiting = dict.fromkeys(range(len(order)))
@@ -128,9 +129,9 @@ def _node_by_node(
     category: t.Callable[[GpuSlot], Category],
     allowed: Vector,
 ) -> tuple[GpuSlot, ...]:
-    """This number of GPUs of each category, always from the node with most of those still needed, within the allowed losses.
+    """Select the given number of GPUs of each category, always from the node with the most GPUs that are still needed, within the allowed losses.
 
-    A node's count never grows, so it is updated only when the node seems to be the best.
+    A node's count never grows, so it is only updated when the node seems to be the best.
     """
     wanted, room = Counter(dict(numbers)), list(allowed)
     nodes: dict[str, list[GpuSlot]] = defaultdict(list)

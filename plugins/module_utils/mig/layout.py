@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MIG layouts: their notations, and the values that follow from profiles' names (pure)."""
+"""MIG layouts: their notations, and the values that are derived from profiles' names (pure)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Layout = tuple[Part, ...]
 
 
 def parse_layout(written: t.Any) -> Layout:
-    """A valid layout: one for every GPU, or one for each GPU by its index.
+    """Parse a valid layout: one layout for every GPU, or one for each GPU by its index.
 
     The notation is {profile: count}, a list of profiles, or a map or list of these by GPU index.
     """
@@ -65,14 +65,14 @@ def uniform(layout: Layout) -> str | None:
 
 
 def single_product(product: str, profile: str, suffix: str = "") -> str:
-    """GFD's product label under the strategy single (k8s-device-plugin internal/lm); `suffix` is that of shared devices."""
+    """GFD's product label under the strategy single (k8s-device-plugin internal/lm); `suffix` is the suffix of shared devices."""
     return f"{product}{MIG_INFIX}{profile.replace('+', '.')}{suffix}"
 
 
 def strategy_for(layout: Layout, product: str = "", suffix: str = "") -> str:
     """The strategy that a layout needs: single if all devices have one profile, so that workloads need no change.
 
-    It is mixed if the product label would be too long: NFD would drop it, and the node's model would be unknown.
+    It is mixed if the product label would be too long, because NFD would drop the label and the node's model would be unknown.
     """
     profile = uniform(layout)
     fits_in_label = profile is not None and len(single_product(product, profile, suffix)) <= LABEL_LENGTH

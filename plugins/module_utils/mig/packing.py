@@ -23,14 +23,14 @@ class PackedGpu:
     node: str
     index: int
     now: Counts | None
-    """Its MIG devices; None: it is whole, MIG is disabled."""
+    """The MIG devices; None if MIG is disabled and the GPU is whole."""
     used: bool
-    """True when pods use it or another GPU of its node, so that changing it costs more."""
+    """Whether pods use this or another GPU of the node, so changing it costs more."""
     geometry: Geometry
 
     @property
     def key(self) -> Key:
-        """Its node and index."""
+        """The node and the index of the GPU."""
         return self.node, self.index
 
 
@@ -43,15 +43,15 @@ class PackingResult:
     touched: tuple[Key, ...]
     """The GPUs whose layout changes, sorted."""
     missing: Counts
-    """The devices for which there was no room; empty when the demand is met."""
+    """The devices that did not fit; empty if the demand is met."""
 
 
 def pack(gpus: t.Sequence[PackedGpu], demand: Counts) -> PackingResult:
-    """Layouts with which the GPUs together have at least the demanded devices.
+    """Find layouts that together provide at least the demanded devices.
 
-    Priorities: the least missing devices (in memory slices), then the fewest changed GPUs in use, the fewest changed GPUs, the fewest nodes,
-    the first keys. An unchanged GPU keeps its layout, even beyond the demand; a changed one loses its devices, so they are placed again,
-    and gets only demanded devices. The order of the GPUs does not matter, and packing the result again changes nothing.
+    The priorities are the fewest missing devices (in memory slices), then the fewest changed GPUs in use, the fewest changed GPUs, the fewest nodes,
+    and the first keys. An unchanged GPU keeps its layout, even beyond the demand; a changed GPU loses its devices, so they are placed
+    again, and gets only demanded devices. The order of the GPUs does not matter, and packing the result again changes nothing.
     """
     order = sorted(gpus, key=lambda gpu: gpu.key)
     wanted = {name: count for name, count in demand.items() if count > 0}
@@ -83,7 +83,7 @@ class _Packing:
         ]
 
     def packed(self) -> PackingResult:
-        """The best layouts that were found; never worse than those of first fit decreasing."""
+        """The best layouts found; never worse than the layouts of first fit decreasing."""
         able = [place for place in self._places if self._patterns[place.kind.group]]
         plain = first_fit(able, self._patterns, self._offered({}), self._demand)
         found = self._without_surplus(assign_patterns(*self._choice()))
@@ -134,7 +134,7 @@ class _Packing:
         )
 
     def _problem(self, free: t.Container[Key], whole: bool = False) -> CoverProblem:
-        """The problem in which these GPUs may be changed, as they are or as if they were whole."""
+        """The problem in which these GPUs may be changed, with their current devices or as if they were whole."""
         kinds: Counter[GpuKind] = Counter()
         kept = [0] * len(self._names)
         for place in self._places:
@@ -167,7 +167,7 @@ class _Packing:
         return left if len(left) == len(new) else self._without_surplus(left)
 
     def _cost(self, packed: PackingResult) -> tuple[int, int, int, int]:
-        """What is missing in memory slices; changed GPUs in use, all changed GPUs, and their nodes."""
+        """The missing memory slices, the changed GPUs in use, all changed GPUs, and their nodes."""
         memory = {name: size for name, (size, dummy) in zip(self._names, self._sizes, strict=True)}
         touched = [gpu for gpu in self._gpus if packed.layouts.get(gpu.key) != gpu.now]
         return (
@@ -202,7 +202,7 @@ class _Packing:
 
 
 def _size(name: str, geometries: t.Sequence[Geometry]) -> tuple[int, int]:
-    """Memory and compute slices of a profile, the most where models differ; 1 and 1 where no GPU has it."""
+    """The memory and compute slices of a profile; the maximum if models differ, and 1 and 1 if no GPU has the profile."""
     found = [(one.size, one.compute) for geometry in geometries if (one := geometry.profile(name))]
     return max(found, default=(1, 1))
 

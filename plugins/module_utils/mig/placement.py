@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What fits on one GPU: its MIG geometry, devices on memory slices, all and maximal layouts, and those nearest to a requested one (pure)."""
+"""Places MIG devices on one GPU: geometries, placements on memory slices, all and maximal layouts, and the layouts nearest to a requested one (pure)."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Placement(t.NamedTuple):
 
     @property
     def mask(self) -> int:
-        """The memory slices that it occupies, one bit each."""
+        """The occupied memory slices, one bit each."""
         return mask(self.start, self.size)
 
 
 class Unused(t.NamedTuple):
-    """The parts of a GPU that no device of a layout has."""
+    """The parts of a GPU that no device of a layout uses."""
 
     compute: int
-    """Compute slices, out of those of the largest profile."""
+    """Compute slices, out of the compute slices of the largest profile."""
     memory: int
     """Memory slices, including those that no profile could use."""
     media: bool
-    """True when no device has the media engines of which a GPU has only one; they belong to +me, +me.all or the whole GPU."""
+    """Whether no device has the media engines that exist only once on a GPU; they belong to +me, +me.all or the whole GPU."""
 
 
 def geometry_of(name: t.Any) -> Geometry:
@@ -63,10 +63,10 @@ def _hint(keys: t.Sequence[str]) -> str:
 
 
 def place(geometry: Geometry, counts: Counts) -> tuple[Placement, ...] | None:
-    """The placements on an empty GPU, the largest device first; None when not all of them fit.
+    """The placements on an empty GPU, the largest device first; None if not all devices fit.
 
-    Of several possibilities it is the first: the largest device is created first, as far left as leaves room for all others; of equally large
-    ones that with more compute slices, then by name.
+    If there are several possibilities, the first one is returned: the largest device is placed first, as far left as possible while leaving room
+    for all other devices. Equally large devices are sorted by compute slices, then by name.
     """
     wanted = _instances(geometry, counts)
     if wanted is None or media_conflict(wanted):
@@ -99,7 +99,7 @@ def mask(start: int, size: int) -> int:
 
 
 def _instances(geometry: Geometry, counts: Counts) -> tuple[Profile, ...] | None:
-    """A profile for each device, in the order of creation; None for an unknown profile or too many devices."""
+    """A profile for each device, in the order of creation; None for an unknown profile or for too many devices."""
     if any((profile := geometry.profile(name)) is None or count > profile.max_count for name, count in counts.items()):
         return None
     return tuple(profile for profile in in_order(geometry) for dummy in range(counts.get(profile.name, 0)))
@@ -107,7 +107,7 @@ def _instances(geometry: Geometry, counts: Counts) -> tuple[Profile, ...] | None
 
 @functools.lru_cache(maxsize=65536)
 def _starts(wanted: tuple[tuple[int, tuple[int, ...]], ...], taken: int) -> tuple[int, ...] | None:
-    """The start of each (size, starts) beside the occupied memory slices; None when they do not all fit."""
+    """The start of each (size, starts) outside the occupied memory slices; None if not all of them fit."""
     if not wanted:
         return ()
     (size, starts), *others = wanted
@@ -127,13 +127,13 @@ def all_layouts(geometry: Geometry) -> tuple[Counts, ...]:
 def maximal(geometry: Geometry) -> tuple[Counts, ...]:
     """The layouts to which no device can be added; the largest profiles first.
 
-    Every layout that fits is a part of one of these, and every part of one of these fits.
+    Every layout that fits is a part of one of these layouts, and every part of one of these layouts fits.
     """
     return tuple(_counts(geometry, vector) for vector in _maximal(geometry))
 
 
 def unused(geometry: Geometry, counts: Counts) -> Unused:
-    """What a layout that fits leaves unused.
+    """The parts of the GPU that a layout leaves unused; the layout must fit.
 
     Decoders and encoders belong to the slices. The engine that can stay unused is the OFA, of which a GPU has only one: profiles with +me or
     +me.all and the whole GPU have it, all others do not (MIG user guide, "Supported MIG
@@ -148,11 +148,11 @@ def unused(geometry: Geometry, counts: Counts) -> Unused:
 
 
 def nearest(geometry: Geometry, counts: Counts, limit: int = 3) -> tuple[Counts, ...]:
-    """The layouts that fit and differ least from the requested one, nearest first; a layout that fits is its own nearest.
+    """The fitting layouts that differ least from the requested one, nearest first; a layout that fits is its own nearest layout.
 
-    The distance is the number of changes that add, remove or replace a device. Of equally near layouts those with more of the requested devices
-    come first, then those with the most similar number of memory slices, then those with larger profiles. A profile that the GPU does not have
-    counts as the most similar one.
+    The distance is the number of changes that add, remove or replace a device. Equally near layouts are sorted by the number of requested
+    devices, then by the similarity of their number of memory slices, then by larger profiles. A profile that the GPU does not have
+    counts as the most similar profile.
     """
     order = in_order(geometry)
     requested = _with_known_names(geometry, counts)
@@ -171,7 +171,7 @@ def nearest(geometry: Geometry, counts: Counts, limit: int = 3) -> tuple[Counts,
 
 @functools.lru_cache(maxsize=128)
 def _vectors(geometry: Geometry) -> tuple[Vector, ...]:
-    """Every non-empty layout, built device by device, with all sets of slices that it can occupy."""
+    """All non-empty layouts, built device by device, with all sets of slices that they can occupy."""
     order = in_order(geometry)
     reached: dict[Vector, set[int]] = {(0,) * len(order): {0}}
     for at, profile in enumerate(order):
@@ -207,7 +207,7 @@ def _with_one_more(profile: Profile, taken: t.Iterable[int]) -> set[int]:
 
 
 def _with_known_names(geometry: Geometry, counts: Counts) -> Counter[str]:
-    """The requested devices by the geometry's own names, where it has a profile with the same compute slices and extras."""
+    """The requested devices, with the geometry's own names if it has a profile with the same compute slices and extras."""
     renamed: Counter[str] = Counter()
     for name, count in counts.items():
         renamed[_most_similar(geometry, name)] += count

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the drawing of a node shows: its GPUs, and the states of their shares (pure).
+"""The content of a node's drawing: its GPUs, and the states of their shares (pure).
 
-Kubernetes reports how many shares of a node a pod requests, never on which GPU. So a GPU is drawn with its own shares only
+Kubernetes reports how many shares of a node a pod requests, but not on which GPU. A GPU is therefore drawn with its own shares only
 if they are certain: the node has one GPU, or all units of each resource are in the same state. Otherwise one bar for each
 resource shows the node's shares, below a row of empty frames for the GPUs.
 """
@@ -20,10 +20,10 @@ if t.TYPE_CHECKING:
 # No drawing of a node is wider than this; one or two GPUs do not fill it.
 _MAX_WIDTH, _MAX_GPU_WIDTH, _MIN_CELL_WIDTH = 150, 36, 5
 _GAP = 2
-# Above these numbers, the units are not drawn one by one.
+# Above these numbers, units are not drawn one by one.
 _MAX_GPUS, _MAX_SHARES, _MAX_CELLS = 16, 16, 64
 
-# The state of a unit and its width; for merged units the sum of their widths.
+# The state of a unit and its width; for merged units, the sum of their widths.
 Cell = tuple[str, float]
 
 
@@ -45,7 +45,7 @@ class Units(t.NamedTuple):
 
 
 class NodeDrawing(t.NamedTuple):
-    """`gpus` have their own shares. Without them, `frames` are the empty GPUs with the widths of their MIG devices, and `bars` the resources."""
+    """The drawing of a node. `gpus` have their own shares; without them, `frames` are empty GPUs with the widths of their MIG devices, and `bars` resources."""
 
     width: float
     gpus: t.Sequence[Units] = ()
@@ -101,7 +101,7 @@ def cells_per_gpu(node: GpuNode) -> list[list[Cell]]:
 
 
 def is_crowded(node: GpuNode) -> bool:
-    """Whether a node has too many units to draw them one by one."""
+    """Whether a node has too many units for drawing them one by one."""
     return sum(usage.total for usage in node.usage) > _MAX_CELLS
 
 
@@ -122,7 +122,7 @@ def _cells_of_mig_gpus(node: GpuNode, state_of: t.Mapping[str, str]) -> list[lis
 
 
 def _cells_per_resource(node: GpuNode) -> list[list[Cell]]:
-    """One cell for each unit, as wide as its compute slices; on a crowded node one for each state."""
+    """One cell for each unit, as wide as its compute slices; on a crowded node, one cell for each state."""
     merged = is_crowded(node)
     result: list[list[Cell]] = []
     for usage in node.usage:

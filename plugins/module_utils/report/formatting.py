@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers and properties of pools as the page writes them, as plain text (pure)."""
+"""Formats numbers and properties of pools as plain text for the page (pure)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def number(count: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """1 node, 2 nodes."""
+    """A number with a noun, such as 1 node or 2 nodes."""
     return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"
 
 
@@ -43,7 +43,7 @@ def short_resource(resource: t.Any) -> str:
 
 
 def sharing_mode(mode: t.Any, replicas: t.Any) -> str:
-    """How GPUs are shared, with the replicas if there are several."""
+    """The sharing mode, with the replicas if there are several."""
     name = str(mode or "?")
     name = _MODES.get(name, name)
     return f"{name} {_TIMES}{replicas}" if isinstance(replicas, int) and replicas > 1 else name
@@ -55,7 +55,7 @@ def device_counts(devices: t.Iterable[tuple[t.Any, t.Any]], default: str = "") -
 
 
 def mig_layout(pool: Document) -> str:
-    """The MIG devices that a pool declares for its GPUs, or for all of them together."""
+    """The MIG devices that a pool declares for each GPU, or for all GPUs together."""
     demand = device_counts((pool.get("demand") or {}).items())
     parts = [f"{demand} in total"] if demand else []
     for part in pool.get("layout") or ():
@@ -79,7 +79,7 @@ def verification(pool: Document) -> str:
 
 
 def pending_changes(pool: Document) -> list[str]:
-    """What a run would change on the nodes of a pool."""
+    """The changes that a run would make on the nodes of a pool."""
     changes: Document = pool.get("changes") or {}
     if not changes:
         return []

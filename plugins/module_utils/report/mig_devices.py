@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which MIG devices each GPU of a node has, if the pool's layout and the node's labels agree (pure)."""
+"""Determines the MIG devices of each GPU of a node, if the pool's layout and the node's labels agree (pure)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ..schema.mig_layout import MAX_GPUS
 
 Document = t.Mapping[str, t.Any]
 
-# The number of MIG devices of one GPU by profile, as GFD and the resources write it (`+` is a dot there); empty: a whole GPU.
+# The number of MIG devices of one GPU by profile, in the notation of GFD and the resources (a dot instead of `+`);
+# empty for a whole GPU.
 GpuLayout = tuple[tuple[str, int], ...]
 
 SUCCESS = "success"
@@ -33,7 +34,8 @@ def gpu_layouts(row: Document, declared: Document) -> tuple[GpuLayout, ...]:
     if not actual or not layout or mig.get("state") != SUCCESS:
         return ()
     if len(layout) == 1 and not layout[0].get("devices"):
-        # One layout for every GPU: the number of GPUs follows from the devices, because GFD may count devices as GPUs.
+        # With one layout for every GPU, the number of GPUs is derived from the devices, because GFD may count devices
+        # as GPUs.
         single = _layout_of(layout[0])
         per_gpu = sum(count for dummy, count in single)
         gpus = sum(actual.values()) // per_gpu if per_gpu else 0

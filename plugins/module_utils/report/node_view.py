@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPU nodes of the page: what their tiles show (pure)."""
+"""The GPU nodes of the page, with the content of their tiles (pure)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_PODS = 64
 
 @dataclass(frozen=True)
 class Badge:
-    """A short text with a severity; detail is what the text leaves out."""
+    """A short text with a severity; `detail` has additional information."""
 
     text: str
     severity: str
@@ -37,7 +37,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class GpuNode:
-    """One GPU node; key is its id in the page. Values that are not known are None."""
+    """One GPU node; `key` is its id on the page. Unknown values are None."""
 
     key: str
     name: str
@@ -77,7 +77,7 @@ class GpuNode:
 
     @property
     def appearance(self) -> t.Hashable:
-        """Nodes of equal appearance have the same drawing."""
+        """A key for the drawing; nodes with an equal appearance have the same drawing."""
         return self.gpus, self.replicas, self.usage, self.gpu_layouts
 
     @functools.cached_property
@@ -101,7 +101,7 @@ class GpuNode:
 
     @property
     def namespaces(self) -> list[tuple[str, int]]:
-        """The namespaces of the pods and what they request, largest first."""
+        """The namespaces of the pods and their requests, largest first."""
         counts: Counter[str] = Counter()
         for pod in self.pods or ():
             counts[pod.namespace] += pod.units
@@ -109,7 +109,7 @@ class GpuNode:
 
     @property
     def pods_by_namespace(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """The pods with the largest requests: for each namespace the pods, each with its request unless that is one unit."""
+        """The pods with the largest requests, by namespace; each pod has its request unless the request is one unit."""
         pods = self.pods or ()
         several = len({pod.resource for pod in pods} | {usage.resource for usage in self.usage}) > 1
         groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -129,7 +129,7 @@ class GpuNode:
 
     @property
     def description(self) -> str:
-        """What the drawing shows, in words."""
+        """A description of the drawing in words."""
         parts = [plural(self.gpus, "GPU")] if self.gpus else []
         for usage in self.usage:
             counts = [f"{usage.allocatable} {usage.resource} allocatable"]
@@ -148,7 +148,7 @@ class GpuNode:
 
 
 def read_node(key: str, row: Document, pools: Document, info: Document) -> GpuNode:
-    """The node of a row of gpu_info."""
+    """Create the node from a row of gpu_info."""
     pool = row.get("pool")
     declared: Document | None = pools.get(pool) if pool else None
     pods = read_pods(row)
@@ -174,7 +174,7 @@ def read_node(key: str, row: Document, pools: Document, info: Document) -> GpuNo
 
 
 def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
-    """Why a node needs attention, from its row in gpu_info; nothing if it does not."""
+    """The reasons why a node needs attention, from its row in gpu_info; none if it does not."""
     name = str(row.get("name") or "")
     if not row.get("ready"):
         yield Badge("not ready", BAD)
@@ -202,7 +202,7 @@ def natural_order(name: str) -> tuple[t.Any, ...]:
 
 
 def _rank(part: str) -> tuple[int, int, str]:
-    """Digits by their value (there may be thousands of them), before letters."""
+    """The rank of a part of a name: digits by their value (there may be thousands of digits), before letters."""
     digits = part.lstrip("0")
     return (0, len(digits), digits) if part[0] in "0123456789" else (1, 0, part)
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The parts of a plan's text that a report does not have: MIG layouts, the cost of sharing, and the impact of a run (pure)."""
+"""The parts of a plan's text that are not in a report: MIG layouts, the cost of sharing, and the impact of a run (pure)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SOURCE = f"times were measured on {benchmarks.MEASURED}; other GPUs and kernels
 
 
 def layout_lines(pools: Document, width: int) -> list[str]:
-    """A heading for each pool with MIG devices, and under it a bar for each layout with its unused slices."""
+    """A heading for each pool with MIG devices, followed by a bar for each layout with its unused slices."""
     lines: list[str] = []
     for name, pool in pools.items():
         layouts: t.Sequence[Document] = pool.get("gpu_layouts") or ()
@@ -31,7 +31,7 @@ def layout_lines(pools: Document, width: int) -> list[str]:
             continue
         lines.append(f"memory slices of the GPUs of {name}:")
         gpus = [(layout["slices"], [Placement(**device) for device in layout["devices"]]) for layout in layouts]
-        # Without a node the layouts are those of the declaration, in its order.
+        # Without nodes, the layouts are the declared layouts, in the order of the declaration.
         declared = [gpus_of(part) for part in pool.get("layout") or ()]
         for number, (layout, drawing) in enumerate(zip(layouts, draw_gpu(gpus, width - 4), strict=True)):
             title = declared[number] if layout["gpus"] is None else f"{layout['gpus']} GPU(s)"

@@ -16,7 +16,7 @@ Paragraph = tuple[str, str]
 
 
 class Column(t.NamedTuple):
-    """A column's title, and its value for a row; numbers are right-aligned; `cuts`: its text may be shortened."""
+    """A column's title, and a function for its value in a row; numbers are right-aligned; `cuts`: the text may be shortened."""
 
     head: str
     value: t.Callable[[t.Any], t.Any]
@@ -25,7 +25,7 @@ class Column(t.NamedTuple):
 
 
 def table(columns: t.Sequence[Column], rows: t.Iterable[t.Any], width: int = WIDTH) -> list[str]:
-    """The titles and one line for each row, not longer than width if shortening columns suffices."""
+    """The titles and one line for each row, not longer than `width` if shortening columns is sufficient."""
     cells = [[str(column.value(row)) for column in columns] for row in rows]
     sizes = [max(len(column.head), *(len(row[at]) for row in cells), 0) for at, column in enumerate(columns)]
     sizes = _fitted(columns, sizes, width)
@@ -48,7 +48,7 @@ def wrap(paragraphs: t.Iterable[Paragraph], width: int = WIDTH) -> list[str]:
 
 
 def _fitted(columns: t.Sequence[Column], sizes: list[int], width: int) -> list[int]:
-    """Shorten the widest column that may be shortened until the line fits; the first one, which names the row, after all others."""
+    """Shorten the widest column that may be shortened until the line fits; the first column, which names the row, is shortened last."""
     sizes = list(sizes)
     smallest = [
         len(column.head) + len(_CUT) if column.cuts else size for column, size in zip(columns, sizes, strict=True)

@@ -18,7 +18,7 @@ Document = t.Mapping[str, t.Any]
 KINDS = ("plan", "report")
 _NEGATIVE_CHECKS = {"one_more": "one more waited", "two_shares": "two at once were refused"}
 _NO_NODE = "no node of the cluster belongs to it"
-# A plan's text by the action that the module of the provider previews.
+# The text in a plan for each action that the provider's module previews.
 _NODEGROUP_ACTIONS = {
     "none": "as declared",
     "create": "will be created",
@@ -28,7 +28,7 @@ _NODEGROUP_ACTIONS = {
 
 
 def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]:
-    """The lines of a plan or a report (one of KINDS) of what gpu_info returned."""
+    """The lines of a plan or a report (`kind` is one of KINDS) from the result of gpu_info."""
     pools: Document = info.get("pools") or {}
     title = f"{'Plan' if kind == 'plan' else 'Report'} of cluster {info.get('cluster') or '(unnamed)'}"
     if not info.get("reachable"):
@@ -87,7 +87,7 @@ def _resource(pool: Document) -> str:
 
 
 def _memory(pool: Document) -> str:
-    """For MIG devices the sizes in their names, the only source, from the smallest to the largest."""
+    """The memory of a share; for MIG devices, the smallest and the largest size in their names, which are the only source."""
     mib = pool.get("memory_mib_per_share")
     if mib:
         return f"{mib / 1024:.1f} GiB"
@@ -158,7 +158,7 @@ def _validation(pool: Document) -> str:
 
 
 def negative_checks(validation: Document) -> str:
-    """The results of one pod too many and of a request that is too large, as the end of a sentence; empty if not tested."""
+    """The results of the checks with one pod too many and with a request that is too large, as the end of a sentence; empty if not tested."""
     return "".join(f", {text}" for key, text in _NEGATIVE_CHECKS.items() if validation.get(key))
 
 
@@ -223,7 +223,7 @@ def _totals(info: Document) -> t.Iterator[Paragraph]:
 
 
 def identity_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
-    """The server, the UID and the recorded name; in a plan also the name that the next change records."""
+    """The server, the UID and the recorded name; in a plan, also the name that the next change records."""
     identity = info.get("identity")
     if not identity:
         return

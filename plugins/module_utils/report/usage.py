@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPU resources of nodes: how much pods request, how much is free, and what is not allocatable (pure)."""
+"""The GPU resources of nodes: requested, free and not allocatable units (pure)."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class ResourceUsage:
 
     @property
     def allocatable(self) -> int:
-        """What the node can allocate, requested or not."""
+        """The allocatable units, requested or not."""
         return self.used + self.free
 
     @property
     def requested(self) -> int:
-        """What pods request, allocatable or not."""
+        """The units that pods request, allocatable or not."""
         return self.used + self.lost
 
     @property
     def available(self) -> int:
-        """What new pods can get."""
+        """The units that new pods can get."""
         return self.free - self.unschedulable
 
     @property
@@ -55,14 +55,14 @@ class ResourceUsage:
 
     @property
     def states(self) -> list[tuple[str, int]]:
-        """The number of units in each state that occurs, as the style sheet names the states."""
+        """The number of units in each occurring state, with the style sheet's names of the states."""
         free = "free" if self.known else "unknown"
         counts = [("used", self.used), ("lost", self.lost), (free, self.free), ("missing", self.missing)]
         return [(state, count) for state, count in counts if count]
 
 
 class PodUsage(t.NamedTuple):
-    """What one pod requests of one resource of its node."""
+    """The request of one pod for one resource of its node."""
 
     namespace: str
     pod: str
@@ -71,7 +71,7 @@ class PodUsage(t.NamedTuple):
 
 
 class NamespaceUsage(t.NamedTuple):
-    """What the pods of one namespace request; counts follow the order of the resources that were asked for."""
+    """The requests of the pods in one namespace; the counts have the same order as the given resources."""
 
     namespace: str
     pods: int
@@ -96,7 +96,7 @@ def read_pods(row: Document) -> tuple[PodUsage, ...] | None:
 
 
 def read_usage(row: Document, pods: t.Sequence[PodUsage] | None) -> tuple[ResourceUsage, ...]:
-    """The resources of a row of gpu_info, sorted by name; those without any unit are left out."""
+    """The resources in a row of gpu_info, sorted by name; resources without units are left out."""
     allocatables: Document = row.get("allocatable") or {}
     capacities: Document = row.get("capacity") or {}
     requests: Counter[str] = Counter()
@@ -112,7 +112,7 @@ def read_usage(row: Document, pods: t.Sequence[PodUsage] | None) -> tuple[Resour
         # endpointStopGracePeriod): nothing is missing on a node that has everything its pool declares.
         missing = 0 if as_declared else max(0, capacity - max(allocatable, requested))
         result.append(ResourceUsage(name, used, allocatable - used, requested - used, missing, pods is not None))
-    # After that time the capacity stays at 0 until the kubelet restarts.
+    # After that time, the capacity stays at 0 until the kubelet restarts.
     return tuple(usage for usage in result if usage.total)
 
 
@@ -137,7 +137,7 @@ def total_usage(nodes: t.Iterable[GpuNode]) -> tuple[ResourceUsage, ...]:
 
 
 def namespace_usage(nodes: t.Iterable[GpuNode]) -> tuple[list[str], list[NamespaceUsage]]:
-    """All requested resources, and the namespaces in order of what they request, largest first."""
+    """All requested resources, and the namespaces sorted by their requests, largest first."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     pods: dict[str, set[str]] = defaultdict(set)
     names: dict[str, set[str]] = defaultdict(set)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The view model of the HTML page, read from what gpu_info returns (pure)."""
+"""The view model of the HTML page, created from the result of gpu_info (pure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .usage import NamespaceUsage, ResourceUsage, namespace_usage, total_usage
 
 Document = t.Mapping[str, t.Any]
 
-# Up to this number of nodes all tiles are open; more nodes get small tiles that are closed at first.
+# Up to this number of nodes, all tiles are open; with more nodes, the tiles are small and closed at first.
 MAX_EXPANDED = 40
 _MAX_EXPANDED_PODS = 10
 # Names of nodes up to this length are shown unchanged.
@@ -29,7 +29,7 @@ _ELLIPSIS = "\u2026"
 class PoolView:
     """The nodes of one pool, or those without a pool (name is None).
 
-    declared is what gpu_info returns for the pool, None for a pool that is not declared. The prefix and the domain are common
+    `declared` is the pool in the result of gpu_info, None for an undeclared pool. The prefix and the domain are common
     to the names of the nodes.
     """
 
@@ -43,7 +43,7 @@ class PoolView:
 
     @property
     def info(self) -> Document:
-        """What gpu_info returns for the pool."""
+        """The pool in the result of gpu_info."""
         return self.declared or {}
 
     @property
@@ -53,17 +53,17 @@ class PoolView:
 
     @property
     def node_count(self) -> int:
-        """The nodes in the cluster, on this page or not."""
+        """The number of nodes in the cluster, on this page or not."""
         return self.info.get("nodes") or 0
 
     @property
     def drifted_nodes(self) -> int:
-        """The nodes that are not as declared, on this page or not."""
+        """The number of nodes that are not as declared, on this page or not."""
         return self.info.get("drifted_nodes") or 0
 
     @property
     def unlisted_drifted_nodes(self) -> int:
-        """The nodes that are not as declared, without those whose tiles show that."""
+        """The number of nodes that are not as declared and whose tiles do not show this."""
         return self.drifted_nodes - sum(badge.text == DRIFT for node in self.nodes for badge in node.badges)
 
     @property
@@ -79,12 +79,12 @@ class PoolView:
 
     @functools.cached_property
     def usage(self) -> tuple[ResourceUsage, ...]:
-        """The resources of all its nodes."""
+        """The resources of all nodes of the pool."""
         return total_usage(self.nodes)
 
     @property
     def description(self) -> str:
-        """What the pool is: the models, the sharing mode and the memory of a share."""
+        """The pool's models, sharing mode and memory of a share."""
         share, shares = self.info.get("memory_mib_per_share"), self.info.get("shares_per_gpu")
         models = [short_model(model) for model in self.info.get("models") or [self.info.get("model") or "any GPU"]]
         mode = sharing_mode(self.info.get("mode"), self.info.get("replicas"))
@@ -100,7 +100,7 @@ class PoolView:
 
     @property
     def drift(self) -> list[str]:
-        """How the pool differs from its declaration, and what a run would change."""
+        """The differences of the pool from its declaration, and the changes that a run would make."""
         reported = self.info.get("drift") or ()
         lines = [*map(str, reported), *pending_changes(self.info)]
         if self.reachable and not self.node_count:
@@ -117,7 +117,7 @@ class PoolView:
 
     @property
     def common_text(self) -> str:
-        """What the nodes have in common."""
+        """The common properties of the nodes, as text."""
         parts = list(self.common_properties.values())
         parts += [f"names begin with {self.prefix}"] if self.prefix else []
         parts += [f"names end with {self.domain}"] if self.domain else []
@@ -137,7 +137,7 @@ class PoolView:
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that the page shows; usage_known: whether the pods were read."""
+    """The content of the page; usage_known: whether the pods were read."""
 
     cluster: str
     reachable: bool
@@ -189,7 +189,7 @@ class Page:
 
     @functools.cached_property
     def usage(self) -> tuple[ResourceUsage, ...]:
-        """The resources of all nodes; if gpu_info returned no nodes, of the whole cluster."""
+        """The resources of all nodes, or of the whole cluster if gpu_info returned no nodes."""
         if self.nodes:
             return total_usage(self.nodes)
         totals: Document = (self.info.get("totals") or {}).get("allocatable") or {}
@@ -206,12 +206,12 @@ class Page:
 
     @functools.cached_property
     def namespaces(self) -> tuple[list[str], list[NamespaceUsage]]:
-        """All requested resources, and what each namespace requests."""
+        """All requested resources, and the requests of each namespace."""
         return namespace_usage(self.nodes)
 
     @functools.cached_property
     def drawings(self) -> dict[t.Hashable, tuple[str, NodeDrawing]]:
-        """The id and the drawing of each appearance of nodes; equal nodes refer to one drawing."""
+        """The id and the drawing for each appearance of nodes; equal nodes refer to the same drawing."""
         drawings: dict[t.Hashable, tuple[str, NodeDrawing]] = {}
         for node in self.nodes:
             if node.appearance not in drawings:
@@ -220,7 +220,7 @@ class Page:
 
 
 def build_page(info: Document) -> Page:
-    """The view model of what gpu_info returned, or of the JSON file that it wrote."""
+    """The view model for the result of gpu_info, or for the JSON file that it wrote."""
     declared: Document = info.get("pools") or {}
     rows: t.Sequence[Document] = info.get("nodes") or ()
     nodes: dict[str | None, list[GpuNode]] = defaultdict(list)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Evaluates the pods that validate a pool (pure).
 
-The pods have to run together, each with its device. A node must not serve one pod more than it has shares, nor a request for two shares of a
+The pods must run together, each with its device. A node must not serve one pod more than it has shares, or a request for two shares of a
 device.
 """
 
@@ -39,7 +39,7 @@ Status = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class PodObservation:
-    """One reading of the pods of one pool."""
+    """The state of the pods of one pool at one point in time."""
 
     phases: t.Mapping[str, int]
     together: bool
@@ -61,7 +61,7 @@ class DeviceCheck:
 
 @dataclass(frozen=True)
 class NegativeResult:
-    """The cluster's answer to the pod of a negative check; `problem` is empty when the answer is right."""
+    """The cluster's reaction to the pod of a negative check; `problem` is empty if the reaction is correct."""
 
     answer: str
     problem: str = ""
@@ -84,7 +84,7 @@ class PoolTest:
         return pod_name(self.pool, request, self.workload)
 
     def update(self, pods: t.Mapping[str, Pod]) -> None:
-        """Evaluate one reading of the pods, which are given by name."""
+        """Evaluate the current pods, which are given by name."""
         holders = {request: pods[name] for request in self.site.holders if (name := self.pod_name(request)) in pods}
         self.observation = observe(list(holders.values()), self.site.pods)
         self.ran_together = self.ran_together or self.observation.together
@@ -106,18 +106,18 @@ class PoolTest:
 
     @property
     def finished(self) -> bool:
-        """Whether no further result can come."""
+        """Whether no further result is possible."""
         answered = len(self._answers) == len(self.site.negative_checks)
         return bool(self.observation.failures) or (self.observation.ended and answered)
 
     @property
     def answers(self) -> dict[str, str]:
-        """The answers to the negative checks, as far as these could be run here."""
+        """The results of the negative checks that could be run here."""
         return {_RESULT_KEYS[name]: result.answer for name, result in self._answers.items()}
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Wrong answers to the negative checks, and missing ones."""
+        """Wrong and missing results of the negative checks."""
         wrong = [result.problem for result in self._answers.values() if result.problem]
         missing = [request.name for request in self.site.negative_checks if request.name not in self._answers]
         return (*wrong, *(f"{_UNANSWERED[name]}: {self._waiting.get(name, 'no pod')}" for name in missing))
@@ -146,7 +146,7 @@ def observe(pods: t.Sequence[Pod], expected: int) -> PodObservation:
 def surplus_result(
     pod: Pod, holders: t.Sequence[Pod], resource: str, *, ran_together: bool, ended: bool
 ) -> NegativeResult | None:
-    """Whether one pod more had to wait while the `holders` held all of the resource; None: not known yet.
+    """Whether one more pod had to wait while the `holders` held all units of the resource; None if not known yet.
 
     `ran_together`: all holders have been running at the same time; `ended`: all have ended. The pod has waited if it was
     unschedulable while all holders ran, or started no sooner than the first of them ended (whole seconds, the node's clock).
@@ -174,7 +174,7 @@ def surplus_result(
 
 
 def pair_result(pod: Pod, resource: str) -> NegativeResult | None:
-    """Whether a request for two shares was refused; None: not known yet."""
+    """Whether a request for two shares was refused; None if not known yet."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         reason = failure_reason(status)
@@ -247,7 +247,7 @@ def _ran_together(statuses: t.Sequence[Status]) -> bool:
 
 
 def run_times(status: Status) -> t.Iterator[tuple[str, str]]:
-    """Start and end of each container (empty while it runs) as texts of the API, which sort by time."""
+    """The start and the end (empty while it runs) of each container, as the API's texts, which sort by time."""
     for state in _container_states(status):
         running, ended = state.get("running") or {}, state.get("terminated") or {}
         if running.get("startedAt"):
@@ -257,7 +257,7 @@ def run_times(status: Status) -> t.Iterator[tuple[str, str]]:
 
 
 def failure_reason(status: Status) -> str:
-    """Why a pod has failed."""
+    """The reason why a pod has failed."""
     for state in _container_states(status):
         ended = state.get("terminated") or {}
         if ended.get("exitCode"):
@@ -266,7 +266,7 @@ def failure_reason(status: Status) -> str:
 
 
 def waiting_reason(status: Status) -> str:
-    """Why a pod is not running yet."""
+    """The reason why a pod is not running yet."""
     for condition in status.get("conditions") or ():
         if condition.get("status") == "False" and condition.get("message"):
             return f"Pending, {condition.get('reason')}: {condition['message']}"

@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
 def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str, t.Any]:
     """The facts that a validation depends on: the pool's declaration and each kind of node in it, without the nodes' names.
 
-    The nodes of a pool are alike, so that one more of them does not require another validation.
+    The nodes of a pool are alike, so an additional node does not require another validation.
     """
     kinds = {
         json.dumps(

@@ -49,8 +49,8 @@ class PodRequest:
 class ValidationSite:
     """The node on which a pool is validated, and the resource that each pod requests.
 
-    `surplus`: the resource that these pods exhaust, so that one pod more has to wait. `pair`: the resource
-    of which a request for two shares is refused. Empty: this check cannot be run here.
+    `surplus`: the resource that these pods exhaust, so one more pod must wait. `pair`: the resource
+    for which a request for two shares must be refused. If empty, the check cannot be run here.
     """
 
     node: Node
