@@ -110,7 +110,7 @@ class _Running:
 
 
 def _release_lease(api: Api, namespace: str) -> None:
-    """Release the lease of an operator that does not run any more, so that its successor does not wait for the end of the lease."""
+    """Release the lease of an operator that no longer runs, so that its successor does not wait for the end of the lease."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{_LEASE}"
     if (api.get(path) or {}).get("spec", {}).get("holderIdentity"):
         api.merge(path, {"spec": {"holderIdentity": ""}})

@@ -21,7 +21,7 @@ type Case struct {
 	// agents.
 	Files       map[string][]byte `json:"files"`
 	Environment map[string]string `json:"environment"`
-	// Parted are the configurations of the mig-parted file to apply, one after the other.
+	// Parted are the configurations of the mig-parted file to apply, one after another.
 	Parted []string `json:"parted"`
 	GFD    bool     `json:"gfd"`
 	Plugin bool     `json:"plugin"`

@@ -84,7 +84,7 @@ def misspelled_variables(names: t.Iterable[str]) -> list[str]:
 
 
 def _meant(name: str) -> str:
-    """What a name should be; empty text where the name is correct, or a user's own."""
+    """A suggestion for a name; empty text if the name is correct or the user's own."""
     known = known_variables()
     if name in known:
         return ""

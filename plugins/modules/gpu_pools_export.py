@@ -46,7 +46,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Write the configuration of a cluster that was tuned by hand
+- name: Write the configuration of a cluster that was tuned manually
   accel.gpu.gpu_pools_export:
     gpu_cluster: {name: prod, kubeconfig: ~/.kube/prod}
     path: "{{ inventory_dir }}/host_vars/prod.yml"

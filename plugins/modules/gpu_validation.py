@@ -203,7 +203,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _initial_results(module: GpuModule, state: ValidationState) -> dict[str, PoolResult]:
-    """What is known of each pool before any pod runs."""
+    """The known results of each pool before any pod runs."""
     pools: dict[str, PoolResult] = {}
     for pool in module.plan.pools:
         entry, current = state.evidence.get(pool.name) or {}, state.is_current(pool.name)

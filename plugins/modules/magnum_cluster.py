@@ -210,7 +210,7 @@ def _create(module: MagnumModule) -> Object:
 
 
 def _creation_problems(module: MagnumModule) -> t.Iterator[str]:
-    """What the declaration names and the cloud does not have, and a quota that is used up."""
+    """Problems with declared resources that the cloud does not have, and with a quota that is used up."""
     params, magnum, nova = module.params, module.magnum, module.nova
     if not params["cluster_template"]:
         yield "cluster_template is missing: a cluster is created from a template."

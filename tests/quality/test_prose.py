@@ -44,6 +44,16 @@ AVOIDED = {
     "minded|mends|mended": "repairs, repaired",
     "foretold|foretell|foresight|forecast": "predicted, preview",
 }
+# Constructions that read like a translation, in the texts for users and in the documentation of the code, and what to write in their place.
+STILTED = {
+    r'"""(What|Those|That) ': "name the thing: the fields that, the nodes that; or a sentence with a verb",
+    r"\b(none|None|[Ee]mpty) where\b": "if",
+    r"\b(is|are) to be [a-z]+ed\b": "will be, must be",
+    r"[a-z] any more\b": "no longer, any longer",
+    r"\bone after the other\b": "one after another",
+    r"\b(is|are) (not|neither) waited for\b": "does not wait for",
+    r"\b(Recorded|Refused|Counted|Returned|Reported|Released|Managed|Kept|Listed|Needed) (are|is) (?!not\b)": "begin with the subject",
+}
 # The words of a CamelCase name are separated before the search.
 _HUMPS = re.compile(r"([a-z])([A-Z])")
 _WORDS = {re.compile(rf"(?<![a-z])({words})(?![a-z])", re.IGNORECASE): instead for words, instead in AVOIDED.items()}
@@ -79,6 +89,38 @@ def test_avoided_words(folder: str) -> None:
 )
 def test_an_avoided_word_is_found(line: str) -> None:
     assert avoided(line)
+
+
+def stilted(text: str) -> list[str]:
+    """Each stilted construction with its line and what to write in its place."""
+    return [
+        f"{number}: {found[0]!r}: {instead}: {line.strip()[:100]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for pattern, instead in STILTED.items()
+        if (found := re.search(pattern, line))
+    ]
+
+
+def test_stilted_constructions() -> None:
+    found = []
+    for name in (name for name in texts() if not name.startswith("tests/")):
+        with contextlib.suppress(UnicodeDecodeError):
+            found += [f"{name}:{line}" for line in stilted((REPO / name).read_text(encoding="utf-8"))]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '    """What a wait still waits for."""',
+        '    """The policy; None where there is none."""',
+        "label a=b is to be removed",
+        "which no label names any more",
+        "Recorded are the labels",
+    ],
+)
+def test_a_stilted_construction_is_found(line: str) -> None:
+    assert stilted(line)
 
 
 def terms() -> list[str]:

@@ -45,7 +45,7 @@ func (r *reconciliation) check(pod *Pod, m *migProcess) error {
 	return r.remember(pod, m)
 }
 
-// drain waits until the pods of the operands are deleted, one after the other. If one remains, the MIG manager gives up
+// drain waits until the pods of the operands are deleted, one after another. If one remains, the MIG manager gives up
 // without updating the node's labels: the state remains pending.
 func (r *reconciliation) drain(pod *Pod, m *migProcess) (bool, error) {
 	for m.stage < len(rules.MIGClients) {

@@ -35,7 +35,7 @@ func TestMIGChange(t *testing.T) {
 	f.check("another", "pending success", "true")
 	f.checkDevices("another", "7g.80gb", 2)
 	f.setConfig("")
-	f.check("no label any more", "failed", "true")
+	f.check("no label any longer", "failed", "true")
 	f.setConfig("whole")
 	f.check("back", "success", "true")
 	f.labels[rules.MIGStateLabel] = ""

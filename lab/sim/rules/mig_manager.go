@@ -27,7 +27,7 @@ var DeployLabels = []string{
 	"nvidia.com/gpu.deploy.nvsm",
 }
 
-// MIGClients are the apps whose pods must be deleted from the node, one after the other; MIGValidators are deleted afterwards.
+// MIGClients are the apps whose pods must be deleted from the node, one after another; MIGValidators are deleted afterwards.
 var (
 	MIGClients    = []string{"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-dcgm"}
 	MIGValidators = []string{"nvidia-cuda-validator", "nvidia-device-plugin-validator"}

@@ -71,7 +71,7 @@ class Geometry:
     kind: str
     """The key of its table of placements."""
     balanced: tuple[tuple[str, int], ...] = ()
-    """NVIDIA's `all-balanced` layout as (profile, count); empty where there is none."""
+    """NVIDIA's `all-balanced` layout as (profile, count); empty if there is none."""
     verified: bool = True
     """False where NVIDIA's sources disagree about the profiles: a profile that is missing here may exist."""
     note: str = ""

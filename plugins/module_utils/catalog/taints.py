@@ -78,7 +78,7 @@ def toleration_of(taint: Taint) -> dict[str, str]:
 
 
 def toleration_identity(toleration: Toleration) -> tuple[t.Any, ...]:
-    """What makes two tolerations the same, whichever of their defaults are written out."""
+    """A key that is equal for equivalent tolerations, regardless of explicit defaults."""
     operator = toleration.get("operator") or "Equal"
     value = "" if operator == "Exists" else toleration.get("value") or ""
     return (

@@ -131,7 +131,7 @@ class ReleaseRecords:
             lambda state: state[1],
             describe=lambda state: (
                 f"Helm release {label}: {status(state[0])}, and {state[2]}. Let that helm finish, or wait longer "
-                "(wait_timeout). If no helm works on the release any more, lower pending_timeout."
+                "(wait_timeout). If no helm works on the release any longer, lower pending_timeout."
             ),
             progress_text=lambda state: f"Helm release {label}: {status(state[0])}: {state[2]}",
         )

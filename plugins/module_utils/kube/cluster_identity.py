@@ -71,7 +71,7 @@ class ClusterIdentity:
             raise WrongCluster(
                 f"This is another cluster: gpu_cluster.name is {self.name!r}, but the cluster at {self._client.connection.address} is recorded as "
                 f"{self.recorded!r} (annotation {CLUSTER_NAME_ANNOTATION} of {RECORD}). Use the kubeconfig, context or credential of "
-                f"{self.name!r}. If the cluster {self.recorded!r} is to be called {self.name!r} from now on, set "
+                f"{self.name!r}. If the cluster {self.recorded!r} should be called {self.name!r} from now on, set "
                 f"gpu_cluster.renamed_from: {self.recorded} for one run."
             )
 

@@ -84,7 +84,7 @@ class ReleasedNodes:
             f" gpu_allow_release names {abbreviate(unknown)}, but no node of these is released." if unknown else ""
         )
         return (
-            f"This run would release {self.summary()}. No pool in gpu_pools claims these nodes any more. "
+            f"This run would release {self.summary()}. No pool in gpu_pools claims these nodes any longer. "
             f"{nothing} If this is a mistake, look in gpu_pools for a pool that is missing or misspelled, or for a changed match."
             f"{misspelled} To release the nodes, run once with -e {self.allow_variable()} (option allow_release of gpu_sharing)."
         )

@@ -218,7 +218,7 @@ def _label_problems(declared: DeclaredSharing, model: models.Model, layout: layo
 
 
 def _device(name: str, model_name: str | None) -> str:
-    """What one device has; where the model or the profile is not known, what its name says."""
+    """The SMs and the memory of one device; if the model or the profile is not known, the memory in its name."""
     compute, dummy, rest = name.partition("g.")
     memory = f"{rest.partition('gb')[0]} GB"
     model = models.find(model_name) if model_name else None

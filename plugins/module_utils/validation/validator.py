@@ -37,7 +37,7 @@ Pod = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class ValidationState:
-    """What is known before any pod runs."""
+    """The data that is known before any pod runs."""
 
     nodes: dict[str, Node]
     membership: Membership
