@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every test can use: the seed, the repository, programs that must succeed, and the lab."""
+"""Fixtures and helpers for all tests: the seed, the repository, programs that must succeed, and the lab."""
 
 from __future__ import annotations
 

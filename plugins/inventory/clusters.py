@@ -131,7 +131,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     NAME = "accel.gpu.clusters"
 
     def verify_file(self, path: str) -> bool:
-        """Whether the file's name is one of this plugin."""
+        """Whether the file's name belongs to this plugin."""
         return bool(super().verify_file(path)) and path.endswith(_ENDINGS)
 
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
@@ -153,12 +153,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             raise AnsibleParserError(f"{path}: {error}") from None
 
     def _clusters(self, query: CloudQuery, path: str, cache: bool) -> list[DiscoveredCluster]:
-        """The clusters from the cache, if it is enabled and has them, else from the clouds; the cache then keeps them."""
+        """The clusters from the cache, if it is enabled and contains them, otherwise from the clouds; they are then stored in the cache."""
         self.load_cache_plugin()
         key = self.get_cache_key(path)
         enabled = self.get_option("cache")
         if enabled and cache:
-            # No entry, an expired one, or one of another release.
+            # The entry is missing, expired, or from another release.
             with contextlib.suppress(KeyError):
                 return [DiscoveredCluster.from_cache(cached) for cached in self._cache[key]]
         patterns = self.get_option("names")

@@ -210,7 +210,7 @@ _ATTEMPTS = 5
 
 
 class _PolicyDiff(t.NamedTuple):
-    """A policy as it was read, the change to it, the driver roll-out that this causes, and the paths that are held back."""
+    """A policy as it was read, its change, the driver rollout that the change causes, and the paths that are held back."""
 
     live: Object | None
     change: PolicyChange
@@ -219,7 +219,7 @@ class _PolicyDiff(t.NamedTuple):
 
 
 def work(module: GpuModule) -> Object:
-    """Derive the policy from the pools, apply what differs, and wait until the operator is ready."""
+    """Derive the policy from the pools, apply the differences, and wait until the operator is ready."""
     cluster = ClusterPolicyClient(module.client, module.plan.operator.namespace, module.plan.pools)
     live = _read_policy(module, cluster)
     plan = module.plan = adapt_plan(module.client, module.plan, live)
@@ -286,7 +286,7 @@ def _compare(
 def _apply(
     module: GpuModule, cluster: ClusterPolicyClient, desired: DesiredPolicy, diff: _PolicyDiff
 ) -> tuple[bool, str | None, _PolicyDiff]:
-    """Send the change; on a conflict compare with the new state and try again."""
+    """Send the change; after a conflict, compare with the new state and try again."""
     for attempt in range(_ATTEMPTS):
         if diff.live is None or not diff.change.changed:
             break

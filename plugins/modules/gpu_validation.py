@@ -187,7 +187,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     problems: list[str] = []
     if changed and not module.check_mode:
         with module.lease() as lease:
-            # Another run may have changed the state while this one waited for the lease.
+            # Another run may have changed the state while this run waited for the lease.
             state = validator.read()
             pools.update(_initial_results(module, state))
             if state.leftovers:
@@ -220,7 +220,7 @@ def _initial_results(module: GpuModule, state: ValidationState) -> dict[str, Poo
 
 
 def _summary(pool: PoolResult) -> str:
-    """A pool in the diff: verified, or why not."""
+    """The text for a pool in the diff: verified, or the reason why it is not."""
     texts = {"skipped": "verified", "would_run": str(pool.get("reason"))}
     return texts.get(pool["status"], str(pool["status"]))
 

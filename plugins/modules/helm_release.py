@@ -279,7 +279,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Read chart and release, repair the release, apply CRDs, and wait when helm has nothing to do."""
+    """Read the chart and the release, repair the release, apply CRDs, and wait if helm has nothing to do."""
     params = module.params
     release = ReleaseOptions.from_params(params)
     binary = _find_helm(module)

@@ -171,7 +171,7 @@ _SPEC: dict[str, dict[str, t.Any]] = {
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
-    """Apply or delete the definitions; the lease is held from the first change on."""
+    """Apply or delete the definitions, and hold the lease from the first change on."""
     done: list[ObjectChange] = []
     try:
         with contextlib.ExitStack() as stack:

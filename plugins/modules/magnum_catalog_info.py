@@ -149,7 +149,7 @@ Object = dict[str, t.Any]
 
 
 def work(module: MagnumModule) -> Object:
-    """Read everything once."""
+    """Read all resources once."""
     magnum, nova = module.magnum, module.nova
     aliases = module.params["gpu_aliases"]
     templates = _by_name(magnum.templates())

@@ -247,14 +247,14 @@ def _absent(module: MagnumModule, cluster: Object | None) -> Object:
 
 
 def _is_same(module: MagnumModule, option: str, one: str, other: str) -> bool:
-    """Whether two names or ids mean the same template or flavor."""
+    """Whether two names or ids refer to the same template or flavor."""
     find, key = (module.magnum.template, "uuid") if option == "cluster_template" else (module.nova.flavor, "id")
     found = [find(one), find(other)]
     return all(found) and len({item[key] for item in found if item}) == 1
 
 
 def _await_settled(module: MagnumModule, cluster_id: str) -> Object:
-    """The cluster when no operation is in progress; for a moment after its creation it may not exist yet."""
+    """The cluster once no operation is in progress; for a moment after its creation, it may not exist yet."""
     cluster = t.cast(
         "Object",
         _wait(
@@ -263,7 +263,7 @@ def _await_settled(module: MagnumModule, cluster_id: str) -> Object:
             lambda now: now is not None and not str(now["status"]).endswith("_IN_PROGRESS"),
         ),
     )
-    # A failed update of one of its node groups is reported by magnum_nodegroup.
+    # magnum_nodegroup reports a failed update of one of the node groups.
     if str(cluster["status"]) in ("CREATE_FAILED", "DELETE_FAILED"):
         raise PartialFailure(_status_message(module, cluster), {"magnum_cluster": clusters.cluster_result(cluster)})
     return cluster

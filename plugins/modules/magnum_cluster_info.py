@@ -74,7 +74,7 @@ from ..module_utils.providers.magnum.module import MagnumModule
 
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
-    """List the clusters, and read the details of each, which the list leaves out."""
+    """List the clusters, and read the details of each cluster, because the list leaves them out."""
     name = module.params["name"]
     ids = [found["uuid"] for found in module.magnum.clusters() if name in (None, found["name"], found["uuid"])]
     calls = [(cluster_id, functools.partial(module.magnum.find_cluster, cluster_id)) for cluster_id in ids]

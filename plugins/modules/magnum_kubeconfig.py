@@ -127,7 +127,7 @@ _SPEC: ArgumentSpec = {
 
 
 def work(module: MagnumModule) -> dict[str, t.Any]:
-    """Compare the file with the cluster, and write it where they differ."""
+    """Compare the file with the cluster, and write the file if they differ."""
     kubeconfig_file.require_libraries()
     dest = module.params["dest"]
     cluster = module.magnum.cluster(module.params["cluster"])

@@ -143,7 +143,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     if problems:
         raise InvalidOptions(problems)
     if any(finding.managed for finding in findings.values()):
-        # Helm will be used: fail before any change if the environment leads it to another cluster.
+        # If Helm will be used, fail before any change if the environment leads Helm to another cluster.
         helm_environment(module.client)
     for finding in findings.values():
         if finding.installation is not None:

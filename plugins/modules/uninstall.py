@@ -224,7 +224,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _run(module: GpuModule, stage: Stage) -> None:
-    """Preview the stage in check mode or without changes, else carry it out; an error gets the result so far."""
+    """Preview the stage in check mode or without changes, otherwise carry it out; an error contains the result so far."""
     stage.read()
     for text in stage.warnings():
         module.warn(text)
@@ -233,7 +233,7 @@ def _run(module: GpuModule, stage: Stage) -> None:
         return
     try:
         with module.lease() as lease:
-            # Another run may have changed the cluster while this one waited for its lease.
+            # Another run may have changed the cluster while this run waited for the lease.
             stage.read()
             stage.remove(lease)
         stage.finish()

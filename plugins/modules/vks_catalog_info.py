@@ -149,7 +149,7 @@ from ..module_utils.providers.vks.transport import VKS, rows_of
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
-    """Read everything once."""
+    """Read all resources once."""
     vserver, gpu_only = module.vserver, module.params["gpu_only"]
     zones = _zones(vserver.zones(), module.params["zones"])
     flavors = [flavor for zone in zones for flavor in vserver.flavors(zone.id)]

@@ -137,7 +137,7 @@ _MAX_DAYS = 365
 
 
 def work(module: VksModule) -> dict[str, t.Any]:
-    """Issue a new kubeconfig where needed, then write it where the file differs."""
+    """Issue a new kubeconfig if necessary, then write it if the file differs."""
     kubeconfig_file.require_libraries(certificates=False)
     params = module.params
     dest, days = params["dest"], params["expiration_days"]

@@ -89,7 +89,7 @@ def blocks(page: str, heading: str) -> list[str]:
 
 
 def problems(variables: str) -> list[str]:
-    """What the filter plan_problems returns for these variables, as YAML."""
+    """The result of the filter plan_problems for these variables, as YAML."""
     messages: list[str] = FilterModule().filters()["plan_problems"](yaml.safe_load(variables))
     return messages
 

@@ -44,7 +44,7 @@ AVOIDED = {
     "minded|mends|mended": "repairs, repaired",
     "foretold|foretell|foresight|forecast": "predicted, preview",
 }
-# Constructions that read like a translation, in the texts for users and in the documentation of the code, and what to write in their place.
+# Constructions that read like a translation, and what to write in their place.
 STILTED = {
     r'"""(What|Those|That) ': "name the thing: the fields that, the nodes that; or a sentence with a verb",
     r"\b(none|None|[Ee]mpty) where\b": "if",
@@ -103,7 +103,7 @@ def stilted(text: str) -> list[str]:
 
 def test_stilted_constructions() -> None:
     found = []
-    for name in (name for name in texts() if not name.startswith("tests/")):
+    for name in texts():
         with contextlib.suppress(UnicodeDecodeError):
             found += [f"{name}:{line}" for line in stilted((REPO / name).read_text(encoding="utf-8"))]
     assert not found, "\n".join(found)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How secrets are recognized: the names of fields that contain one, and the formats of keys, tokens and passwords (pure).
+"""Recognizes secrets by the names of their fields, and by the formats of keys, tokens and passwords (pure).
 
 docs/secrets.md lists the rules for users. `schema/secret_values.py` applies them to variables.
 """
@@ -28,7 +28,7 @@ _SECRET_NAMES: frozenset[tuple[str, ...]] = frozenset(
         "webhook secret", "connection string", "dockerconfigjson", "dockercfg", "basic auth", "string data",
     )
 )  # fmt: skip
-# A number is a secret only under these.
+# Only under these names can a number be a secret.
 _PASSWORDS = frozenset({"password", "passwords", "passwd", "passphrase", "pwd"})
 # With one of these words in its name, a value that looks random is a secret, too.
 _SUGGESTING = frozenset(
@@ -42,7 +42,7 @@ _VARIABLE = re.compile(r"\$\([A-Za-z_]\w*\)|\$\{[A-Za-z_]\w*\}|\$[A-Z_][A-Z0-9_]
 _AUTHORIZATION = re.compile(r"\b(?:bearer|basic)\s+(?=[A-Za-z0-9._~+/=-]*\d)[A-Za-z0-9._~+/-]{16,}=*", re.IGNORECASE)
 _DOCKER_AUTHS = re.compile(r"[\"']auths[\"']\s*:\s*\{.*[\"'](?:auth|password|identitytoken)[\"']\s*:\s*[\"'][^\"']", re.DOTALL)  # fmt: skip
 _JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")
-# Prefixes by which services make their tokens recognizable: NVIDIA NGC, OpenShift, GitHub, GitLab, Docker Hub, AWS, Slack,
+# Prefixes that make the tokens of services recognizable: NVIDIA NGC, OpenShift, GitHub, GitLab, Docker Hub, AWS, Slack,
 # HashiCorp Vault, Google, npm.
 _KNOWN_TOKEN = re.compile(
     r"(?<![A-Za-z0-9_-])(?:nvapi-[A-Za-z0-9_-]{20,}|sha256~[A-Za-z0-9_-]{40,}|gh[opusr]_[A-Za-z0-9]{30,}|github_pat_\w{20,}"
@@ -53,13 +53,13 @@ _RANDOM = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]{24,}={0,2}\s*")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[0-9]+")
-# `name=value`, `name: value`, `"name": "value"`; the value is a lookahead, since it may be such a pair itself.
+# `name=value`, `name: value`, `"name": "value"`; the value is a lookahead, because it may be such a pair itself.
 _NAMED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:=]\s*[\"']?(?!\*\*\*(?:[\s\"',;]|$))(?=[^\s\"'])")
 _OPTION = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]*)\s+(?!\*\*\*(?:\s|$))(?=\S)")
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
 # The last words in the names of signed parameters (Azure: sig, AWS: X-Amz-Signature, Google: X-Goog-Signature).
 _SIGNATURES = frozenset({"sig", "signature", "hmac"})
-# More than a message quotes; a limit, since text is not limited yet when it is refused.
+# This limit exceeds the length that a message quotes; it is needed because text is not limited yet when it is refused.
 _MAX_CHECKED = 4096
 # Bits per character; text with less is words, not random.
 _RANDOM_ENTROPY = 3.6
@@ -78,7 +78,7 @@ def names_a_secret(name: str) -> bool:
 
 
 def names_a_password(name: str) -> bool:
-    """Whether even a number would be a secret there."""
+    """Whether even a number would be a secret in a field of this name."""
     return bool(_PASSWORDS & set(words_of(name)[-1:]))
 
 
@@ -96,7 +96,7 @@ def is_reference(text: str) -> bool:
 
 
 def shape_of(text: str) -> str | None:
-    """The kind of secret that a text is or contains, regardless of its field's name; None when it looks like none."""
+    """The kind of secret that a text is or contains, regardless of its field's name; None if it does not look like a secret."""
     plain = _shape(text)
     if plain or not _BASE64.fullmatch(text):
         return plain
@@ -134,7 +134,7 @@ def without_user_info(address: str) -> str:
 
 
 def looks_random(text: str) -> bool:
-    """Whether a text is long and irregular like a key: hexadecimal, or letters of both cases and digits."""
+    """Whether a text is long and irregular like a key (hexadecimal, or letters of both cases and digits)."""
     if _HEX.fullmatch(text):
         return True
     if not _RANDOM.fullmatch(text):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Taints and tolerations: what identifies one, which toleration a taint needs, and how a node's list of taints is merged (pure)."""
+"""Taints and tolerations: their identity, the toleration that a taint needs, and the merge of a node's list of taints (pure)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def taint_identity(taint: Taint) -> tuple[str, str]:
-    """Key and effect: Kubernetes keeps one taint for both."""
+    """The key and the effect, for which Kubernetes keeps only one taint."""
     return str(taint.get("key") or ""), str(taint.get("effect") or "")
 
 
@@ -44,7 +44,7 @@ def merge_taints(
     desired: t.Iterable[Taint],
     removes: t.Callable[[tuple[str, str]], bool],
 ) -> tuple[list[dict[str, t.Any]] | None, list[str]]:
-    """The node's whole list with the desired taints (None: the list stays), and which of it are owned, as format_taint() writes them.
+    """The node's whole list with the desired taints (None: unchanged), and the owned taints in the format of format_taint().
 
     `recorded` are the taints that the owner has recorded on the node. A recorded taint that is not desired is removed when `removes` accepts
     its identity. A taint that others had set is left alone; with another value than the desired one it is replaced, and owned from then on.
@@ -72,7 +72,7 @@ def merge_taints(
 
 
 def toleration_of(taint: Taint) -> dict[str, str]:
-    """The toleration of exactly this taint."""
+    """The toleration for exactly this taint."""
     operator = {"operator": "Equal", "value": taint["value"]} if taint.get("value") else {"operator": "Exists"}
     return {"key": taint["key"], **operator, "effect": taint["effect"]}
 

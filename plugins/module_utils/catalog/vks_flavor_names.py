@@ -25,12 +25,12 @@ class FlavorGpus:
 
     @property
     def has_mig(self) -> bool | None:
-        """Whether they support MIG; None if they are not in the catalog."""
+        """Whether these GPUs support MIG; None if they are not in the catalog."""
         return any(mig.geometry(key) for key in self.keys) if self.keys else None
 
 
 def vks_flavor_gpus(flavor: str) -> FlavorGpus | None:
-    """The GPUs in the flavor's name; None for a name of another form (an id, or a flavor without GPU)."""
+    """The GPUs in the flavor's name; None for a name in another format (an id, or a flavor without GPU)."""
     match = _NAME.fullmatch(flavor)
     if not match:
         return None

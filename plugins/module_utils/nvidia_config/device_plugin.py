@@ -12,7 +12,7 @@ from ..sharing_modes.sharing import Sharing
 
 
 def config(sharing: Sharing) -> dict[str, t.Any]:
-    """A configuration as api/config/v1 of k8s-device-plugin defines it; whole GPUs need only the version."""
+    """A configuration in the format of k8s-device-plugin's api/config/v1; for whole GPUs, it contains only the version."""
     mode = sharing.definition
     flags = mode.plugin_flags(sharing)
     content: dict[str, t.Any] = {"version": "v1", **({"flags": flags} if flags else {})}

@@ -27,7 +27,7 @@ DISABLED_ENTRY: Entry = [{"devices": "all", "mig-enabled": False}]
 
 
 def entry(layout: mig.Layout, gpus: int | None = None) -> Entry:
-    """A layout as api/spec/v1 of mig-parted defines it; a layout by index needs the number of a node's GPUs.
+    """A layout in the format of mig-parted's api/spec/v1; a layout by index needs the node's number of GPUs.
 
     Each GPU is named once: mig-parted applies one part after the other, and refuses a part that contradicts an earlier one.
     """
@@ -75,7 +75,7 @@ def default_entries(gpus: t.Iterable[tuple[t.Sequence[str], Geometry]]) -> dict[
 
 
 def device_id(pci_id: str) -> str:
-    """A PCI id of four hexadecimal digits in the form of a device-filter."""
+    """A PCI id of four hexadecimal digits in the format of a device-filter."""
     return f"0x{pci_id.upper()}10DE"
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads and writes YAML text (pure). What is written is the same for the same content on every machine, and needs no YAML library."""
+"""Reads and writes YAML text (pure). The written text is the same for the same content on every machine, and writing needs no YAML library."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts of an inventory from discovered clusters (pure)."""
+"""Converts discovered clusters to hosts of an inventory (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DISCOVERED = ("provider", "cloud", "region", "id", "status", "version", "server
 
 
 def host_names(clusters: t.Sequence[DiscoveredCluster]) -> list[str]:
-    """A unique name for each: the cluster's own; where several share it, with as much of region, cloud and id as is needed.
+    """A unique name for each cluster: its own name or, if several clusters share it, the name with as much of the region, cloud and id as needed.
 
     The names do not depend on the order of the clusters.
     """
@@ -42,7 +42,7 @@ def host_names(clusters: t.Sequence[DiscoveredCluster]) -> list[str]:
 
 
 def host_vars(cluster: DiscoveredCluster, host: str, kubeconfig: str, kube_name: str) -> dict[str, t.Any]:
-    """The variables of a host: gpu_cluster, and gpu_discovered with what the cloud says of the cluster.
+    """The variables of a host: gpu_cluster, and gpu_discovered with the cloud's data about the cluster.
 
     host: the host's name, which distinguishes clusters of one name, so that each records another one. kube_name: the cluster's name in
     the kubeconfig.

@@ -21,7 +21,7 @@ from ...module_utils.schema.providers import PROVIDERS
 from ...module_utils.schema.types import ListOf, Section
 
 USER_AGENT = f"accel.gpu/{VERSION} clusters"
-# Failures of a cloud, its configuration or the network; anything else is a bug.
+# Failures of a cloud, its configuration or the network; any other error is a bug.
 FAILURES = (ServiceError, ConnectionProblem, InvalidOptions, WaitTimeout, PartialFailure)
 _PARALLEL = 8
 _CLOUDS = ListOf(item=Section(fields={key: provider.inventory for key, provider in PROVIDERS.items()}))
@@ -31,7 +31,7 @@ Hosts = t.Mapping[str, DiscoveredCluster]
 
 
 def cloud_entries(clouds: t.Sequence[t.Any]) -> list[tuple[str, dict[str, t.Any]]]:
-    """Provider and settings of each entry of the option `clouds`; raises InvalidOptions with every mistake."""
+    """The provider and the settings of each entry in the option `clouds`; raises InvalidOptions with all mistakes."""
     if not clouds:
         raise InvalidOptions(["clouds: is empty; add an entry for each cloud, such as {magnum: {cloud: NAME}}"])
     # A provider without settings may be written without a map.
@@ -50,7 +50,7 @@ def cloud_entries(clouds: t.Sequence[t.Any]) -> list[tuple[str, dict[str, t.Any]
 
 
 def sources_of(entries: t.Iterable[tuple[str, t.Any]], environ: t.Mapping[str, str]) -> list[ClusterSource]:
-    """A source for each cloud and region of these entries; a provider's libraries are imported only when it is named."""
+    """A source for each cloud and region of these entries; a provider's libraries are only imported if it is named."""
     found: list[ClusterSource] = []
     for key, settings in entries:
         inventory = importlib.import_module(f"...module_utils.providers.{key}.inventory", __package__)
@@ -59,7 +59,7 @@ def sources_of(entries: t.Iterable[tuple[str, t.Any]], environ: t.Mapping[str, s
 
 
 class KubeconfigFolder:
-    """The folder of the hosts' kubeconfigs, each readable by its owner only."""
+    """The folder of the hosts' kubeconfigs, which only their owner can read."""
 
     def __init__(self, path: str, lifetime: KubeconfigLifetime) -> None:
         """Write nothing yet."""
@@ -76,12 +76,12 @@ class KubeconfigFolder:
         return kubeconfig_file.existing(kubeconfig_file.read(self.path(host)))
 
     def foreign_server(self, host: str, cluster: DiscoveredCluster) -> str:
-        """The server of a host's kubeconfig where that is not the cluster's; empty otherwise."""
+        """The server in a host's kubeconfig if it differs from the cluster's server; empty otherwise."""
         current = self.existing(host)
         return current.server if current and cluster.server and current.server != cluster.server else ""
 
     def is_usable(self, host: str, cluster: DiscoveredCluster) -> bool:
-        """Whether a host's kubeconfig is the cluster's and stays valid."""
+        """Whether a host's kubeconfig belongs to the cluster and stays valid."""
         current = self.existing(host)
         if current is None or self.foreign_server(host, cluster):
             return False
@@ -89,13 +89,13 @@ class KubeconfigFolder:
         return current.expires_at is None or current.expires_at > renewal
 
     def fetch(self, host: str, cluster: DiscoveredCluster, source: ClusterSource) -> None:
-        """Write a new kubeconfig of a host; raises ConnectionProblem if that is impossible."""
+        """Write a new kubeconfig for a host; raises ConnectionProblem if this is impossible."""
         text = source.kubeconfig(cluster, self._lifetime)
         os.makedirs(self._path, mode=0o700, exist_ok=True)
         private_file.write(self.path(host), text)
 
     def restrict_mode(self, host: str) -> None:
-        """Make a host's kubeconfig readable by its owner only."""
+        """Make a host's kubeconfig readable only by its owner."""
         path = self.path(host)
         if kubeconfig_file.too_permissive(path):
             os.chmod(path, 0o600)
@@ -105,7 +105,7 @@ class CloudQuery:
     """All clouds of an inventory."""
 
     def __init__(self, sources: t.Sequence[ClusterSource], warn: t.Callable[[str], None], *, fail: bool) -> None:
-        """Send nothing yet. fail: whether a cloud that fails is an error, or left out with a warning."""
+        """Send nothing yet. fail: whether a failing cloud is an error; otherwise it is left out with a warning."""
         self._sources = sources
         self._warn = warn
         self._fail = fail
@@ -121,7 +121,7 @@ class CloudQuery:
         return found
 
     def write_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> None:
-        """Write those that are missing or expire soon; warn of a cluster that has none yet. Raises ConnectionProblem."""
+        """Write kubeconfigs that are missing or expire soon; warn about clusters that have none yet. Raises ConnectionProblem."""
         calls = []
         for host, cluster in hosts.items():
             if folder.is_usable(host, cluster):
@@ -137,7 +137,7 @@ class CloudQuery:
                 self._report(self._source_of(cluster), outcome.error, what)
 
     def without_foreign_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> dict[str, DiscoveredCluster]:
-        """The hosts whose kubeconfigs belong to no other cluster; raises ConnectionProblem for the first other one, or warns."""
+        """The hosts whose kubeconfigs belong to no other cluster; raises ConnectionProblem for the first kubeconfig of another cluster, or warns."""
         kept = {}
         for host, cluster in hosts.items():
             server = folder.foreign_server(host, cluster)
@@ -151,7 +151,7 @@ class CloudQuery:
         return kept
 
     def _source_of(self, cluster: DiscoveredCluster) -> ClusterSource:
-        """The source that discovered a cluster, also of one from the cache."""
+        """The source that discovered a cluster, also for a cluster from the cache."""
         return next(
             source
             for source in self._sources
@@ -168,7 +168,7 @@ class CloudQuery:
 
 
 def _run(calls: t.Sequence[tuple[str, t.Callable[[], T]]]) -> list[Outcome[T]]:
-    """The outcomes of calls to clouds; raises any other error than FAILURES."""
+    """The outcomes of calls to clouds; raises all errors except FAILURES."""
     outcomes = run_bounded(calls, _PARALLEL, fatal=lambda error: not isinstance(error, FAILURES))
     for outcome in outcomes:
         if outcome.error is not None and not isinstance(outcome.error, FAILURES):

@@ -18,7 +18,7 @@ class Place(t.NamedTuple):
     height: float
 
     def inset(self, amount: float) -> Place:
-        """The place inside a frame; the frame takes at most half of it."""
+        """The space inside a frame; the frame takes at most half of the rectangle."""
         across, down = min(amount, self.width / 4), min(amount, self.height / 4)
         return Place(self.x + across, self.y + down, self.width - 2 * across, self.height - 2 * down)
 
@@ -37,7 +37,7 @@ class Place(t.NamedTuple):
             start += each + gap
 
     def cells(self, sizes: t.Sequence[float], *, upright: bool = False) -> t.Iterator[Place]:
-        """Parts with a gap that is small in comparison with them."""
+        """Parts with a gap that is small in comparison with the parts."""
         length = self.height if upright else self.width
         return self.divide(sizes, gap=min(1.0, length / len(sizes) / 5), upright=upright)
 
@@ -53,7 +53,7 @@ class Place(t.NamedTuple):
         return [cell for column in self.cells([1] * columns) for cell in column.cells([1] * rows, upright=True)][:count]
 
     def squares(self) -> t.Iterator[Place]:
-        """About square parts that fill the place; not too many."""
+        """Approximately square parts that fill the rectangle; the number of parts is limited."""
         across = max(1, min(_MAX_STROKES, round(self.width / self.height)))
         down = max(1, min(_MAX_STROKES, round(self.height / self.width)))
         for row in self.divide([1] * down, upright=True):

@@ -31,7 +31,7 @@ _SPECIAL = re.compile(f"[{{}}{_CHARACTERS}]")
 
 
 def render(info: t.Mapping[str, t.Any]) -> str:
-    """The page of what gpu_info returned; the same input gives the same page."""
+    """The page for the result of gpu_info; the same input gives the same page."""
     page, style, script = template("page.html.j2"), _read("style.css"), _read("search.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "

@@ -27,7 +27,7 @@ from tests.helpers.modules import run_module
 from tests.helpers.polling import until
 from tests.programs import REPO
 
-DENIED = Answer(403, b'{"kind": "Status", "message": "not any more", "reason": "Forbidden", "code": 403}')
+DENIED = Answer(403, b'{"kind": "Status", "message": "not allowed", "reason": "Forbidden", "code": 403}')
 
 
 UNCORDONED, CORDONED = (False, ""), (True, REMOVAL_REASON)

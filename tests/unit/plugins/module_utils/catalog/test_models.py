@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a GPU model may be called, and that the catalog is consistent."""
+"""The accepted names of GPU models, and the consistency of the catalog."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the MIG manager generates on each node becomes entries of one file, each right on every node."""
+"""The entries that the MIG manager generates on each node are merged into one file, and each of them is correct on every node."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a change costs the nodes of a pool, and what differs on one node, in words."""
+"""The impact of a change on the nodes of a pool, and the differences of one node in words."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def spread(
 
 
 def devices(found: MigAllocation, nodes: t.Iterable[Node]) -> dict[str, dict[str, int]]:
-    """What each node is to have; nothing of those that stay whole."""
+    """The expected devices of each node; nodes whose GPUs stay whole are left out."""
     pool = found.plan.pools[0]
     return {node.name: of for node in nodes if (of := expected_state.expected_devices(node, pool))}
 

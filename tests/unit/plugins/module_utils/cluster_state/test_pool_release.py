@@ -48,7 +48,7 @@ def member(config: str | None, state: str | None, **labels: str | None) -> Node:
         (member("all-disabled", "success"), False),
         (member("all-disabled", "pending"), True),
         (member("all-disabled", "failed"), True),
-        # The MIG manager is about to look at it; where there is none, nothing is to be waited for.
+        # The MIG manager will process it; without a MIG manager, there is nothing to wait for.
         (member("all-disabled", None), True),
         (member("all-disabled", None, **{"nvidia.com/gpu.deploy.mig-manager": "false"}), False),
         (member(None, "failed"), True),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What changes in a ClusterPolicy: whose entry is whose, what is sent, what it shows and what it costs."""
+"""The changes of a ClusterPolicy: the owners of entries, the requests, the diff and the impact."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan can report of rollouts without the chart: which agents restart, including the driver, and why."""
+"""The rollouts that a plan can predict without the chart: the restarting operands, including the driver, and the reasons."""
 
 from __future__ import annotations
 

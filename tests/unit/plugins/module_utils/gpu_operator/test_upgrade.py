@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Helm will make of a ClusterPolicy, and what the driver has to roll for, as tables."""
+"""The effects of Helm on a ClusterPolicy, and the changes that restart the driver, as tables."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_fields_about_which_the_charts_agree_stay(change: Object) -> None:
 
 LOST = [
     ({"driver": {"version": "570.1"}}, "spec.driver.version"),
-    # The new chart does not render it any more, so that Helm takes it out.
+    # The new chart no longer renders it, so Helm removes it.
     ({"dcgmExporter": {"env": [{"name": "X", "value": "y"}]}}, "spec.dcgmExporter.env"),
     ({"daemonsets": {"labels": {"helm.sh/chart": "mine"}}}, "spec.daemonsets.labels.helm.sh/chart"),
 ]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What must hold of the comparison for any objects and any history of two owners."""
+"""The laws of the comparison for any objects and any history of two owners."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _histories = st.lists(st.tuples(st.sampled_from([US, THEM]), objects()), max_siz
 
 
 def lived(history: list[tuple[str, Object]]) -> Object | None:
-    """What is there after all these applies."""
+    """The object after all these applies."""
     live: Object | None = None
     for manager, wanted in history:
         live = apply(live, wanted, manager)

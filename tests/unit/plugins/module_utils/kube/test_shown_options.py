@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What modules print of their options: in results, which ansible-playbook shows at -vvv, and in the system's log."""
+"""The options that modules print: in results, which ansible-playbook shows at -vvv, and in the system's log."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is shown of a connection holds no secret: the address of the server, and the output of a credential plugin."""
+"""The shown data of a connection contains no secret: the address of the server, and the output of a credential plugin."""
 
 from __future__ import annotations
 

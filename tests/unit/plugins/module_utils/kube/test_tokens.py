@@ -30,7 +30,7 @@ from tests.faults.api_proxy import Answer, Proxy, Request
 from tests.helpers.modules import run_module
 
 SECRET = "S3cretPlanted"
-# A port at which nothing listens: what is to be refused is refused before.
+# Nothing listens on this port, because tokens must be refused before a request is sent.
 SERVER = "https://127.0.0.1:9"
 # Without TLS no connection is made before the headers are written.
 PLAIN_SERVER = "http://127.0.0.1:9"

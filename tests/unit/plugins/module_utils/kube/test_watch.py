@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.watch import interr
 
 
 class EndedError(Exception):
-    """What a check raises."""
+    """The error that a check raises."""
 
 
 def test_all_items_come_in_their_order() -> None:

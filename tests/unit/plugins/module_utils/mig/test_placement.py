@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What fits on a GPU, and where its devices are placed; all layouts, held against an enumeration that shares no code with the planner."""
+"""The layouts that fit on a GPU and the placements of their devices; all layouts are compared with an enumeration that shares no code with the planner."""
 
 from __future__ import annotations
 

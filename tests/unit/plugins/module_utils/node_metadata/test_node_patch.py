@@ -113,7 +113,7 @@ def test_purge_leaves_what_was_there_before_us(node: Node, first: dict[str, t.An
 
 
 def kept(node: Node, first: dict[str, str], second: dict[str, str]) -> dict[str, str]:
-    """What the first set found as it wanted it, and so did not put there."""
+    """Metadata that already existed as the first set required it, so the set did not write it."""
     return {key: value for key, value in first.items() if node.labels.get(key) == value and key not in second}
 
 

@@ -31,7 +31,7 @@ REFUSED = [
 
 
 def problems(which: str, **fields: Any) -> list[str]:
-    """What is wrong with these fields of a release."""
+    """The problems of these fields of a release."""
     return validate({"name": "lab", which: fields}, {}, [{"name": "p", "match": {"model": "T4"}}])
 
 

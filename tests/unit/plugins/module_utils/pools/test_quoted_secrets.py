@@ -38,7 +38,7 @@ REPLICAS = "gpu_pools[0].sharing.replicas"
 
 
 def problems(operator: Any = None, nfd: Any = None, **pool: Any) -> list[str]:
-    """What is wrong with these parts of the variables."""
+    """The problems of these parts of the variables."""
     cluster = {"name": "lab", **({"operator": operator} if operator else {}), **({"nfd": nfd} if nfd else {})}
     return validate(cluster, {}, [{**POOL, **pool}])
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a terminal shows of the node groups that make the nodes of pools."""
+"""The text on the terminal about the node groups that create the nodes of pools."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ OBSERVATIONS: list[tuple[str, list[dict[str, t.Any]], bool, bool, str]] = [
     ("all run", [_status("Running"), _status("Running", 3)], True, False, ""),
     ("one waits", [_status("Running"), {"phase": "Pending"}], False, False, "not processed by the scheduler"),
     ("spans overlap", [_status("Succeeded", 1, 9), _status("Succeeded", 4, 12)], True, True, ""),
-    ("one after the other", [_status("Succeeded", 1, 4), _status("Succeeded", 4, 9)], False, True, ""),
+    ("one after another", [_status("Succeeded", 1, 4), _status("Succeeded", 4, 9)], False, True, ""),
     ("last still runs", [_status("Succeeded", 1, 9), _status("Running", 4)], True, False, ""),
     (
         "unschedulable",

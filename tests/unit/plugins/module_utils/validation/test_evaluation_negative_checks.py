@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node must not grant: how the cluster's answers are read, and what a test_run makes of its looks."""
+"""The negative checks: the evaluation of the cluster's reactions, and the results of a run's reads."""
 
 from __future__ import annotations
 

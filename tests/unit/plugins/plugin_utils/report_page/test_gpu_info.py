@@ -33,7 +33,7 @@ CUT = {
 
 
 def info_of(nodes: t.Sequence[Node], of: PoolPlan, pods: t.Sequence[dict[str, t.Any]] = ()) -> dict[str, t.Any]:
-    """What gpu_info returns of nodes that all belong to one pool."""
+    """The result of gpu_info for nodes that all belong to one pool."""
     held = gpu_requests(pods)
     results = [report_data.node_result(one, of.name, of, held.get(one.name, [])) for one in nodes]
     return {

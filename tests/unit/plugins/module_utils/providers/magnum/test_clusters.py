@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a cluster differs from its declaration."""
+"""The differences of a cluster from its declaration."""
 
 from __future__ import annotations
 
