@@ -72,7 +72,8 @@ class AgentOutput:
     two_error: Mapping[str, str]
     """By resource, the error for a container that requests two of it."""
     visible: Mapping[str, tuple[str, ...]]
-    """The devices visible in a container that requests two of a resource, or one if two are rejected. Set only for
+    """The devices visible in a container that requests two of a resource, or one if two are rejected: their positions, or
+    their indices (`0:2`) if the config passes these to containers. Set only for
     resources whose devices are all replicas of one device; otherwise the result depends on which two are allocated."""
     served: tuple[str, ...]
     """The resources whose replicas an MPS control daemon serves."""
@@ -255,8 +256,9 @@ def _of_one_device(
     visible: Mapping[str, Sequence[str]], resources: Mapping[str, tuple[str, ...]], places: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
     return {
-        resource: tuple(places[uuid] for uuid in uuids)
-        for resource, uuids in visible.items()
+        # An index (0:2) instead of a UUID is already the position.
+        resource: tuple(places.get(device, device) for device in devices)
+        for resource, devices in visible.items()
         if len({device.partition("::")[0] for device in resources[resource]}) == 1
     }
 

@@ -42,6 +42,19 @@ CONDITIONS = (
     {"type": "PIDPressure", "status": "False", "reason": "KubeletHasSufficientPID", "message": ""},
 )
 
-# The CUDA version that each driver branch reports (CUDA Toolkit release notes, table "CUDA Toolkit and Corresponding
-# Driver Versions"; 580.159.04 with 13.0 was measured).
-CUDA_OF_BRANCH = {"535": "12.2", "550": "12.4", "560": "12.6", "570": "12.8", "575": "12.9", "580": "13.0"}
+# The CUDA version that a driver of each branch reports (CUDA Toolkit release notes, table "CUDA Toolkit and Corresponding
+# Driver Versions"; 580.159.04 with 13.0 was measured). lab/sim/rules/releases.go has the same table.
+CUDA_OF_BRANCH = {
+    "535": "12.2",
+    "545": "12.3",
+    "550": "12.4",
+    "555": "12.5",
+    "560": "12.6",
+    "565": "12.7",
+    "570": "12.8",
+    "575": "12.9",
+    "580": "13.0",
+    "590": "13.1",
+    "595": "13.2",
+    "610": "13.3",
+}

@@ -54,6 +54,7 @@ func run(arguments []string) error {
 	scale := flags.Float64("time-scale", 0.05, "factor for all durations, relative to real time")
 	lag := flags.Duration("configmap-lag", time.Minute, "delay until a mounted ConfigMap is updated, before scaling")
 	migWait := flags.Duration("mig-wait", rules.MIGWait, "how long a MIG manager waits for an operand's pods to terminate, not scaled")
+	statusPeriod := flags.Duration("node-status-period", 0, "how often a kubelet writes its node's status, before scaling (10s on a real node; 0: every change immediately)")
 	podLogs := flags.String("pod-logs", "", "folder for the logs of pods (default: no logs)")
 	health := flags.String("health", "", "address that serves /healthz when the caches are synced")
 	workers := flags.Int("workers", 16, "number of nodes that are reconciled in parallel")
@@ -61,14 +62,14 @@ func run(arguments []string) error {
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
-	if *scale <= 0 || *lag < 0 || *migWait < 0 || *workers < 1 {
-		return errors.New("--time-scale and --workers must be positive, --configmap-lag and --mig-wait not negative")
+	if *scale <= 0 || *lag < 0 || *migWait < 0 || *statusPeriod < 0 || *workers < 1 {
+		return errors.New("--time-scale and --workers must be positive, --configmap-lag, --mig-wait and --node-status-period not negative")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
 		return err
 	}
-	simulator, err := agents.New(config, agents.Options{Scale: *scale, Lag: *lag, MIGWait: *migWait, PodLogs: *podLogs, Workers: *workers})
+	simulator, err := agents.New(config, agents.Options{Scale: *scale, Lag: *lag, MIGWait: *migWait, NodeStatusPeriod: *statusPeriod, PodLogs: *podLogs, Workers: *workers})
 	if err != nil {
 		return err
 	}

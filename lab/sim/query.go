@@ -139,6 +139,11 @@ func (q *query) resources(h *rules.Hardware, layout rules.Layout, a *result) {
 	a.ResourceError = text(err)
 	for resource, ids := range a.Resources {
 		a.Visible[resource] = rules.Visible(map[string][]string{resource: ids[:min(len(ids), 2)]})
+		if config.ByIndex {
+			for at, id := range a.Visible[resource] {
+				a.Visible[resource][at] = rules.Index(node, h, layout, id)
+			}
+		}
 		if len(ids) < 2 {
 			continue
 		}

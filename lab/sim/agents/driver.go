@@ -12,8 +12,8 @@ import (
 )
 
 // reconcileDriver performs the actions of a driver pod: k8s-driver-manager stops the users of the loaded driver and unloads
-// it; then the pod loads its own driver, and the operands run again. On a real node the operands start slightly earlier and
-// wait in their init containers.
+// it (driver_manager.go); then the pod loads its own driver, and the operands run again. On a real node the operands start
+// slightly earlier and wait in their init containers.
 func (r *reconciliation) reconcileDriver(pod *Pod) error {
 	c := r.driverCrashes(pod)
 	if failure := r.driverFailure(); failure != "" {
@@ -34,10 +34,14 @@ func (r *reconciliation) reconcileDriver(pod *Pod) error {
 	}
 	loading, begun := r.memory.loading[string(pod.UID)]
 	if !begun {
-		if gone, err := r.unload(pod); err != nil || !gone {
+		outcome, err := r.unload(pod)
+		if err != nil || outcome == notUnloaded {
 			return err
 		}
-		loading = time.Now().Add(r.scaledForNode(rules.DriverLoad))
+		loading = time.Now()
+		if outcome == unloaded {
+			loading = loading.Add(r.scaledForNode(rules.DriverLoad))
+		}
 		r.memory.loading[string(pod.UID)] = loading
 	}
 	if time.Now().Before(loading) {
@@ -48,10 +52,11 @@ func (r *reconciliation) reconcileDriver(pod *Pod) error {
 		return nil // without a GPU the driver cannot be loaded, and the container does not become ready
 	}
 	version := cmp.Or(rules.DriverVersion(pod.image(driver)), r.node.Hardware.Driver)
-	if err := r.patchMetadata(nil, object{rules.DriverAnnotation: version}); err != nil {
+	digest := pod.Env[driverConfigDigest]
+	if err := r.patchMetadata(nil, object{rules.DriverAnnotation: version, rules.DriverConfigAnnotation: digest}); err != nil {
 		return err
 	}
-	r.memory.driver = version
+	r.memory.driver, r.memory.driverConfig = version, digest
 	return r.annotate(pod, stateAnnotation, version)
 }
 
@@ -87,33 +92,15 @@ func (r *reconciliation) failDriver(pod *Pod, c *crash, failure string) error {
 		}
 	}
 	if r.driver() != "" {
-		if err := r.patchMetadata(nil, object{rules.DriverAnnotation: nil}); err != nil {
+		if err := r.patchMetadata(nil, object{rules.DriverAnnotation: nil, rules.DriverConfigAnnotation: nil}); err != nil {
 			return err
 		}
-		r.memory.driver = ""
+		r.memory.driver, r.memory.driverConfig = "", ""
 	}
 	delete(r.memory.loading, string(pod.UID))
 	c.fail(errors.New(failure), r)
 	r.logs.replace(pod, driver, []string{"Loading NVIDIA driver kernel modules...", failure}, c.ended)
 	return r.mainFails(pod, driver, c)
-}
-
-// unload unloads the driver and returns whether this is complete; a node without an earlier driver pod has nothing to unload.
-func (r *reconciliation) unload(pod *Pod) (bool, error) {
-	if r.driver() == "" {
-		return true, nil
-	}
-	if labels := rules.PauseLabelsForDriver(r.node.Deploy); len(labels) > 0 {
-		if err := r.patchMetadata(labels, nil); err != nil {
-			return false, err
-		}
-	}
-	for _, app := range rules.DriverClients {
-		if len(r.appPods(pod.Namespace, app)) > 0 {
-			return false, nil // the deletion of the pods triggers the next reconciliation
-		}
-	}
-	return true, nil
 }
 
 func (r *reconciliation) restore() error {

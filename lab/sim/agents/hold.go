@@ -40,7 +40,7 @@ func (r *reconciliation) holdReason(pod *Pod) string {
 		return rules.OperandPending
 	case pod.Operand == validator && (r.node.Faults.Has(rules.ValidatorFails) || r.nothingToValidate(pod)):
 		return rules.ValidatorFails
-	case r.driverFailure() != "" && slices.Contains(rules.DriverDependents, pod.Owner.Name):
+	case (r.driverFailure() != "" || r.unloadFails()) && slices.Contains(rules.DriverDependents, pod.Owner.Name):
 		return rules.DriverBroken
 	}
 	return ""
@@ -62,6 +62,7 @@ func (r *reconciliation) setHold(pod *Pod, fault string) error {
 	delete(r.memory.managers, string(pod.UID))
 	delete(r.memory.crashes, string(pod.UID))
 	delete(r.memory.loading, string(pod.UID))
+	delete(r.memory.unloads, string(pod.UID))
 	return r.patch(pod, object{"annotations": annotations}, nil, "")
 }
 

@@ -23,9 +23,11 @@ const (
 	creating
 )
 
-// migProcess is the process of one nvidia-mig-manager pod, v0.13 (cmd/nvidia-mig-manager and pkg/mig/reconfigure of
+// migProcess is the process of one nvidia-mig-manager pod (cmd/nvidia-mig-manager and pkg/mig/reconfigure of
 // NVIDIA/mig-parted): it applies the label nvidia.com/mig.config, one change at a time.
 type migProcess struct {
+	started       bool // it has read or generated its configuration
+	pausesClients bool
 	migState
 	step      migStep
 	until     time.Time // the earliest end of the step
@@ -51,6 +53,9 @@ func (r *reconciliation) reconcileMIG(pod *Pod) (err error) {
 	m := r.migProcess(pod)
 	if _, present := r.mounted(pod); !present && m.Read == "" && m.step == idle {
 		return nil // like the kubelet: the pod does not start before the volume can be mounted
+	}
+	if err := r.startMIGManager(pod, m); err != nil {
+		return err
 	}
 	if m.watchHung, err = r.watchHung(pod); err != nil {
 		return err
@@ -155,7 +160,7 @@ func (r *reconciliation) failed(pod *Pod, m *migProcess, err error) error {
 func (r *reconciliation) finish(pod *Pod, m *migProcess, state string, resume bool) error {
 	labels := map[string]string{}
 	if resume {
-		labels = rules.ResumeLabels(m.Before)
+		labels = rules.ResumeLabels(m.Before, m.pausesClients)
 	}
 	labels[rules.MIGStateLabel] = state
 	if err := r.patchMetadata(labels, nil); err != nil {

@@ -51,13 +51,15 @@ type fixture struct {
 	deleted []string
 	boots   []string
 	stuck   bool
+	// published are the ConfigMaps that the MIG manager has created or replaced.
+	published []corev1.ConfigMap
 }
 
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, labels: map[string]string{pluginLabel: "true", "nvidia.com/gpu.deploy.dcgm": "false"}}
 	server := httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(server.Close)
-	core, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	core, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,7 @@ func newFixture(t *testing.T) *fixture {
 	geometry := &rules.Geometry{Slices: 8, Profiles: []rules.Profile{
 		{Name: "3g.40gb", Compute: 3, Size: 4, Starts: []int{0, 4}, Most: 2}, {Name: "7g.80gb", Compute: 7, Size: 8, Starts: []int{0}, Most: 1}}}
 	node := &Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n"}, Faults: rules.Faults{}, Ready: true,
-		Hardware: &rules.Hardware{Product: "NVIDIA A100", GPUs: 2, Compute: "8.0", PCI: "20b2", MIGCapable: true, MIG: geometry}}
+		Hardware: &rules.Hardware{Product: "NVIDIA A100", GPUs: 2, Driver: "580.105.08", Compute: "8.0", PCI: "20b2", MIGCapable: true, MIG: geometry}}
 	f.r = &reconciliation{Simulator: s, ctx: context.Background(), node: node, memory: newMemory("n")}
 	f.start("first")
 	for _, app := range []string{plugins, "nvidia-cuda-validator", validator} {
@@ -90,7 +92,7 @@ func (f *fixture) start(uid string) {
 // syncNode updates the node from the labels, like the informer.
 func (f *fixture) syncNode() {
 	f.r.node.MIGConfig, f.r.node.MIGState, f.r.node.Deploy = f.labels[rules.MIGConfigLabel], f.labels[rules.MIGStateLabel], map[string]string{}
-	for _, key := range rules.DeployLabels {
+	for _, key := range append(slices.Clone(rules.DeployLabels), rules.ClientLabel) {
 		if value, there := f.labels[key]; there {
 			f.r.node.Deploy[key] = value
 		}
@@ -135,6 +137,20 @@ func (f *fixture) serve(answer http.ResponseWriter, request *http.Request) {
 		f.deleted = append(f.deleted, name)
 		f.r.pods = slices.DeleteFunc(slices.Clone(f.r.pods), func(pod *Pod) bool { return pod.Name == name })
 		fmt.Fprint(answer, `{"kind": "Status", "apiVersion": "v1", "status": "Success"}`)
+		return
+	}
+	if strings.Contains(request.URL.Path, "/configmaps") {
+		var published corev1.ConfigMap
+		if err := json.Unmarshal(body, &published); err != nil {
+			f.t.Errorf("%s: %v", body, err)
+		}
+		if request.Method == http.MethodPost && len(f.published) > 0 {
+			answer.WriteHeader(http.StatusConflict)
+			fmt.Fprint(answer, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "AlreadyExists", "code": 409}`)
+			return
+		}
+		f.published = append(f.published, published)
+		fmt.Fprint(answer, `{"kind": "ConfigMap", "apiVersion": "v1"}`)
 		return
 	}
 	var patch struct {

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lab.invalid/sim/rules"
@@ -19,8 +19,7 @@ import (
 // check decides whether a change is necessary, and if so pauses the operands.
 func (r *reconciliation) check(pod *Pod, m *migProcess) error {
 	m.Before = maps.Clone(r.node.Deploy)
-	mounted, _ := r.mounted(pod)
-	entries, err := rules.MIGConfig(mounted, m.Read)
+	entries, err := rules.MIGConfig(r.migConfig(pod), m.Read)
 	if err != nil {
 		return r.failed(pod, m, fmt.Errorf("failed to validate MIG configuration: %w", err))
 	}
@@ -35,7 +34,7 @@ func (r *reconciliation) check(pod *Pod, m *migProcess) error {
 	if !mode && r.node.MIGState == rules.MIGStateRebooting {
 		return r.failed(pod, m, errors.New("failed to check if a MIG mode change is required: MIG mode change did not take effect after rebooting"))
 	}
-	labels := rules.PauseLabels(m.Before)
+	labels := rules.PauseLabels(m.Before, m.pausesClients)
 	labels[rules.MIGStateLabel] = rules.MIGStatePending
 	if err := r.patchMetadata(labels, nil); err != nil {
 		return err
@@ -63,6 +62,14 @@ func (r *reconciliation) drain(pod *Pod, m *migProcess) (bool, error) {
 			return false, nil
 		}
 		m.log("error", fmt.Sprintf("Error: failed to wait for pods to be deleted: the pod of %s did not shutdown: context deadline exceeded", app))
+		return true, r.endChange(pod, m)
+	}
+	if m.pausesClients && slices.ContainsFunc(r.pods, func(pod *Pod) bool { return pod.GPUClient }) {
+		if deadline := m.since.Add(r.podDeletionTimeout()); time.Now().Before(deadline) {
+			r.again.at(deadline)
+			return false, nil
+		}
+		m.log("error", "Error: failed to wait for pods to be deleted: third-party gpu client pods did not shutdown: context deadline exceeded")
 		return true, r.endChange(pod, m)
 	}
 	for _, app := range rules.MIGValidators {
@@ -126,8 +133,7 @@ func (r *reconciliation) createDevices(pod *Pod, m *migProcess) error {
 
 // repartition runs mig-parted, which reads the mounted file each time; the first result is the error of mig-parted.
 func (r *reconciliation) repartition(pod *Pod, m *migProcess, apply func(*rules.MIGParted, rules.MIGEntries) error) (failure, err error) {
-	mounted, _ := r.mounted(pod)
-	entries, failure := rules.MIGConfig(mounted, m.Read)
+	entries, failure := rules.MIGConfig(r.migConfig(pod), m.Read)
 	if failure != nil {
 		return failure, nil
 	}
@@ -141,23 +147,12 @@ func (r *reconciliation) repartition(pod *Pod, m *migProcess, apply func(*rules.
 
 // parted returns mig-parted for this node. With the fault mig-failed, an unknown process holds all GPUs.
 func (r *reconciliation) parted() (rules.MIGParted, error) {
-	var ids []string
-	for _, pod := range r.pods {
-		if pod.Phase != corev1.PodRunning {
-			continue
-		}
-		for _, resources := range r.allocation(pod) {
-			for _, of := range resources {
-				ids = append(ids, of...)
-			}
-		}
-	}
-	layout := r.layout()
-	use := rules.UsageOf(r.node.Name, r.node.Hardware, layout, ids)
-	use.All = r.node.Faults.Has(rules.MIGFailed)
-	if err := r.addOpenedDevices(&use); err != nil {
+	use, err := r.usage()
+	if err != nil {
 		return rules.MIGParted{}, err
 	}
+	use.All = use.All || r.node.Faults.Has(rules.MIGFailed)
+	layout := r.layout()
 	return rules.MIGParted{Hardware: r.node.Hardware, Layout: layout, Use: use, NoReset: r.node.Faults.Has(rules.MIGReboot),
 		Partial: r.node.Faults.Has(rules.MIGPartial)}, nil
 }

@@ -4,6 +4,7 @@
 package agents
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +36,9 @@ type Node struct {
 	Deploy        map[string]string
 	Layout        rules.Layout
 	Driver        string
+	DriverConfig  string
+	AutoUpgrade   bool
+	Cordoned      bool
 	HungProcess   string
 	BootID        string
 	RebootRequest string
@@ -64,7 +68,9 @@ func trimNode(object any) (any, error) {
 		Driver: n.Annotations[rules.DriverAnnotation], HungProcess: n.Annotations[hungAnnotation], BootID: n.Status.NodeInfo.BootID,
 		Faults: rules.ParseFaults(n.Annotations[rules.FaultsAnnotation]), Capacity: amounts(n.Status.Capacity), Allocatable: amounts(n.Status.Allocatable)}
 	node.RebootRequest, node.Rebooting = rebooting(n.Annotations[rebootAnnotation])
-	for _, key := range rules.DriverLabels {
+	node.AutoUpgrade = n.Annotations[rules.AutoUpgradeAnnotation] == "true"
+	node.DriverConfig, node.Cordoned = n.Annotations[rules.DriverConfigAnnotation], n.Spec.Unschedulable
+	for _, key := range append(slices.Clone(rules.DriverLabels), rules.ClientLabel) {
 		if value, there := n.Labels[key]; there {
 			node.Deploy[key] = value
 		}

@@ -36,6 +36,8 @@ const (
 	migManager   = "nvidia-mig-manager"
 	validator    = "nvidia-operator-validator"
 	driver       = "nvidia-driver-ctr"
+	// The init container of a driver pod that unloads the former driver.
+	driverManager = "k8s-driver-manager"
 )
 
 // Pod contains the fields of a pod that the simulator needs.
@@ -58,6 +60,9 @@ type Pod struct {
 	Env             map[string]string
 	Args            []string
 	Opens           string
+	GPURequest      bool // as k8s-driver-manager identifies the pods that it evicts
+	EmptyDir        bool
+	GPUClient       bool // of a DaemonSet that selects rules.ClientLabel
 	Access          access
 }
 
@@ -79,6 +84,16 @@ func (p *Pod) Running() bool {
 // image returns the image of one of the pod's main containers.
 func (p *Pod) image(name string) string {
 	for _, c := range p.Mains {
+		if c.Name == name {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+// initImage returns the image of one of the pod's init containers.
+func (p *Pod) initImage(name string) string {
+	for _, c := range p.Inits {
 		if c.Name == name {
 			return c.Image
 		}
@@ -112,6 +127,10 @@ func trimPod(object any) (any, error) {
 			pod.Ready = condition.Status == corev1.ConditionTrue
 		}
 	}
+	_, selectsClients := p.Spec.NodeSelector[rules.ClientLabel]
+	pod.GPUClient = selectsClients && pod.Owner.Kind == "DaemonSet"
+	pod.GPURequest = slices.ContainsFunc(p.Spec.Containers, requestsGPU)
+	pod.EmptyDir = slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
 	pod.Opens, pod.Access = p.Annotations[opensAnnotation], accessOf(p)
 	pod.Inits = containers(p.Spec.InitContainers, p.Status.InitContainerStatuses)
 	pod.Mains = containers(p.Spec.Containers, p.Status.ContainerStatuses)
@@ -151,7 +170,7 @@ var configPaths = []string{"/available-configs", "/etc/kubernetes/node-feature-d
 func describe(pod *Pod, p *corev1.Pod, main *corev1.Container) {
 	pod.Env, pod.Args = map[string]string{}, main.Args
 	for _, c := range append(slices.Clone(p.Spec.InitContainers), *main) {
-		if c.Name != configManagerInit && c.Name != main.Name {
+		if c.Name != configManagerInit && c.Name != driverManager && c.Name != main.Name {
 			continue
 		}
 		for _, e := range c.Env {
@@ -200,6 +219,17 @@ func requests(specs []corev1.Container, init bool) []rules.DeviceRequest {
 		return 0
 	})
 	return found
+}
+
+func requestsGPU(c corev1.Container) bool {
+	for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
+		for name := range list {
+			if strings.HasPrefix(string(name), "nvidia.com/gpu") || strings.HasPrefix(string(name), "nvidia.com/mig-") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // annotationsHash hashes the annotations of others than the lab: when they change, the kubelet refreshes the pod's volumes.

@@ -24,9 +24,12 @@ type memory struct {
 	endpoints map[string]*endpoint
 	published map[string]string
 	loading   map[string]time.Time // when a driver pod completes the load of its driver
+	unloads   map[string]*crash    // of the driver managers that could not unload a driver
 	// Recent writes that the informer may not have received yet: the driver, the MIG layout, the process that a fault has
 	// hung, the last handled reboot request, the end of the current reboot and that of the last one.
 	driver        string
+	driverConfig  string
+	statusDue     time.Time // when the kubelet writes a changed number of devices
 	hungProcess   string
 	layout        *rules.Layout
 	rebootRequest string
@@ -36,7 +39,7 @@ type memory struct {
 
 func newMemory(uid types.UID) *memory {
 	return &memory{uid: uid, agents: map[string]*agent{}, managers: map[string]*migProcess{}, crashes: map[string]*crash{},
-		assigned: map[string]rules.Allocation{}, published: map[string]string{}, loading: map[string]time.Time{}}
+		assigned: map[string]rules.Allocation{}, published: map[string]string{}, loading: map[string]time.Time{}, unloads: map[string]*crash{}}
 }
 
 // wakeUp keeps the shortest time until the next scheduled event.
@@ -105,6 +108,7 @@ func (r *reconciliation) prune() {
 	keep(r.memory.crashes, alive)
 	keep(r.memory.assigned, alive)
 	keep(r.memory.loading, alive)
+	keep(r.memory.unloads, alive)
 }
 
 func keep[T any](of map[string]T, alive map[string]bool) {

@@ -5,6 +5,7 @@ package agents
 
 import (
 	"encoding/json"
+	"hash/fnv"
 	"maps"
 	"strconv"
 	"time"
@@ -53,9 +54,40 @@ func (r *reconciliation) register(plugin *agent) error {
 		capacity[resource], allocatable[resource] = e.size, int64(len(e.ids))
 	}
 	if maps.Equal(capacity, r.node.Capacity) && maps.Equal(allocatable, r.node.Allocatable) {
+		r.memory.statusDue = time.Time{}
+		return nil
+	}
+	if !r.statusDue() {
 		return nil
 	}
 	return r.patchNode(object{"capacity": quantities(capacity), "allocatable": quantities(allocatable)})
+}
+
+// statusDue returns whether the kubelet writes the node's status now: with the option NodeStatusPeriod at fixed times, which
+// differ by node, so that the API server and the scheduler can have an old number of devices until then.
+func (r *reconciliation) statusDue() bool {
+	period := r.scaled(r.options.NodeStatusPeriod)
+	if period <= 0 {
+		return true
+	}
+	now := time.Now()
+	if r.memory.statusDue.IsZero() {
+		r.memory.statusDue = nextStatus(r.node.Name, now, period)
+	}
+	if now.Before(r.memory.statusDue) {
+		r.again.at(r.memory.statusDue)
+		return false
+	}
+	r.memory.statusDue = time.Time{}
+	return true
+}
+
+// nextStatus returns the next time after now at which the kubelet of a node writes the node's status.
+func nextStatus(node string, now time.Time, period time.Duration) time.Time {
+	sum := fnv.New64a()
+	sum.Write([]byte(node))
+	offset := time.Duration(sum.Sum64() % uint64(period))
+	return now.Add(-offset).Truncate(period).Add(offset + period)
 }
 
 func quantities(of map[string]int64) map[string]string {

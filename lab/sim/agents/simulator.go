@@ -30,8 +30,10 @@ type Options struct {
 	Lag time.Duration
 	// MIGWait is how long a MIG manager waits for the pods of an operand to terminate; it is not scaled.
 	MIGWait time.Duration
-	PodLogs string
-	Workers int
+	// NodeStatusPeriod is how often the kubelet writes the node's status, before scaling; 0 means at once.
+	NodeStatusPeriod time.Duration
+	PodLogs          string
+	Workers          int
 }
 
 // Simulator simulates the agents of all nodes.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -160,6 +161,22 @@ func Visible(resources map[string][]string) []string {
 		}
 	}
 	return gpus
+}
+
+// Index returns the index of a GPU or MIG device, as the device plugin passes it to a container with the strategy index:
+// 1, or 1:2 for the MIG device 2 of GPU 1.
+func Index(node string, h *Hardware, l Layout, id string) string {
+	for gpu := range h.GPUs {
+		if UUID(node, gpu) == id {
+			return strconv.Itoa(gpu)
+		}
+		for number, device := range l.GPUs[gpu] {
+			if MIGUUID(node, gpu, device) == id {
+				return fmt.Sprintf("%d:%d", gpu, number)
+			}
+		}
+	}
+	return id
 }
 
 // Rejection returns the kubelet's message for a pod that is not admitted.

@@ -17,6 +17,10 @@ const migResource = "nvidia.com/mig-"
 // Devices returns the device ids that the plugin registers, by resource, in order. The error is that of a plugin which
 // rejects the MIG layout (internal/rm/device_map.go, internal/plugin/mps.go).
 func Devices(node string, h *Hardware, l Layout, c *Config) (map[string][]string, error) {
+	// The lab's nodes have no IMEX channels (internal/imex/imex.go).
+	if c.Imex.Required && len(c.Imex.ChannelIDs) > 0 {
+		return nil, fmt.Errorf("error starting plugins: error getting plugins: error querying IMEX channels: requested IMEX channel channel%d does not exist", c.Imex.ChannelIDs[0])
+	}
 	found, err := deviceMap(node, h, l, c)
 	if err != nil {
 		return nil, fmt.Errorf("error starting plugins: error getting plugins: unable to create plugins: "+

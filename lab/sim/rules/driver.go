@@ -13,6 +13,12 @@ import (
 // DriverAnnotation contains the version of the driver that a driver pod has loaded on a node.
 const DriverAnnotation = "lab.accel.gpu/driver"
 
+// DriverConfigAnnotation contains the digest of the configuration with which that driver was loaded.
+const DriverConfigAnnotation = "lab.accel.gpu/driver-config"
+
+// AutoUpgradeAnnotation is "true" on the nodes whose drivers the operator upgrades.
+const AutoUpgradeAnnotation = "nvidia.com/gpu-driver-upgrade-enabled"
+
 const pausedForDriver = "paused-for-driver-upgrade"
 
 // DriverLoad is the load time of a precompiled driver; a driver that is compiled first takes minutes.
@@ -40,28 +46,35 @@ var DriverLabels = append([]string{
 // DriverClients are the apps whose pods must be deleted from the node before a driver can be unloaded.
 var DriverClients = append([]string{"nvidia-operator-validator", "nvidia-container-toolkit-daemonset", "nvidia-mig-manager"}, MIGClients...)
 
-// PauseLabelsForDriver returns the labels that pause the running operands; the labels of others do not change.
-func PauseLabelsForDriver(now map[string]string) map[string]string {
-	return replaceValues(now, "true", pausedForDriver)
+// PauseLabelsForDriver returns the labels that pause the running operands, and with clients the users' own GPU clients; the
+// labels of others do not change.
+func PauseLabelsForDriver(now map[string]string, clients bool) map[string]string {
+	return replaceValues(now, "true", pausedForDriver, clients)
 }
 
 // ResumeLabelsAfterDriver returns the labels that resume the paused operands.
 func ResumeLabelsAfterDriver(now map[string]string) map[string]string {
-	return replaceValues(now, pausedForDriver, "true")
+	return replaceValues(now, pausedForDriver, "true", true)
 }
 
-func replaceValues(now map[string]string, from, to string) map[string]string {
+func replaceValues(now map[string]string, from, to string, clients bool) map[string]string {
 	labels := map[string]string{}
 	for _, key := range DriverLabels {
 		if now[key] == from {
 			labels[key] = to
 		}
 	}
+	if clients && now[ClientLabel] == from {
+		labels[ClientLabel] = to
+	}
 	return labels
 }
 
-// cudaOfBranch is the newest CUDA version that a driver branch supports (NVIDIA: CUDA Toolkit release notes, driver versions).
-var cudaOfBranch = map[string]string{"535": "12.2", "550": "12.4", "570": "12.8", "575": "12.9", "580": "13.0"}
+// The failures of k8s-driver-manager when GPUs are in use: its last log line (cmd/driver-manager/main.go, uninstallDriver).
+const (
+	CannotEvict  = "cannot proceed until all GPU pods are drained from the node"
+	CannotUnload = "failed to uninstall nvidia driver components: failed to unload driver: resource temporarily unavailable"
+)
 
 var driverVersion = regexp.MustCompile(`^\d+(\.\d+)+$`)
 

@@ -25,7 +25,7 @@ func TestDriverVersion(t *testing.T) {
 func TestDriverPauses(t *testing.T) {
 	before := map[string]string{"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.dcgm": "false",
 		"nvidia.com/gpu.deploy.operator-validator": "true", "nvidia.com/gpu.deploy.driver": "true"}
-	paused := PauseLabelsForDriver(before)
+	paused := PauseLabelsForDriver(before, false)
 	want := map[string]string{"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade", "nvidia.com/gpu.deploy.operator-validator": "paused-for-driver-upgrade"}
 	if !maps.Equal(paused, want) {
 		t.Errorf("paused %v", paused)

@@ -153,6 +153,16 @@ func (u Usage) Holds(gpu int, s MIGDevice) bool {
 	return u.All || u.GPUs[gpu] || u.Devices[gpu][s]
 }
 
+// Any returns whether any GPU or MIG device is in use.
+func (u Usage) Any() bool {
+	for gpu := range u.GPUs {
+		if u.Busy(gpu) {
+			return true
+		}
+	}
+	return u.All
+}
+
 // Busy returns whether this GPU or one of its MIG devices is in use.
 func (u Usage) Busy(gpu int) bool {
 	if u.All || u.GPUs[gpu] {

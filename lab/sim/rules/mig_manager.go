@@ -3,7 +3,10 @@
 
 package rules
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // The labels of the MIG manager.
 const (
@@ -27,6 +30,9 @@ var DeployLabels = []string{
 	"nvidia.com/gpu.deploy.nvsm",
 }
 
+// ClientLabel is the deploy label of the users' own DaemonSets on GPUs, which the operator sets since v26.7.
+const ClientLabel = "nvidia.com/gpu.deploy.client"
+
 // MIGClients are the apps whose pods must be deleted from the node, one after another; MIGValidators are deleted afterwards.
 var (
 	MIGClients    = []string{"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-dcgm"}
@@ -44,20 +50,25 @@ const (
 	Reboot    = 3 * time.Minute
 )
 
-// PauseLabels returns the labels that pause the operands of a node; before has the current labels.
-func PauseLabels(before map[string]string) map[string]string {
-	return deployLabels(before, paused)
+// PauseLabels returns the labels that pause the operands of a node, and with clients the users' own GPU clients if their label
+// is set; before has the current labels.
+func PauseLabels(before map[string]string, clients bool) map[string]string {
+	return deployLabels(before, paused, clients)
 }
 
-// ResumeLabels returns the labels that resume the operands; labels that were not set before are also set.
-func ResumeLabels(before map[string]string) map[string]string {
-	return deployLabels(before, "true")
+// ResumeLabels returns the labels that resume what PauseLabels paused; labels of operands that were not set before are also
+// set.
+func ResumeLabels(before map[string]string, clients bool) map[string]string {
+	return deployLabels(before, "true", clients)
 }
 
 // deployLabels does not change labels that are set to "false".
-func deployLabels(before map[string]string, value string) map[string]string {
-	labels := map[string]string{}
-	for _, key := range DeployLabels {
+func deployLabels(before map[string]string, value string, clients bool) map[string]string {
+	labels, keys := map[string]string{}, DeployLabels
+	if clients && before[ClientLabel] != "" {
+		keys = append(slices.Clone(keys), ClientLabel)
+	}
+	for _, key := range keys {
 		labels[key] = value
 		if before[key] == "false" {
 			labels[key] = "false"

@@ -21,6 +21,9 @@ type Environment struct {
 type Config struct {
 	Sharing     spec.Sharing
 	MIGStrategy string
+	Imex        spec.Imex
+	// ByIndex means that containers get the indices of their devices instead of UUIDs.
+	ByIndex bool
 }
 
 // PluginConfig parses a config like nvidia-device-plugin; the error is its last log line.
@@ -60,7 +63,11 @@ func load(text string, env Environment) (*spec.Flags, *Config, error) {
 	if env.MPSRoot != "" {
 		parsed.Flags.MpsRoot = &env.MPSRoot
 	}
-	return &parsed.Flags, &Config{Sharing: parsed.Sharing, MIGStrategy: value(parsed.Flags.MigStrategy, spec.MigStrategyNone)}, nil
+	config := &Config{Sharing: parsed.Sharing, MIGStrategy: value(parsed.Flags.MigStrategy, spec.MigStrategyNone), Imex: parsed.Imex}
+	if plugin := parsed.Flags.Plugin; plugin != nil {
+		config.ByIndex = value(plugin.DeviceIDStrategy, spec.DeviceIDStrategyUUID) == spec.DeviceIDStrategyIndex
+	}
+	return &parsed.Flags, config, nil
 }
 
 func parse(text string) (*spec.Config, error) {
@@ -99,10 +106,13 @@ func pluginFlags(flags *spec.Flags, c *Config) error {
 	}
 	switch c.MIGStrategy {
 	case spec.MigStrategyNone, spec.MigStrategySingle, spec.MigStrategyMixed:
-		return nil
 	default:
 		return fmt.Errorf("unknown MIG strategy: %v", c.MIGStrategy)
 	}
+	if err := spec.AssertChannelIDsValid(c.Imex.ChannelIDs); err != nil {
+		return fmt.Errorf("invalid IMEX channel IDs: %w", err)
+	}
+	return nil
 }
 
 // MPS returns whether the config uses MPS, for which the plugin waits for an MPS control daemon.

@@ -53,7 +53,7 @@ def unpartitioned(model: models.Model) -> list[AgentCase]:
 
 
 def partitioned(model: models.Model) -> list[AgentCase]:
-    """Return every maximal layout with every strategy: not shared, time-sliced, renamed, and with MPS."""
+    """Return every maximal layout with every strategy: not shared, time-sliced, renamed, with MPS, and devices by index."""
     cases = []
     for counts in placement.maximal(geometry_of(model)):
         mig_devices = {0: devices(model, counts)}
@@ -65,6 +65,7 @@ def partitioned(model: models.Model) -> list[AgentCase]:
                 sharing("timeSlicing", *by_name),
                 sharing("timeSlicing", *by_name[-1:], renameByDefault=True, failRequestsGreaterThanOne=True),
                 sharing("mps", *by_name),
+                GOOD["devices by index"],
             ):
                 cases.append(AgentCase(hardware(model), mig_devices, config, strategy))
     return cases

@@ -41,6 +41,15 @@ GOOD = {
     "strategy in the file": "flags: {migStrategy: mixed}",
     "single in the file": "flags: {migStrategy: single}",
     "flags of gfd": "flags: {gfd: {oneshot: false, noTimestamp: false}}",
+    "devices by index": "flags: {plugin: {deviceIDStrategy: index}}",
+    "devices by index, time-slicing": json.dumps(
+        {
+            "flags": {"plugin": {"deviceIDStrategy": "index"}},
+            "sharing": {"timeSlicing": {"resources": [{"name": GPU, "replicas": 4}]}},
+        }
+    ),
+    "no IMEX channel": "imex: {channelIDs: [], required: true}",
+    "default IMEX channel, if it exists": "imex: {channelIDs: [0]}",
 }
 
 # Configs that the agents accept, but without effect or with an unintended effect.
@@ -98,6 +107,10 @@ BAD = {
     "unknown discovery": "flags: {deviceDiscoveryStrategy: magic}",
     "unknown list strategy": "flags: {plugin: {deviceListStrategy: paper}}",
     "unknown id strategy": "flags: {plugin: {deviceIDStrategy: name}}",
+    "unknown IMEX channel": "imex: {channelIDs: [7]}",
+    "two IMEX channels": "imex: {channelIDs: [0, 1]}",
+    "missing IMEX channel": "imex: {channelIDs: [0], required: true}",
+    "unknown IMEX channel that is required": "imex: {channelIDs: [7], required: true}",
 }
 
 CONFIGS = {**GOOD, **SILENT, **BAD}
