@@ -419,7 +419,7 @@ options:
             type: str
           labels:
             description:
-              - (Magnum) Labels by which Magnum configures the group. These are not node labels.
+              - (Magnum) Labels that Magnum uses to configure the group. These are not node labels.
             type: dict
           merge_labels:
             description:

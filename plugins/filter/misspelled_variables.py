@@ -74,7 +74,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def misspelled_variables(names: t.Iterable[str]) -> list[str]:
-    """A line for each name that resembles a variable of the collection, or begins like those of a role."""
+    """A line for each name that resembles a variable of the collection, or begins like the variables of a role."""
     found = {name: _meant(name) for name in map(str, names)}
     return [
         f"{name}: the collection does not read this variable; {meant} Correct its name, or rename your own variable"
@@ -93,7 +93,7 @@ def _meant(name: str) -> str:
         return _question(shortened)
     if prefix := next((role for role in _role_prefixes() if name.startswith(role)), ""):
         similar = difflib.get_close_matches(name, known, 1, _SUGGESTED)
-        return _question(similar) if similar else f"names with {prefix} are those of a role."
+        return _question(similar) if similar else f"names with {prefix} belong to a role."
     if any(name.startswith(f"{other}_") for other in known):
         return ""
     similar = difflib.get_close_matches(name, known, 1, _SIMILARITY)

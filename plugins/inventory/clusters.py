@@ -33,7 +33,7 @@ options:
         C(clouds.yaml) has for the cloud) and C(gpu_aliases) (the catalog's models by the operator's names for cards).
       - C(vks) has C(region), C(project_id), C(iam_url), C(iam_version), C(vks_url), C(vserver_url), C(ca_cert) and C(validate_certs), as
         M(accel.gpu.vks_nodegroup) has them, and C(client_id_env) and C(client_secret_env), the names of the environment variables with the account's
-        credentials, by default those that the modules read.
+        credentials, by default the same variables that the modules read.
     type: list
     elements: dict
     required: true

@@ -37,7 +37,7 @@ options:
     required: true
   state:
     description:
-      - V(present) applies the objects, V(absent) deletes those that exist.
+      - V(present) applies the objects, V(absent) deletes the existing objects.
     type: str
     choices: [present, absent]
     default: present

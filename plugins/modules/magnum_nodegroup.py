@@ -17,7 +17,7 @@ description:
     accepts most mistakes and fails later.
   - Magnum also loses requests while another operation is in progress. The module waits until a group is settled before each request, verifies
     that the request took effect, and repeats it if it did not.
-  - Bounds and number of nodes are changed in an order in which Magnum accepts every step.
+  - The bounds and the number of nodes are changed in an order that Magnum accepts at every step.
   - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) of an existing group cannot be changed. With O(recreate), the group is
     replaced. A new group whose name ends with four hexadecimal digits is created, its nodes become ready, the pods move, and the old group is deleted.
   - With an autoscaler, the number of nodes is not changed if it is between O(min_node_count) and O(max_node_count).

@@ -34,7 +34,7 @@ options:
       - C(labels) and C(annotations) are maps. A value of null removes the entry, if this module has set it.
       - C(taints) is a list of maps with C(key), C(effect) (C(NoSchedule), C(PreferNoSchedule) or C(NoExecute)) and
         optionally C(value). An existing taint with the same key and effect gets the new value.
-      - C(state=absent) removes the listed entries, if this module has set them, whatever their values.
+      - C(state=absent) removes the listed entries, if this module has set them, regardless of their values.
       - C(purge=true) also removes everything else that this module has set on these nodes.
       - C(name) is the name of the set in messages and in the result.
     type: list

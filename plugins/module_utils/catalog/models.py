@@ -142,7 +142,7 @@ MODELS: tuple[Model, ...] = (
     _hopper("H100-SXM5-64GB", "NVIDIA-H100", 65247, pci_ids=("2337",), aliases=("H100-64GB",)),
     _hopper("H800", "NVIDIA-H800", 81559, pci_ids=("2324",), aliases=("H800-SXM", "H800-SXM5")),
     _hopper("H800-PCIe", "NVIDIA-H800-PCIe", 81559, pci_ids=("2322",)),
-    # The memory is that of the H100-NVL, not verified with the driver.
+    # The memory is taken from the H100-NVL, and was not verified with the driver.
     _hopper("H800-NVL", "NVIDIA-H800-NVL", 95830, pci_ids=("233a",)),
     _hopper("H20", "NVIDIA-H20", 97871, pci_ids=("2329",), aliases=("H20-96GB",)),
     _hopper("H20-3e", "NVIDIA-H20-3e", 143771, pci_ids=("232c",), aliases=("H20-141GB",)),

@@ -47,7 +47,7 @@ _DRA_KINDS: tuple[Kind, ...] = (
 )
 _VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
 
-# The first two numbers of a version; those of a release of the operator are its year and month.
+# The first two numbers of a version; for a release of the operator, they are the year and the month.
 Release = tuple[int, int]
 _NEWEST: Release = (98, 0)
 _NEVER: Release = (99, 0)
@@ -170,7 +170,7 @@ NFD_MAPS: dict[str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class OperatorRelease:
-    """One release of the GPU operator; `device_plugin` is the image tag in its chart, `kinds` are those of its CRDs."""
+    """One release of the GPU operator; `device_plugin` is the image tag in its chart, `kinds` are the kinds of its CRDs."""
 
     version: str
     device_plugin: str

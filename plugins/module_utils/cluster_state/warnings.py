@@ -128,7 +128,7 @@ def unusual_nodes(
 
 
 def as_list(reasons: t.Mapping[str, str], limit: int | None) -> list[dict[str, str]]:
-    """For a result: name and reason of each."""
+    """The name and the reason of each node, for a result."""
     return [{"name": name, "reason": reason} for name, reason in list(reasons.items())[:limit]]
 
 

@@ -196,7 +196,7 @@ class GpuModule(ClusterModule):
         return ExpectedObjects.from_dict(self.params["expected"])
 
     def run(self, work: t.Callable[[t.Any], dict[str, t.Any]]) -> t.NoReturn:
-        """As BaseModule.run(); recording the name of the cluster counts as a change."""
+        """Like BaseModule.run(), but recording the name of the cluster counts as a change."""
         super().run(lambda module: self._with_record(work(module)))
 
     def _with_record(self, result: dict[str, t.Any]) -> dict[str, t.Any]:

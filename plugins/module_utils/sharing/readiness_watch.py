@@ -139,7 +139,7 @@ class ReadinessWatch:
     def _waiting_for_discovery(
         self, nodes: t.Mapping[str, Node], findings: t.Mapping[str, Finding], undiscovered: t.Collection[str]
     ) -> set[str]:
-        """The undiscovered nodes, including those of pools."""
+        """The undiscovered nodes, including nodes of pools."""
         members = {name for name, found in findings.items() if not found.final and not nodes[name].discovered}
         return members | set(undiscovered)
 

@@ -40,8 +40,8 @@ def environment(lab: Lab, rounds: int, load: float, node_bytes: int | None = Non
     """
     notes = [
         f"Each time is the duration of a whole process: the median of {rounds} rounds, with the fastest and the slowest in "
-        "parentheses. Commands that are compared alternate, so that a change of the machine's speed affects both. *Module's "
-        "process* excludes the start of Ansible. Requests are counted in the API server's audit log, those of node groups in "
+        "parentheses. Compared commands run alternately, so that a change of the machine's speed affects both. *Module's "
+        "process* excludes the start of Ansible. Requests are counted in the API server's audit log, and requests for node groups in "
         "the log of the cloud. *Servers' processor seconds* are the processor time of all of the lab's servers in this time."
     ]
     if node_bytes is not None:

@@ -95,7 +95,7 @@ class Flavor:
         return tuple(model for model in MODELS if model.key in named_gpus.keys) if named_gpus else ()
 
     def to_result(self) -> dict[str, t.Any]:
-        """As modules return it."""
+        """The flavor in the format that modules return."""
         fields = {name: value for name, value in vars(self).items() if name != "sold_out"}
         return {
             **fields,

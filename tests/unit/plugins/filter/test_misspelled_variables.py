@@ -45,7 +45,7 @@ def test_variables_of_users_are_accepted(name: str) -> None:
 
 def test_an_unknown_name_with_the_prefix_of_a_role_is_refused() -> None:
     (line,) = misspelled_variables(["gpu_nfd_of_our_team_in_the_second_region"])
-    assert "names with gpu_nfd_ are those of a role" in line
+    assert "names with gpu_nfd_ belong to a role" in line
 
 
 def test_every_variable_that_a_role_or_playbook_reads_is_known() -> None:
