@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MIG geometries: the profiles of each GPU model, their placements, and how many fit."""
+"""MIG geometries: the profiles of each GPU model, with their placements and maximum counts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import typing as t
 
 RESOURCE_PREFIX = "nvidia.com/mig-"
 
-# Families (GFD's gpu.family) whose GPUs are reset when their MIG mode is switched; a GPU that is passed through to a virtual
-# machine may not support that, and needs a reboot. From Hopper on there is no reset. Source: MIG user guide, "Enable MIG Mode".
+# Families (GFD's gpu.family) whose GPUs are reset when their MIG mode is switched; a GPU that is passed through to a
+# virtual machine may not support the reset, and then needs a reboot. From Hopper on, there is no reset. Source: MIG
+# user guide, "Enable MIG Mode".
 RESET_FAMILIES = ("ampere",)
 
-# The GI profile id where it is not published.
+# The GI profile id if it is not published.
 UNKNOWN_ID = -1
 
 # A profile's part of the media engines (NVDEC, NVENC, JPEG, OFA): its share, which may be zero; the media extensions (+me);
 # all engines (+me.all); none (-me).
 Media = t.Literal["share", "one", "all", "none"]
 
-# The kinds of media that can be combined with each on one GPU: at most one instance has the media extensions, and with the
-# one that has all engines every other has none. Source: MIG user guide, "Supported MIG Profiles".
+# The kinds of media that can be combined with each on one GPU: at most one instance has the media extensions, and if
+# one instance has all engines, all other instances have none. Source: MIG user guide, "Supported MIG Profiles".
 MEDIA_BESIDE: dict[Media, frozenset[Media]] = {
     "share": frozenset({"share", "one", "none"}),
     "one": frozenset({"share", "none"}),
@@ -35,20 +36,20 @@ class Profile:
     """One GPU instance profile of a model."""
 
     name: str
-    """As in nvidia-smi: `3g.20gb`, `1g.5gb+me`."""
+    """The name in nvidia-smi's notation: `3g.20gb`, `1g.5gb+me`."""
     id: int
-    """The GI profile id of `nvidia-smi mig -lgip`; UNKNOWN_ID where it is not published."""
+    """The GI profile id of `nvidia-smi mig -lgip`; UNKNOWN_ID if it is not published."""
     compute: int
     """Compute slices, the number before `g`."""
     size: int
-    """Memory slices it occupies."""
+    """The number of memory slices that the profile occupies."""
     starts: tuple[int, ...]
-    """Memory slices at which it can start."""
+    """The memory slices at which the profile can start."""
     max_count: int
-    """How many of it fit on one GPU."""
+    """The maximum number of such devices on one GPU."""
     media: Media
     driver: int = 0
-    """The first driver branch that offers it; 0: every driver that supports MIG on this GPU."""
+    """The first driver branch that offers the profile; 0 means every driver that supports MIG on this GPU."""
 
     @property
     def resource(self) -> str:
@@ -57,7 +58,7 @@ class Profile:
 
     @property
     def graphics(self) -> bool:
-        """Whether it supports graphics APIs, too, which a MIG-backed vGPU on an RTX PRO needs."""
+        """Whether the profile also supports graphics APIs, which a MIG-backed vGPU on an RTX PRO needs."""
         return self.name.endswith("+gfx")
 
 
@@ -73,16 +74,16 @@ class Geometry:
     balanced: tuple[tuple[str, int], ...] = ()
     """NVIDIA's `all-balanced` layout as (profile, count); empty if there is none."""
     verified: bool = True
-    """False where NVIDIA's sources disagree about the profiles: a profile that is missing here may exist."""
+    """False if NVIDIA's sources disagree about the profiles; a profile that is missing here may exist."""
     note: str = ""
     """Information for users about the table; empty if there is none."""
 
     def __hash__(self) -> int:
-        """Fast, since thousands of GPUs are grouped by their geometry: few geometries begin with the same profile."""
+        """A fast hash, because thousands of GPUs are grouped by their geometry; few geometries begin with the same profile."""
         return hash((self.kind, self.slices, self.profiles[:1] and self.profiles[0].name))
 
     def profile(self, name: str) -> Profile | None:
-        """The profile with exactly this name of nvidia-smi."""
+        """The profile with exactly this name in nvidia-smi's notation."""
         return next((profile for profile in self.profiles if profile.name == name), None)
 
 
@@ -281,12 +282,12 @@ _GEOMETRIES: dict[str, Geometry] = {
 
 
 def geometry(model_key: str) -> Geometry | None:
-    """The MIG profiles of the model with this key of models.py; None when it does not support MIG."""
+    """The MIG profiles of the model with this key in models.py; None if it does not support MIG."""
     return _GEOMETRIES.get(model_key)
 
 
 def placement_tables() -> tuple[Geometry, ...]:
-    """Each table of placements once, with the names of the model that has most of its profiles."""
+    """Each table of placements once, with the names of the model that has the most of its profiles."""
     tables: dict[str, Geometry] = {}
     for candidate in _GEOMETRIES.values():
         if candidate.kind not in tables or len(candidate.profiles) > len(tables[candidate.kind].profiles):

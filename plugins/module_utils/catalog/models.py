@@ -44,8 +44,9 @@ class Model:
 # src/nvidia/generated/g_nv_name_released.h, as GFD writes it (k8s-device-plugin internal/lm/resource.go, sanitise); the
 # V100s: nvidia-smi and pci.ids. 20b1: gpu-operator assets/state-mig-manager/0400_configmap.yaml.
 # vgpu: a default vGPU type in gpu-operator v26.7.0 assets/state-vgpu-device-manager/0500_configmap.yaml.
-# Memory: nvidia-smi of that GPU in public transcripts, ECC on where the GPU has it. Other sources stand beside the model.
-# Compute capability: developer.nvidia.com/cuda-gpus. Family: k8s-device-plugin internal/lm/resource.go, getArchFamily.
+# Memory: nvidia-smi of that GPU in public transcripts, with ECC enabled if the GPU has it. Other sources are given next
+# to the model. Compute capability: developer.nvidia.com/cuda-gpus. Family: k8s-device-plugin internal/lm/resource.go,
+# getArchFamily.
 _volta = functools.partial(Model, family="volta", compute="7.0", vgpu=True)
 _turing = functools.partial(Model, family="turing", compute="7.5")
 _ga100 = functools.partial(Model, family="ampere", compute="8.0")
@@ -182,7 +183,7 @@ MODELS: tuple[Model, ...] = (
         97887,
         pci_ids=("2bb4",),
     ),
-    # The model with 72 GB has this id, too, another product name, and unpublished MIG profiles.
+    # The model with 72 GB has the same id, but another product name and unpublished MIG profiles.
     _gb20x("RTX-PRO-5000", "NVIDIA-RTX-PRO-5000-Blackwell", 48935, pci_ids=("2bb3",)),
     _gb20x("RTX-PRO-4500", "NVIDIA-RTX-PRO-4500-Blackwell", 32623, pci_ids=("2c31",)),
     _gb20x(
@@ -210,7 +211,7 @@ def normalized(name: str) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _named() -> dict[str, tuple[Model, ...]]:
-    """The models of every known spelling: several where the driver gives them the same name."""
+    """The models by every known spelling; several models if the driver gives them the same name."""
     named: dict[str, dict[str, Model]] = collections.defaultdict(dict)
     for model in MODELS:
         for name in (model.key, *model.products, *model.aliases):
@@ -221,7 +222,7 @@ def _named() -> dict[str, tuple[Model, ...]]:
 def find(name: str) -> Model | None:
     """The model with this name: its key, GFD's product name (with or without suffixes), or a common short name.
 
-    None for a name that several models share: `nearest` lists them, `of_gpu` distinguishes them.
+    None for a name that several models share; `nearest` lists these models, and `of_gpu` distinguishes them.
     """
     models = _named().get(normalized(bare_product(name)), ())
     return models[0] if len(models) == 1 else None
@@ -230,7 +231,7 @@ def find(name: str) -> Model | None:
 def of_gpu(product: str, memory_mib: int | None) -> Model | None:
     """The model for a node's labels gpu.product and gpu.memory; the memory is only needed where a name is shared.
 
-    Pass None for a node with the MIG strategy single, where gpu.memory is that of a MIG device.
+    Pass None for a node with the MIG strategy single, because gpu.memory is then the memory of a MIG device.
     """
     models = _named().get(normalized(bare_product(product)), ())
     if len(models) > 1 and memory_mib is not None:
@@ -239,7 +240,7 @@ def of_gpu(product: str, memory_mib: int | None) -> Model | None:
 
 
 def nearest(name: str, limit: int = 4) -> tuple[str, ...]:
-    """Keys of models with similar names: those that `name` abbreviates first, then those with a similar spelling."""
+    """Keys of models with similar names: first the models that `name` abbreviates, then models with a similar spelling."""
     searched = normalized(bare_product(name))
     known = _named()
     abbreviated = [

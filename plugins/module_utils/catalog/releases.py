@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The releases of the GPU operator with all that depends on them, and the default releases of the operator and of NFD.
+"""The releases of the GPU operator with all data that depends on them, and the default releases of the operator and of NFD.
 
 known_issues.py has the issues of each release.
 """
@@ -34,8 +34,8 @@ NFD_KINDS: tuple[Kind, ...] = (
     ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureGroup"),
 )
 
-# The CUDA image of the operator that is installed by default. nvidia-smi is not in it: the container toolkit mounts it
-# into every container that was given a GPU.
+# The CUDA image of the operator that is installed by default. The image does not contain nvidia-smi; the container
+# toolkit mounts it into every container that gets a GPU.
 VALIDATION_IMAGE = "nvcr.io/nvidia/cuda:13.0.1-base-ubi9"
 
 _POLICY_KINDS: tuple[Kind, ...] = (("nvidia.com/v1", "ClusterPolicy"), ("nvidia.com/v1alpha1", "NVIDIADriver"))
@@ -57,7 +57,7 @@ _NEVER: Release = (99, 0)
 DRIVER_FIELDS_SINCE: dict[str, Release] = {"kernel_module_type": (25, 3), "secret_env": (25, 10)}
 
 # The folder of nvcr.io with the image of each component, by the component's path in the values of NVIDIA's chart. A chart
-# ignores the values of a component that it does not have. The image of vgpuManager is in no public registry.
+# ignores the values of a component that it does not have. No public registry has the image of vgpuManager.
 # Source: gpu-operator, deployments/gpu-operator/values.yaml of the tags v23.9.2 to v26.7.0.
 _IMAGE_FOLDERS: dict[str, str] = {
     "operator": "nvidia",
@@ -92,12 +92,12 @@ _IMAGE_FOLDERS_BEFORE: tuple[tuple[Release, str, str], ...] = (
 )
 # The release that removed a component.
 _REMOVED_IN: dict[str, Release] = {"operator.initContainer": (26, 3), "kataManager": (26, 3)}
-# A manager's init container is pulled with its pod's secrets, and has no field for secrets of its own.
+# The image of a manager's init container is pulled with its pod's secrets, and has no separate field for secrets.
 COMPONENTS_WITHOUT_SECRETS = frozenset({"driver.manager", "vgpuManager.driverManager", "vfioManager.driverManager"})
 
-# The values of the charts of the GPU operator and of NFD that are maps, with the maps in each of them. Helm only warns where a scalar replaces a
-# map, and templates that read a field of it then fail or render nothing.
-# Sources: deployments/gpu-operator/values.yaml of gpu-operator (v25.10, and draDriver, kataSandboxDevicePlugin of v26.3) and
+# The values of the charts of the GPU operator and of NFD that are maps, with the maps in each of them. If a scalar
+# replaces a map, Helm only warns, and templates that read a field of the map then fail or render nothing. Sources:
+# deployments/gpu-operator/values.yaml of gpu-operator (v25.10, and draDriver, kataSandboxDevicePlugin of v26.3) and
 # deployment/helm/node-feature-discovery/values.yaml of node-feature-discovery (v0.18).
 OPERATOR_MAPS: dict[str, tuple[str, ...]] = {
     "ccManager": ("resources",),

@@ -37,7 +37,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class PodRequest:
-    """One pod: the end of its name, the resource and count that it requests, and whether it holds them for some seconds."""
+    """One pod: the end of its name, its requested resource and count, and whether it holds them for some seconds."""
 
     name: str
     resource: str
@@ -60,7 +60,7 @@ class ValidationSite:
 
     @property
     def pods(self) -> int:
-        """How many pods run together."""
+        """The number of pods that run together."""
         return len(self.resources)
 
     @property
@@ -70,14 +70,14 @@ class ValidationSite:
 
     @property
     def negative_checks(self) -> tuple[PodRequest, ...]:
-        """The pods that the node must not serve at the same time; if they run after all, they end at once."""
+        """The pods that the node must not serve at the same time; if they run nevertheless, they end immediately."""
         requests = (PodRequest(SURPLUS, self.surplus, holds=False), PodRequest(PAIR, self.pair, count=2, holds=False))
         return tuple(request for request in requests if request.resource)
 
 
 @dataclass(frozen=True)
 class NotTestable:
-    """Why a pool cannot be validated now; busy: because its GPUs are in use, which is no failure."""
+    """The reason why a pool cannot be validated now; busy: its GPUs are in use, which is not a failure."""
 
     reason: str
     busy: bool = False
@@ -86,7 +86,7 @@ class NotTestable:
 def choose_node(
     pool: PoolPlan, nodes: t.Sequence[Node], used: t.Mapping[str, t.Sequence[GpuRequest]], limit: int
 ) -> ValidationSite | NotTestable:
-    """The node with the most free shares (then by name) and its pods, or why there is none."""
+    """The node with the most free shares (then by name) and its pods, or the reason why there is none."""
     # The startup taint keeps workloads away until the node is verified.
     schedulable = [
         node for node in nodes if node.ready and not node.unschedulable and not node.has_taint(STARTUP_TAINT_KEY)
@@ -141,7 +141,7 @@ def pod_name(pool: PoolPlan, request: PodRequest, workload: Workload) -> str:
 
 
 def manifest(pool: PoolPlan, site: ValidationSite, request: PodRequest, workload: Workload) -> dict[str, t.Any]:
-    """One pod: it lists its device, holds it for some seconds and ends."""
+    """A pod that lists its device, holds it for some seconds and ends."""
     container = {
         "name": "nvidia-smi",
         "image": workload.image,

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the pods that validate pools, all pools at once, reads their logs, and deletes them."""
+"""Runs the pods that validate all pools in parallel, reads their logs, and deletes them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ValidationState:
 
 
 class Validator:
-    """The pools of one plan on one cluster."""
+    """Validates the pools of one plan on one cluster."""
 
     def __init__(
         self, client: Client, plan: Plan, workload: Workload, max_pods: int, progress: Progress, interval: float
@@ -101,7 +101,7 @@ class Validator:
     def choose_sites(
         self, pools: t.Sequence[PoolPlan], state: ValidationState
     ) -> dict[str, ValidationSite | NotTestable]:
-        """The node of each pool; one list of all pods that have not ended."""
+        """The node of each pool, chosen with one list of all pods that have not ended."""
         requests = gpu_requests(self._client.list(PODS, field_selector=LIVE_PODS))
         return {pool.name: choose_node(pool, state.members(pool.name), requests, self._max_pods) for pool in pools}
 
@@ -195,7 +195,7 @@ class Validator:
         return self._client.text(f"{self._pods}/{pod}/log")
 
     def _with_log(self, failure: str) -> str:
-        """Add the log of a pod that ended with an error; a pod that was refused has none."""
+        """Add the log of a pod that ended with an error; a refused pod has no log."""
         if "exit code" not in failure:
             return failure
         try:
