@@ -24,6 +24,8 @@ description:
   - If a pool uses MIG, C(spec.mig.strategy) is removed, because it overrides each node's own configuration.
   - A change of the driver DaemonSet's template restarts the driver on every GPU node, which takes long and evicts GPU pods.
     While a driver pod exists, such a change is held back unless O(allow_driver_rollout) is set; all other changes are applied.
+  - From operator v26.7.0 on, a change that leaves the digest of the driver's configuration as it is, such as a toleration, is not held back. The
+    operator restarts the driver pods on cordoned nodes, and evicts no GPU pod.
 notes:
   - "The operator is ready when all of these are met: its condition Ready has reason Reconciled (or NoGPUNodes while NFD has found no GPU
     node); it has labelled every GPU node that NFD has labelled; every DaemonSet of the policy has the policy's tolerations in its
@@ -193,11 +195,12 @@ from ..module_utils.gpu_operator.cluster_policy import (
     PolicyChange,
     initial_change,
     plan_change,
+    policy_version,
 )
 from ..module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient
-from ..module_utils.gpu_operator.daemonsets import count_driver_nodes
+from ..module_utils.gpu_operator.daemonsets import count_driver_nodes, is_driver
 from ..module_utils.gpu_operator.detect import adapt_plan
-from ..module_utils.gpu_operator.driver_rollout import DriverRollout, UpgradePolicy
+from ..module_utils.gpu_operator.driver_rollout import DriverRollout, UpgradePolicy, is_in_place
 from ..module_utils.gpu_operator.readiness import OperatorReadiness, RequiredEffect, mounted_configmaps
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
@@ -273,12 +276,15 @@ def _compare(
     seeded = cluster.is_seeded(live, module.plan.operator)
     change = plan_change(live, desired, seeded=seeded)
     paths = [".".join(("spec", *path)) for path in change.driver_paths]
-    nodes = count_driver_nodes(cluster.daemonsets()) if paths else 0
+    daemonsets = cluster.daemonsets() if paths else []
+    nodes = count_driver_nodes(daemonsets)
     if not nodes:
         return _PolicyDiff(live, change)
     reasons = tuple(f"{path} of the ClusterPolicy changes" for path in paths)
-    rollout = DriverRollout(nodes, UpgradePolicy.from_spec(live["spec"]), reasons)
-    if module.params["allow_driver_rollout"]:
+    policy = UpgradePolicy.from_spec(live["spec"])
+    in_place = is_in_place(change.driver_paths, policy_version(live), policy, list(filter(is_driver, daemonsets)))
+    rollout = DriverRollout(nodes, policy, reasons, in_place)
+    if module.params["allow_driver_rollout"] or in_place:
         return _PolicyDiff(live, change, rollout)
     return _PolicyDiff(live, plan_change(live, desired, seeded=seeded, hold_driver=True), rollout, paths)
 

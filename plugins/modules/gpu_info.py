@@ -34,8 +34,19 @@ options:
     description:
       - Whether to return the impact of the changes, which requires O(gpu_pools).
       - This reads the ClusterPolicy and, if there are changes, all pods that have not ended.
+      - If a run would upgrade the Helm release of the GPU operator, its chart is fetched and rendered on the controller, and the upgrade is checked
+        as M(accel.gpu.helm_release) does.
     type: bool
     default: false
+  allow_driver_rollout:
+    description:
+      - Whether a run may roll the driver, as in the same option of M(accel.gpu.helm_release).
+      - With O(include_impact), RV(gpu_info.impact) shows what would be refused or held back.
+    type: bool
+    default: false
+  binary_path:
+    description: Path of helm, which O(include_impact) needs if a run would upgrade the GPU operator. By default, the first one on PATH.
+    type: path
   allow_release:
     description: See the same option of M(accel.gpu.gpu_sharing). RV(gpu_info.release) shows whether a run with it would be refused.
     type: list
@@ -193,11 +204,15 @@ gpu_info:
         - C(reasons) are the reasons for driver restarts. C(max_parallel) is the number of restarts at the same time (V(0) if drivers restart only when
           their pods are deleted).
         - C(release) is the operator's installed and desired version, or null. C(held_back) is true if only the driver restarts wait
-          for O(accel.gpu.cluster_policy#module:allow_driver_rollout).
+          for O(accel.gpu.cluster_policy#module:allow_driver_rollout), and C(allowed) is O(allow_driver_rollout).
+        - C(in_place) is true if the driver pods restart on cordoned nodes while the driver stays loaded, so that no GPU pod is evicted.
+        - C(upgrade) is null if a run does not change the operator's Helm release. Otherwise, its C(refusals) are the failures of that run with the
+          C(code) and C(message) of M(accel.gpu.helm_release), and C(problem) is why they are unknown, for example because the chart cannot be fetched.
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
       sample:
-        {drivers: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, release: null, held_back: false}
+        {drivers: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, in_place: false, release: null,
+         held_back: false, allowed: false, upgrade: null}
     warnings:
       description:
         - Warnings, one sentence each, about nodes that several pools match or that are released, pools without nodes, unknown models and
@@ -288,6 +303,7 @@ from ..module_utils.common.errors import ConnectionProblem
 from ..module_utils.common.results import MAX_LISTED
 from ..module_utils.gpu_operator.detect import detect
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
+from ..module_utils.gpu_operator.upgrade_preview import Controller, preview_upgrade_of_site
 from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
@@ -351,7 +367,13 @@ def _compare(module: GpuModule, nodes: list[Node], list_pods: t.Callable[[], Pod
         counts, changes = impact_preview(client, overview, nodes, restarts.restart, pods)
         for name, pool in info["pools"].items():
             pool["impact"] = counts[name]
-        info["impact"] = restarts.as_dict(total_impact(counts.values()))
+        allow = module.params["allow_driver_rollout"]
+        controller = Controller(module.params["binary_path"], module.get_bin_path, module.run_command, module.tmpdir)
+        upgrade = preview_upgrade_of_site(
+            client, module.plan, detection.findings["operator"], controller, allowed=allow
+        )
+        info["impact"] = restarts.as_dict(total_impact(counts.values()), allowed=allow)
+        info["impact"]["upgrade"] = upgrade.as_dict() if upgrade else None
         info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[:MAX_LISTED]}
     allowed = frozenset(module.params["allow_release"])
     info["release"] = changes.releases.as_dict(allowed, MAX_LISTED)
@@ -364,6 +386,8 @@ def main() -> None:
         "limit": {"type": "int", "default": 100},
         "include_workloads": {"type": "bool", "default": False},
         "include_impact": {"type": "bool", "default": False},
+        "allow_driver_rollout": {"type": "bool", "default": False},
+        "binary_path": {"type": "path"},
         "allow_release": {"type": "list", "elements": "str", "default": []},
         "allow_unreachable": {"type": "bool", "default": False},
     }

@@ -25,6 +25,12 @@ description:
     is stopped first, because it would begin a rollout that the new operator would repeat. Helm then starts the new operator.
   - Refuses an upgrade in which Helm would overwrite a field of the ClusterPolicy that was set manually. Helm does not change such a field
     as long as the two charts have the same value for it.
+    A field counts as set manually if neither chart, nor a default of the CRD, nor this collection explains its value, and its managed fields name
+    another manager than Helm, the operator and this collection. Without managed fields, the value alone decides.
+  - A change of values that leaves the digest of the driver's configuration as it is needs no permission from operator v26.7.0 on. It restarts the
+    driver pods on cordoned nodes, and evicts no GPU pod.
+  - If an upgrade would reset the name of a ConfigMap that this collection has set in the ClusterPolicy, RV(helm_release.initial_values) contains
+    this name, too.
 notes:
   - "A running helm is not disturbed. An unfinished revision is checked by these rules, in this order:
     a helm process on this machine that works on the Helm release is running;
@@ -192,7 +198,9 @@ helm_release:
         updated: {description: Changed CRDs., type: list, elements: str, returned: success, sample: [clusterpolicies.nvidia.com]}
         unchanged: {description: Equal CRDs., type: list, elements: str, returned: success, sample: []}
     initial_values:
-      description: The part of O(initial_values) to pass to Helm.
+      description:
+        - The part of O(initial_values) to pass to Helm, and the names of this collection's ConfigMaps that an upgrade would otherwise reset in the
+          ClusterPolicy. The Helm release keeps both.
       type: dict
       returned: success
       sample: {}
@@ -200,7 +208,7 @@ helm_release:
       description: The impact of an upgrade of a GPU operator on its driver.
       type: dict
       returned: success
-      sample: {nodes: 20, max_parallel: 1, reasons: [chart gpu-operator-v25.3.4 becomes gpu-operator-v25.10.1]}
+      sample: {nodes: 20, max_parallel: 1, in_place: false, reasons: [chart gpu-operator-v25.3.4 becomes gpu-operator-v25.10.1]}
       contains:
         nodes:
           description: Number of nodes on which the driver restarts.
@@ -212,6 +220,11 @@ helm_release:
           type: int
           returned: success
           sample: 1
+        in_place:
+          description: Whether the driver pods restart on cordoned nodes while the driver stays loaded, so that no GPU pod is evicted.
+          type: bool
+          returned: success
+          sample: false
         reasons:
           description: The reasons why the driver restarts.
           type: list
@@ -248,15 +261,16 @@ details:
 
 import contextlib
 import functools
-import os
 import tempfile
 import typing as t
 
+from ..module_utils.cluster_state.own_values import recorded_own_values
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
+from ..module_utils.gpu_operator.driver_rollout import NO_ROLLOUT
 from ..module_utils.gpu_operator.upgrade import OperatorUpgrade, UpgradeDecision, UpgradeRefused
 from ..module_utils.helm.chart import ChartProblem
-from ..module_utils.helm.cli import INSTALL_HELM
+from ..module_utils.helm.cli import HelmMissing, find_helm
 from ..module_utils.helm.preparation import ReleaseOptions, ReleasePreparation
 from ..module_utils.helm.release import NOTHING
 from ..module_utils.helm.workloads import await_workloads
@@ -282,7 +296,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     """Read the chart and the release, repair the release, apply CRDs, and wait if helm has nothing to do."""
     params = module.params
     release = ReleaseOptions.from_params(params)
-    binary = _find_helm(module)
+    binary = find_helm(params["binary_path"], module.get_bin_path)
     environment = helm_environment(module.client)
     waiting = WaitOptions(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder, contextlib.ExitStack() as held:
@@ -303,8 +317,10 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         )
         chart, definitions = preparation.load_chart(binary, folder)
         preparation.recover_pending()
+        preparation.kept_values = recorded_own_values(preparation.content.config) if preparation.content else {}
         upgrade = OperatorUpgrade(module.client, release.namespace, allowed=params["allow_driver_rollout"])
-        decision = upgrade.decide(preparation.next_step(chart), preparation, chart, release.desired_values)
+        decision = upgrade.decide(preparation.next_step(chart), preparation, chart, definitions, release.desired_values)
+        decision.require_allowed()
         _warn_about_driver(module, decision)
         preparation.apply_crds(definitions)
         preparation.write_marker(decision.step)
@@ -318,7 +334,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         workloads = await_workloads(
             module.client, release.namespace, release.name, preparation.manifest, params["node_annotation"], waiting
         )
-    rollout = decision.rollout.as_dict() if decision.rollout else {"nodes": 0, "max_parallel": 0, "reasons": []}
+    rollout = decision.rollout.as_dict() if decision.rollout else NO_ROLLOUT
     return {
         "changed": preparation.changed or resumed,
         "helm_release": {
@@ -342,21 +358,13 @@ def _warn_about_driver(module: GpuModule, decision: UpgradeDecision) -> None:
         module.warn(decision.rollout.announcement)
 
 
-def _find_helm(module: GpuModule) -> str:
-    path = module.params["binary_path"]
-    if path and not os.access(path, os.X_OK):
-        module.fail_json(msg=f"There is no program at binary_path {path}. {INSTALL_HELM}", code="helm_missing")
-    binary = path or module.get_bin_path("helm")
-    if not binary:
-        module.fail_json(msg=f"helm is not on this machine. {INSTALL_HELM}", code="helm_missing")
-    return str(binary)
-
-
 def main() -> None:
     """Run the module."""
     module = GpuModule(OPTIONS, expected=True, wait=True, lease=True)
     try:
         module.run(work)
+    except HelmMissing as error:
+        module.fail_json(msg=str(error), code="helm_missing")
     except ChartProblem as error:
         module.fail_json(msg=str(error), code="chart")
     except UpgradeRefused as error:

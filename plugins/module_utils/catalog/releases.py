@@ -56,6 +56,10 @@ _NEVER: Release = (99, 0)
 # v25.10.0).
 DRIVER_FIELDS_SINCE: dict[str, Release] = {"kernel_module_type": (25, 3), "secret_env": (25, 10)}
 
+# The release from which on the operator restarts driver pods in place if the digest of the driver's configuration stays equal
+# (internal/predicates/restart_only.go of the tag v26.7.0, and that it does not exist in the tags up to v26.3.3).
+_RESTARTS_IN_PLACE_SINCE: Release = (26, 7)
+
 # The folder of nvcr.io with the image of each component, by the component's path in the values of NVIDIA's chart. A chart
 # ignores the values of a component that it does not have. No public registry has the image of vgpuManager.
 # Source: gpu-operator, deployments/gpu-operator/values.yaml of the tags v23.9.2 to v26.7.0.
@@ -276,6 +280,12 @@ def image_folders(version: str) -> dict[str, str]:
         if release < _REMOVED_IN.get(component, _NEVER)
     }
     return {**folders, **{component: folder for before, component, folder in _IMAGE_FOLDERS_BEFORE if release < before}}
+
+
+def restarts_in_place(version: str) -> bool:
+    """Whether this operator release restarts driver pods in place where it can; False for an unknown form of the version."""
+    known = _VERSION.fullmatch(version.strip()) is not None
+    return known and operator_release(version).release.numbers[:2] >= _RESTARTS_IN_PLACE_SINCE
 
 
 def release_of(version: str) -> Release:

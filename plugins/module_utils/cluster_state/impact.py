@@ -132,10 +132,14 @@ def _name(pod: PodOnNode) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class OperandRestart:
-    """The operands that the operator restarts on every node: `every` operand including the driver, or only some `apps`."""
+    """The operands that the operator restarts on every node: `every` operand including the driver, or only some `apps`.
+
+    `in_place`: the driver stays loaded while its pod restarts, so that no pod loses a GPU.
+    """
 
     apps: frozenset[str] = frozenset()
     every: bool = False
+    in_place: bool = False
 
     @property
     def driver(self) -> bool:
@@ -184,7 +188,8 @@ def impact(
             restart.every or app in restart.apps or (repartitions and app in operand_pods.STOPPED_FOR_MIG)
             for app in apps
         )
-        evicted = running.gpu_pods.get(node.name, ()) if driver_restarts else change.evicted if change else ()
+        unloads = driver_restarts and not restart.in_place
+        evicted = running.gpu_pods.get(node.name, ()) if unloads else change.evicted if change else ()
         counts["pods"] += len(evicted)
     return counts
 

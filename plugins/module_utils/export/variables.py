@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog import releases
+from ..cluster_state.own_values import without_own_values
 from ..helm.release import helm_release_of
 from ..nvidia_config.yaml_text import render
 from ..pools.derive import derive
@@ -99,7 +100,8 @@ def export_cluster(
 
 
 def _without_initial_values(values: Document) -> Document:
-    """The values without daemonsets.tolerations, which only a first installation gets."""
+    """The values without daemonsets.tolerations, which only a first installation gets, and without names that only an upgrade adds."""
+    values = without_own_values(values)
     daemonsets = {key: value for key, value in (values.get("daemonsets") or {}).items() if key != "tolerations"}
     rest = {key: value for key, value in values.items() if key != "daemonsets"}
     return {**rest, "daemonsets": daemonsets} if daemonsets else rest

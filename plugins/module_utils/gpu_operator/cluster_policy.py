@@ -32,6 +32,14 @@ API_VERSION, KIND = "nvidia.com/v1", "ClusterPolicy"
 CHART_NAME = "cluster-policy"
 
 
+_VERSION_LABEL = "app.kubernetes.io/version"
+
+
+def policy_version(live: Document) -> str:
+    """The version of the operator by the label of its chart on the policy; empty if another tool has created the policy."""
+    return str((live["metadata"].get("labels") or {}).get(_VERSION_LABEL) or "")
+
+
 @dataclass(frozen=True)
 class DesiredPolicy:
     """The fields that the pools require; the previous values that they replace in an `adopted` policy are recorded."""

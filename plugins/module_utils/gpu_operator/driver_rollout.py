@@ -5,6 +5,11 @@
 Source: gpu-operator v25.10.1 controllers/object_controls.go (TransformDriver, applyCommonDaemonsetMetadata and -Config) and
 controllers/upgrade_controller.go. This DaemonSet is updated OnDelete, so the operator treats every change of its template as an
 upgrade, and upgrades node by node.
+
+Up to v26.3, every upgrade evicts the GPU pods of the node. From v26.7 on, the operator compares the digest of the driver's configuration in the
+running pod with that in the template (internal/predicates/restart_only.go, internal/config/driver_config_digest.go). If they are equal, it cordons the
+node and restarts the driver pod without evicting GPU pods, and the driver manager keeps the loaded driver (k8s-driver-manager
+v0.10, cmd/driver-manager/main.go, shouldSkipUninstall).
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ import math
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.releases import release_of, restarts_in_place
+from ..cluster_state.operand_pods import daemonset_status
 from ..common.nested import get_nested
 
 Document = t.Mapping[str, t.Any]
@@ -20,11 +27,35 @@ Path = tuple[str, ...]
 
 # Settings of the upgrade itself, and of other DaemonSets.
 _NOT_IN_TEMPLATE: frozenset[Path] = frozenset(
-    {("driver", "upgradePolicy"), ("daemonsets", "updateStrategy"), ("daemonsets", "rollingUpdate")}
+    {
+        ("driver", "upgradePolicy"),
+        ("daemonsets", "updateStrategy"),
+        ("daemonsets", "rollingUpdate"),
+        ("hostPaths", "kubeletRootDir"),
+    }
 )
 PARTS = ("driver", "daemonsets", "gds", "gdrcopy", "hostPaths")
 # Sidecars, which are only in the template while they are enabled.
 _SIDECARS = frozenset({"gds", "gdrcopy"})
+# Fields of the template that do not enter the digest: it is computed from the images, commands, arguments, environment and mounts of the
+# driver's containers, and the volumes of the pod (gpu-operator v26.7.0 controllers/object_controls.go, extractDriverInstallConfig).
+_NOT_IN_DIGEST: frozenset[Path] = frozenset(
+    {
+        *(
+            ("daemonsets", name)
+            for name in ("annotations", "labels", "podSecurityContext", "priorityClassName", "tolerations")
+        ),
+        *(("driver", name) for name in ("hostNetwork", "livenessProbe", "readinessProbe", "resources", "startupProbe")),
+        *(
+            (*component, name)
+            for component in (("driver",), ("driver", "manager"), ("gds",), ("gdrcopy",))
+            for name in ("imagePullPolicy", "imagePullSecrets")
+        ),
+    }
+)
+_DIGEST = "DRIVER_CONFIG_DIGEST"
+# The driver manager, its setting that makes it unload the driver in any case, and the release in which it began to compare digests.
+_MANAGER, _FORCE_REINSTALL, _MANAGER_SINCE = "k8s-driver-manager", "FORCE_REINSTALL", (0, 10)
 # Fields whose values may be shown; other fields may be confidential.
 _SHOWN = frozenset({"version", "image", "repository", "enabled", "usePrecompiled", "kernelModuleType"})
 
@@ -50,6 +81,38 @@ def differing_fields(before: t.Any, after: t.Any, path: Path = ()) -> list[Path]
             for difference in differing_fields(old.get(key), new.get(key), (*path, key))
         ]
     return [] if before == after or (is_empty(before) and is_empty(after)) else [path]
+
+
+def keeps_digest(paths: t.Iterable[Path]) -> bool:
+    """Whether changes at these paths below spec leave the digest of the driver's configuration as it is."""
+    return all(any(path[:length] in _NOT_IN_DIGEST for length in (2, 3)) for path in paths)
+
+
+def is_in_place(paths: t.Iterable[Path], version: str, policy: UpgradePolicy, drivers: t.Collection[Document]) -> bool:
+    """Whether changes at these paths restart the pods of these driver DaemonSets without evicting GPU pods.
+
+    `version` is that of the operator, which stays: another release may change the DaemonSets' templates themselves. Pods of an older template may have
+    another digest than the template.
+    """
+    return (
+        policy.automatic
+        and restarts_in_place(version)
+        and keeps_digest(paths)
+        and all(_has_digest(item) and not daemonset_status(item).is_outdated for item in drivers)
+    )
+
+
+def _has_digest(daemonset: Document) -> bool:
+    """Whether operator and driver manager compare digests: the template has one, and nothing makes the driver manager install the driver again."""
+    spec = daemonset["spec"]["template"]["spec"]
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    managers = [str(item.get("image") or "") for item in containers if item.get("name") == _MANAGER]
+    env = {item["name"]: item.get("value") for each in containers for item in each.get("env") or ()}
+    return (
+        bool(env.get(_DIGEST))
+        and env.get(_FORCE_REINSTALL) != "true"
+        and all(release_of(image.rpartition(":")[2]) >= _MANAGER_SINCE for image in managers)
+    )
 
 
 def format_change(before: Document, after: Document, path: Path) -> str:
@@ -105,11 +168,15 @@ class UpgradePolicy:
 
 @dataclass(frozen=True)
 class DriverRollout:
-    """A change that restarts the driver: the number of nodes, the upgrade policy, and the reasons."""
+    """A change that restarts the driver: the number of nodes, the upgrade policy, and the reasons.
+
+    `in_place`: the driver stays loaded while its pod restarts, and no GPU pod is evicted, so that the change needs no permission.
+    """
 
     nodes: int
     upgrade_policy: UpgradePolicy
     reasons: tuple[str, ...]
+    in_place: bool = False
 
     def __str__(self) -> str:
         reasons = "; ".join(self.reasons)
@@ -118,6 +185,8 @@ class DriverRollout:
                 f"the driver is out of date on {self.nodes} nodes: {reasons}. The ClusterPolicy's driver.upgradePolicy.autoUpgrade "
                 "is off, so each node keeps its driver until its driver pod is deleted"
             )
+        if self.in_place:
+            return f"the driver pods of {self.nodes} nodes restart in place, at most {self.max_parallel} at a time: {reasons}"
         return f"the driver rolls on {self.nodes} nodes, at most {self.max_parallel} at a time: {reasons}"
 
     @property
@@ -129,8 +198,21 @@ class DriverRollout:
     def announcement(self) -> str:
         """A sentence for the warning before the change."""
         text = str(self)
-        return f"{text[0].upper()}{text[1:]}. GPU pods are evicted from each node first."
+        in_place, evicting = (
+            "Each node is cordoned meanwhile, and no GPU pod is evicted.",
+            "GPU pods are evicted from each node first.",
+        )
+        return f"{text[0].upper()}{text[1:]}. {in_place if self.in_place else evicting}"
 
     def as_dict(self) -> dict[str, t.Any]:
         """The rollout in the format of modules' results."""
-        return {"nodes": self.nodes, "max_parallel": self.max_parallel, "reasons": list(self.reasons)}
+        return {
+            "nodes": self.nodes,
+            "max_parallel": self.max_parallel,
+            "reasons": list(self.reasons),
+            "in_place": self.in_place,
+        }
+
+
+# The result of modules if the driver does not change.
+NO_ROLLOUT: t.Mapping[str, t.Any] = {"nodes": 0, "max_parallel": 0, "reasons": [], "in_place": False}

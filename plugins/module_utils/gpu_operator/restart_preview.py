@@ -8,14 +8,17 @@ The chart is not needed, because an upgrade is recognized by the two versions; t
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
+from ..catalog.releases import restarts_in_place
 from ..cluster_state import operand_pods
 from ..cluster_state.impact import OperandRestart
 from ..common.nested import apply_merge_patch
 from ..helm.release import helm_release_of
-from .cluster_policy import DesiredPolicy, PolicyChange, plan_change
+from .cluster_policy import DesiredPolicy, PolicyChange, plan_change, policy_version
 from .cluster_policy_client import ClusterPolicyClient
-from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields, format_change
+from .daemonsets import is_driver
+from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields, format_change, is_in_place
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -23,7 +26,6 @@ if t.TYPE_CHECKING:
 
 Document = t.Mapping[str, t.Any]
 
-VERSION_LABEL = "app.kubernetes.io/version"
 # The DaemonSets whose templates contain a part of the spec (gpu-operator controllers/object_controls.go,
 # handleDevicePluginConfig, applyMIGConfiguration, TransformMIGManager and TransformDriver); every other part reaches all.
 _READERS: dict[str, frozenset[str]] = {
@@ -37,22 +39,28 @@ _RENAMED = ("driver", "nvidiaDriverCRD")
 
 
 class RestartPreview(t.NamedTuple):
-    """The restarts; `reasons` are the reasons for a driver restart (if any), and `versions` the installed and the planned version if they differ."""
+    """The restarts; `reasons` are the reasons for a driver restart (if any), and `versions` the installed and the planned version if they differ.
+
+    `driver_paths` are the fields of the policy that change the driver's DaemonSet.
+    """
 
     restart: OperandRestart = OperandRestart()
     reasons: tuple[str, ...] = ()
     upgrade_policy: UpgradePolicy = UpgradePolicy(automatic=False)
     versions: tuple[str, str] | None = None
+    driver_paths: tuple[Path, ...] = ()
 
-    def as_dict(self, counts: t.Mapping[str, int]) -> dict[str, t.Any]:
-        """The counts of all pools, and the facts about the whole cluster."""
+    def as_dict(self, counts: t.Mapping[str, int], *, allowed: bool = False) -> dict[str, t.Any]:
+        """The counts of all pools, and the facts about the whole cluster. `allowed`: the driver may roll."""
         drivers = counts["drivers"]
         return {
             **counts,
             "max_parallel": DriverRollout(drivers, self.upgrade_policy, self.reasons).max_parallel,
             "reasons": list(self.reasons) if drivers else [],
+            "in_place": bool(drivers) and self.restart.in_place,
             # An upgrade is a single step and is refused as a whole.
-            "held_back": bool(drivers) and self.versions is None,
+            "held_back": bool(drivers) and self.versions is None and not self.restart.in_place and not allowed,
+            "allowed": allowed,
             "release": {"installed": self.versions[0], "desired": self.versions[1]} if self.versions else None,
         }
 
@@ -63,7 +71,13 @@ def preview_restarts(client: Client, plan: Plan, live: t.Mapping[str, t.Any] | N
         return RestartPreview()
     cluster = ClusterPolicyClient(client, plan.operator.namespace)
     seeded = cluster.is_seeded(dict(live), plan.operator)
-    return predict_restarts(live, plan, plan_change(live, DesiredPolicy.derive(plan, live), seeded=seeded))
+    preview = predict_restarts(live, plan, plan_change(live, DesiredPolicy.derive(plan, live), seeded=seeded))
+    version = policy_version(live)
+    if preview.versions is None and preview.restart.driver and restarts_in_place(version):
+        drivers = list(filter(is_driver, cluster.daemonsets()))
+        in_place = is_in_place(preview.driver_paths, version, preview.upgrade_policy, drivers)
+        preview = preview._replace(restart=replace(preview.restart, in_place=in_place))
+    return preview
 
 
 def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> RestartPreview:
@@ -71,7 +85,7 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
     spec, operator = live.get("spec") or {}, plan.operator
     # Only the planned release is upgraded or gets values.
     planned = helm_release_of(live) == (operator.name, operator.namespace)
-    installed = (live["metadata"].get("labels") or {}).get(VERSION_LABEL) or ""
+    installed = policy_version(live)
     upgraded = bool(planned and installed) and installed.removeprefix("v") != operator.version.removeprefix("v")
     values = {part: operator.values[part] for part in PARTS if planned and part in operator.values}
     outcome = t.cast("Document", apply_merge_patch(spec, values))
@@ -86,6 +100,7 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
         tuple(reasons),
         UpgradePolicy.from_spec(outcome),
         (installed, operator.version) if upgraded else None,
+        (*by_values, *by_pools),
     )
 
 

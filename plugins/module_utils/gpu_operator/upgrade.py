@@ -19,23 +19,26 @@ from dataclasses import dataclass
 
 from ..catalog.names import STOPPING_MANAGER
 from ..cluster_state.cluster_policy import active_policy
+from ..cluster_state.own_values import endangered_own_values
 from ..common.nested import apply_merge_patch, merge_patch
 from ..common.wait import WaitOptions, wait_until
 from ..helm.chart import Chart, matching_documents
 from ..helm.preparation import ReleasePreparation
-from ..helm.release import NOTHING, UPGRADE, ReleaseStep, differing_values
+from ..helm.release import NOTHING, UPGRADE, ReleaseStep, differing_values, merge_values
 from ..kube.client import Client
+from ..kube.errors import ApiError
 from ..kube.managed_fields import child, owned_by
-from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
+from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from .cluster_policy import KIND
-from .daemonsets import count_driver_nodes
-from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields, format_change, is_empty
+from .daemonsets import count_driver_nodes, is_driver
+from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields, format_change, is_in_place
+from .manual_fields import KnownSources, ManualField, manual_fields, manual_fields_message
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 _PODS = "app=gpu-operator"
-_MISSING = object()
+_DEFINITION = "clusterpolicies.nvidia.com"
 _DEPLOYMENT = re.compile(r"^kind:\s*[\"']?Deployment\b", re.MULTILINE)
 _POLICY = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
 
@@ -44,22 +47,28 @@ _POLICY = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
 class UpgradePreview:
     """The effect on the active policy; `spec` is the result.
 
-    `lost` are the manually set fields that Helm would overwrite; `reasons` are the reasons why the driver's DaemonSet
-    changes, empty if it does not. `by_values`: it changes although the chart stays the same.
+    `manual` are the manually set fields that Helm would overwrite; `driver_paths` are the fields below spec that change the driver's DaemonSet, and
+    `reasons` the reasons why it changes, empty if it does not. `by_values`: it changes although the chart stays the same.
     """
 
     spec: Object
     reasons: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
+    manual: tuple[ManualField, ...] = ()
+    driver_paths: tuple[Path, ...] = ()
     by_values: bool = False
 
 
 def preview_upgrade(
-    old: tuple[Chart, str], new: tuple[Chart, str], live: Document, desired: t.Mapping[str, t.Any]
+    old: tuple[Chart, str],
+    new: tuple[Chart, str],
+    live: Document,
+    desired: t.Mapping[str, t.Any],
+    definitions: t.Iterable[Document] = (),
 ) -> UpgradePreview:
     """Compare two charts of the GPU operator with their manifests.
 
     `live` is the active ClusterPolicy, `desired` the values that the user sets; a field in these values may be overwritten.
+    `definitions` are CRDs whose defaults explain values.
     """
     name = live["metadata"]["name"]
     before, after = _spec(old[1], name), _spec(new[1], name)
@@ -73,10 +82,12 @@ def preview_upgrade(
     # named.
     named = [path for path in paths if not replaced or path[-1] in ("version", "image", "repository")]
     reasons += [format_change(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
+    sources = KnownSources((before, after), desired, tuple(definitions))
     return UpgradePreview(
         spec=outcome,
         reasons=tuple(reasons) if replaced or paths else (),
-        lost=tuple(".".join(("spec", *path)) for path in _lost_fields(patch, before, spec, desired)),
+        manual=tuple(manual_fields(live, patch, sources)),
+        driver_paths=tuple(paths),
         by_values=bool(paths) and not replaced,
     )
 
@@ -102,11 +113,20 @@ class UpgradeRefused(Exception):
 
 @dataclass(frozen=True)
 class UpgradeDecision:
-    """The remaining step once the impact is known; `rollout` is None if the driver does not change."""
+    """The remaining step once the impact is known; `rollout` is None if the driver does not change.
+
+    `refusals` are the reasons why the step is not taken.
+    """
 
     step: ReleaseStep
     rollout: DriverRollout | None = None
     held_back: tuple[str, ...] = ()
+    refusals: tuple[UpgradeRefused, ...] = ()
+
+    def require_allowed(self) -> None:
+        """Raise all refusals as one; its code is that of the first."""
+        if self.refusals:
+            raise UpgradeRefused(self.refusals[0].code, " ".join(map(str, self.refusals)))
 
 
 class OperatorUpgrade:
@@ -119,32 +139,71 @@ class OperatorUpgrade:
         self._allowed = allowed
 
     def decide(
-        self, step: ReleaseStep, preparation: ReleasePreparation, chart: Chart, desired: t.Mapping[str, t.Any]
+        self,
+        step: ReleaseStep,
+        preparation: ReleasePreparation,
+        chart: Chart,
+        definitions: t.Iterable[Object],
+        desired: t.Mapping[str, t.Any],
     ) -> UpgradeDecision:
-        """Raise UpgradeRefused if the upgrade would overwrite manually set fields, or restart the driver without permission."""
+        """Predict the upgrade, which is refused if it would overwrite manually set fields, or restart the driver without permission.
+
+        `definitions` are the CRDs of the chart. If the upgrade would reset names of the collection's ConfigMaps, they are added to the values of the
+        preparation.
+        """
         installed = preparation.content
         if step.action != UPGRADE or installed is None or not operator_deployments(installed.manifest):
             return UpgradeDecision(step)
         live = t.cast("Object | None", active_policy(self._client.list_known(CLUSTER_POLICIES)))
         if live is None:
             return UpgradeDecision(step)
+        old = (installed.chart, installed.manifest)
         rendered = preparation.render()
         if not operator_deployments(rendered):
             return UpgradeDecision(step)
-        preview = preview_upgrade((installed.chart, installed.manifest), (chart, rendered), live, desired)
-        if preview.lost:
-            raise UpgradeRefused("custom_fields", _custom_fields_message(preview, live["metadata"]["name"]))
-        namespace = (live.get("status") or {}).get("namespace") or self._namespace
-        nodes = count_driver_nodes(self._client.list(f"/apis/apps/v1/namespaces/{namespace}/daemonsets"))
-        if not nodes or not preview.reasons:
-            return UpgradeDecision(step)
-        rollout = DriverRollout(nodes, UpgradePolicy.from_spec(preview.spec), preview.reasons)
-        if self._allowed:
-            return UpgradeDecision(step, rollout)
+        preview = preview_upgrade(old, (chart, rendered), live, desired)
+        kept = endangered_own_values(live.get("spec") or {}, preview.spec)
+        if kept:
+            preparation.kept_values = merge_values(preparation.kept_values, kept)
+            rendered = preparation.render()
+            preview = preview_upgrade(old, (chart, rendered), live, desired)
+        if preview.manual:
+            known = [*definitions, *installed.definitions(), *self._live_definition()]
+            preview = preview_upgrade(old, (chart, rendered), live, desired, filter(_defines_policy, known))
+        refusals = []
+        if preview.manual:
+            message = manual_fields_message(preview.manual, live["metadata"]["name"])
+            refusals.append(UpgradeRefused("custom_fields", message))
+        rollout = self._rollout(preview, live, chart)
+        if rollout is None or self._allowed or rollout.in_place:
+            return UpgradeDecision(step, rollout, refusals=tuple(refusals))
         paths = differing_values(installed.config, preparation.desired_values)
         if preview.by_values and paths and all(path.partition(".")[0] in PARTS for path in paths):
-            return UpgradeDecision(ReleaseStep(NOTHING), rollout, tuple(paths))
-        raise UpgradeRefused("driver_rollout", _refusal_message(rollout, installed.chart, chart))
+            return UpgradeDecision(ReleaseStep(NOTHING), rollout, tuple(paths), tuple(refusals))
+        refusals.append(UpgradeRefused("driver_rollout", _refusal_message(rollout, installed.chart, chart)))
+        return UpgradeDecision(step, rollout, refusals=tuple(refusals))
+
+    def _rollout(self, preview: UpgradePreview, live: Object, chart: Chart) -> DriverRollout | None:
+        namespace = (live.get("status") or {}).get("namespace") or self._namespace
+        daemonsets = list(self._client.list(f"/apis/apps/v1/namespaces/{namespace}/daemonsets"))
+        nodes = count_driver_nodes(daemonsets)
+        if not nodes or not preview.reasons:
+            return None
+        policy = UpgradePolicy.from_spec(preview.spec)
+        in_place = preview.by_values and is_in_place(
+            preview.driver_paths, chart.app_version, policy, list(filter(is_driver, daemonsets))
+        )
+        return DriverRollout(nodes, policy, preview.reasons, in_place)
+
+    def _live_definition(self) -> list[Object]:
+        """The CRD of the ClusterPolicy in the cluster; none if it may not be read."""
+        try:
+            found = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{_DEFINITION}")
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            return []
+        return [found] if found else []
 
     def stop(self, manifest: str, waiting: WaitOptions) -> None:
         """Stop the operators of a manifest, and wait until their pods are gone; raises WaitTimeout."""
@@ -196,23 +255,6 @@ class OperatorUpgrade:
         return f"{NAMESPACES}/{self._namespace}/pods"
 
 
-def _lost_fields(patch: Object, before: Object, live: Object, desired: t.Mapping[str, t.Any]) -> list[Path]:
-    """The patch's fields whose live value equals neither the old revision's value nor the new value."""
-
-    def find(patch: t.Any, old: t.Any, now: t.Any, wanted: t.Any, path: Path) -> t.Iterator[Path]:
-        if isinstance(patch, dict) and isinstance(now, dict):
-            for key, below in patch.items():
-                yield from find(below, _get(old, key), _get(now, key), _get(wanted, key), (*path, key))
-        elif now is not _MISSING and not is_empty(now) and now not in (old, patch) and wanted is _MISSING:
-            yield path
-
-    return list(find(patch, before, live, dict(desired), ()))
-
-
-def _get(document: t.Any, key: str) -> t.Any:
-    return document.get(key, _MISSING) if isinstance(document, dict) else _MISSING
-
-
 def _spec(manifest: str, name: str) -> Object:
     for item in matching_documents(manifest, _POLICY):
         if item.get("kind") == KIND and item["metadata"]["name"] == name:
@@ -220,12 +262,8 @@ def _spec(manifest: str, name: str) -> Object:
     return {}
 
 
-def _custom_fields_message(preview: UpgradePreview, name: str) -> str:
-    return (
-        f"Helm would overwrite fields that were set by hand in ClusterPolicy {name}: {', '.join(preview.lost)}. To keep them, set them "
-        "in the values of the Helm release (release_values; gpu_cluster.operator.values, without 'spec.'). To discard them, set the "
-        "new values there. Nothing has been upgraded."
-    )
+def _defines_policy(definition: Document) -> bool:
+    return bool(definition["metadata"]["name"] == _DEFINITION)
 
 
 def _refusal_message(rollout: DriverRollout, installed: Chart, chart: Chart) -> str:

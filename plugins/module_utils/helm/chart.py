@@ -88,13 +88,13 @@ def custom_resource_definitions(rendered: str) -> list[dict[str, t.Any]]:
     """
     # Text before the first source, then alternately a path and the text of its documents.
     dummy, *parts = _SOURCE.split(rendered)
-    objects = [
-        _without_nulls(item)
-        for source, text in zip(parts[::2], parts[1::2], strict=True)
-        if "/crds/" in source
-        for item in load_all(text)
-        if isinstance(item, dict)
-    ]
+    texts = [text for source, text in zip(parts[::2], parts[1::2], strict=True) if "/crds/" in source]
+    return [item for text in texts for item in definitions_of(text)]
+
+
+def definitions_of(text: str) -> list[dict[str, t.Any]]:
+    """The CRDs among the YAML documents of a text."""
+    objects = [_without_nulls(item) for item in load_all(text) if isinstance(item, dict)]
     return [item for item in objects if item.get("kind") == "CustomResourceDefinition"]
 
 

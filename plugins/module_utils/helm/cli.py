@@ -36,6 +36,20 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 RunCommand = t.Callable[..., tuple[int, str, str]]
 
 
+class HelmMissing(Exception):
+    """There is no helm; the message says where it was looked for and what to do."""
+
+
+def find_helm(path: str | None, search: t.Callable[[str], str | None]) -> str:
+    """The helm at this path, or else the first one on PATH; raises HelmMissing."""
+    if path and not os.access(path, os.X_OK):
+        raise HelmMissing(f"There is no program at binary_path {path}. {INSTALL_HELM}")
+    binary = path or search("helm")
+    if not binary:
+        raise HelmMissing(f"helm is not on this machine. {INSTALL_HELM}")
+    return str(binary)
+
+
 class Helm:
     """One helm binary; only names, versions and file paths appear on its command lines."""
 

@@ -66,6 +66,8 @@ class ReleasePreparation:
     before_write: t.Callable[[], None]
     # The newest revision after the repair, with its content.
     content: ReleaseContent | None = field(default=None, init=False)
+    # Values besides those of the user that the release is given, and keeps.
+    kept_values: dict[str, t.Any] = field(default_factory=dict, init=False)
     repaired: list[str] = field(default_factory=list, init=False)
     _latest: Revision | None = field(default=None, init=False)
     # The newest revision before the repair.
@@ -135,9 +137,10 @@ class ReleasePreparation:
 
     @property
     def initial_values(self) -> dict[str, t.Any]:
-        """The initial values for this release; release values override them."""
+        """The initial and the kept values for this release; release values override them."""
         installed = self.content.config if self.content else None
-        return helm.select_initial_values(self.release.initial_values, installed)
+        initial = helm.select_initial_values(self.release.initial_values, installed)
+        return helm.merge_values(self.kept_values, initial)
 
     def apply_crds(self, definitions: list[Object]) -> None:
         """Update the CRDs to the chart's content and wait until the server serves new ones."""

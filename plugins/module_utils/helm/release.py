@@ -16,7 +16,7 @@ import typing as t
 import zlib
 from dataclasses import dataclass, field
 
-from .chart import Chart
+from .chart import Chart, definitions_of
 
 INSTALL, UPGRADE, NOTHING = "install", "upgrade", "none"
 DEPLOYED, FAILED, SUPERSEDED, UNINSTALLED = "deployed", "failed", "superseded", "uninstalled"
@@ -52,6 +52,13 @@ class ReleaseContent:
     chart: Chart
     config: dict[str, t.Any] = field(repr=False)
     manifest: str = field(repr=False)
+    # The files of the chart's folder crds/, in base64.
+    crd_files: tuple[str, ...] = field(default=(), repr=False)
+
+    def definitions(self) -> list[dict[str, t.Any]]:
+        """The CRDs of the chart; those of sub-charts are not in Helm's record. They are parsed here, since they are long and rarely needed."""
+        texts = (base64.b64decode(data).decode("utf-8", "replace") for data in self.crd_files)
+        return [item for text in texts for item in definitions_of(text)]
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,11 @@ def decode_content(secret: t.Mapping[str, t.Any]) -> ReleaseContent | None:
         Chart.from_metadata(document["chart"]["metadata"]),
         dict(document.get("config") or {}),
         str(document.get("manifest") or ""),
+        tuple(
+            str(file.get("data") or "")
+            for file in document["chart"].get("files") or ()
+            if str(file.get("name")).startswith("crds/")
+        ),
     )
 
 

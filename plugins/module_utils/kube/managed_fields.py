@@ -27,6 +27,36 @@ def known_shape(live: t.Mapping[str, t.Any]) -> Tree:
     return _fields(live, lambda entry: True)
 
 
+def writers(live: t.Mapping[str, t.Any], path: t.Iterable[str]) -> list[str]:
+    """The managers that own the field at this path of keys, the one that has written last first; empty if no manager has written it.
+
+    The server takes a field from its owners when another value is written, so that all owners agree on the value.
+    """
+    entries = [entry for entry in _entries(live) if not entry.get("subresource")]
+    entries.sort(key=lambda entry: str(entry.get("time") or ""), reverse=True)
+    keys = tuple(path)
+    return list(
+        dict.fromkeys(str(entry.get("manager")) for entry in entries if _owns(entry.get("fieldsV1") or {}, keys))
+    )
+
+
+def has_records(live: t.Mapping[str, t.Any]) -> bool:
+    """Whether an object has managedFields; users may remove them."""
+    return any(entry.get("fieldsV1") for entry in _entries(live))
+
+
+def _owns(tree: Tree, keys: tuple[str, ...]) -> bool:
+    if not keys:
+        # An entry with "." alone is a map that was written while it was empty.
+        return True
+    entry = f"f:{keys[0]}"
+    if entry not in tree:
+        return False
+    below = t.cast("Tree", tree[entry])
+    # A leaf is owned with all that is below it.
+    return not below or _owns(below, keys[1:])
+
+
 def child(tree: Tree, key: str) -> Tree:
     """The tree below the key of a map; empty if no field below it is owned."""
     return t.cast("Tree", tree.get(f"f:{key}") or {})
@@ -105,9 +135,13 @@ def _is_applied_by(entry: t.Mapping[str, t.Any], manager: str) -> bool:
     return entry.get("manager") == manager and entry.get("operation") == "Apply"
 
 
+def _entries(live: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
+    return list((live.get("metadata") or {}).get("managedFields") or [])
+
+
 def _fields(live: t.Mapping[str, t.Any], is_included: t.Callable[[t.Mapping[str, t.Any]], bool]) -> Tree:
     merged: Tree = {}
-    for entry in (live.get("metadata") or {}).get("managedFields") or []:
+    for entry in _entries(live):
         if is_included(entry):
             _merge(merged, entry.get("fieldsV1") or {})
     return merged

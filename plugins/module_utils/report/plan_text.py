@@ -124,8 +124,12 @@ def _total_impact(total: Document) -> t.Iterator[Paragraph]:
         installed, desired = total["release"]["installed"], total["release"]["desired"]
         yield "operator", f"upgrade from {installed} to {desired}, which restarts all operands"
     if total["drivers"]:
-        otherwise = "held back" if total["held_back"] else "refused"
-        yield "drivers", f"{_driver_restarts(total)}; {otherwise}, unless gpu_operator_allow_driver_rollout is true"
+        yield "drivers", f"{_driver_restarts(total)}{_permission(total)}"
+    upgrade = total["upgrade"] or {"refusals": (), "problem": ""}
+    for refusal in upgrade["refusals"]:
+        yield "REFUSED", refusal["message"]
+    if upgrade["problem"]:
+        yield "upgrade", f"site may refuse it for reasons that this plan does not show: {upgrade['problem']}"
     if total["repartitioned_nodes"]:
         nodes = f"{total['repartitioned_nodes']} node(s)"
         yield "mig", f"GPUs of {nodes} are repartitioned in a rolling update: cordon, drain, change, verify, uncordon"
@@ -137,10 +141,26 @@ def _total_impact(total: Document) -> t.Iterator[Paragraph]:
         )
 
 
+def _permission(total: Document) -> str:
+    """The effect of gpu_operator_allow_driver_rollout, unless a refusal says it."""
+    refused = any(refusal["code"] == "driver_rollout" for refusal in (total["upgrade"] or {}).get("refusals", ()))
+    if total["in_place"] or refused:
+        return ""
+    if total["allowed"]:
+        return "; allowed by gpu_operator_allow_driver_rollout"
+    otherwise = "held back" if total["held_back"] else "refused"
+    return f"; {otherwise}, unless gpu_operator_allow_driver_rollout is true"
+
+
 def _driver_restarts(total: Document) -> str:
     reasons = "; ".join(total["reasons"])
     if not total["max_parallel"]:
         return f"the driver of {total['drivers']} node(s) is updated once its driver pod is deleted: {reasons}"
+    if total["in_place"]:
+        return (
+            f"the driver pods of {total['drivers']} node(s) restart in place, at most {total['max_parallel']} at a time: {reasons}; each node is "
+            "cordoned meanwhile, and no pod is evicted"
+        )
     return (
         f"the driver restarts on {total['drivers']} node(s), at most {total['max_parallel']} at a time: {reasons}; pods that use a GPU there are "
         "evicted first"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.modules import cluster_policy
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_info
 from tests.helpers.cluster import Cluster
 from tests.labs import Lab
 
@@ -104,6 +104,57 @@ def test_without_pools_only_managed_fields_are_removed(cluster: Cluster, check: 
     assert not found.get("failed")
     assert policy(cluster)["spec"]["driver"] == live["spec"]["driver"]
     converge(cluster)
+
+
+@pytest.mark.usual(40)
+def test_from_v26_7_on_a_new_taint_restarts_driver_pods_in_place(lab: Lab, installed: Cluster) -> None:
+    """The driver's DaemonSet as the operator v26.7.0 writes it; the pinned operator is stopped, since it would revert that."""
+    pools = installed.pools({"name": "train-h200", "taints": [NEW]})
+    namespace = ["--namespace", "gpu-operator"]
+    installed.kubectl("scale", "deployment", "gpu-operator", "--replicas=0", *namespace)
+    installed.until(lambda: not installed.get("pods", "-l", "app=gpu-operator", *namespace)["items"])
+    template = {
+        "initContainers": [
+            {
+                "name": "k8s-driver-manager",
+                "image": "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.12.0",
+                "env": [{"name": "DRIVER_CONFIG_DIGEST", "value": "3f2a"}],
+            }
+        ]
+    }
+    patch = json.dumps({"spec": {"template": {"spec": template}}})
+    installed.kubectl("patch", "daemonset", "nvidia-driver-daemonset", *namespace, "--patch", patch)
+    installed.kubectl("label", "clusterpolicy", "cluster-policy", "--overwrite", "app.kubernetes.io/version=v26.7.0")
+
+    def change(**options: Any) -> dict[str, Any]:
+        return converge(installed, pools, check=True, **options)
+
+    def impact(version: str) -> tuple[int, bool, bool]:
+        operator = {"version": version, "chart": f"{lab.env['LAB_CHARTS']}/gpu-operator"}
+        cluster = {"name": lab.name, "kubeconfig": str(lab.kubeconfig), "operator": operator}
+        found = installed.run(gpu_info.main, gpu_cluster=cluster, gpu_pools=pools, include_impact=True)
+        total = found["gpu_info"]["impact"]
+        return total["drivers"], total["in_place"], total["held_back"]
+
+    # The running pods are of the template before.
+    assert change()["cluster_policy"]["held_back"] == ["spec.daemonsets.tolerations"]
+    installed.kubectl("delete", "pods", "-l", "app=nvidia-driver-daemonset", *namespace, "--wait=false")
+
+    def updated() -> int:
+        found = installed.get("daemonset", "nvidia-driver-daemonset", *namespace)
+        return int(found["status"].get("updatedNumberScheduled") or 0)
+
+    installed.until(lambda: updated() == 20, 90)
+    found = change()
+    assert found["changed"]
+    assert (found["cluster_policy"]["held_back"], found["cluster_policy"]["driver_nodes"]) == ([], 20)
+    assert "The driver pods of 20 nodes restart in place, at most 1 at a time" in str(found["warnings"])
+    assert "no GPU pod is evicted" in str(found["warnings"])
+    assert impact("v26.7.0") == (20, True, False)
+
+    installed.kubectl("label", "clusterpolicy", "cluster-policy", "--overwrite", "app.kubernetes.io/version=v26.3.3")
+    assert change()["cluster_policy"]["held_back"] == ["spec.daemonsets.tolerations"]
+    assert impact("v26.3.3") == (20, False, True)
 
 
 def test_on_an_empty_cluster(lab: Lab, installed: Cluster) -> None:

@@ -17,6 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import 
     OperatorRelease,
     operator_kinds,
     operator_release,
+    restarts_in_place,
 )
 
 
@@ -98,3 +99,20 @@ def test_any_version_gets_an_answer(asked: str) -> None:
 
 def test_the_default_release_is_known() -> None:
     assert operator_release(releases.OPERATOR_VERSION).exact
+
+
+@pytest.mark.parametrize(
+    ("version", "in_place"),
+    [
+        ("v25.10.1", False),
+        ("v26.3.3", False),
+        ("v26.7.0-rc.1", False),
+        ("v26.7.0", True),
+        ("26.7.0", True),
+        ("v26.9.1", True),
+        ("main-latest", False),
+        ("", False),
+    ],
+)
+def test_driver_pods_restart_in_place_from_v26_7_on(version: str, in_place: bool) -> None:
+    assert restarts_in_place(version) == in_place

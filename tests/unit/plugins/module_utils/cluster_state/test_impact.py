@@ -54,6 +54,7 @@ SEVENTHS = pool(layout={"1g.5gb": 7})
 THIRDS = pool(layout={"3g.20gb": 2})
 NOTHING = OperandRestart()
 DRIVER = OperandRestart(every=True)
+IN_PLACE = OperandRestart(apps=frozenset({operand_pods.DRIVER}), in_place=True)
 PLUGIN = OperandRestart(apps=frozenset({operand_pods.PLUGIN, operand_pods.DISCOVERY}))
 
 
@@ -66,6 +67,9 @@ PLUGIN = OperandRestart(apps=frozenset({operand_pods.PLUGIN, operand_pods.DISCOV
         (node(), pool(replicas=4), NOTHING, {}),
         (node(), pool(replicas=4), PLUGIN, {"operand_pods": 2}),
         (node(), pool(), DRIVER, {"drivers": 1, "pods": 2, "operand_pods": 6}),
+        (node(gpus=2), pool(), IN_PLACE, {"drivers": 1, "operand_pods": 1}),
+        # The driver stays loaded, but one GPU less is left.
+        (node(), pool(), IN_PLACE, {"drivers": 1, "pods": 1, "operand_pods": 1}),
         (node(labels=AMPERE), SEVENTHS, NOTHING, {"pods": 2, "operand_pods": 5, "repartitioned_nodes": 1, "resets": 1}),
         (node(labels=HOPPER), SEVENTHS, NOTHING, {"pods": 2, "operand_pods": 5, "repartitioned_nodes": 1}),
         (node(labels=AMPERE), SEVENTHS, DRIVER, {"drivers": 1, "pods": 2, "operand_pods": 6, "repartitioned_nodes": 1, "resets": 1}),

@@ -49,7 +49,7 @@ def test_a_part_of_the_policy_reaches_those_who_read_it(
 
 
 def test_report_of_driver_restarts() -> None:
-    none = {"max_parallel": 0, "reasons": [], "held_back": False, "release": None}
+    none = {"max_parallel": 0, "reasons": [], "in_place": False, "held_back": False, "allowed": False, "release": None}
     found = RestartPreview(reasons=("driver.version",), upgrade_policy=UpgradePolicy(automatic=True))
     assert found.as_dict({"drivers": 0, "pods": 0}) == {"drivers": 0, "pods": 0, **none}
     reported = {**none, "drivers": 8, "max_parallel": 1, "reasons": ["driver.version"], "held_back": True}
@@ -58,6 +58,9 @@ def test_report_of_driver_restarts() -> None:
         **reported,
         "max_parallel": 0,
     }
+    assert found.as_dict({"drivers": 8}, allowed=True) == {**reported, "held_back": False, "allowed": True}
+    in_place = found._replace(restart=OperandRestart(in_place=True))
+    assert in_place.as_dict({"drivers": 8}) == {**reported, "held_back": False, "in_place": True}
     # An upgrade is refused as a whole, and nothing is held back.
     release = {"installed": "v1", "desired": "v2"}
     assert found._replace(versions=("v1", "v2")).as_dict({"drivers": 8}) == {
@@ -126,6 +129,7 @@ CASES: list[tuple[Object, OperandRestart, list[str]]] = [
 def test_what_the_release_changes(operator: Object, roll: OperandRestart, reasons: list[str]) -> None:
     found = foreseen(policy(), **operator)
     assert (found.restart, list(found.reasons)) == (roll, reasons)
+    assert bool(found.driver_paths) == (found.restart.driver and not roll.every)
     assert found.restart.driver == bool(reasons)
     assert found.versions == (("v25.10.1", "v25.10.0") if roll.every else None)
 

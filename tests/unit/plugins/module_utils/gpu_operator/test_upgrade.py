@@ -79,7 +79,7 @@ def test_another_chart_rolls_the_driver_and_says_what_of_it_changes() -> None:
         "chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1",
         "driver.version 570.148.08 becomes 580.105.08",
     )
-    assert (found.lost, found.by_values) == ((), False)
+    assert (found.manual, found.by_values) == ((), False)
     assert found.spec["driver"]["version"] == "580.105.08"
 
 
@@ -96,7 +96,7 @@ KEPT = [
 @pytest.mark.parametrize("change", KEPT, ids=lambda change: json.dumps(change)[:40])
 def test_fields_about_which_the_charts_agree_stay(change: Object) -> None:
     found = look(edited(**change))
-    assert found.lost == ()
+    assert found.manual == ()
     for part, fields in change.items():
         for key, value in fields.items():
             assert found.spec[part][key] == value
@@ -112,13 +112,13 @@ LOST = [
 
 @pytest.mark.parametrize(("change", "path"), LOST, ids=[path for dummy, path in LOST])
 def test_fields_that_helm_overwrites_are_reported(change: Object, path: str) -> None:
-    assert look(edited(**change)).lost == (path,)
+    assert [".".join(("spec", *field.path)) for field in look(edited(**change)).manual] == [path]
 
 
 def test_what_the_user_says_outright_is_meant_so() -> None:
     live = edited(driver={"version": "570.1"})
     after = {**AFTER, "driver": {**AFTER["driver"], "version": "570.2"}}
-    assert look(live, after, {"driver": {"version": "570.2"}}).lost == ()
+    assert look(live, after, {"driver": {"version": "570.2"}}).manual == ()
 
 
 def test_values_alone_roll_the_driver_too() -> None:
@@ -151,7 +151,7 @@ def test_a_release_that_is_no_operator_is_no_concern() -> None:
 def test_a_policy_of_another_name_is_not_what_helm_writes() -> None:
     policy = {"metadata": {"name": "gpu-cluster-policy"}, "spec": edited(driver={"version": "570.1"})}
     found = preview_upgrade((OLD, manifest(BEFORE)), (NEW, manifest(AFTER)), policy, {})
-    assert (found.lost, found.spec["driver"]["version"]) == ((), "570.1")
+    assert (found.manual, found.spec["driver"]["version"]) == ((), "570.1")
     assert found.reasons == ("chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1",)
 
 
@@ -164,6 +164,7 @@ REACHING = [
     ({"gds": {"enabled": False, "version": "1"}}, []),
     ({"gdrcopy": {"enabled": True}}, [("gdrcopy", "enabled")]),
     ({"hostPaths": {"rootFS": "/host"}}, [("hostPaths", "rootFS")]),
+    ({"hostPaths": {"kubeletRootDir": "/mnt/kubelet"}}, []),
     ({"toolkit": {"version": "1"}}, []),
 ]
 
@@ -202,7 +203,7 @@ def test_how_many_nodes_are_at_work_at_a_time(policy: Object, nodes: int, max_pa
 )
 def test_without_the_upgrade_controller_the_user_has_to_delete_pods(spec: Object) -> None:
     roll = DriverRollout(3, UpgradePolicy.from_spec(spec), ("a reason",))
-    assert roll.as_dict() == {"nodes": 3, "max_parallel": 0, "reasons": ["a reason"]}
+    assert roll.as_dict() == {"nodes": 3, "max_parallel": 0, "reasons": ["a reason"], "in_place": False}
     assert "until its driver pod is deleted" in str(roll)
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.helm.cli import Helm, error_summary, is_running
+from ansible_collections.accel.gpu.plugins.module_utils.helm.cli import (
+    Helm,
+    HelmMissing,
+    error_summary,
+    find_helm,
+    is_running,
+)
 
 
 @pytest.mark.parametrize(
@@ -64,3 +70,15 @@ def test_helm_gets_no_value_on_its_command_line_and_no_cluster(tmp_path: Path) -
 )
 def test_is_running(arguments: list[str], running: bool) -> None:
     assert is_running("nfd", [["sh"], arguments]) is running
+
+
+def test_helm_is_found_at_the_path_or_on_path(tmp_path: Path) -> None:
+    helm = tmp_path / "helm"
+    helm.write_text("")
+    with pytest.raises(HelmMissing, match=r"no program at binary_path .*Install Helm"):
+        find_helm(str(helm), lambda name: "/usr/bin/helm")
+    helm.chmod(0o755)
+    assert find_helm(str(helm), lambda name: None) == str(helm)
+    assert find_helm(None, lambda name: f"/usr/bin/{name}") == "/usr/bin/helm"
+    with pytest.raises(HelmMissing, match="helm is not on this machine"):
+        find_helm(None, lambda name: None)

@@ -48,7 +48,7 @@ def packed(document: Any) -> Object:
     return {**secret(1, "deployed"), "data": {"release": base64.b64encode(base64.b64encode(text)).decode()}}
 
 
-RELEASE = {
+RELEASE: Object = {
     "info": {"status": "deployed", "description": "Install complete"},
     "chart": {"metadata": {"name": "gpu-operator", "version": "v25.10.1", "appVersion": "v25.10.1"}},
     "config": {"password": "secret"},
@@ -70,6 +70,17 @@ def test_content_is_decoded_and_its_repr_has_no_values() -> None:
     assert held is not None
     assert (held.chart, held.config, held.manifest) == (CHART, {"password": "secret"}, "kind: Deployment")
     assert "secret" not in repr(held)
+
+
+def test_the_crds_of_the_installed_chart_are_in_its_record() -> None:
+    crd = "kind: CustomResourceDefinition\nmetadata: {name: a, creationTimestamp: null}\n"
+    files = [{"name": name, "data": base64.b64encode(crd.encode()).decode()} for name in ("crds/a.yaml", "README.md")]
+    held = decode_content(packed({**RELEASE, "chart": {**RELEASE["chart"], "files": files}}))
+    assert held is not None
+    assert held.definitions() == [{"kind": "CustomResourceDefinition", "metadata": {"name": "a"}}]
+    without = decode_content(packed(RELEASE))
+    assert without is not None
+    assert without.definitions() == []
 
 
 @pytest.mark.parametrize("data", [{}, {"release": ""}, {"release": "bm90IGd6aXA="}, {"release": None}])

@@ -83,7 +83,8 @@ PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
 
 def _costing(**counts: t.Any) -> dict[str, t.Any]:
     each = {name: counts.pop(name, 0) for name in ("drivers", "pods", "operand_pods", "repartitioned_nodes", "resets")}
-    total = {**each, "max_parallel": 0, "reasons": [], "held_back": False, "release": None, **counts}
+    facts = {"max_parallel": 0, "reasons": [], "in_place": False, "held_back": False, "allowed": False, "release": None}
+    total = {**each, **facts, "upgrade": None, **counts}
     return _info(pools={"notebooks": _pool(changes=CHANGES, impact=each)}, impact=total)
 
 
@@ -215,6 +216,52 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             "operator: upgrade from v25.3.2 to v25.10.1, which restarts all operands",
             "drivers: the driver of 2 node(s) is updated once its driver pod is deleted: operator a becomes b; "
             "refused, unless gpu_operator_allow_driver_rollout is true",
+        ],
+    ),
+    (
+        "another operator that site refuses",
+        "plan",
+        _costing(
+            drivers=2,
+            max_parallel=1,
+            reasons=["operator a becomes b"],
+            release={"installed": "v25.10.1", "desired": "v26.7.0"},
+            upgrade={
+                "refusals": [
+                    {"code": "custom_fields", "message": "Helm would overwrite x."},
+                    {"code": "driver_rollout", "message": "Not upgraded, because y."},
+                ],
+                "problem": "",
+            },
+        ),
+        [
+            "operator a becomes b; pods that use a GPU there are evicted first REFUSED: Helm would overwrite x. "
+            "REFUSED: Not upgraded, because y.",
+        ],
+    ),
+    (
+        "another operator whose chart is missing",
+        "plan",
+        _costing(
+            drivers=2,
+            max_parallel=1,
+            allowed=True,
+            reasons=["operator a becomes b"],
+            release={"installed": "v25.10.1", "desired": "v26.7.0"},
+            upgrade={"refusals": [], "problem": "Cannot fetch chart c."},
+        ),
+        [
+            "are evicted first; allowed by gpu_operator_allow_driver_rollout",
+            "upgrade: site may refuse it for reasons that this plan does not show: Cannot fetch chart c.",
+        ],
+    ),
+    (
+        "in place",
+        "plan",
+        _costing(drivers=4, operand_pods=31, max_parallel=1, reasons=["daemonsets.tolerations"], in_place=True),
+        [
+            "drivers: the driver pods of 4 node(s) restart in place, at most 1 at a time: daemonsets.tolerations; each node is "
+            "cordoned meanwhile, and no pod is evicted",
         ],
     ),
     ("undiscovered", "plan", _info(undiscovered=list("abcdefg")), ["7 GPU node(s)", "a, b, c, d, e and 2 more"]),

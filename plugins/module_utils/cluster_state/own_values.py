@@ -1,0 +1,57 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Helm values that keep the names of the collection's ConfigMaps in the ClusterPolicy through an upgrade: pure.
+
+The collection sets these names in the ClusterPolicy and not in the values of the Helm release. Where the manifests of two charts differ in such a field, Helm
+would reset it: the charts from v26.3 on, for example, render migManager.config.name only if a value sets it. The operands would restart without their
+configuration, and again once the collection has restored the name.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, MIG_CONFIGMAP
+from ..common.nested import get_nested, set_nested
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+# The fields have the same paths in the ClusterPolicy, below spec, and in the values of the chart.
+_NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("devicePlugin", "config", "name"), DEVICE_PLUGIN_CONFIGMAP),
+    (("migManager", "config", "name"), MIG_CONFIGMAP),
+)
+
+
+def recorded_own_values(config: Document) -> Object:
+    """The values of a Helm release that an earlier upgrade has added to keep the names."""
+    return _values(lambda path, name: bool(get_nested(config, *path) == name))
+
+
+def endangered_own_values(before: Document, after: Document) -> Object:
+    """The values that keep the names that the spec of a policy has before an upgrade, and has no longer after it."""
+    return _values(lambda path, name: get_nested(before, *path) == name != get_nested(after, *path))
+
+
+def without_own_values(config: Document) -> Object:
+    """The values of a Helm release without those that keep the names; maps that become empty are removed."""
+    result: Object = dict(config)
+    for path, name in _NAMES:
+        if get_nested(result, *path) == name:
+            result = _without(result, path)
+    return result
+
+
+def _values(is_kept: t.Callable[[tuple[str, ...], str], bool]) -> Object:
+    values: Object = {}
+    for path, name in _NAMES:
+        if is_kept(path, name):
+            set_nested(values, path, name)
+    return values
+
+
+def _without(values: Document, path: tuple[str, ...]) -> Object:
+    below = {} if len(path) == 1 else _without(values[path[0]], path[1:])
+    rest = {key: value for key, value in values.items() if key != path[0]}
+    return {**rest, path[0]: below} if below else rest

@@ -1,0 +1,153 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The fields of a ClusterPolicy that were set by hand and that an upgrade of the Helm release would overwrite: pure.
+
+Helm sends the difference of two manifests as a merge patch. The patch also reaches fields that no user has set: their value is a default of the CRD, which
+the API server stores when Helm creates the object, or a value that the collection has applied.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.names import FIELD_MANAGER
+from ..common.nested import get_nested
+from ..kube.crd_defaults import defaults_at
+from ..kube.managed_fields import has_records, writers
+from .driver_rollout import Path, is_empty
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+_MISSING = object()
+# The names under which Helm (kubernetes.core.helm calls the program) and Flux's controller write, and those of the operator and of the collection.
+_HELM = ("helm", "helm-controller")
+_OPERATOR = ("gpu-operator",)
+# Terraform's provider adds its version to its name.
+_TERRAFORM = "terraform-provider-helm"
+# Scalars under these names, and booleans and numbers, may be shown in messages; other values may be confidential.
+_SHOWN = frozenset(
+    {
+        "configMapName",
+        "default",
+        "image",
+        "imagePullPolicy",
+        "kernelModuleType",
+        "name",
+        "repository",
+        "secretName",
+        "strategy",
+        "version",
+    }
+)
+
+
+@dataclass(frozen=True)
+class ManualField:
+    """A field below spec that was set by hand: its live value, the one that Helm would write (None: it is removed), and the writers."""
+
+    path: Path
+    value: t.Any = field(repr=False)
+    replacement: t.Any = field(repr=False)
+    writers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        writer = f"set by {', '.join(self.writers)}" if self.writers else "its writer is not recorded"
+        effect = "Helm would remove it" if self.replacement is None else "Helm would set another value"
+        return f"spec.{'.'.join(self.path)} ({writer}; {effect})"
+
+    @property
+    def as_value(self) -> str:
+        """The value of the Helm release that keeps the field, as text."""
+        name = ".".join(self.path)
+        shown = self.path[-1] in _SHOWN or isinstance(self.value, (bool, int))
+        if not shown or isinstance(self.value, (dict, list)):
+            return f"{name} (as in the ClusterPolicy)"
+        return f"{name}: {str(self.value).lower() if isinstance(self.value, bool) else self.value}"
+
+
+@dataclass(frozen=True)
+class KnownSources:
+    """The explanations for a value of the ClusterPolicy other than an edit by hand.
+
+    `manifests` are the specs in the old and in the new chart's manifest, `desired` are the values that the user sets for the Helm release, and `definitions`
+    are CRDs of the ClusterPolicy: the live one, that of the new chart, and that of the installed one. The live one may already be the new one.
+    """
+
+    manifests: tuple[Document, ...] = ()
+    desired: Document = field(default_factory=dict)
+    definitions: tuple[Document, ...] = ()
+
+    def explains(self, path: Path, value: t.Any) -> bool:
+        """Whether a manifest has this value, a CRD sets it as default, or the user sets a value there."""
+        return (
+            _is_covered(self.desired, path)
+            or any(_get(manifest, path) == value for manifest in self.manifests)
+            or any(value in defaults_at(definition, ("spec", *path)) for definition in self.definitions)
+        )
+
+
+def manual_fields(live: Document, patch: Document, sources: KnownSources) -> list[ManualField]:
+    """The fields of the live object that the patch of its spec changes, and whose values only an edit by hand explains.
+
+    If the object has no managedFields, its values alone decide.
+    """
+    found = []
+    for path, value, replacement in _changed_leaves(live.get("spec") or {}, patch, ()):
+        if not sources.explains(path, value):
+            names = _foreign_writers(live, path)
+            if names is None or names:
+                found.append(ManualField(path, value, replacement, tuple(names or ())))
+    return found
+
+
+def _foreign_writers(live: Document, path: Path) -> list[str] | None:
+    """The managers of a field other than Helm, the operator and the collection; None if the object does not record managers."""
+    if not has_records(live):
+        return None
+    known = {*_HELM, *_OPERATOR, FIELD_MANAGER}
+    names = writers(live, ("spec", *path))
+    return [name for name in names if name not in known and not name.startswith(_TERRAFORM)]
+
+
+def _changed_leaves(live: t.Any, patch: t.Any, path: Path) -> t.Iterator[tuple[Path, t.Any, t.Any]]:
+    """Path, live value and new value of every field that the merge patch replaces or removes; None is the new value of a removed one."""
+    if is_empty(live) or live == patch:
+        return
+    if isinstance(live, dict):
+        for key, value in live.items():
+            if not isinstance(patch, dict):
+                # The patch replaces the whole map.
+                yield from _changed_leaves(value, None, (*path, key))
+            elif key in patch:
+                yield from _changed_leaves(value, patch[key], (*path, key))
+    else:
+        yield path, live, patch
+
+
+def _is_covered(values: t.Any, path: Path) -> bool:
+    """Whether the values set something at this path or instead of a map above it."""
+    for key in path:
+        if not isinstance(values, t.Mapping):
+            return True
+        if key not in values:
+            return False
+        values = values[key]
+    return True
+
+
+def _get(document: Document, path: Path) -> t.Any:
+    parent = get_nested(document, *path[:-1])
+    return parent.get(path[-1], _MISSING) if isinstance(parent, dict) else _MISSING
+
+
+def manual_fields_message(fields: t.Sequence[ManualField], name: str) -> str:
+    """Why an upgrade is refused, with the values that keep the fields."""
+    paths = ", ".join(map(str, fields))
+    values = ", ".join(each.as_value for each in fields)
+    return (
+        f"Helm would overwrite fields that were set by hand in ClusterPolicy {name}: {paths}. To keep them, set these values of the Helm release "
+        f"(release_values; gpu_cluster.operator.values): {values}. To discard them, set the values of the new chart there, or remove the fields from the "
+        f"ClusterPolicy (kubectl edit clusterpolicy {name}). Nothing has been upgraded."
+    )

@@ -1,0 +1,136 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Predicts for a plan whether site would refuse an upgrade of the operator's Helm release; nothing is sent.
+
+The release is read first. Only if site would change it, the chart is fetched and rendered, and the decision is the one of helm_release.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import typing as t
+from dataclasses import dataclass
+
+from ..cluster_state.own_values import recorded_own_values
+from ..common.progress import Progress
+from ..common.wait import WaitOptions
+from ..helm.chart import ChartProblem, is_local_chart, read_chart
+from ..helm.cli import HelmMissing, RunCommand, find_helm
+from ..helm.preparation import ReleaseOptions, ReleasePreparation
+from ..helm.release import DEPLOYED, ReleaseContent, Revision, differing_values, merge_values, select_initial_values
+from ..helm.release_records import ReleaseRecords
+from ..kube.errors import ApiError
+from ..kube.objects import ExpectedObjects
+from .upgrade import OperatorUpgrade
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..pools.plan import Plan, ReleasePlan
+    from .installation import InstallationFinding
+
+Object = dict[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Controller:
+    """The tools of the machine that runs Ansible: helm at `binary`, or by `search` on PATH, and a `folder` for charts."""
+
+    binary: str | None
+    search: t.Callable[[str], str | None]
+    run_command: RunCommand
+    folder: str
+
+
+@dataclass(frozen=True)
+class RefusalPreview:
+    """The messages with which site would refuse the upgrade, by code, or the `problem` why they are not known."""
+
+    refusals: tuple[tuple[str, str], ...] = ()
+    problem: str = ""
+
+    def as_dict(self) -> Object:
+        """The preview as gpu_info returns it."""
+        return {"refusals": [{"code": code, "message": text} for code, text in self.refusals], "problem": self.problem}
+
+
+def preview_upgrade_of_site(
+    client: Client, plan: Plan, finding: InstallationFinding, controller: Controller, *, allowed: bool
+) -> RefusalPreview | None:
+    """The refusals of the upgrade that site would make; None if site does not change the release, or installs it. `allowed`: the driver may roll."""
+    installation = finding.installation
+    if not plan.pools or installation is None or not finding.managed:
+        return None
+    operator, initial = plan.operator, initial_values(plan)
+    records = ReleaseRecords(client, operator.name, operator.namespace)
+    try:
+        revision = records.latest()
+        content = records.content(revision)
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        same = _same_version(installation.version, operator.version)
+        return (
+            None
+            if same
+            else RefusalPreview(problem=f"this user may not read Secrets in namespace {operator.namespace}")
+        )
+    try:
+        if _is_up_to_date(revision, content, operator, initial):
+            return None
+        with tempfile.TemporaryDirectory(dir=controller.folder) as folder:
+            return _preview(client, operator, initial, controller, folder, allowed=allowed)
+    except (ChartProblem, HelmMissing) as error:
+        return RefusalPreview(problem=str(error))
+
+
+def initial_values(plan: Plan) -> Object:
+    """The values of a first installation, as the role gpu_operator sets them."""
+    return {"daemonsets": {"tolerations": [dict(item) for item in plan.policy.tolerations]}}
+
+
+def _is_up_to_date(
+    revision: Revision | None, content: ReleaseContent | None, operator: ReleasePlan, initial: Object
+) -> bool:
+    """Whether helm_release would find nothing to do, without helm: a remote chart counts as equal if its version is."""
+    if revision is None or content is None or revision.status != DEPLOYED:
+        return False
+    same = _same_version(content.chart.version, operator.version)
+    if is_local_chart(operator.chart):
+        same = read_chart(os.path.expanduser(operator.chart)) == content.chart
+    kept = merge_values(recorded_own_values(content.config), select_initial_values(initial, content.config))
+    return same and not differing_values(content.config, merge_values(kept, operator.values))
+
+
+def _same_version(installed: str, desired: str) -> bool:
+    return installed.removeprefix("v") == desired.removeprefix("v")
+
+
+def _preview(
+    client: Client, operator: ReleasePlan, initial: Object, controller: Controller, folder: str, *, allowed: bool
+) -> RefusalPreview:
+    preparation = ReleasePreparation(
+        client,
+        ReleaseOptions(
+            operator.name,
+            operator.namespace,
+            operator.chart,
+            operator.chart_repo or None,
+            operator.version or None,
+            operator.values,
+            initial,
+        ),
+        controller.run_command,
+        check=True,
+        expected=ExpectedObjects(),
+        run_id="",
+        waiting=WaitOptions(0, 1, Progress(None)),
+        before_write=lambda: None,
+    )
+    binary = find_helm(controller.binary, controller.search)
+    chart, definitions = preparation.load_chart(binary, folder)
+    preparation.recover_pending()
+    preparation.kept_values = recorded_own_values(preparation.content.config) if preparation.content else {}
+    upgrade = OperatorUpgrade(client, operator.namespace, allowed=allowed)
+    decision = upgrade.decide(preparation.next_step(chart), preparation, chart, definitions, operator.values)
+    return RefusalPreview(tuple((refusal.code, str(refusal)) for refusal in decision.refusals))

@@ -1,0 +1,130 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which changes leave the digest of the driver's configuration as it is, and what a roll-out in place costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import (
+    NO_ROLLOUT,
+    DriverRollout,
+    Path,
+    UpgradePolicy,
+    is_in_place,
+    keeps_digest,
+)
+
+Object = dict[str, Any]
+
+# The cases of TestDriverConfigDigest in gpu-operator v26.7.0, controllers/transforms_test.go, as fields of the ClusterPolicy.
+DIGESTS: list[tuple[str, bool]] = [
+    ("daemonsets.tolerations", True),
+    ("daemonsets.labels.x", True),
+    ("daemonsets.annotations", True),
+    ("daemonsets.priorityClassName", True),
+    ("daemonsets.podSecurityContext.runAsUser", True),
+    ("driver.resources.limits.cpu", True),
+    ("driver.startupProbe.initialDelaySeconds", True),
+    ("driver.imagePullPolicy", True),
+    ("driver.imagePullSecrets", True),
+    ("driver.manager.imagePullPolicy", True),
+    ("gds.imagePullSecrets", True),
+    ("driver.hostNetwork", True),
+    ("driver.version", False),
+    ("driver.image", False),
+    ("driver.repository", False),
+    ("driver.manager.version", False),
+    ("driver.manager.env", False),
+    ("driver.kernelModuleType", False),
+    ("driver.env", False),
+    ("driver.secretEnv", False),
+    ("driver.args", False),
+    ("driver.rdma.enabled", False),
+    ("driver.licensingConfig.secretName", False),
+    ("driver.kernelModuleConfig.name", False),
+    ("gds.enabled", False),
+    ("gdrcopy.version", False),
+    ("hostPaths.rootFS", False),
+    ("hostPaths.driverInstallDir", False),
+    # Whatever the table does not know.
+    ("driver.newField", False),
+]
+
+
+def path(text: str) -> Path:
+    return tuple(text.split("."))
+
+
+@pytest.mark.parametrize(("text", "kept"), DIGESTS)
+def test_what_enters_the_digest(text: str, kept: bool) -> None:
+    assert keeps_digest([path(text)]) == kept
+    assert not keeps_digest([path(text), path("driver.version")])
+    assert keeps_digest([path(text), path("daemonsets.tolerations")]) == kept
+
+
+def daemonset(
+    digest: str | None = "1234", updated: int = 2, place: str = "initContainers", manager: str = "v0.12.0", **more: str
+) -> Object:
+    values = {"OTHER": "x", **({} if digest is None else {"DRIVER_CONFIG_DIGEST": digest}), **more}
+    env = [{"name": name, "value": value} for name, value in values.items()]
+    image = f"registry.example.com:5000/nvidia/k8s-driver-manager:{manager}"
+    containers = [{"name": "other"}, {"name": "k8s-driver-manager", "image": image, "env": env}]
+    return {
+        "metadata": {"name": "nvidia-driver-daemonset"},
+        "spec": {"template": {"spec": {place: containers}}},
+        "status": {"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "updatedNumberScheduled": updated},
+    }
+
+
+AUTOMATIC, BY_HAND = UpgradePolicy(automatic=True), UpgradePolicy(automatic=False)
+TOLERATIONS, VERSION = path("daemonsets.tolerations"), path("driver.version")
+
+
+@pytest.mark.parametrize(
+    ("changed", "version", "policy", "drivers", "expected"),
+    [
+        (TOLERATIONS, "v26.7.0", AUTOMATIC, [daemonset()], True),
+        (TOLERATIONS, "v26.7.0", AUTOMATIC, [daemonset(place="containers")], True),
+        (TOLERATIONS, "v26.7.0", AUTOMATIC, [daemonset(), daemonset("5678")], True),
+        (VERSION, "v26.7.0", AUTOMATIC, [daemonset()], False),
+        (TOLERATIONS, "v26.3.3", AUTOMATIC, [daemonset()], False),
+        (TOLERATIONS, "v25.10.1", AUTOMATIC, [daemonset(None)], False),
+        # Another operator, or a version that nothing says.
+        (TOLERATIONS, "", AUTOMATIC, [daemonset()], False),
+        (TOLERATIONS, "v26.7.0", BY_HAND, [daemonset()], False),
+        # An older operator has written the template, or pods of an older template remain.
+        (TOLERATIONS, "v26.7.0", AUTOMATIC, [daemonset(), daemonset(None)], False),
+        (TOLERATIONS, "v26.7.0", AUTOMATIC, [daemonset("")], False),
+        (TOLERATIONS, "v26.7.0", AUTOMATIC, [daemonset(updated=1)], False),
+        # The driver manager would unload the driver.
+        (TOLERATIONS, "v26.7.0", AUTOMATIC, [daemonset(manager="v0.9.1")], False),
+        (TOLERATIONS, "v26.7.0", AUTOMATIC, [daemonset(manager="v0.10.0")], True),
+        (TOLERATIONS, "v26.7.0", AUTOMATIC, [daemonset(FORCE_REINSTALL="true")], False),
+        (TOLERATIONS, "v26.7.0", AUTOMATIC, [daemonset(FORCE_REINSTALL="false")], True),
+    ],
+)
+def test_when_driver_pods_restart_in_place(
+    changed: Path, version: str, policy: UpgradePolicy, drivers: list[Object], expected: bool
+) -> None:
+    assert is_in_place([changed], version, policy, drivers) == expected
+
+
+def test_a_roll_out_in_place_evicts_no_pod() -> None:
+    rollout = DriverRollout(
+        20, UpgradePolicy(automatic=True, parallel=2), ("spec.daemonsets.tolerations changes",), in_place=True
+    )
+    assert rollout.announcement == (
+        "The driver pods of 20 nodes restart in place, at most 2 at a time: spec.daemonsets.tolerations changes. Each node is cordoned "
+        "meanwhile, and no GPU pod is evicted."
+    )
+    assert set(rollout.as_dict()) == set(NO_ROLLOUT)
+    assert rollout.as_dict()["in_place"]
+
+
+def test_any_other_roll_out_evicts_gpu_pods() -> None:
+    rollout = DriverRollout(20, UpgradePolicy(automatic=True), ("driver.version 1 becomes 2",))
+    assert rollout.announcement.endswith("driver.version 1 becomes 2. GPU pods are evicted from each node first.")
+    assert not rollout.as_dict()["in_place"]
