@@ -228,12 +228,17 @@ def find(name: str) -> Model | None:
     return models[0] if len(models) == 1 else None
 
 
+def with_product(product: str) -> tuple[Model, ...]:
+    """The models with this label gpu.product, with or without the suffixes of sharing and MIG: several where a name is shared."""
+    return _named().get(normalized(bare_product(product)), ())
+
+
 def of_gpu(product: str, memory_mib: int | None) -> Model | None:
     """The model for a node's labels gpu.product and gpu.memory; the memory is only needed where a name is shared.
 
     Pass None for a node with the MIG strategy single, because gpu.memory is then the memory of a MIG device.
     """
-    models = _named().get(normalized(bare_product(product)), ())
+    models = with_product(product)
     if len(models) > 1 and memory_mib is not None:
         models = tuple(model for model in models if abs(model.memory_mib - memory_mib) * 50 < model.memory_mib)
     return models[0] if len(models) == 1 else None

@@ -11,6 +11,7 @@ import typing as t
 from collections import Counter
 
 from ..catalog import mig as geometries
+from ..catalog import models
 from ..catalog.names import MIG_CAPABLE_LABEL, MIG_CONFIG_LABEL, MIG_INFIX
 from ..mig import layout as layouts
 from ..mig.placement import place, unused
@@ -27,7 +28,7 @@ def expected_gpus(node: Node, pool: PoolPlan) -> int:
     """The physical GPUs of a node of the pool.
 
     Under the MIG strategy single, GFD counts MIG devices. Then this is the recorded number, else the pool's gpus_per_node, else the number of
-    devices divided by the devices per GPU in the pool's layout.
+    devices divided by the devices per GPU in the pool's layout, else as in physical_gpus().
     """
     if MIG_INFIX not in node.product:
         return node.gpus
@@ -35,7 +36,23 @@ def expected_gpus(node: Node, pool: PoolPlan) -> int:
         return node.recorded_gpus or pool.gpus_per_node or 0
     layout = pool.for_node(node.name).sharing.layout
     devices = sum(layouts.on_gpu(layout, 0).values())
-    return max(1, node.gpus // devices) if devices and layouts.uniform(layout) else node.gpus
+    return max(1, node.gpus // devices) if devices and layouts.uniform(layout) else physical_gpus(node)
+
+
+def physical_gpus(node: Node) -> int:
+    """The physical GPUs of a node whose pool is unknown.
+
+    Under the MIG strategy single, this is the recorded number, else the smallest number of GPUs on which the node's MIG devices fit.
+    """
+    if MIG_INFIX not in node.product:
+        return node.gpus
+    if node.recorded_gpus:
+        return node.recorded_gpus
+    known = [geometries.geometry(model.key) for model in models.with_product(node.product)]
+    profiles = [profile for geometry in known if geometry for profile in geometry.profiles]
+    most = {profile.name.replace("+", "."): profile.max_count for profile in profiles}
+    [(name, count)] = node.mig_devices.items() or [("", 0)]
+    return -(-count // most[name]) if name in most else node.gpus
 
 
 def expected_offers(node: Node, pool: PoolPlan) -> dict[str, int]:

@@ -67,7 +67,7 @@ def node_result(
         "name": node.name,
         "pool": pool_name,
         "model": node.model or None,
-        "gpus": expected_state.expected_gpus(node, pool) if pool else node.recorded_gpus or node.gpus,
+        "gpus": expected_state.expected_gpus(node, pool) if pool else expected_state.physical_gpus(node),
         "memory_mib": node.memory_mib,
         "driver": node.driver or None,
         "driver_upgrade": node.labels.get(names.DRIVER_UPGRADE_LABEL) or None,

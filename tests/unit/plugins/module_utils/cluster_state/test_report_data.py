@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import report_data
 from tests.helpers.fleet import node
 
@@ -16,3 +18,26 @@ def test_totals_count_gpus_not_mig_devices() -> None:
     found = report_data.cluster_result(nodes, results)
     assert found["totals"]["gpus"] == sum(result["gpus"] for result in results) == 10
     assert sum(model["gpus"] for model in found["models"].values()) == 10
+
+
+@pytest.mark.parametrize(
+    ("product", "count", "recorded", "gpus"),
+    [
+        ("A100-SXM4-80GB", 8, "", 8),
+        ("A100-SXM4-80GB-MIG-3g.40gb", 16, "8", 8),
+        ("A100-SXM4-80GB-MIG-3g.40gb", 16, "", 8),
+        ("A100-SXM4-80GB-MIG-1g.10gb-SHARED", 56, "", 8),
+        ("A100-SXM4-80GB-MIG-1g.10gb.me", 8, "", 8),
+        # One device of each of two GPUs: the smallest number of GPUs with that many.
+        ("A100-SXM4-80GB-MIG-3g.40gb", 3, "", 2),
+        # Two models with this name.
+        ("NVIDIA-H100-MIG-1g.12gb", 14, "", 2),
+        ("NVIDIA-H100-MIG-1g.8gb", 14, "", 2),
+        ("A100-SXM4-80GB-MIG-9g.90gb", 16, "", 16),
+        ("Unknown-MIG-1g.10gb", 14, "", 14),
+    ],
+)
+def test_gpus_of_a_node_without_pool(product: str, count: int, recorded: str, gpus: int) -> None:
+    annotations = {"accel.gpu/gpus": recorded} if recorded else {}
+    found = report_data.node_result(node("n1", product, gpus=count, annotations=annotations), None)
+    assert found["gpus"] == gpus
