@@ -20,7 +20,10 @@ USER_PREFIX = "accel-gpu:"
 _GROUP = "rbac.authorization.k8s.io"
 _PLURALS = {kind: f"{kind.lower()}s" for kind in ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")}
 # ClusterRoles that are bound only in these namespaces, those of the releases, instead of the whole cluster.
-_IN_NAMESPACES = {"accel-gpu-export-values": ("node-feature-discovery", "gpu-operator")}
+_IN_NAMESPACES = {
+    "accel-gpu-export-values": ("node-feature-discovery", "gpu-operator"),
+    "accel-gpu-plan-upgrade": ("gpu-operator",),
+}
 # Playbooks that use the RBAC rules of another playbook.
 _SHARED_RULES = {"repair": "share", "reset": "share", "scale": "share", "delete_nodegroups": "nodegroups"}
 

@@ -34,7 +34,8 @@ notes:
   - The chart's clean-up hooks are not used. They are Jobs, which need an image and more permissions, and cannot be run again after a failure.
   - In a kept policy, C(mig.strategy) and C(migManager.config.name) are restored from the annotation C(accel.gpu/former).
   - Removing entries from C(spec.daemonsets.tolerations) of a kept ClusterPolicy restarts the driver on every GPU node. If drivers run, it is
-    held back, together with the record of the entries, unless O(allow_driver_rollout) is set.
+    held back, together with the record of the entries, unless O(allow_driver_rollout) is set or the driver pods restart in place
+    (operator v26.7.0 and later), which evicts no GPU pod.
   - In check mode, O(stage=after_helm) assumes that the earlier stages and Helm have removed their objects. NVIDIA's agents remove some of
     their labels in between, so the real run may change fewer labels.
 options:
@@ -169,7 +170,7 @@ import typing as t
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
-from ..module_utils.gpu_operator.daemonsets import count_driver_nodes
+from ..module_utils.gpu_operator.daemonsets import count_interrupted_nodes
 from ..module_utils.helm.release_removal import ReleaseRemoval
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
@@ -260,7 +261,7 @@ def _before_helm(module: GpuModule, operator: ReleaseRemoval, nfd: ReleaseRemova
         run_id=module.run_id,
         allow_driver_rollout=params["allow_driver_rollout"],
         reset_mig=params["reset_mig"] and params["wait"],
-        count_driver_nodes=count_driver_nodes,
+        count_interrupted_nodes=count_interrupted_nodes,
         restart_mig_managers=lambda namespace, nodes, lease: restart_mig_manager(
             module.client, namespace, nodes, lease, module.progress
         ),

@@ -12,7 +12,8 @@ import typing as t
 
 from ..catalog.taints import untolerated_taints
 from ..cluster_state.operand_pods import daemonset_status, is_ready, node_of
-from .cluster_policy import KIND
+from .cluster_policy import KIND, policy_version
+from .driver_rollout import Path, UpgradePolicy, is_in_place
 
 Document = t.Mapping[str, t.Any]
 
@@ -47,6 +48,15 @@ def is_driver(daemonset: Document) -> bool:
 def count_driver_nodes(daemonsets: t.Iterable[Document]) -> int:
     """The number of nodes with a driver pod that a new template would replace."""
     return sum(daemonset_status(item).scheduled for item in daemonsets if is_driver(item))
+
+
+def count_interrupted_nodes(policy: Document, daemonsets: t.Collection[Document], paths: t.Iterable[Path]) -> int:
+    """The number of nodes whose GPU pods are evicted because fields of the policy's spec at these paths change."""
+    drivers = list(filter(is_driver, daemonsets))
+    upgrade_policy = UpgradePolicy.from_spec(policy.get("spec") or {})
+    if is_in_place(paths, policy_version(policy), upgrade_policy, drivers):
+        return 0
+    return count_driver_nodes(drivers)
 
 
 def app_label(daemonset: Document) -> str:

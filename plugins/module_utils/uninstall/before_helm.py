@@ -37,6 +37,7 @@ Document = t.Mapping[str, t.Any]
 
 _MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
 _TOLERATIONS = "spec.daemonsets.tolerations"
+_TOLERATIONS_PATH = ("daemonsets", "tolerations")
 # The operator writes its policy's status whenever it processes it, which changes the resourceVersion.
 _ATTEMPTS = 8
 
@@ -45,8 +46,8 @@ _ATTEMPTS = 8
 class BeforeHelm(Stage):
     """The stage with the options of the user and functions of other packages.
 
-    `count_driver_nodes` returns the number of drivers that would restart; `restart_mig_managers` restarts the MIG managers of some nodes, given
-    a namespace, the nodes and the lease.
+    `count_interrupted_nodes` returns the number of nodes whose GPU pods would be evicted for a change of a policy; `restart_mig_managers` restarts the MIG
+    managers of some nodes, given a namespace, the nodes and the lease.
     """
 
     operator: ReleaseRemoval
@@ -54,7 +55,7 @@ class BeforeHelm(Stage):
     run_id: str
     allow_driver_rollout: bool
     reset_mig: bool
-    count_driver_nodes: t.Callable[[t.Iterable[Document]], int]
+    count_interrupted_nodes: t.Callable[[Document, t.Collection[Document], t.Iterable[tuple[str, ...]]], int]
     restart_mig_managers: t.Callable[[str, t.Sequence[Node], Lease], None]
     policies: list[Object] = field(default_factory=list)
     policy_removals: list[Removal] = field(default_factory=list)
@@ -174,8 +175,8 @@ class BeforeHelm(Stage):
         restoration = restore_policy(policy)
         driver_nodes = 0
         if restoration.reaches_driver and not self.allow_driver_rollout:
-            daemonsets = self.client.list(f"/apis/apps/v1/namespaces/{self._operator_namespace(policy)}/daemonsets")
-            driver_nodes = self.count_driver_nodes(daemonsets)
+            path = f"/apis/apps/v1/namespaces/{self._operator_namespace(policy)}/daemonsets"
+            driver_nodes = self.count_interrupted_nodes(policy, list(self.client.list(path)), [_TOLERATIONS_PATH])
         hold_driver = bool(driver_nodes)
         if hold_driver:
             restoration = restore_policy(policy, hold_driver=True)

@@ -29,6 +29,7 @@ ROLL = "rolls on 3 nodes, at most 1 at a time: chart gpu-operator-v25.3.2 become
 COST = {
     "nodes": 3,
     "max_parallel": 1,
+    "in_place": False,
     "reasons": [
         "chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1",
         "driver.manager.version v0.8.0 becomes v0.9.1",
@@ -156,9 +157,10 @@ def running(scenario: Scenario) -> int:
 def test_the_plan_announces_the_driver_rollout(scenario: Scenario) -> None:
     reported = scenario.play(NEW, name="accel.gpu.plan").require_success()
     assert reported.shown("the driver restarts on 3 node(s), at most 1 at a time: operator v25.3.2 becomes v25.10.1")
-    assert reported.shown("refused, unless gpu_operator_allow_driver_rollout is true")
+    assert reported.shown(f"REFUSED: Not upgraded, because the driver {ROLL}")
     same = scenario.play(OLD, name="accel.gpu.plan").require_success()
-    assert "rolls" not in same.stderr
+    assert not same.shown("the driver restarts")
+    assert not same.shown("REFUSED")
 
 
 def test_without_permission_nothing_is_upgraded(scenario: Scenario) -> None:
@@ -168,7 +170,7 @@ def test_without_permission_nothing_is_upgraded(scenario: Scenario) -> None:
         assert refused.rc != 0
         assert "Not upgraded, because the driver " + ROLL in refused.failure()
         assert "gpu_operator_allow_driver_rollout" in refused.failure()
-        assert "stay with version v25.3.2" in refused.failure()
+        assert "keep version v25.3.2" in refused.failure()
     assert scenario.image() == OLD
     assert not knows_secret_name(scenario)
     # Only the driver's values are held back, the other changes are applied.
@@ -184,7 +186,10 @@ def test_values_that_helm_would_overwrite_are_refused(scenario: Scenario) -> Non
     scenario.patch({"vfioManager": {"version": "mine"}})
     refused = scenario.play(NEW, "--tags", "gpu_operator", allow=True)
     scenario.patch({"vfioManager": {"version": charts}})
-    assert "cluster-policy: spec.vfioManager.version. To keep it" in refused.failure()
+    assert (
+        "cluster-policy: spec.vfioManager.version (set by kubectl-patch; Helm would set another value). To keep"
+        in refused.failure()
+    )
     assert "Nothing has been upgraded" in refused.failure()
     assert scenario.image() == OLD
 

@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonsets import (
     count_driver_nodes,
+    count_interrupted_nodes,
     is_stalled,
     next_pod_to_replace,
     template_delay,
@@ -27,6 +28,26 @@ def test_count_driver_nodes() -> None:
     assert count_driver_nodes([]) == 0
     assert count_driver_nodes([owned("nvidia-driver", 3), owned("nvidia-driver", 4), owned("", 9)]) == 7
     assert count_driver_nodes([owned("nvidia-driver", 3, owner="NVIDIADriver")]) == 0
+
+
+@pytest.mark.parametrize(("version", "nodes"), [("v26.7.0", 0), ("v26.3.3", 2), ("", 2)])
+def test_nodes_whose_pods_are_evicted(version: str, nodes: int) -> None:
+    policy = {
+        "metadata": {"labels": {"app.kubernetes.io/version": version}},
+        "spec": {"driver": {"upgradePolicy": {"autoUpgrade": True}}},
+    }
+    template = {"spec": {"containers": [{"name": "c", "env": [{"name": "DRIVER_CONFIG_DIGEST", "value": "3f2a"}]}]}}
+    driver = {
+        "metadata": {
+            "labels": {"app.kubernetes.io/component": "nvidia-driver"},
+            "ownerReferences": [{"kind": "ClusterPolicy"}],
+        },
+        "spec": {"template": template},
+        "status": {"currentNumberScheduled": 2},
+    }
+    assert count_interrupted_nodes(policy, [driver], [("daemonsets", "tolerations")]) == nodes
+    assert count_interrupted_nodes(policy, [driver], [("driver", "version")]) == 2
+    assert count_interrupted_nodes(policy, [], [("driver", "version")]) == 0
 
 
 CHART = {"helm.sh/chart": "gpu-operator-v25.3.2"}
