@@ -24,8 +24,8 @@ from .tools import OPERATORS
 
 CHART = "gpu-operator"
 PROGRAM = "gpu-operator"
-# The placeholder in the sources of the chart, which NVIDIA's release process replaces.
-_PLACEHOLDER = "v1.0.0-devel"
+# The placeholders in the sources of the charts, which NVIDIA's release process replaces.
+_PLACEHOLDERS = {"v1.0.0-devel", "main-latest", ""}
 _VERSION = re.compile(r"v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?")
 # The lab starts the program with these flags.
 _FLAGS = ("leader-elect", "leader-lease-renew-deadline", "metrics-bind-address", "health-probe-bind-address")
@@ -232,7 +232,8 @@ def _require_chart(version: str, chart: Path) -> list[str]:
                 f"--chart: {chart} lacks its sub-chart '{name}'; run 'helm dependency build {chart}', or use the chart"
                 " that 'helm pull --untar' downloads"
             )
-    stated = {str(metadata.get(key) or "") for key in ("version", "appVersion")} - {version, _PLACEHOLDER, ""}
+    stated = {str(metadata.get(key) or "") for key in ("version", "appVersion")}
+    stated -= {version, *_PLACEHOLDERS}
     if not stated:
         return []
     return [f"the chart states version {' and '.join(sorted(stated))}; its copy states {version}"]

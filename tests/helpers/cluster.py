@@ -103,6 +103,15 @@ class Cluster:
         found = [line.split()[:3] for line in listed.splitlines() if line.strip()]
         return [f"{verb} {path}" for answered, verb, path in found if status in (None, int(answered))]
 
+    def written_nodes(self, since: str, module: str) -> set[str]:
+        """The nodes that a module has changed since a mark; the lab's own programs change nodes, too."""
+        found = (request.split()[:2] for request in self.requests(since, module))
+        return {
+            path.partition("/nodes/")[2].partition("?")[0]
+            for verb, path in found
+            if verb in ("patch", "update") and path.startswith("/api/v1/nodes/")
+        }
+
     def mark(self) -> str:
         """The present time, for requests()."""
         return self.lab.command("audit", "--mark").strip()

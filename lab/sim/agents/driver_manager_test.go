@@ -92,6 +92,8 @@ func (f *driverFixture) serve(answer http.ResponseWriter, request *http.Request)
 		for key := range f.r.node.Deploy {
 			f.r.node.Deploy[key] = "true"
 		}
+	case strings.Contains(text, `"allocatable"`):
+		f.requests = append(f.requests, "status")
 	case strings.Contains(text, "CrashLoopBackOff"):
 		f.requests = append(f.requests, "fail")
 	}
@@ -190,19 +192,5 @@ func TestClientsMustEndBeforeTheDriverIsUnloaded(t *testing.T) {
 		if outcome := f.unload(t); outcome != want {
 			t.Errorf("%s: outcome %v, want %v", image, outcome, want)
 		}
-	}
-}
-
-func TestTheStatusIsWrittenAtFixedTimes(t *testing.T) {
-	now, period := time.Now(), 10*time.Second
-	first := nextStatus("n1", now, period)
-	if wait := first.Sub(now); wait <= 0 || wait > period {
-		t.Errorf("the next status is written in %s", wait)
-	}
-	if second := nextStatus("n1", first, period); second.Sub(first) != period {
-		t.Errorf("then in %s", second.Sub(first))
-	}
-	if nextStatus("n2", now, period).Equal(first) {
-		t.Error("two nodes write at the same time")
 	}
 }

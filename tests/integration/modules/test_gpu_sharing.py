@@ -75,7 +75,7 @@ def require_mode(cluster: Cluster, mode: str) -> None:
 
 def test_every_mode_is_verified_and_no_other_node_changes(cluster: Cluster) -> None:
     others = {name: settled(node) for name, node in cluster.nodes().items() if not name.startswith("t4-")}
-    restarts = cluster.restarts()
+    restarts, mark = cluster.restarts(), cluster.mark()
     for mode in ("x4", "x8", "renamed", "x4", "none"):
         result = shared(cluster, EXPECTED[mode][0])
         assert result["changed"] is True, result
@@ -84,6 +84,7 @@ def test_every_mode_is_verified_and_no_other_node_changes(cluster: Cluster) -> N
         require_mode(cluster, mode)
         keys = {node["metadata"]["labels"].get(CONFIG_LABEL) for node in cluster.nodes().values()} - {None}
         assert cluster.entries() == keys
+    assert cluster.written_nodes(mark, "gpu_sharing") == set(t4(cluster))
     assert {name: settled(node) for name, node in cluster.nodes().items() if name in others} == others
     assert cluster.restarts() == restarts
 

@@ -87,11 +87,13 @@ def test_check_mode_predicts_the_run(cluster: Cluster) -> None:
 def test_every_mode_is_verified_and_no_other_node_changes(cluster: Cluster, mode: str) -> None:
     pool, prefix, sharing, offered = MODES[mode]
     others = {name: settled(node) for name, node in cluster.nodes().items() if not name.startswith(prefix)}
+    mark = cluster.mark()
     result = share(cluster, pool, sharing)
     assert not result.get("failed"), result["msg"]
     members = sorted(name for name in cluster.nodes() if name.startswith(prefix))
     assert cluster.offered(prefix) == dict.fromkeys(members, offered)
     assert result["gpu_sharing"]["pools"][pool]["verified"] == len(members)
+    assert cluster.written_nodes(mark, "gpu_sharing") <= set(members)
     now = {name: settled(node) for name, node in cluster.nodes().items() if name in others}
     assert differences(others, now) == {}
     again = share(cluster, pool, sharing)
