@@ -17,8 +17,8 @@ from tests.programs import REPO
 PLUGINS = REPO / "plugins"
 UTILS = PLUGINS / "module_utils"
 MODULE_UTILS = "plugins.module_utils"
-# The action plugin that all modules with progress reports use.
-PROGRESS = "accel.gpu.gpu_info"
+# The base of the action plugins of modules.
+BASE = "plugins.plugin_utils.module_action.ModuleAction"
 # The shared packages, with the packages that each may import. Every other package is a capability: it may import all shared
 # packages and no other capability.
 SHARED_PACKAGES: dict[str, set[str]] = {
@@ -125,6 +125,12 @@ def test_every_module_is_in_the_action_group_of_its_service() -> None:
     }
 
 
+def action_plugins() -> dict[str, set[str]]:
+    """The names that the action plugins of modules import."""
+    plugins = {path.stem: set(imported_names(path)) for path in (PLUGINS / "action").glob("*.py")}
+    return {name: imported for name, imported in plugins.items() if BASE in imported}
+
+
 def test_every_module_that_takes_a_lease_gets_its_inventory_host() -> None:
     """The action plugin passes the host. Without it, two hosts of one run could not be distinguished."""
     leasing = {
@@ -133,9 +139,24 @@ def test_every_module_that_takes_a_lease_gets_its_inventory_host() -> None:
         if re.search(r"accel\.gpu\.(lease|drain)|lease\(", path.read_text(encoding="utf-8"))
     }
     assert {"gpu_sharing", "helm_release", "magnum_nodegroup", "vks_nodegroup"} < leasing
-    routing = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["plugin_routing"]["modules"]
-    assert leasing <= {"gpu_info", *(name for name, route in routing.items() if route["action_plugin"] == PROGRESS)}
-    assert {path.stem for path in (PLUGINS / "action").glob("*.py")} == {PROGRESS.rpartition(".")[2], "print_lines"}
+    assert leasing <= action_plugins().keys()
+    assert {path.stem for path in (PLUGINS / "action").glob("*.py")} == {*action_plugins(), "print_lines"}
+
+
+@pytest.mark.parametrize("name", action_plugins())
+def test_the_action_plugin_of_a_module_imports_it(name: str) -> None:
+    """Ansible loads the plugin once, before it forks the workers."""
+    assert f"plugins.modules.{name}" in action_plugins()[name]
+
+
+def test_only_action_plugins_import_modules() -> None:
+    others = [PLUGINS / "plugin_utils", UTILS, PLUGINS / "filter", PLUGINS / "inventory"]
+    assert not [
+        f"{path.relative_to(REPO)} imports {name}"
+        for path in python_files(*others)
+        for name in imported_names(path)
+        if name.startswith("plugins.modules")
+    ]
 
 
 def test_galaxy_and_requirements_have_the_same_dependencies() -> None:

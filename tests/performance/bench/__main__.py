@@ -21,6 +21,7 @@ from .page import BenchEnvironment, page
 from .results import Row
 from .rolling import rolling
 from .sharing import SharingBenchmark
+from .site import rerun
 
 # Number of pairs of runs in a round, by number of nodes.
 PAIRS = {100: 3, 1000: 1, 5000: 1}
@@ -39,6 +40,11 @@ class Bench:
         self.picture: str | None = None
         self.environment: BenchEnvironment | None = None
         self._load, self._say = os.getloadavg()[0], say
+
+    def site(self, lab: Lab, _folder: Path) -> None:
+        """Measure a re-run of the playbook site."""
+        self.rows.append(rerun(lab, ROUNDS, 3, self._say))
+        self.environment = self.environment or environment(lab, ROUNDS, self._load)
 
     def sharing(self, lab: Lab, folder: Path) -> None:
         """Measure changes of nodes without pods."""
@@ -71,6 +77,7 @@ def main() -> int:
     """Run the benchmarks, write the page, and return the exit status."""
     # The benchmarks with the parts of their lab; benchmarks with the same parts share a lab.
     kinds: dict[str, tuple[Callable[[Bench, Lab, Path], None], tuple[str, ...]]] = {
+        "site": (Bench.site, ()),
         "sharing": (Bench.sharing, ()),
         "rolling": (Bench.rolling, ()),
         "groups": (Bench.groups, ("openstack",)),

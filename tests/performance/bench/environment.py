@@ -22,11 +22,16 @@ from .page import BenchEnvironment
 _PINNED = re.compile(r"^(magnum|keystone|python-openstackclient)==(\S+)", re.MULTILINE)
 _COMMANDS = (
     ("The whole table", "make bench"),
+    ("A re-run of site", "ansible-playbook -i inventories/lab accel.gpu.site"),
+    ("Compared with a ping", "ansible-playbook -i inventories/lab tests/performance/bench/ping.yml"),
     (
         "A change of shares, and nothing to change",
         "ansible-playbook -i inventories/lab tests/performance/bench/sharing.yml",
     ),
-    ("Compared with kubectl", "kubectl label nodes -l bench=yes bench-step=k1 --overwrite"),
+    (
+        "Compared with kubectl",
+        "kubectl label nodes -l bench=yes bench-step=k1 --overwrite; kubectl get nodes -l bench=yes --output name",
+    ),
     ("Compared with kubernetes.core.k8s", "ansible-playbook -i inventories/lab tests/performance/bench/objects.yml"),
     ("Node groups", "ansible-playbook -i CLUSTERS [--forks N] tests/performance/bench/groups.yml"),
     ("Compared with openstack", "openstack coe nodegroup list CLUSTER; openstack coe nodegroup show CLUSTER GROUP"),
@@ -40,9 +45,10 @@ def environment(lab: Lab, rounds: int, load: float, node_bytes: int | None = Non
     """
     notes = [
         f"Each time is the duration of a whole process: the median of {rounds} rounds, with the fastest and the slowest in "
-        "parentheses. Compared commands run alternately, so that a change of the machine's speed affects both. *Module's "
-        "process* excludes the start of Ansible. Requests are counted in the API server's audit log, and requests for node groups in "
-        "the log of the cloud. *Servers' processor seconds* are the processor time of all of the lab's servers in this time."
+        "parentheses. Compared commands run alternately, so that a change of the machine's speed affects both, and the limits of "
+        "durations are ratios to the compared command. *Processor seconds* and *MiB* are the processor time of all processes of the "
+        "command, and the memory of the largest one. *Servers' processor seconds* are the processor time of all of the lab's servers in "
+        "this time. Requests are counted in the API server's audit log, and requests for node groups in the log of the cloud."
     ]
     if node_bytes is not None:
         notes.append(

@@ -47,7 +47,7 @@ _TITLES = (
     "benchmark",
     "number",
     "seconds",
-    "module's process: seconds",
+    "processor seconds",
     "MiB",
     "servers' processor seconds",
     "requests (writes)",
@@ -59,8 +59,8 @@ _TITLES = (
 
 def _line(row: Row) -> str:
     runs = all_runs(row.own_runs)
-    module = [run.module_seconds for run in runs if run.module_seconds is not None]
-    memory = [run.module_mib for run in runs if run.module_mib is not None]
+    processor = [run.cpu_seconds for run in runs if run.cpu_seconds is not None]
+    memory = [run.mib for run in runs if run.mib is not None]
     served = [run.server_seconds for run in runs if run.server_seconds is not None]
     other = f"{row.other}: {_spread(row.other_runs)}" if row.other_runs else ""
     return _row(
@@ -68,7 +68,7 @@ def _line(row: Row) -> str:
             row.title,
             f"{row.count:,} {row.items}",
             _spread(row.own_runs),
-            format_number(median_high(module)) if module else "",
+            format_number(median_high(processor)) if processor else "",
             f"{max(memory):.0f}" if memory else "",
             format_number(median_high(served)) if served else "",
             _requests(runs),

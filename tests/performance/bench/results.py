@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measured command: seconds from its start to its end, and, for a module, the seconds and memory of the module's process.
+    """A measured command: seconds from its start to its end, processor seconds of all its processes, and MiB of the largest one.
 
     `server_seconds` is the processor time of the lab's services in this time.
     """
 
     seconds: float
-    module_seconds: float | None = None
-    module_mib: float | None = None
+    cpu_seconds: float | None = None
+    mib: float | None = None
     requests: int = 0
     pages: int = 0
     writes: int = 0

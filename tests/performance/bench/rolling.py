@@ -40,7 +40,7 @@ def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> t
     run_playbook(
         "accel.gpu.site", environ=lab.env, variables={"gpu_pools": [partitioned]}, arguments=arguments
     ).require_success()
-    timer = Timer(lab, folder)
+    timer = Timer(lab)
     timer.playbook("rolling.yml", changed=1, pools=[unpartitioned])
     say(f"{nodes} simulated nodes are partitioned, {WINDOW} at a time")
     since = audit.mark(LabLayout.named(lab.name))
@@ -55,7 +55,7 @@ def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> t
     row = Row(
         f"rolling update, {WINDOW} at a time",
         nodes,
-        [[Measurement(result.makespan, run.module_seconds, run.module_mib, run.requests, run.pages, run.writes)]],
+        [[Measurement(result.makespan, run.cpu_seconds, run.mib, run.requests, run.pages, run.writes)]],
         "no schedule is shorter than",
         [[Measurement(result.bound)]],
         limits,

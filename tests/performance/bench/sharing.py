@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import median_high
 
 from tests.labs import Lab
 
@@ -20,22 +18,13 @@ PAGE = 500
 # Requests in addition to the pages of nodes and one patch per node: the ClusterPolicy, two ConfigMaps, the lease, pods.
 CONSTANT = 20
 _SHARES = (4, 2)
+_READ = ("kubectl", "get", "nodes", "-l", "bench=yes", "--output", "name")
 
 
-@dataclass(frozen=True)
-class ChangeLimits:
-    """The limits of a change: seconds, and the ratio to kubectl's time; None: no limit."""
-
-    seconds: float | None = None
-    ratio: float | None = None
-
-
-LIMITS: Mapping[int, ChangeLimits] = {
-    100: ChangeLimits(2.5),
-    1000: ChangeLimits(ratio=1.3),
-    5000: ChangeLimits(20.0, 1.0),
-}
-NOTHING_SECONDS, NOTHING_MIB = 2.0, 150.0
+# The maximum ratio of a change to kubectl's time, by number of nodes.
+RATIOS: Mapping[int, float] = {100: 2.5, 1000: 1.3, 5000: 1.0}
+# On the largest cluster, without a change.
+NOTHING_RATIO, NOTHING_MIB = 1.0, 150.0
 
 
 class SharingBenchmark:
@@ -43,7 +32,7 @@ class SharingBenchmark:
 
     def __init__(self, lab: Lab, folder: Path, rounds: int, say: Callable[[str], None]) -> None:
         """Create the cluster without nodes."""
-        self._timer = Timer(lab, folder)
+        self._timer = Timer(lab)
         self._cluster = BareCluster(lab, folder, _SHARES[0])
         self._rounds = rounds
         self._say = say
@@ -69,10 +58,8 @@ class SharingBenchmark:
                 own_runs[-1].append(self._share(self._shares, changed=1))
                 other_runs[-1].append(self._timer.kubectl())
         found = ratios(own_runs, other_runs)
-        maximum = LIMITS.get(nodes, ChangeLimits())
         limits = [
-            *([Limit("seconds", seconds(own_runs), maximum.seconds)] if maximum.seconds else []),
-            *([Limit("ratio", max(found), maximum.ratio)] if maximum.ratio else []),
+            *([Limit("ratio", max(found), RATIOS[nodes])] if nodes in RATIOS else []),
             _request_limit(own_runs, nodes, nodes),
             Limit(
                 "writes to nodes and related objects", max(run.writes for run in all_runs(own_runs)), nodes + CONSTANT
@@ -98,21 +85,25 @@ class SharingBenchmark:
     def nothing(self, times: int) -> Row:
         """Measure a run that changes nothing but verifies that all nodes have the resources of their pool."""
         nodes = self._cluster.count
-        self._say(f"{nodes:,} nodes: nothing to change")
-        own_runs = [
-            [self._share(self._shares, changed=0, wait=True) for dummy in range(times)] for dummy in range(self._rounds)
-        ]
-        runs = all_runs(own_runs)
-        largest = nodes in LIMITS and nodes == max(LIMITS)
-        module_time = median_high(run.module_seconds or math.inf for run in runs)
+        own_runs: list[list[Measurement]] = []
+        other_runs: list[list[Measurement]] = []
+        for number in range(self._rounds):
+            own_runs.append([])
+            other_runs.append([])
+            for dummy in range(times):
+                self._say(f"{nodes:,} nodes, round {number + 1}: nothing to change, then kubectl get")
+                own_runs[-1].append(self._share(self._shares, changed=0, wait=True))
+                other_runs[-1].append(self._timer.command(*_READ, agent="kubectl/"))
+        runs, found = all_runs(own_runs), ratios(own_runs, other_runs)
+        largest = nodes == max(RATIOS)
         limits = [
-            *([Limit("module's seconds", module_time, NOTHING_SECONDS)] if largest else []),
-            *([Limit("MiB", max(run.module_mib or math.inf for run in runs), NOTHING_MIB)] if largest else []),
+            *([Limit("ratio", max(found), NOTHING_RATIO)] if largest else []),
+            *([Limit("MiB", max(run.mib or math.inf for run in runs), NOTHING_MIB)] if largest else []),
             _request_limit(own_runs, nodes, 0),
             Limit("pages of nodes", max(run.pages for run in runs), math.ceil(nodes / PAGE)),
             Limit("writes", max(run.writes for run in runs), 0),
         ]
-        return Row("nothing to change", nodes, own_runs, limits=tuple(limits))
+        return Row("nothing to change", nodes, own_runs, "kubectl get", other_runs, tuple(limits), _NOTHING, found)
 
     def _share(self, shares: int, *, changed: int, wait: bool = False) -> Measurement:
         return self._timer.playbook("sharing.yml", changed=changed, replicas=shares, wait=wait)
@@ -125,6 +116,10 @@ _BASELINE = (
 _NOTE = """A *change of shares* changes every node from 4 shares per GPU to 2 or back, while no pod uses a GPU. The nodes have no agents
 that apply the change: `wait: false`, as `kubectl label` does not wait either. The run includes all other steps of a change: the lease,
 the entry in the device plugin's ConfigMap, and the deletion of the unused entry."""
+
+
+_NOTHING = """With *nothing to change*, the run verifies that all nodes have the resources of their pool. `kubectl get nodes --output name` reads the
+same nodes."""
 
 
 def _request_limit(own_runs: list[list[Measurement]], nodes: int, patches: int) -> Limit:

@@ -1,0 +1,135 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs a module in a fork of Ansible's worker, which has imported it already.
+
+Otherwise, Ansible packs a module with all of its module_utils into a zip file, and a new Python interpreter compiles them and imports the
+libraries again: about a second for each task. ansible.netcommon does the same for network modules (ANSIBLE_NETWORK_IMPORT_MODULES). As
+without it, the module is a process of its own, with its own memory, environment and standard output.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import selectors
+import signal
+import sys
+import traceback
+import typing as t
+
+from ansible.module_utils import basic
+from ansible.release import __version__
+from ansible.utils.unsafe_proxy import wrap_var
+
+Result = dict[str, t.Any]
+Main = t.Callable[[], None]
+
+# The releases of ansible-core whose way to pass options and results is known. Others get a module packed by Ansible.
+_RELEASES = ((2, 16), (2, 21))
+IS_SUPPORTED = _RELEASES[0] <= tuple(int(number) for number in __version__.split(".")[:2]) <= _RELEASES[1]
+# How a module that names nothing else has its options and its result written as JSON; older releases have one way.
+PROFILE: tuple[str, ...] = ("legacy",) if hasattr(basic, "_ANSIBLE_PROFILE") else ()
+
+_CHUNK = 65536
+# A module that was ended by a signal has the exit status of a shell.
+_SIGNALLED = 128
+
+
+def encode_options(options: t.Mapping[str, t.Any]) -> bytes:
+    """The options of a module, as Ansible sends them."""
+    encoding: dict[str, t.Any]
+    if PROFILE:
+        from ansible.module_utils.common.json import Direction, get_module_encoder
+
+        encoding = {"cls": get_module_encoder(*PROFILE, Direction.CONTROLLER_TO_MODULE)}
+    else:
+        from ansible.parsing.ajson import AnsibleJSONEncoder
+
+        encoding = {"cls": AnsibleJSONEncoder, "vault_to_text": True}
+    return json.dumps({"ANSIBLE_MODULE_ARGS": options}, **encoding).encode()
+
+
+def result_dict(parsed: t.Any) -> Result:
+    """The result that ActionBase._parse_returned_data() returns, as _execute_module() returns it."""
+    if not isinstance(parsed, dict):
+        # Since ansible-core 2.21.
+        return t.cast(Result, parsed.as_result_dict(for_round_trip=True))
+    # Text of a module is no template. Since ansible-core 2.19, no text is one unless it is marked.
+    return parsed if PROFILE else t.cast(Result, wrap_var(parsed))
+
+
+def execute(main: Main, options: bytes, environment: t.Mapping[str, str], on_start: t.Callable[[], None]) -> Result:
+    """Run the main function of a module, and return its `rc`, `stdout` and `stderr`; `on_start` is called after the fork."""
+    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if not pid:
+        _run(main, options, environment, out_end, err_end)
+    os.close(out_end)
+    os.close(err_end)
+    on_start()
+    stdout, stderr = _read(out, err)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return {"rc": status if status >= 0 else _SIGNALLED - status, "stdout": stdout, "stderr": stderr}
+
+
+def _read(*ends: int) -> t.Iterator[str]:
+    """Read several pipes to their ends."""
+    texts = {end: bytearray() for end in ends}
+    with selectors.DefaultSelector() as selector:
+        for end in ends:
+            selector.register(end, selectors.EVENT_READ)
+        while selector.get_map():
+            for key, dummy in selector.select():
+                data = os.read(key.fd, _CHUNK)
+                texts[key.fd] += data
+                if not data:
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+    return (text.decode(errors="surrogateescape") for text in texts.values())
+
+
+def _run(main: Main, options: bytes, environment: t.Mapping[str, str], out: int, err: int) -> t.NoReturn:
+    """The child process: never returns to the code of Ansible's worker."""
+    status = 1
+    try:
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        # The worker's connections to Ansible.
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        sys.stdout, sys.stderr = (os.fdopen(end, "w", encoding="utf-8", errors="surrogateescape") for end in (1, 2))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        # What the worker has to do at its end.
+        atexit._clear()
+        os.environ.update(environment)
+        _prepare(options)
+        status = _status(main)
+        atexit._run_exitfuncs()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+
+
+def _prepare(options: bytes) -> None:
+    """Give AnsibleModule its options, in the way of Ansible's wrapper of modules (ansiballz)."""
+    basic._ANSIBLE_ARGS = options
+    if PROFILE:
+        from ansible.module_utils import _internal
+
+        (basic._ANSIBLE_PROFILE,) = PROFILE
+        # Warnings become part of the result.
+        _internal.is_controller = False
+
+
+def _status(main: Main) -> int:
+    try:
+        main()
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return 0

@@ -1,0 +1,134 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A module in a fork of this process: its options, environment, output and end, and that nothing of it stays in this process."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.accel.gpu.plugins.plugin_utils.direct_execution import Result, encode_options, execute
+
+
+def run(main: Callable[[], None], options: dict[str, Any] | None = None, **environment: str) -> Result:
+    return execute(main, encode_options(options or {}), environment, lambda: None)
+
+
+def echo() -> None:
+    """A module that returns its options, a variable of the environment, and a warning."""
+    module = AnsibleModule(
+        {"text": {"type": "str"}, "number": {"type": "int"}, "secret": {"type": "str", "no_log": True}},
+        supports_check_mode=True,
+    )
+    module.warn("careful")
+    module.exit_json(
+        changed=module.check_mode,
+        given=[module.params["text"], module.params["number"]],
+        host=os.environ["TEST_HOST"],
+        leaked=module.params["secret"],
+    )
+
+
+def test_a_module_gets_its_options_and_environment_and_returns_its_result_and_warnings() -> None:
+    options = {"text": "ü {{ x }}", "number": "4", "secret": "s3cret", "_ansible_check_mode": True}
+    completed = run(echo, options, TEST_HOST="prod")
+    result = json.loads(completed["stdout"])
+    assert (completed["rc"], completed["stderr"]) == (0, "")
+    assert (result["changed"], result["given"], result["host"]) == (True, ["ü {{ x }}", 4], "prod")
+    assert "careful" in str(result["warnings"])
+    assert "s3cret" not in completed["stdout"]
+    assert "TEST_HOST" not in os.environ
+
+
+def test_a_failure_of_a_module_is_its_result() -> None:
+    completed = run(echo, {"number": "four"}, TEST_HOST="prod")
+    assert completed["rc"] == 1
+    assert "number" in json.loads(completed["stdout"])["msg"]
+
+
+def interrupted() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def broken() -> None:
+    raise ValueError("broken")
+
+
+@pytest.mark.parametrize(
+    ("main", "rc", "stderr"),
+    [
+        pytest.param(lambda: None, 0, "", id="returns"),
+        pytest.param(lambda: sys.exit(), 0, "", id="exits"),
+        pytest.param(lambda: sys.exit(3), 3, "", id="exits with a number"),
+        pytest.param(lambda: sys.exit("why"), 1, "", id="exits with text"),
+        pytest.param(broken, 1, "ValueError: broken", id="raises"),
+        pytest.param(interrupted, 137, "", id="is killed"),
+    ],
+)
+def test_the_end_of_a_module_is_an_exit_status(main: Callable[[], None], rc: int, stderr: str) -> None:
+    completed = run(main)
+    assert completed["rc"] == rc
+    assert stderr in completed["stderr"]
+
+
+def test_output_of_any_length_is_read() -> None:
+    def main() -> None:
+        for dummy in range(2000):
+            print("o" * 99)
+            print("e" * 99, file=sys.stderr)
+
+    completed = run(main)
+    assert (len(completed["stdout"]), len(completed["stderr"])) == (200_000, 200_000)
+
+
+def test_output_of_started_programs_is_read() -> None:
+    assert run(lambda: exit(os.system("echo from a program")))["stdout"] == "from a program\n"
+
+
+def test_a_module_runs_its_own_exit_handlers_and_no_others(tmp_path: Path) -> None:
+    def main() -> None:
+        atexit.register((tmp_path / "own").touch)
+
+    handler = (tmp_path / "inherited").touch
+    atexit.register(handler)
+    try:
+        run(main)
+    finally:
+        atexit.unregister(handler)
+    assert {path.name for path in tmp_path.iterdir()} == {"own"}
+
+
+def test_a_module_has_no_open_files_of_this_process_and_the_usual_signal_handlers() -> None:
+    def main() -> None:
+        usual = (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))
+        print(usual == (signal.SIG_DFL, signal.default_int_handler), sorted(os.listdir("/proc/self/fd"))[:4])
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        # The fourth one is that of the listing.
+        assert run(main)["stdout"] == "True ['0', '1', '2', '3']\n"
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_the_process_is_forked_before_on_start_is_called() -> None:
+    """Threads that on_start begins do not exist when the process forks."""
+    started: list[threading.Thread] = []
+
+    def on_start() -> None:
+        started.append(threading.Thread(target=lambda: None))
+        started[0].start()
+
+    completed = execute(lambda: print(len(started)), encode_options({}), {}, on_start)
+    started[0].join()
+    assert completed["stdout"] == "0\n"
