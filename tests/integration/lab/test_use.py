@@ -14,6 +14,7 @@ import pytest
 
 from lab import audit, fleet, operators
 from lab.layout import DEFAULT_FLEET
+from tests.helpers.polling import BUSY
 
 from .conftest import OwnLab
 
@@ -209,7 +210,7 @@ def _ready(own: OwnLab) -> tuple[str, str]:
 
 
 def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + OPERATOR_SECONDS
+    deadline = time.monotonic() + BUSY * OPERATOR_SECONDS
     while not done():
         assert time.monotonic() < deadline, "timeout"
         time.sleep(0.5)

@@ -15,6 +15,7 @@ import pytest
 from lab import fleet
 from lab.api import Api, ApiError, Object
 from lab.layout import Lab as LabLayout
+from tests.helpers.polling import BUSY
 from tests.labs import Lab
 from tests.programs import run
 
@@ -236,8 +237,8 @@ class SimCluster:
 
     def wait(self, done: Callable[[], Any], *, what: str, limit: float = 30) -> None:
         """Wait until a condition is true; otherwise fail the test with its description."""
-        deadline = time.monotonic() + limit
+        deadline = time.monotonic() + BUSY * limit
         while not done():
             if time.monotonic() > deadline:
-                pytest.fail(f"waited {limit:.0f} s for {what}", pytrace=False)
+                pytest.fail(f"waited {BUSY * limit:.0f} s for {what}", pytrace=False)
             time.sleep(0.1)
