@@ -22,11 +22,12 @@ from plugins.module_utils.catalog import models
 from . import hardware
 from .api import Object
 from .errors import LabError
-from .systems import CONDITIONS, CUDA_OF_BRANCH, KUBELET, SYSTEMS
+from .systems import CONDITIONS, CUDA_OF_BRANCH, DISTRIBUTIONS, KUBELET, SYSTEMS
 
 GROUP_LABEL = "lab.accel.gpu/group"
 HARDWARE_ANNOTATION = "lab.accel.gpu/hardware"
 OS_ANNOTATION = "lab.accel.gpu/os"
+CONTAINERD_ANNOTATION = "lab.accel.gpu/containerd"
 SPEC_ANNOTATION = "lab.accel.gpu/spec"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -47,6 +48,9 @@ class Group:
     memory: str = "256Gi"
     time_factor: float | list[float] = 1
     passthrough: bool = False
+    distribution: str | None = None
+    modules: list[str] = field(default_factory=list)
+    services: list[str] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[dict[str, str]] = field(default_factory=list)
 
@@ -126,10 +130,13 @@ _KINDS: dict[str, type] = {
     "memory": str,
     "time_factor": object,
     "passthrough": bool,
+    "distribution": str,
+    "modules": list,
+    "services": list,
     "labels": dict,
     "taints": list,
 }
-_OPTIONAL = ("model", "vgpu")
+_OPTIONAL = ("model", "vgpu", "distribution")
 
 
 def validate_group(entry: dict[str, Any]) -> list[str]:
@@ -151,6 +158,8 @@ def validate_group(entry: dict[str, Any]) -> list[str]:
         problems.append("gpus: a model needs at least one GPU, and GPUs need a model")
     if entry.get("os", Group.os) not in SYSTEMS:
         problems.append(f"os: unknown system '{entry['os']}'; known: {', '.join(SYSTEMS)}")
+    if entry.get("distribution") and entry["distribution"] not in DISTRIBUTIONS:
+        problems.append(f"distribution: unknown '{entry['distribution']}'; known: {', '.join(DISTRIBUTIONS)}")
     if not _is_time_factor(entry.get("time_factor", 1)):
         problems.append(
             f"time_factor: {entry['time_factor']!r} is neither a positive number nor a list [low, high] of two positive numbers"
@@ -194,13 +203,23 @@ class Template:
             machine=group.machine,
             passthrough=group.passthrough,
         )
+        self._distribution = DISTRIBUTIONS.get(group.distribution or "")
+        operating_system: Object = {
+            "id": self._system.id,
+            "version_id": self._system.version_id,
+            "kernel": self._system.kernel,
+        }
+        for key, names in (("modules", group.modules), ("services", group.services)):
+            if names:
+                operating_system[key] = ",".join(names)
         self._annotations = {
             "kwok.x-k8s.io/node": "fake",
             "node.alpha.kubernetes.io/ttl": "0",
-            OS_ANNOTATION: json.dumps(
-                {"id": self._system.id, "version_id": self._system.version_id, "kernel": self._system.kernel}
-            ),
+            OS_ANNOTATION: json.dumps(operating_system),
         }
+        if self._distribution:
+            containerd = {key: getattr(self._distribution, key) for key in ("socket", "config", "imports")}
+            self._annotations |= {CONTAINERD_ANNOTATION: json.dumps(containerd), **self._distribution.annotations}
         content = json.dumps(
             [self._annotations, self._hardware, dataclasses.asdict(dataclasses.replace(group, count=0))], sort_keys=True
         )
@@ -216,7 +235,7 @@ class Template:
 
     def node(self, name: str) -> Object:
         """Return a Node with this hardware."""
-        group, system = self._group, self._system
+        group, system, distribution = self._group, self._system, self._distribution
         resources = {"cpu": str(group.cpus), "memory": group.memory, "pods": "110", "ephemeral-storage": "500Gi"}
         return {
             "apiVersion": "v1",
@@ -231,6 +250,7 @@ class Template:
                     "kubernetes.io/os": "linux",
                     "beta.kubernetes.io/arch": "amd64",
                     "beta.kubernetes.io/os": "linux",
+                    **(distribution.labels if distribution else {}),
                     **group.labels,
                 },
             },
@@ -251,10 +271,10 @@ class Template:
                 "nodeInfo": {
                     "architecture": "amd64",
                     "bootID": str(uuid.uuid4()),
-                    "containerRuntimeVersion": system.runtime,
+                    "containerRuntimeVersion": (distribution and distribution.runtime) or system.runtime,
                     "kernelVersion": system.kernel,
                     "kubeProxyVersion": "",
-                    "kubeletVersion": KUBELET,
+                    "kubeletVersion": f"{KUBELET}{distribution.suffix if distribution else ''}",
                     "machineID": hashlib.sha256(name.encode()).hexdigest()[:32],
                     "operatingSystem": "linux",
                     "osImage": system.image,

@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Operating systems, kubelet version and driver versions of the simulated machines."""
+"""Operating systems, Kubernetes distributions, kubelet version and driver versions of the simulated machines."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 KUBELET = "v1.36.4"
 
@@ -32,6 +32,62 @@ SYSTEMS = {
         "5.14.0-427.50.1.el9_4.x86_64",
         "Red Hat Enterprise Linux CoreOS 418.94.202503041606-0",
         "cri-o://1.31.6-2.rhaos4.18.git0b6f3a9.el9",
+    ),
+    "fedora-coreos-43": System(
+        "fedora", "43", "6.19.10-200.fc43.x86_64", "Fedora CoreOS 43.20260413.3.2", "containerd://2.1.4"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A Kubernetes distribution: what its kubelet reports, and where its containerd is.
+
+    `config` is the file or folder that containerd reads, with its imports if `imports`. Empty: the distribution finds the container toolkit's
+    runtimes itself when containerd is restarted.
+    """
+
+    suffix: str = ""
+    runtime: str = ""
+    socket: str = "/run/containerd/containerd.sock"
+    config: str = "/etc/containerd"
+    imports: bool = True
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+# Sources: kubeadm constants (kubeadm.alpha.kubernetes.io/cri-socket); rke2 and k3s pkg/agent/containerd (runtimes are searched below
+# /usr/local/nvidia/toolkit), k3s pkg/nodeconfig; k0s docs/runtime.md; microk8s snap (microk8s.io/cluster, args/containerd-template.toml).
+DISTRIBUTIONS = {
+    "kubeadm": Distribution(
+        annotations={"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/containerd/containerd.sock"}
+    ),
+    "rke2": Distribution(
+        suffix="+rke2r1",
+        runtime="containerd://2.1.4-k3s2",
+        socket="/run/k3s/containerd/containerd.sock",
+        config="",
+        labels={"node.kubernetes.io/instance-type": "rke2"},
+    ),
+    "k3s": Distribution(
+        suffix="+k3s1",
+        runtime="containerd://2.1.4-k3s2",
+        socket="/run/k3s/containerd/containerd.sock",
+        config="",
+        labels={"node.kubernetes.io/instance-type": "k3s"},
+    ),
+    "k0s": Distribution(
+        suffix="+k0s.0",
+        runtime="containerd://1.7.28",
+        socket="/run/k0s/containerd.sock",
+        config="/etc/k0s/containerd.d",
+        imports=False,
+    ),
+    "microk8s": Distribution(
+        runtime="containerd://1.7.27",
+        socket="/var/snap/microk8s/common/run/containerd.sock",
+        config="/var/snap/microk8s/current/args/containerd-template.toml",
+        labels={"microk8s.io/cluster": "true", "node.kubernetes.io/microk8s-worker": "microk8s-worker"},
     ),
 }
 

@@ -82,6 +82,41 @@ options:
           - The groups of C(impersonate_user).
         type: list
         elements: str
+      distribution:
+        description:
+          - The Kubernetes distribution, if it has a containerd of its own. The container toolkit gets the settings that it
+            needs; variables in C(operator.values.toolkit.env) take precedence. Without this key, a run detects the distribution
+            by the nodes, and an installed operator whose container toolkit works keeps its settings.
+        type: str
+        choices:
+          - kubeadm
+          - rke2
+          - k3s
+          - k0s
+          - microk8s
+      known_issues:
+        description:
+          - Your own known issues. Plan and report show each if the cluster has all of its conditions, as they show those of
+            the catalog.
+        type: list
+        elements: dict
+        suboptions:
+          releases:
+            description:
+              - Releases of the operator, or their first numbers (V(v26.3)). By default all.
+            type: list
+            elements: str
+          conditions:
+            description:
+              - What the cluster must have, such as V(mig), V(rke2) or V(model H100). docs/catalog.md lists the conditions.
+                By default nothing.
+            type: list
+            elements: str
+          text:
+            description:
+              - The sentence to show.
+            type: str
+            required: true
       cloud:
         description:
           - The cloud that creates node groups for this cluster. Set exactly one of its keys. Pools with C(nodes) need this
@@ -229,6 +264,35 @@ options:
                   - A Secret whose keys become variables of the driver container, such as a proxy with its password. Needs operator
                     v25.10 or later.
                 type: str
+              rdma:
+                description:
+                  - GPUDirect RDMA by the kernel module nvidia-peermem. DMA-BUF, which NVIDIA recommends, needs neither key
+                    with the network drivers of the Network Operator.
+                type: dict
+                suboptions:
+                  enabled:
+                    description:
+                      - Whether the driver pods load nvidia-peermem. They wait for the drivers of the network cards.
+                    type: bool
+                    default: false
+                  use_host_mofed:
+                    description:
+                      - Whether MLNX_OFED or DOCA-OFED is installed on the nodes. By default the Network Operator installs it.
+                    type: bool
+                    default: false
+              fabric_manager:
+                description:
+                  - Fabric Manager, which the driver pods of nodes with NVSwitches run in the driver's version.
+                type: dict
+                suboptions:
+                  mode:
+                    description:
+                      - V(shared-nvswitch) divides the NVSwitch fabric into partitions, for virtual machines of the DRA driver.
+                        By default the driver image's, which is V(full-passthrough). Needs operator v26.7 or later.
+                    type: str
+                    choices:
+                      - full-passthrough
+                      - shared-nvswitch
           proxy:
             description:
               - The proxy through which the driver container downloads packages.
@@ -255,6 +319,35 @@ options:
             description:
               - A ConfigMap with the CA certificates that the driver container trusts.
             type: str
+          gds:
+            description:
+              - GPUDirect Storage. Needs the open kernel modules, which no GPU before Turing supports, and a driver that the
+                operator compiles.
+            type: dict
+            suboptions:
+              enabled:
+                description:
+                  - Whether the driver pods load nvidia-fs.
+                type: bool
+                default: false
+              version:
+                description:
+                  - The bare version of nvidia-fs, such as V(2.26.6). By default the chart's.
+                type: str
+          gdrcopy:
+            description:
+              - GDRCopy. Needs a driver that the operator compiles.
+            type: dict
+            suboptions:
+              enabled:
+                description:
+                  - Whether the driver pods load gdrdrv.
+                type: bool
+                default: false
+              version:
+                description:
+                  - The bare version of gdrdrv, such as V(v2.5.1). By default the chart's.
+                type: str
       nfd:
         description:
           - The Helm release of Node Feature Discovery.

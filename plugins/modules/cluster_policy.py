@@ -37,7 +37,7 @@ notes:
     C(unusual_nodes).
   - Pods of such nodes that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. In that case, the remaining pods
     with an older template are deleted, one pod of each DaemonSet at a time, so that they are recreated.
-  - If nothing differs, the module lists the ClusterPolicies, the DaemonSets and the nodes (in pages) once.
+  - If nothing differs, the module lists the ClusterPolicies, the DaemonSets, the nodes (in pages) and the RuntimeClasses once.
   - In check mode on a cluster without a ClusterPolicy (its kind is in O(expected)), C(before) is empty and C(after) contains all derived
     fields. The real run changes the object that the chart has created, so its C(before) shows the chart's values of these fields;
     C(after) and C(changed) are the same.
@@ -142,6 +142,11 @@ cluster_policy:
       type: dict
       returned: always
       sample: {states: {upgrade-required: 17, drain-required: 1}, failed: [], skipped: []}
+    runtime_classes:
+      description: The RuntimeClasses that the operands use, with their handlers in the container runtime; empty until the operands run.
+      type: dict
+      returned: always
+      sample: {nvidia: nvidia}
     held_back:
       description: Parts of the change that were held back because they would restart the driver.
       type: list

@@ -232,6 +232,8 @@ gpu_info:
       type: dict
       sample: {nfd: {found: true, managed: true}, operator: {found: true, managed: true}}
       returned: when O(gpu_pools) is set and the cluster is reachable
+    distribution:
+      {description: The Kubernetes distribution or empty., type: str, sample: rke2, returned: when O(gpu_pools) is set and the cluster is reachable}
     steps:
       description: The changes of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: dict
@@ -250,10 +252,7 @@ gpu_info:
       returned: when the cluster is reachable
       sample: [t4-4]
     overlaps:
-      description: Nodes that several pools match, with these pools.
-      type: dict
-      returned: when O(gpu_pools) is set and the cluster is reachable
-      sample: {t4-5: [notebooks, train]}
+      {description: Nodes that several pools match., type: dict, returned: when O(gpu_pools) is set and the cluster is reachable, sample: {t4-5: [a, b]}}
     released:
       description: Nodes that no longer belong to a pool but still have labels or taints of a pool.
       type: list
@@ -270,11 +269,7 @@ gpu_info:
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: {pools: {old: 1}, nodes: {t4-6: old}, pods: [], unshared: {}, refusal: ""}
     unclaimed:
-      description: Up to 100 GPU nodes that belong to no pool.
-      type: list
-      elements: str
-      returned: when O(gpu_pools) is set and the cluster is reachable
-      sample: [a10-1]
+      {description: Up to 100 nodes in no pool., type: list, elements: str, returned: when O(gpu_pools) is set and the cluster is reachable, sample: [a10-1]}
 code:
   description:
     - Reason of the failure.
@@ -295,14 +290,17 @@ import functools
 import typing as t
 
 from ..module_utils.catalog.names import LIVE_PODS
-from ..module_utils.cluster_state import report_data, warnings
+from ..module_utils.cluster_state import report_data
+from ..module_utils.cluster_state.driver_preflight import driver_warnings
 from ..module_utils.cluster_state.gpu_pods import gpu_requests
 from ..module_utils.cluster_state.impact import total_impact
 from ..module_utils.cluster_state.node import Node, parse_node
+from ..module_utils.cluster_state.traits import cluster_traits
 from ..module_utils.common.errors import ConnectionProblem
 from ..module_utils.common.results import MAX_LISTED
-from ..module_utils.gpu_operator.detect import detect
+from ..module_utils.gpu_operator.detect import detect, object_traits
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
+from ..module_utils.gpu_operator.toolkit_settings import adapt_finding, with_settings
 from ..module_utils.gpu_operator.upgrade_preview import Controller, preview_upgrade_of_site
 from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
@@ -350,16 +348,20 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 def _compare(module: GpuModule, nodes: list[Node], list_pods: t.Callable[[], Pods], info: dict[str, t.Any]) -> Overview:
     """Add the comparison with the pools to the result, and the impact of changes if requested."""
     client, detection = module.client, detect(module.client, module.plan)
+    operator, settings = adapt_finding(client, module.plan, detection.findings["operator"], detection.policy, nodes)
     reads_pods = module.params["include_workloads"] or module.params["include_impact"]
     overview = compare(client, detection.plan, nodes, list_pods if reads_pods else None)
     plan, membership, changes = overview.plan, overview.membership, overview.changes
-    info["installed"] = {name: finding.as_dict() for name, finding in detection.findings.items()}
+    info["installed"] = {name: item.as_dict() for name, item in {**detection.findings, "operator": operator}.items()}
+    info["distribution"] = module.plan.cluster.distribution or settings.distribution
     info["pools"] = report_data.pool_results(overview.allocation, nodes, membership, changes.edits, overview.geometries)
     results = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     for name, validation in evidence.validated_pools(plan, nodes, membership, results).items():
         info["pools"][name]["validation"] = validation
     info["drift"] = report_data.drift_entries(info["pools"])
-    info["warnings"] = [*plan_warnings(plan, warnings.cluster_traits(nodes)), *overview.warnings]
+    traits = cluster_traits(nodes, list_pods() if reads_pods else ()) | object_traits(client, detection.policy)
+    drivers = [] if operator.adopted else driver_warnings(plan, nodes)
+    info["warnings"] = [*plan_warnings(plan, traits), *drivers, *overview.warnings]
     add_nodes(client, overview, nodes, info)
     if module.params["include_impact"]:
         restarts = preview_restarts(client, plan, detection.policy)
@@ -369,9 +371,8 @@ def _compare(module: GpuModule, nodes: list[Node], list_pods: t.Callable[[], Pod
             pool["impact"] = counts[name]
         allow = module.params["allow_driver_rollout"]
         controller = Controller(module.params["binary_path"], module.get_bin_path, module.run_command, module.tmpdir)
-        upgrade = preview_upgrade_of_site(
-            client, module.plan, detection.findings["operator"], controller, allowed=allow
-        )
+        plan = with_settings(module.plan, settings)
+        upgrade = preview_upgrade_of_site(client, plan, operator, controller, allowed=allow)
         info["impact"] = restarts.as_dict(total_impact(counts.values()), allowed=allow)
         info["impact"]["upgrade"] = upgrade.as_dict() if upgrade else None
         info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[:MAX_LISTED]}

@@ -22,8 +22,12 @@ description:
   - "Fails with one message when the state cannot be used: two conflicting installations, an operator without a ClusterPolicy, a
     ClusterPolicy without an operator, a managed Helm release for which the configuration has another name or namespace, and OpenShift if a
     component is not installed yet, because OLM must install both components there."
+  - The module fails before anything is installed if NVIDIA publishes no driver image for the operating system of GPU nodes (Fedora CoreOS, for
+    example), unless the driver is preinstalled or C(driver.repository) in the operator's values names another repository.
+  - The module detects the Kubernetes distribution of the nodes and returns the settings that the container toolkit needs for its containerd. An
+    installed operator whose toolkit works, or whose ClusterPolicy was edited by hand, keeps its settings.
   - The module also fails if Helm will be used and C(HELM_KUBE*) in the environment names another cluster or user than this module uses.
-  - The module sends two list requests for each component, and reads one Lease if Helm manages the component.
+  - The module sends two list requests for each component and one for up to 100 GPU nodes, and reads one Lease if Helm manages the component.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -104,7 +108,25 @@ operator_info:
         version: {description: Its version; empty if unknown., type: str, returned: when found, sample: v25.10.1}
         problem: {description: The reason why it cannot be used. Always empty here; M(accel.gpu.gpu_info) returns it instead of failing., type: str, returned:
           always, sample: ""}
-        notes: {description: Restrictions of an adopted installation., type: list, elements: str, returned: always, sample: []}
+        notes:
+          description: Restrictions of an adopted installation, and what a run changes in the container toolkit of an installed operator.
+          type: list
+          elements: str
+          returned: always
+          sample: []
+        distribution:
+          description: The Kubernetes distribution of the nodes, declared or detected; empty if unknown. Only of the operator.
+          type: str
+          returned: for the operator
+          sample: rke2
+        toolkit_env:
+          description:
+            - Variables of the container toolkit that follow from the detected distribution, to be added to C(toolkit.env) of the operator's Helm values.
+            - Empty if C(gpu_cluster.distribution) is set, since C(gpu_plan.operator.values) contains them then.
+          type: list
+          elements: dict
+          returned: for the operator
+          sample: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]
 code:
   description:
     - Reason of the failure. V(release_refused) - see O(allow_release).
@@ -122,15 +144,21 @@ details:
 """
 
 import typing as t
+from dataclasses import replace
 
+from ..module_utils.cluster_state.cluster_policy import active_policy
+from ..module_utils.cluster_state.driver_preflight import missing_image_problem
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.gpu_operator.detect import find_nfd, find_operator
+from ..module_utils.gpu_operator.installation import InstallationFinding
+from ..module_utils.gpu_operator.toolkit_settings import ToolkitSettings, adapt_finding, sample_nodes
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
+from ..module_utils.kube.paths import CLUSTER_POLICIES
 from ..module_utils.sharing.overview import require_allowed
 
-_FIND = {"nfd": find_nfd, "operator": find_operator}
+_COMPONENTS = ("nfd", "operator")
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
@@ -138,7 +166,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     plan = module.plan
     if module.params["allow_release"] is not None:
         require_allowed(module.client, plan, frozenset(module.params["allow_release"]))
-    findings = {name: _FIND[name](module.client, plan) for name in module.params["components"]}
+    findings, settings = _find(module)
     problems = [finding.problem for finding in findings.values() if finding.problem]
     if problems:
         raise InvalidOptions(problems)
@@ -149,12 +177,34 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         if finding.installation is not None:
             for note in finding.notes:
                 module.warn(f"{finding.installation.title}: {note}.")
-    return {"changed": False, "operator_info": {name: finding.as_dict() for name, finding in findings.items()}}
+    found = {name: finding.as_dict() for name, finding in findings.items()}
+    if settings is not None:
+        found["operator"] |= {"distribution": settings.distribution, "toolkit_env": list(settings.env)}
+    return {"changed": False, "operator_info": found}
+
+
+def _find(module: GpuModule) -> tuple[dict[str, InstallationFinding], ToolkitSettings | None]:
+    """The finding of each component, and the settings of the operator's container toolkit."""
+    client, plan, components = module.client, module.plan, module.params["components"]
+    findings: dict[str, InstallationFinding] = {}
+    settings = None
+    if "nfd" in components:
+        findings["nfd"] = nfd = find_nfd(client, plan)
+        if nfd.installs and plan.pools and "operator" not in components and find_operator(client, plan).installs:
+            # The role nfd comes first: nothing is installed where the driver cannot work.
+            findings["nfd"] = replace(nfd, problem=missing_image_problem(plan, sample_nodes(client)))
+    if "operator" in components:
+        policies = client.list_known(CLUSTER_POLICIES)
+        operator = find_operator(client, plan, policies)
+        nodes = sample_nodes(client) if operator.managed and not operator.problem and plan.pools else []
+        findings["operator"], settings = adapt_finding(client, plan, operator, active_policy(policies), nodes)
+        settings = replace(settings, distribution=plan.cluster.distribution or settings.distribution)
+    return findings, settings
 
 
 def main() -> None:
     """Run the module."""
-    choices = sorted(_FIND)
+    choices = list(_COMPONENTS)
     spec: ArgumentSpec = {
         "components": {"type": "list", "elements": "str", "choices": choices, "default": choices},
         "allow_release": {"type": "list", "elements": "str"},

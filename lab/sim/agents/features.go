@@ -39,7 +39,11 @@ func (r *reconciliation) publishWorkerFeatures(pod *Pod) error {
 		klog.ErrorS(err, "cannot parse nfd-worker.conf", "pod", klog.KObj(pod))
 		return nil
 	}
-	spec := rules.NodeFeatures(r.node.Name, r.node.Kernel, r.node.Hardware, r.node.OS, pci)
+	custom, err := rules.WorkerRules(copied["nfd-worker.conf"])
+	if err != nil {
+		klog.ErrorS(err, "ignoring invalid rules in nfd-worker.conf", "pod", klog.KObj(pod))
+	}
+	spec := rules.NodeFeatures(r.node.Name, r.node.Kernel, r.node.Hardware, r.node.OS, pci, custom)
 	return r.publish(pod, r.node.Name, map[string]any{"nfd.node.kubernetes.io/worker.version": "v0.19.0"}, r.workerOwners(pod), spec)
 }
 

@@ -12,6 +12,9 @@ import (
 	"lab.invalid/sim/rules"
 )
 
+// noRuntime holds pods whose runtime class has a handler that containerd does not know.
+const noRuntime = "no-runtime"
+
 // hold prevents the pods of a fault from running. A pod that kwok has already started is reset to Pending.
 func (r *reconciliation) hold() error {
 	for _, pod := range r.pods {
@@ -42,6 +45,8 @@ func (r *reconciliation) holdReason(pod *Pod) string {
 		return rules.ValidatorFails
 	case (r.driverFailure() != "" || r.unloadFails()) && slices.Contains(rules.DriverDependents, pod.Owner.Name):
 		return rules.DriverBroken
+	case r.lacksRuntime(pod):
+		return noRuntime
 	}
 	return ""
 }
@@ -67,6 +72,9 @@ func (r *reconciliation) setHold(pod *Pod, fault string) error {
 }
 
 func (r *reconciliation) keepPending(pod *Pod, fault string) error {
+	if fault == noRuntime {
+		return r.keepWithoutSandbox(pod)
+	}
 	if fault == rules.ValidatorFails && len(pod.Inits) > 0 {
 		c := r.memory.crashes[string(pod.UID)]
 		if c == nil {

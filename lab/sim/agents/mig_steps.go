@@ -9,9 +9,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"lab.invalid/sim/rules"
 )
@@ -23,7 +25,7 @@ func (r *reconciliation) check(pod *Pod, m *migProcess) error {
 	if err != nil {
 		return r.failed(pod, m, fmt.Errorf("failed to validate MIG configuration: %w", err))
 	}
-	p, err := r.parted()
+	p, err := r.parted(pod)
 	if err != nil {
 		return err
 	}
@@ -137,7 +139,7 @@ func (r *reconciliation) repartition(pod *Pod, m *migProcess, apply func(*rules.
 	if failure != nil {
 		return failure, nil
 	}
-	p, err := r.parted()
+	p, err := r.parted(pod)
 	if err != nil {
 		return nil, err
 	}
@@ -145,13 +147,39 @@ func (r *reconciliation) repartition(pod *Pod, m *migProcess, apply func(*rules.
 	return failure, r.saveLayout(p.Layout, nil)
 }
 
+// heldByHost returns whether services of a host with its own driver hold the GPUs during a change: the MIG manager stops those that
+// the ConfigMap of its gpu-clients lists.
+func (r *reconciliation) heldByHost(pod *Pod) (bool, error) {
+	if r.node.OS.Services == "" || r.driver() != "" {
+		return false, nil
+	}
+	namespace, name, _ := strings.Cut(pod.GPUClients, "/")
+	var text string
+	if name != "" {
+		clients, err := r.core.CoreV1().ConfigMaps(namespace).Get(r.ctx, name, metav1.GetOptions{})
+		if ignoreGone(err) != nil {
+			return false, err
+		}
+		text = clients.Data[rules.GPUClientsKey]
+	}
+	clients, err := rules.GPUClients(text)
+	if err != nil {
+		klog.ErrorS(err, "ignoring invalid gpu-clients", "configMap", pod.GPUClients)
+	}
+	return len(r.node.OS.RemainingServices(clients)) > 0, nil
+}
+
 // parted returns mig-parted for this node. With the fault mig-failed, an unknown process holds all GPUs.
-func (r *reconciliation) parted() (rules.MIGParted, error) {
+func (r *reconciliation) parted(pod *Pod) (rules.MIGParted, error) {
 	use, err := r.usage()
 	if err != nil {
 		return rules.MIGParted{}, err
 	}
-	use.All = use.All || r.node.Faults.Has(rules.MIGFailed)
+	held, err := r.heldByHost(pod)
+	if err != nil {
+		return rules.MIGParted{}, err
+	}
+	use.All = use.All || r.node.Faults.Has(rules.MIGFailed) || held
 	layout := r.layout()
 	return rules.MIGParted{Hardware: r.node.Hardware, Layout: layout, Use: use, NoReset: r.node.Faults.Has(rules.MIGReboot),
 		Partial: r.node.Faults.Has(rules.MIGPartial)}, nil

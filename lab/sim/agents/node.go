@@ -29,6 +29,7 @@ type Node struct {
 	metav1.ObjectMeta
 	Hardware      *rules.Hardware
 	OS            rules.OS
+	Containerd    *rules.Containerd
 	Faults        rules.Faults
 	Config        string
 	MIGConfig     string
@@ -63,7 +64,11 @@ func trimNode(object any) (any, error) {
 	if err != nil {
 		klog.ErrorS(err, "ignoring invalid operating system of node", "node", n.Name)
 	}
-	node := &Node{ObjectMeta: trimMeta(n.ObjectMeta), Hardware: hardwareOf(n), OS: os, MIGConfig: n.Labels[rules.MIGConfigLabel], MIGState: n.Labels[rules.MIGStateLabel],
+	containerd, err := rules.ParseContainerd(n.Annotations[rules.ContainerdAnnotation])
+	if err != nil {
+		klog.ErrorS(err, "ignoring invalid containerd of node", "node", n.Name)
+	}
+	node := &Node{ObjectMeta: trimMeta(n.ObjectMeta), Hardware: hardwareOf(n), OS: os, Containerd: containerd, MIGConfig: n.Labels[rules.MIGConfigLabel], MIGState: n.Labels[rules.MIGStateLabel],
 		Deploy: map[string]string{}, Layout: layout, Kernel: n.Status.NodeInfo.KernelVersion, Config: n.Labels[configLabel],
 		Driver: n.Annotations[rules.DriverAnnotation], HungProcess: n.Annotations[hungAnnotation], BootID: n.Status.NodeInfo.BootID,
 		Faults: rules.ParseFaults(n.Annotations[rules.FaultsAnnotation]), Capacity: amounts(n.Status.Capacity), Allocatable: amounts(n.Status.Allocatable)}

@@ -36,6 +36,7 @@ const (
 	migManager   = "nvidia-mig-manager"
 	validator    = "nvidia-operator-validator"
 	driver       = "nvidia-driver-ctr"
+	toolkit      = "nvidia-container-toolkit-ctr"
 	// The init container of a driver pod that unloads the former driver.
 	driverManager = "k8s-driver-manager"
 )
@@ -64,6 +65,10 @@ type Pod struct {
 	EmptyDir        bool
 	GPUClient       bool // of a DaemonSet that selects rules.ClientLabel
 	Access          access
+	RuntimeClass    string
+	WithoutSandbox  bool
+	Toolkit         rules.ToolkitPaths
+	GPUClients      string
 }
 
 type container struct {
@@ -126,6 +131,12 @@ func trimPod(object any) (any, error) {
 		if condition.Type == corev1.PodReady {
 			pod.Ready = condition.Status == corev1.ConditionTrue
 		}
+		if condition.Type == sandboxReady {
+			pod.WithoutSandbox = condition.Status == corev1.ConditionFalse
+		}
+	}
+	if p.Spec.RuntimeClassName != nil {
+		pod.RuntimeClass = *p.Spec.RuntimeClassName
 	}
 	_, selectsClients := p.Spec.NodeSelector[rules.ClientLabel]
 	pod.GPUClient = selectsClients && pod.Owner.Kind == "DaemonSet"
@@ -139,6 +150,9 @@ func trimPod(object any) (any, error) {
 		pod.Operand = main.Name
 		if main.Name != validator {
 			describe(pod, p, main)
+		}
+		if main.Name == toolkit {
+			pod.Toolkit = toolkitPaths(p, main)
 		}
 	}
 	return pod, nil
@@ -156,7 +170,7 @@ func operand(p *corev1.Pod) *corev1.Container {
 			c.Name = nfdWorker
 			return &c
 		}
-		if c.Name == devicePlugin || c.Name == gfd || c.Name == mpsDaemon || c.Name == migManager || c.Name == driver {
+		if c.Name == devicePlugin || c.Name == gfd || c.Name == mpsDaemon || c.Name == migManager || c.Name == driver || c.Name == toolkit {
 			return &c
 		}
 	}
@@ -184,6 +198,9 @@ func describe(pod *Pod, p *corev1.Pod, main *corev1.Container) {
 	for _, volume := range p.Spec.Volumes {
 		if volume.ConfigMap != nil && slices.Contains(configPaths, mounted[volume.Name]) {
 			pod.ConfigMap = p.Namespace + "/" + volume.ConfigMap.Name
+		}
+		if volume.ConfigMap != nil && mounted[volume.Name] == "/gpu-clients" {
+			pod.GPUClients = p.Namespace + "/" + volume.ConfigMap.Name
 		}
 	}
 }

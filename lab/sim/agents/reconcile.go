@@ -158,6 +158,8 @@ func (r *reconciliation) reconcilePod(pod *Pod) (*agent, error) {
 		return nil, r.publishWorkerFeatures(pod)
 	case driver:
 		return nil, r.reconcileDriver(pod)
+	case toolkit:
+		return nil, r.reconcileToolkit(pod)
 	case migManager:
 		if !r.driversLoaded() {
 			return nil, nil

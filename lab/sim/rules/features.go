@@ -17,6 +17,40 @@ type PCIConfig struct {
 	DeviceLabelFields    []string `json:"deviceLabelFields"`
 }
 
+// CustomRule is a rule of nfd-worker's source custom; of its matchers only the existence of loaded kernel modules is supported.
+type CustomRule struct {
+	Labels        map[string]string `json:"labels"`
+	MatchFeatures []struct {
+		Feature          string `json:"feature"`
+		MatchExpressions map[string]struct {
+			Op string `json:"op"`
+		} `json:"matchExpressions"`
+	} `json:"matchFeatures"`
+}
+
+// WorkerRules parses the custom rules in nfd-worker.conf.
+func WorkerRules(text string) ([]CustomRule, error) {
+	conf := struct {
+		Sources struct {
+			Custom []CustomRule `json:"custom"`
+		} `json:"sources"`
+	}{}
+	err := yaml.Unmarshal([]byte(text), &conf)
+	return conf.Sources.Custom, err
+}
+
+// matches returns whether all features of a rule are those of a node with these kernel modules.
+func (c CustomRule) matches(modules []string) bool {
+	for _, matcher := range c.MatchFeatures {
+		for name, expression := range matcher.MatchExpressions {
+			if matcher.Feature != "kernel.loadedmodule" || expression.Op != "Exists" || !slices.Contains(modules, name) {
+				return false
+			}
+		}
+	}
+	return len(c.MatchFeatures) > 0
+}
+
 // WorkerConfig parses nfd-worker.conf, with NFD's defaults.
 func WorkerConfig(text string) (PCIConfig, error) {
 	pci := PCIConfig{DeviceClassWhitelist: []string{"03", "0b40", "12"}, DeviceLabelFields: []string{"class", "vendor"}}
@@ -40,7 +74,7 @@ var (
 
 // NodeFeatures returns the spec of the NodeFeature that nfd-worker v0.19 publishes for this node: the discovered features,
 // and the labels derived from them.
-func NodeFeatures(node, kernel string, h *Hardware, o OS, pci PCIConfig) map[string]any {
+func NodeFeatures(node, kernel string, h *Hardware, o OS, pci PCIConfig, custom []CustomRule) map[string]any {
 	if o.Kernel != "" {
 		kernel = o.Kernel
 	}
@@ -62,6 +96,19 @@ func NodeFeatures(node, kernel string, h *Hardware, o OS, pci PCIConfig) map[str
 	for _, key := range []string{"ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor", "OSTREE_VERSION"} {
 		if value, has := release[key]; has {
 			labels["system-os_release."+key] = value
+		}
+	}
+	modules := map[string]any{}
+	loaded := strings.FieldsFunc(o.Modules, func(c rune) bool { return c == ',' })
+	for _, module := range loaded {
+		modules[module] = map[string]any{}
+	}
+	for _, rule := range custom {
+		if !rule.matches(loaded) {
+			continue
+		}
+		for key, value := range rule.Labels {
+			labels[key] = value
 		}
 	}
 	devices := pciDevices(h)
@@ -89,7 +136,7 @@ func NodeFeatures(node, kernel string, h *Hardware, o OS, pci PCIConfig) map[str
 	return map[string]any{
 		"labels": prefixed,
 		"features": map[string]any{
-			"flags":      map[string]any{"cpu.cpuid": elements(flags)},
+			"flags":      map[string]any{"cpu.cpuid": elements(flags), "kernel.loadedmodule": elements(modules)},
 			"attributes": attributes,
 			"instances":  map[string]any{"pci.device": map[string]any{"elements": instances}},
 		},

@@ -49,6 +49,10 @@ type OS struct {
 	VersionID string `json:"version_id"`
 	Kernel    string `json:"kernel"`
 	OSTree    string `json:"ostree_version"`
+	// Modules are the loaded kernel modules that matter, separated by commas.
+	Modules string `json:"modules"`
+	// Services are the systemd services of the host that hold all GPUs, separated by commas.
+	Services string `json:"services"`
 }
 
 // ParseHardware parses the hardware annotation; it returns nil for a node without annotation or GPUs.

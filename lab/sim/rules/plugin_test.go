@@ -152,7 +152,7 @@ func TestFeatures(t *testing.T) {
 		{name: "no os-release", h: h200, pci: operator, absent: []string{"system-os_release.ID"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			labels := NodeFeatures("n1", "6.8.0", test.h, test.os, test.pci)["labels"].(map[string]any)
+			labels := NodeFeatures("n1", "6.8.0", test.h, test.os, test.pci, nil)["labels"].(map[string]any)
 			for _, label := range test.present {
 				if labels["feature.node.kubernetes.io/"+label] == nil {
 					t.Errorf("%s is missing", label)

@@ -2,20 +2,44 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Known issues of GPU operator releases that a plan warns about, each as a sentence with its source.
 
-`notes`: the known issues of that release in gpu-operator/release-notes.rst of NVIDIA/cloud-native-docs. docs/catalog.md lists further
-issues, whose conditions are not visible in the variables and the nodes' labels.
+`notes`: the known issues of that release in gpu-operator/release-notes.rst of NVIDIA/cloud-native-docs. Users add their own by
+gpu_cluster.known_issues.
 """
 
 from __future__ import annotations
 
 import typing as t
 
+# What a cluster can have: by the pools and gpu_cluster.operator (pools/warnings.py), by the nodes, and by pods and other objects
+# (cluster_state/traits.py). `model X`: GPUs whose name begins with X.
+MODEL_TRAIT = "model "
+TRAITS: t.Mapping[str, str] = {
+    "containerd": "GPU nodes run containerd",
+    "cri-o": "GPU nodes run CRI-O",
+    "gds": "GPUDirect Storage is enabled",
+    "gke": "GPU nodes are Google's GKE",
+    "gpucluster": "the cluster has a GPUCluster beside the ClusterPolicy",
+    "host-users": "pods have spec.hostUsers: false",
+    "k0s": "GPU nodes are k0s",
+    "k3s": "GPU nodes are K3s",
+    "k3s-or-rke2": "GPU nodes are K3s or RKE2",
+    "kubeadm": "GPU nodes were created by kubeadm",
+    "microk8s": "GPU nodes are MicroK8s",
+    "mig": "a pool partitions GPUs",
+    "openshift": "GPU nodes are OpenShift's",
+    "rdma": "GPUDirect RDMA is enabled",
+    "rdma-nic": "NFD has found a network card of NVIDIA (Mellanox) on GPU nodes",
+    "rhel8": "GPU nodes run RHEL 8",
+    "rke2": "GPU nodes are RKE2",
+    "selinux": "SELinux is enabled on GPU nodes",
+    "vgpu": "GPU nodes are vGPU guests",
+}
+
 
 class KnownIssue(t.NamedTuple):
     """An issue of every release that has the first numbers of one of `releases`.
 
-    `traits` are the traits that a cluster must have for a warning. `model X`: GPUs whose name begins with X; `mig`: a pool that partitions GPUs; all
-    other traits are derived from the nodes' labels.
+    `traits` are the traits that a cluster must have for a warning, see TRAITS.
     """
 
     releases: tuple[str, ...]
@@ -76,6 +100,18 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
         "GH200 with the MIG configuration all-balanced: its 1g.12gb instances do not work as expected (notes of v23.9.1)",
     ),
     KnownIssue(
+        ("v24.9.0",),
+        frozenset({"k3s-or-rke2"}),
+        "RKE2 and K3s: container toolkit v1.17.0 does not start; set toolkit.version to v1.17.1-ubuntu20.04 in operator.values or use v24.9.1 "
+        "(notes of v24.9.0)",
+    ),
+    KnownIssue(
+        ("v24.9", "v25.3.0"),
+        frozenset({"k0s"}),
+        "On k0s, the container toolkit before v1.17.6 reads the configuration of the host's containerd instead of that of k0s, so containers get no "
+        "GPU; use v25.3.1 or later (gpu-operator issue 1323)",
+    ),
+    KnownIssue(
         ("v25.3.0", "v25.3.1", "v25.3.2"),
         frozenset({"mig"}),
         "Drivers 570.124.06, 570.133.20, 570.148.08 and 570.158.01 (one of them is the default) on a node with both whole "
@@ -93,11 +129,31 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
         frozenset({"rke2"}),
         "CDI on RKE2 is not operational (notes of v25.3.1 and v25.3.2)",
     ),
+    *(
+        KnownIssue(
+            ("v25.3.2",),
+            frozenset({distribution}),
+            "A container toolkit with a CONTAINERD_SOCKET of its own does not get that folder mounted, so it cannot reload containerd; fixed in "
+            "v25.3.3 (notes of v25.3.3, gpu-operator issue 1694)",
+        )
+        for distribution in ("k3s-or-rke2", "k0s", "microk8s")
+    ),
     KnownIssue(
         ("v25.3.2", "v25.3.3", "v25.3.4"),
         frozenset({"model GH200", "mig"}),
         "MIG or GPUDirect Storage on GH200 and GB200 with drivers from 580.65.06 on: these start with coherent driver "
         "memory management, which excludes both (notes of v25.3.2)",
+    ),
+    KnownIssue(
+        ("v25.10.0",),
+        frozenset({"cri-o"}),
+        "CRI-O: operands hang in Init:RunContainerError for minutes until the container toolkit runs; fixed in v25.10.1 (notes of v25.10.0)",
+    ),
+    KnownIssue(
+        ("v25.10.0",),
+        frozenset({"containerd"}),
+        "A containerd whose top-level configuration has imports of its own: container toolkit v1.18.0 overwrites them; fixed in v25.10.1 "
+        "(notes of v25.10.0)",
     ),
     KnownIssue(
         ("v25.10.0",),
@@ -122,6 +178,28 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
         frozenset({"rhel8", "mig"}),
         "RHEL 8 with a driver preinstalled on the host: MIG manager v0.13.1 and later needs a newer glibc than the host "
         "has; set migManager.version to v0.12.3 (notes of v26.3.0, mig-parted issue 329)",
+    ),
+    KnownIssue(
+        ("v26.3.0",),
+        frozenset({"rdma"}),
+        "GPUDirect RDMA: nvidia-peermem may not start again after the driver pod restarts without a reboot; set FORCE_REINSTALL=true in "
+        "driver.manager.env of operator.values (notes of v26.3.0)",
+    ),
+    KnownIssue(
+        ("v26.3.0", "v26.3.1", "v26.3.2"),
+        frozenset({"rdma-nic"}),
+        "RDMA or NCCL workloads: the device plugin puts every ibverbs device of the node into GPU containers; fixed in v26.3.3 "
+        "(notes of v26.3.3, gpu-operator pull request 2525)",
+    ),
+    KnownIssue(
+        ("v26.3.1",),
+        frozenset({"host-users"}),
+        "Pods with spec.hostUsers: false: their containers with GPUs cannot be created (notes of v26.3.1, container toolkit issue 648)",
+    ),
+    KnownIssue(
+        ("v26.7",),
+        frozenset({"gpucluster"}),
+        "A GPUCluster beside a ClusterPolicy: a cluster can only have one of them; delete one (notes of v26.7.0)",
     ),
     KnownIssue(
         ("v25.10", "v26"),

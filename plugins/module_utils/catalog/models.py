@@ -13,6 +13,14 @@ import re
 from . import mig
 from .names import MIG_INFIX, SHARED_SUFFIX
 
+# The GPUs of HGX and DGX boards with NVSwitches (Fabric Manager user guide, "Supported Platforms"). Boards with four A100 have none.
+NVSWITCH_MODELS = frozenset(
+    {
+        *("A100-SXM4-40GB", "A100-SXM4-80GB", "A800-SXM4-40GB", "A800-SXM4-80GB"),
+        *("H100-80GB-HBM3", "H800", "H20", "H20-3e", "H200", "B200", "B300"),
+    }
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Model:
@@ -33,6 +41,11 @@ class Model:
     def products(self) -> tuple[str, ...]:
         """Every known name of this model in GFD, the most common one first."""
         return (self.product, *self.other_products)
+
+    @property
+    def has_nvswitch(self) -> bool:
+        """Whether its GPUs are usually connected by NVSwitches, which Fabric Manager configures."""
+        return self.key in NVSWITCH_MODELS
 
     @property
     def mig_capable(self) -> bool:

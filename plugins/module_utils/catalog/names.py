@@ -44,8 +44,11 @@ CONFIG_LABEL = "nvidia.com/device-plugin.config"
 GPU_RESOURCE = "nvidia.com/gpu"
 SHARED_GPU_RESOURCE = "nvidia.com/gpu.shared"
 
-# Labels of NFD
+# Labels of NFD. The second one is set by the rule in its derived values, the third one only by a file of the user, since NFD does not
+# read the state of Secure Boot.
 NFD_PREFIX = "feature.node.kubernetes.io/"
+NOUVEAU_LABEL = "feature.node.kubernetes.io/kernel-loadedmodule.nouveau"
+SECURE_BOOT_LABEL = "feature.node.kubernetes.io/secure-boot"
 
 # NVIDIA's gpu-feature-discovery (k8s-device-plugin: internal/lm)
 PRODUCT_LABEL = "nvidia.com/gpu.product"

@@ -45,6 +45,8 @@ _DRA_KINDS: tuple[Kind, ...] = (
     ("resource.nvidia.com/v1beta1", "ComputeDomain"),
     ("resource.nvidia.com/v1beta1", "ComputeDomainClique"),
 )
+# The first release with the kind GPUCluster (crds/ of the tag v26.7.0).
+GPU_CLUSTER_SINCE = (26, 7)
 _VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
 
 # The first two numbers of a version; for a release of the operator, they are the year and the month.

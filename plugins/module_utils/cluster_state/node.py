@@ -38,6 +38,10 @@ class Node(NodeFacts):
     created: str = ""
     provider_id: str = ""
     addresses: tuple[str, ...] = ()
+    kubelet_version: str = ""
+    # Such as containerd://2.1.4.
+    container_runtime: str = ""
+    os_image: str = ""
 
     @property
     def model(self) -> str:
@@ -123,6 +127,7 @@ def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
     spec = raw.get("spec") or {}
     status = raw.get("status") or {}
     conditions = {entry.get("type"): entry.get("status") for entry in status.get("conditions") or ()}
+    info = status.get("nodeInfo") or {}
     return Node(
         name=metadata.get("name", ""),
         labels=_shared(metadata.get("labels")),
@@ -133,10 +138,13 @@ def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
         resource_version=metadata.get("resourceVersion", ""),
         ready=conditions.get("Ready") == "True",
         unschedulable=bool(spec.get("unschedulable")),
-        boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
+        boot_id=info.get("bootID", ""),
         created=metadata.get("creationTimestamp") or "",
         provider_id=spec.get("providerID") or "",
         addresses=tuple(entry.get("address", "") for entry in status.get("addresses") or ()),
+        kubelet_version=info.get("kubeletVersion", ""),
+        container_runtime=info.get("containerRuntimeVersion", ""),
+        os_image=info.get("osImage", ""),
     )
 
 

@@ -44,6 +44,24 @@ class ContainerFailure:
         return f"pod {self.pod} container {self.container}: {self.reason}{restarts}"
 
 
+# Texts in the log of a failed container, with what they mean (gpu-operator issues 141 and 1726: Secure Boot).
+_SECURE_BOOT = (
+    "Secure Boot rejects the unsigned kernel module: use a driver with signed modules (driver.precompiled, or one that is installed on the node), "
+    "or disable Secure Boot"
+)
+_MEANINGS = (
+    ("Key was rejected by service", _SECURE_BOOT),
+    ("Loading of unsigned module is rejected", _SECURE_BOOT),
+    ("not signed by a key that is trusted by the kernel", _SECURE_BOOT),
+)
+
+
+def with_meaning(text: str) -> str:
+    """A failure with what the known texts in it mean, and the remedy."""
+    meaning = next((meaning for known, meaning in _MEANINGS if known in text), "")
+    return f"{text} ({meaning})" if meaning else text
+
+
 def node_of(pod: Pod) -> str:
     """The node of a pod; empty before it is scheduled."""
     return str((pod.get("spec") or {}).get("nodeName") or "")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import NFD_PREFIX
 from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate
 from ..schema.operand_labels import without_discovery
@@ -80,29 +79,6 @@ def _abandoned_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> 
     abandoned = sorted(node.name for node in nodes if node.name not in members and is_abandoned(node))
     if abandoned:
         yield f"{abbreviate(abandoned)}: {ABANDONED}; the playbook share, site or repair disables MIG on them."
-
-
-def cluster_traits(nodes: t.Iterable[Node]) -> set[str]:
-    """The traits of the cluster that the nodes' labels reveal (see catalog/known_issues.py)."""
-    traits: set[str] = set()
-    for node in nodes:
-        if not node.has_gpu:
-            continue
-        labels = node.labels
-        if "node.openshift.io/os_id" in labels:
-            traits.add("openshift")
-        release = labels.get(f"{NFD_PREFIX}system-os_release.VERSION_ID", "")
-        if labels.get(f"{NFD_PREFIX}system-os_release.ID") == "rhel" and release.partition(".")[0] == "8":
-            traits.add("rhel8")
-        if labels.get(f"{NFD_PREFIX}kernel-selinux.enabled") == "true":
-            traits.add("selinux")
-        traits.update({"rke2", "k3s"} & {labels.get("node.kubernetes.io/instance-type")})
-        if any(key.startswith("cloud.google.com/gke-") for key in labels):
-            traits.add("gke")
-        if labels.get("nvidia.com/vgpu.present") == "true":
-            traits.add("vgpu")
-        traits.update(f"model {word}" for word in node.model.removeprefix("NVIDIA-").split("-")[:1] if word)
-    return traits
 
 
 def unusual_nodes(

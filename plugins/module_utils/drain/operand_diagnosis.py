@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cluster_state.operand_pods import operand_failures
+from ..cluster_state.operand_pods import operand_failures, with_meaning
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES
 
@@ -45,7 +45,7 @@ def describe_failures(client: Client, namespace: str, failures: t.Mapping[str, C
         log = log_end(client, namespace, failure.pod, failure.container, previous=bool(failure.restarts))
         if log and log not in texts[node]:
             texts[node] += f"; its log ends: {log}"
-    return texts
+    return {node: with_meaning(text) for node, text in texts.items()}
 
 
 def log_end(client: Client, namespace: str, pod: str, container: str, *, previous: bool) -> str:

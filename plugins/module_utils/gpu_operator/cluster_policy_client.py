@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import typing as t
+from dataclasses import replace
 
 from ..catalog.names import GENERATED_SELECTOR
 from ..cluster_state.cluster_policy import active_policy, mig_configmap, recorded_tolerations
+from ..cluster_state.distribution import KUBEADM_ANNOTATION
 from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upgrade
 from ..cluster_state.generated_mig_config import merge_generated, parse_generated
 from ..cluster_state.node import parse_node
@@ -23,11 +26,19 @@ from ..kube.client import Client
 from ..kube.diff import same_object
 from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED
-from ..kube.paths import CLUSTER_POLICIES, NODES, collection_path, object_path
+from ..kube.paths import CLUSTER_POLICIES, NODES, RUNTIME_CLASSES, collection_path, object_path
 from ..nvidia_config import mig_parted
 from ..pools.plan import Plan, PoolPlan, ReleasePlan
 from ..schema.messages import abbreviate
-from .cluster_policy import PolicyChange
+from .cluster_policy import PolicyChange, policy_version
+from .container_runtime import (
+    SELECTOR,
+    TOOLKIT,
+    handlers_of,
+    missing_runtime_classes,
+    runtime_classes_of,
+    toolkit_problems,
+)
 from .daemonsets import app_label, is_driver, is_operand, is_stalled, next_pod_to_replace
 from .readiness import IgnoredNodes, OperatorReadiness, RequiredEffect, assess
 
@@ -35,7 +46,11 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
 
 Object = dict[str, t.Any]
+_ANNOTATIONS = (POOLS.labels, KUBEADM_ANNOTATION)
 _OPERATOR_PODS = "app=gpu-operator"
+# Seconds between two diagnoses of the container toolkit during a wait, and the most pods that one of them reads.
+_DIAGNOSIS_INTERVAL = 10.0
+_MAX_DIAGNOSED = 500
 
 
 class ClusterPolicyClient:
@@ -51,6 +66,8 @@ class ClusterPolicyClient:
         self._policy: Object | None = None
         self._daemonsets: list[Object] = []
         self._ignored = IgnoredNodes()
+        self._version = ""
+        self._diagnosed = -_DIAGNOSIS_INTERVAL
         self.replaced_pods: list[str] = []
 
     def policy(self) -> Object | None:
@@ -128,6 +145,7 @@ class ClusterPolicyClient:
         """Read the DaemonSets, the policy (unless it was just read), and the nodes once everything else may be ready."""
         policy = self._policy or self._client.get(f"{CLUSTER_POLICIES}/{name}") or {"metadata": {"name": name}}
         self._policy = None
+        self._version = policy_version(policy)
         daemonsets = self.daemonsets()
         readiness = None
         if self._nodes is not None:
@@ -136,7 +154,32 @@ class ClusterPolicyClient:
             self._nodes = self._read_nodes()
             readiness = assess(policy, daemonsets, self._nodes, effect)
         ignored = self._find_ignored_nodes(readiness)
-        return assess(policy, daemonsets, self._nodes or [], effect, None, ignored) if ignored else readiness
+        if ignored:
+            readiness = assess(policy, daemonsets, self._nodes or [], effect, None, ignored)
+        return readiness if readiness.unfinished else self._with_runtime_classes(readiness)
+
+    def _with_runtime_classes(self, readiness: OperatorReadiness) -> OperatorReadiness:
+        """The readiness with the operands' runtime classes, and a line for each that is missing."""
+        if not runtime_classes_of(self._daemonsets):
+            return readiness
+        try:
+            classes = self._client.list_known(RUNTIME_CLASSES)
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            return readiness
+        missing = missing_runtime_classes(self._daemonsets, classes)
+        handlers = handlers_of(self._daemonsets, classes)
+        return replace(readiness, waiting=(*readiness.waiting, *missing), runtime_classes=handlers)
+
+    def _runtime_problems(self) -> list[str]:
+        """Nodes whose containerd the container toolkit cannot configure."""
+        toolkit = next((item for item in self._daemonsets if item["metadata"]["name"] == TOOLKIT), None)
+        if toolkit is None or not self._nodes:
+            return []
+        path = f"/api/v1/namespaces/{self._namespace}/pods"
+        pods = itertools.islice(self._client.list(path, label_selector=SELECTOR, limit=_MAX_DIAGNOSED), _MAX_DIAGNOSED)
+        return toolkit_problems(toolkit, pods, self._nodes, self._version, time.time())
 
     def _read_nodes(self) -> list[Object]:
         return [_slim(node) for node in self._client.list(NODES)]
@@ -197,6 +240,10 @@ class ClusterPolicyClient:
             readiness = self.read_readiness(name, effect)
             if readiness.ignored_nodes and not readiness.ready:
                 self._continue_stalled_updates(lease)
+            # The toolkit retries forever, but its paths do not change.
+            if readiness.unfinished and time.monotonic() - self._diagnosed >= _DIAGNOSIS_INTERVAL:
+                self._diagnosed = time.monotonic()
+                readiness = replace(readiness, blocked=(*readiness.blocked, *self._runtime_problems()))
             return readiness
 
         readiness = waiting.until(
@@ -218,10 +265,11 @@ class ClusterPolicyClient:
         return driver_upgrade((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
 
     def _timeout_message(self, readiness: OperatorReadiness) -> str:
+        readiness = self._with_runtime_classes(readiness) if readiness.unfinished else readiness
         apps = sorted({item.app for item in readiness.unfinished if item.app})
         # If no DaemonSet is the cause, the operator itself is diagnosed.
         selector = f"app in ({','.join(apps)})" if apps else _OPERATOR_PODS
-        lines = [*readiness.waiting, *readiness.blocked]
+        lines = [*readiness.waiting, *(readiness.blocked or self._runtime_problems())]
         lines += [format_failure(failure) for failure in diagnose_pods(self._client, self._namespace, [selector])]
         not_ready = [
             node["metadata"]["name"]
@@ -251,9 +299,13 @@ def _configmap(name: str, namespace: str, data: t.Mapping[str, str]) -> Object:
 def _slim(node: Object) -> Object:
     """The fields that determine where pods belong; a whole node has 20 KB or more."""
     metadata, status = node["metadata"], node.get("status") or {}
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key == POOLS.labels}
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key in _ANNOTATIONS}
+    info = status.get("nodeInfo") or {}
     return {
         "metadata": {"name": metadata["name"], "labels": metadata.get("labels") or {}, "annotations": annotations},
         "spec": {"taints": (node.get("spec") or {}).get("taints") or []},
-        "status": {"conditions": [item for item in status.get("conditions") or [] if item.get("type") == "Ready"]},
+        "status": {
+            "conditions": [item for item in status.get("conditions") or [] if item.get("type") == "Ready"],
+            "nodeInfo": {key: info[key] for key in ("kubeletVersion", "containerRuntimeVersion") if key in info},
+        },
     }

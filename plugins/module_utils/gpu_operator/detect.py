@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import replace
 
 from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, POOL_LABEL
+from ..catalog.releases import GPU_CLUSTER_SINCE, release_of
 from ..catalog.taints import format_taint
 from ..cluster_state.cluster_policy import active_policy
 from ..common.nested import get_nested
@@ -15,9 +16,10 @@ from ..helm.release import ReleaseId, helm_release_of
 from ..helm.release_records import is_marked_installed, marker_path
 from ..kube.client import Client
 from ..kube.errors import ApiError
-from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, NODES, object_path
+from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, GPU_CLUSTERS, NODES, object_path
 from ..pools.plan import Plan, ReleasePlan
 from ..schema.messages import abbreviate_nodes
+from .cluster_policy import policy_version
 from .installation import (
     Installation,
     InstallationFinding,
@@ -59,6 +61,18 @@ def detect(client: Client, plan: Plan) -> Detection:
     if operator.installation is not None and operator.adopted:
         adapted = adopt_installed(adapted, operator.installation.version)
     return Detection({"nfd": find_nfd(client, plan), "operator": operator}, policy, adapted)
+
+
+def object_traits(client: Client, policy: t.Mapping[str, t.Any] | None) -> set[str]:
+    """The traits of the cluster that other objects than nodes and pods show (see catalog/known_issues.py); read from v26.7 on."""
+    if policy is None or release_of(policy_version(policy) or "v0.0.0") < GPU_CLUSTER_SINCE:
+        return set()
+    try:
+        return {"gpucluster"} if client.list_known(GPU_CLUSTERS, metadata_only=True) else set()
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return set()
 
 
 def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | None = None) -> InstallationFinding:

@@ -58,6 +58,7 @@ class OperatorReadiness:
     """The readiness of the operator; `waiting` has one line for each unmet condition and is empty if everything is ready.
 
     `blocked` is the remedy if waiting cannot help. `ignored_nodes` are the nodes that the run does not wait for, with the reason.
+    `runtime_classes` are those of the operands, with their handlers.
     """
 
     state: str
@@ -69,6 +70,7 @@ class OperatorReadiness:
     upgrade: DriverUpgrade = field(default_factory=DriverUpgrade)
     blocked: tuple[str, ...] = ()
     ignored_nodes: t.Mapping[str, str] = field(default_factory=dict)
+    runtime_classes: t.Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ready(self) -> bool:
@@ -97,6 +99,7 @@ class OperatorReadiness:
             "operands": {item.name: {"desired": item.expected, "ready": item.ready} for item in self.operands},
             "untolerated_nodes": list(self.untolerated_nodes)[:MAX_LISTED],
             "driver_upgrade": self.upgrade.as_dict(),
+            "runtime_classes": dict(self.runtime_classes),
             "unusual_nodes": as_list(dict(sorted(self.ignored_nodes.items())), MAX_LISTED),
         }
 

@@ -8,7 +8,7 @@ import re
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..cluster_state.operand_pods import ContainerFailure, container_failures, is_ready, node_of
+from ..cluster_state.operand_pods import ContainerFailure, container_failures, is_ready, node_of, with_meaning
 from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..kube.errors import ApiError
@@ -175,7 +175,7 @@ def pod_failures(pods: t.Iterable[Document], limit: int = 5) -> list[ContainerFa
 
 def format_failure(failure: ContainerFailure) -> str:
     """One pod's failure as text, with its node."""
-    return f"{failure} on node {failure.node}" if failure.node else f"{failure} (on no node)"
+    return with_meaning(f"{failure} on node {failure.node}" if failure.node else f"{failure} (on no node)")
 
 
 def _with_log(client: Client, namespace: str, failure: ContainerFailure) -> ContainerFailure:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import typing as t
 from dataclasses import replace
 
@@ -49,6 +50,12 @@ _CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
 # applyMIGConfiguration).
 _OPERATOR_VALUES: Document = {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}, "mig": {"strategy": ""}}
 _PCI_CLASSES = ("02", "0200", "0207", "0300", "0302")
+# The kernel module that prevents NVIDIA's from loading; NFD publishes loaded modules by such rules only (its "Customization guide").
+_NOUVEAU_RULE: Document = {
+    "name": "nouveau",
+    "labels": {names.NOUVEAU_LABEL.removeprefix(names.NFD_PREFIX): "true"},
+    "matchFeatures": [{"feature": "kernel.loadedmodule", "matchExpressions": {"nouveau": {"op": "Exists"}}}],
+}
 # Drivers and NFD's workers mount host paths, which Pod Security only allows in privileged namespaces.
 _PRIVILEGED = {names.POD_SECURITY_LABEL: "privileged"}
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
@@ -79,11 +86,13 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             renamed_from=settings.get("renamed_from"),
             impersonate_user=settings.get("impersonate_user"),
             impersonate_groups=tuple(settings["impersonate_groups"]),
+            distribution=settings.get("distribution"),
+            known_issues=tuple(settings["known_issues"]),
         ),
         operator=_release(
             operator,
             get_nested(variables.declared_cluster, "operator"),
-            merge(_OPERATOR_VALUES, operator_values(operator)),
+            merge(_OPERATOR_VALUES, operator_values(operator, settings.get("distribution"))),
         ),
         nfd=_release(
             nfd,
@@ -240,7 +249,10 @@ def _nfd_values(tolerations: tuple[Toleration, ...], user_values: Document) -> D
         "master": {"extraLabelNs": ["nvidia.com"]},
         "worker": {
             "config": {
-                "sources": {"pci": {"deviceClassWhitelist": list(_PCI_CLASSES), "deviceLabelFields": ["vendor"]}}
+                "sources": {
+                    "custom": [copy.deepcopy(_NOUVEAU_RULE)],
+                    "pci": {"deviceClassWhitelist": list(_PCI_CLASSES), "deviceLabelFields": ["vendor"]},
+                }
             },
             "tolerations": needed,
         },

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.distributions import BY_NAME, CONFIG_VARIABLES, Distribution
 from ..catalog.releases import COMPONENTS_WITHOUT_SECRETS, image_folders
 from ..common.nested import get_nested, set_nested
+from ..schema.driver_features import FABRIC_MODES, FABRIC_SOCKET
 from ..schema.types import Document
 from .variables import merge
 
@@ -22,22 +24,48 @@ _KATA_ARTIFACTS: tuple[tuple[str, dict[str, str], str], ...] = (
 
 _NFD_IMAGE = "nfd/node-feature-discovery"
 _DRIVER_VALUES = {"version": "version", "kernel_module_type": "kernelModuleType", "secret_env": "secretEnv"}
+_RDMA_VALUES = {"enabled": "enabled", "use_host_mofed": "useHostMofed"}
 
 
-def operator_values(settings: Document) -> Document:
+def operator_values(settings: Document, distribution: str | None = None) -> Document:
     """The values of NVIDIA's chart for gpu_cluster.operator with all defaults; the user's own values override them.
 
-    Environment variables of the driver's container are merged with the user's by name.
+    Environment variables of the containers of driver and toolkit are merged with the user's by name.
     """
     own = _images(settings.get("registry"), settings["version"], settings["image_pull_secrets"])
     driver = _driver(settings)
     own = merge(own, {"driver": driver} if driver else {})
+    own = merge(own, {key: sidecar for key in ("gds", "gdrcopy") if (sidecar := _sidecar(settings[key]))})
     values: Document = merge(own, settings["values"])
     users = get_nested(settings, "values", "driver", "env")
     # This includes an empty list, which does not remove the proxy.
     if users is not None:
         values["driver"] = {**values["driver"], "env": _merged_env(driver.get("env", []), users)}
-    return values
+    if distribution is None:
+        return values
+    return with_toolkit_env(values, toolkit_env(BY_NAME[distribution], settings["version"], values))
+
+
+def toolkit_env(distribution: Distribution, operator_version: str, values: t.Mapping[str, t.Any]) -> list[Document]:
+    """The variables of the container toolkit for a distribution, without those that these values set.
+
+    If the values set one of the variables of containerd's configuration, none of these is added, since they depend on each other. There are none if the
+    operator installs no toolkit, or if its NRI plugin makes the configuration of containerd unnecessary.
+    """
+    if get_nested(values, "toolkit", "enabled") is False or get_nested(values, "cdi", "nriPluginEnabled") is True:
+        return []
+    names = {entry["name"] for entry in get_nested(values, "toolkit", "env") or ()}
+    set_by_user = names | (CONFIG_VARIABLES if names & CONFIG_VARIABLES else frozenset())
+    variables = distribution.toolkit_variables(operator_version)
+    return [{"name": name, "value": value} for name, value in variables.items() if name not in set_by_user]
+
+
+def with_toolkit_env(values: Document, env: t.Sequence[Document]) -> Document:
+    """The values with further variables of the container toolkit."""
+    if not env:
+        return values
+    users = get_nested(values, "toolkit", "env") or []
+    return {**values, "toolkit": {**(values.get("toolkit") or {}), "env": [*env, *users]}}
 
 
 def nfd_values(operator: Document) -> Document:
@@ -95,8 +123,24 @@ def _driver(settings: Document) -> Document:
         values["repoConfig"] = {"configMapName": settings["repo_config"]}
     if settings.get("cert_config"):
         values["certConfig"] = {"name": settings["cert_config"]}
-    environment = _environment(settings["proxy"])
+    rdma = {value: True for key, value in _RDMA_VALUES.items() if driver["rdma"][key]}
+    if rdma:
+        values["rdma"] = rdma
+    environment = _environment(settings["proxy"]) + _fabric_manager(driver["fabric_manager"].get("mode"))
     return {**values, "env": environment} if environment else values
+
+
+def _sidecar(settings: Document) -> Document:
+    """The values of GPUDirect Storage or GDRCopy; none if it is not enabled, since the chart then ignores its version."""
+    return {**settings} if settings["enabled"] else {}
+
+
+def _fabric_manager(mode: str | None) -> list[Document]:
+    """The driver's container writes variables with this prefix into fabricmanager.cfg (gpu-operator-kubevirt-dra.rst)."""
+    if mode is None:
+        return []
+    options = {"FABRIC_MODE": FABRIC_MODES[mode], "FM_CMD_UNIX_SOCKET_PATH": FABRIC_SOCKET}
+    return [{"name": f"NVFM_CONFIG_{name}", "value": value} for name, value in options.items()]
 
 
 def _environment(proxy: Document) -> list[Document]:

@@ -31,7 +31,10 @@ class CloudPlan:
 
 @dataclasses.dataclass(frozen=True)
 class ClusterPlan:
-    """The cluster, with its name in the kubeconfig; `cloud` is None if no nodes are created."""
+    """The cluster, with its name in the kubeconfig; `cloud` is None if no nodes are created.
+
+    `distribution` is the declared one, None if it is detected. `known_issues` are those that the user declares.
+    """
 
     name: str
     kube_name: str
@@ -42,6 +45,8 @@ class ClusterPlan:
     renamed_from: str | None = None
     impersonate_user: str | None = None
     impersonate_groups: tuple[str, ...] = ()
+    distribution: str | None = None
+    known_issues: tuple[dict[str, t.Any], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

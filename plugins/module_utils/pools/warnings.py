@@ -7,7 +7,10 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import mig as geometries
-from ..catalog import names, releases
+from ..catalog import models, names, releases
+from ..catalog.distributions import BY_NAME, DEFAULT_SOCKET, DROP_IN, SOCKET
+from ..catalog.known_issues import MODEL_TRAIT, KnownIssue
+from ..common.nested import get_nested
 from ..schema.messages import join_words
 
 if t.TYPE_CHECKING:
@@ -25,9 +28,7 @@ def plan_warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
     if not plan.pools:
         return []
     known = releases.operator_release(plan.operator.version)
-    all_traits = {*traits, *(f"model {pool.model.partition('-')[0]}" for pool in plan.pools if pool.model)}
-    if plan.mig.needed:
-        all_traits.add("mig")
+    all_traits = {*traits, *_planned_traits(plan)}
     issues = [
         f"GPU operator {known.release.version}: {issue.text}"
         for issue in known.release.known_issues
@@ -36,8 +37,68 @@ def plan_warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
     return [
         *([known.warning] if known.warning else []),
         *issues,
+        *_declared_issues(plan, all_traits),
+        *_toolkit_conflicts(plan),
+        *_fabric_manager(plan),
         *(text for pool in plan.pools for text in _pool_warnings(pool)),
     ]
+
+
+def _planned_traits(plan: Plan) -> t.Iterator[str]:
+    """The traits that follow from the variables."""
+    for pool in plan.pools:
+        if pool.model:
+            yield f"{MODEL_TRAIT}{pool.model.partition('-')[0]}"
+    if plan.mig.needed:
+        yield "mig"
+    values = plan.operator.values
+    for trait, keys in (("rdma", ("driver", "rdma", "enabled")), ("gds", ("gds", "enabled"))):
+        if get_nested(values, *keys) is True:
+            yield trait
+    if plan.cluster.distribution:
+        yield plan.cluster.distribution
+        if plan.cluster.distribution in ("k3s", "rke2"):
+            yield "k3s-or-rke2"
+
+
+def _declared_issues(plan: Plan, traits: t.Collection[str]) -> t.Iterator[str]:
+    """The issues of gpu_cluster.known_issues; without releases an issue concerns every release."""
+    version = f"v{plan.operator.version.removeprefix('v')}"
+    for declared in plan.cluster.known_issues:
+        releases_of_it = tuple(f"v{release.removeprefix('v')}" for release in declared["releases"])
+        issue = KnownIssue(releases_of_it, frozenset(declared["conditions"]), declared["text"])
+        if issue.traits <= set(traits) and (not releases_of_it or issue.affects(version)):
+            yield f"Known issue (gpu_cluster.known_issues): {issue.text}"
+
+
+def _toolkit_conflicts(plan: Plan) -> t.Iterator[str]:
+    """Variables of the container toolkit that the user has set and that do not fit the declared distribution."""
+    if plan.cluster.distribution is None:
+        return
+    distribution = BY_NAME[plan.cluster.distribution]
+    needed = {SOCKET: DEFAULT_SOCKET, **distribution.toolkit_variables(plan.operator.version)}
+    for entry in get_nested(plan.operator.values, "toolkit", "env") or ():
+        name, value = entry["name"], entry.get("value")
+        if name in (SOCKET, DROP_IN) and name in needed and value != needed[name]:
+            yield (
+                f"toolkit.env of gpu_cluster.operator.values sets {name}={value}, which takes precedence; {distribution.title} has its containerd at "
+                f"{needed[name]}. Remove the variable unless this cluster differs."
+            )
+
+
+def _fabric_manager(plan: Plan) -> t.Iterator[str]:
+    """Fabric Manager is part of NVIDIA's driver images; with a driver on the host it is the user's."""
+    if get_nested(plan.operator.values, "driver", "enabled") is not False:
+        return
+    switched = [
+        pool.name for pool in plan.pools if pool.model and (model := models.find(pool.model)) and model.has_nvswitch
+    ]
+    if switched:
+        yield (
+            f"{join_words(switched)}: NVSwitches connect the GPUs of HGX and DGX boards, and the driver is the nodes' own (driver.enabled: false): "
+            "where a node has NVSwitches, nvidia-fabricmanager must run on it in exactly the driver's version, or CUDA fails with error 802 "
+            "(system not yet initialized)."
+        )
 
 
 def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:

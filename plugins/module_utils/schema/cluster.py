@@ -10,8 +10,11 @@ import re
 import typing as t
 
 from ..catalog import releases
+from ..catalog.distributions import BY_NAME
 from ..common.nested import get_nested
 from . import validators
+from .driver_features import DRIVER_FEATURES, FEATURE_CHECKS, OPERATOR_FEATURES
+from .known_issues import KNOWN_ISSUES
 from .messages import field_path, quote, type_name
 from .nodegroup_checks import cloud_is_one
 from .providers import PROVIDERS
@@ -53,6 +56,7 @@ _DRIVER = Section(
         "kernel_module_type": Choice(known=("auto", "open", "proprietary")),
         "precompiled": Boolean(default=False),
         "secret_env": Text((validators.object_name,)),
+        **DRIVER_FEATURES,
     }
 )
 
@@ -71,6 +75,7 @@ _OPERATOR: dict[str, Field] = {
     "proxy": _PROXY,
     "repo_config": Text((validators.object_name,)),
     "cert_config": Text((validators.object_name,)),
+    **OPERATOR_FEATURES,
 }
 
 
@@ -116,6 +121,8 @@ CLUSTER = Section(
         "context": Text(blank_is_unset=False),
         "impersonate_user": Text(),
         "impersonate_groups": ListOf(),
+        "distribution": Choice(known=tuple(BY_NAME)),
+        "known_issues": KNOWN_ISSUES,
         "cloud": Section(
             default=None,
             fields={key: Section(default=None, fields=provider.cloud_fields) for key, provider in PROVIDERS.items()},
@@ -182,7 +189,7 @@ def values_have_one_owner(cluster: Document) -> Problems:
 
 
 _PATH = "gpu_cluster.operator"
-# The variables of the driver's container. Text in place of a variable may contain its value.
+# The variables of a container. Text in place of a variable may contain its value.
 _VARIABLES = ListOf(item=Anything(quotes_text=False), quotes_text=False)
 _VARIABLE_NAME = Text(quotes_text=False)
 # Only the driver's own container reads these (gpu-operator controllers/object_controls.go, transformDriverContainer).
@@ -279,18 +286,19 @@ def values_keep_maps(cluster: Document) -> Problems:
                 yield f"gpu_cluster.{which}.values.{'.'.join(path)}: is {type_name(value)}, and the chart has a map there; {remedy}"
 
 
-def driver_variables_have_names(cluster: Document) -> Problems:
-    """The variables of the proxy are merged into driver.env by name, and the ClusterPolicy accepts only named entries."""
-    variables = get_nested(cluster, "operator", "values", "driver", "env")
-    path = f"{_PATH}.values.driver.env"
-    if variables is None or variables is INVALID:
-        return
-    yield from _VARIABLES.problems(variables, path)
-    for index, variable in enumerate(variables if isinstance(variables, list) else ()):
-        if isinstance(variable, dict) and variable.get("name") is None:
-            yield f"{path}[{index}].name: is missing; write the name of the variable, as in `- name: HTTPS_PROXY`"
-        elif isinstance(variable, dict):
-            yield from _VARIABLE_NAME.problems(variable["name"], f"{path}[{index}].name")
+def variables_have_names(cluster: Document) -> Problems:
+    """Derived variables are merged into driver.env and toolkit.env by name, and the ClusterPolicy accepts only named entries."""
+    for part, example in (("driver", "HTTPS_PROXY"), ("toolkit", "CONTAINERD_SOCKET")):
+        variables = get_nested(cluster, "operator", "values", part, "env")
+        path = f"{_PATH}.values.{part}.env"
+        if variables is None or variables is INVALID:
+            continue
+        yield from _VARIABLES.problems(variables, path)
+        for index, variable in enumerate(variables if isinstance(variables, list) else ()):
+            if isinstance(variable, dict) and variable.get("name") is None:
+                yield f"{path}[{index}].name: is missing; write the name of the variable, as in `- name: {example}`"
+            elif isinstance(variable, dict):
+                yield from _VARIABLE_NAME.problems(variable["name"], f"{path}[{index}].name")
 
 
 CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
@@ -307,6 +315,7 @@ CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
     release_is_known,
     values_have_no_os_tag,
     values_keep_maps,
-    driver_variables_have_names,
+    variables_have_names,
+    *FEATURE_CHECKS,
     cloud_is_one,
 )

@@ -45,7 +45,7 @@ def tolerations(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usual(40)
-def test_a_converged_cluster_is_verified_by_three_lists(cluster: Cluster) -> None:
+def test_a_converged_cluster_is_verified_by_four_lists(cluster: Cluster) -> None:
     converge(cluster)
     mark = cluster.mark()
     again = converge(cluster)
@@ -59,8 +59,10 @@ def test_a_converged_cluster_is_verified_by_three_lists(cluster: Cluster) -> Non
         "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu",
         "list /api/v1/nodes",
         "list /apis/apps/v1/namespaces/gpu-operator/daemonsets",
+        "list /apis/node.k8s.io/v1/runtimeclasses",
         "list /apis/nvidia.com/v1/clusterpolicies",
     ]
+    assert again["cluster_policy"]["runtime_classes"] == {"nvidia": "nvidia"}
 
 
 def test_the_installation_set_and_recorded_the_tolerations_of_the_pools(cluster: Cluster) -> None:

@@ -82,3 +82,52 @@ def test_some_nodes_have_a_preinstalled_driver(lab: Lab, tmp_path: Path) -> None
         "reasons": ["driver.enabled true becomes false"],
     }
     assert driver_pods(cluster) == {"t4-1", "t4-2"}
+
+
+def dgx(lab: Lab, tmp_path: Path, *services: str) -> None:
+    """A lab with one DGX: a driver and services of its own, which hold the GPUs, and no driver pod."""
+    fleet = tmp_path / "fleet.yaml"
+    hardware = {"model": "A100-SXM4-80GB", "gpus": 8, "driver": HOSTS, "machine": "DGXA100-920-23687-2530-000"}
+    group = {"name": "dgx", "count": 1, "labels": PRE_INSTALLED, **hardware, "services": list(services)}
+    fleet.write_text(yaml.safe_dump({"groups": [group]}))
+    lab.reset(fleet)
+
+
+def cut(lab: Lab, **values: Any) -> PlaybookRun:
+    """Partition the GPUs of the DGX."""
+    charts = lab.env["LAB_CHARTS"]
+    document = {
+        "name": lab.name,
+        "operator": {"chart": f"{charts}/gpu-operator", "driver": {"enabled": False}, "values": values},
+        "nfd": {"chart": f"{charts}/node-feature-discovery"},
+    }
+    sharing = {"mode": "mig", "layout": {"3g.40gb": 2}}
+    pools = [{"name": "train", "match": {"model": "A100-SXM4-80GB"}, "sharing": sharing}]
+    variables = {"gpu_cluster": document, "gpu_pools": pools}
+    arguments = ["--tags", "nfd,gpu_operator,sharing"]
+    return run_playbook("accel.gpu.site", environ=lab.env, variables=variables, arguments=arguments)
+
+
+@pytest.mark.usual(80)
+def test_mig_on_a_dgx(lab: Lab, tmp_path: Path) -> None:
+    dgx(lab, tmp_path, "nvsm.service", "nvidia-dcgm.service")
+    cluster = Cluster(lab)
+    cut(lab).require_success()
+    assert driver_pods(cluster) == set()
+    assert drivers(cluster) == {"dgx-1": HOSTS}
+    assert cluster.offered("dgx-") == {"dgx-1": {"nvidia.com/gpu": 16}}
+    assert cut(lab).require_success().changed() == 0
+
+
+@pytest.mark.usual(80)
+def test_a_service_of_the_host_that_the_mig_manager_does_not_stop(lab: Lab, tmp_path: Path) -> None:
+    dgx(lab, tmp_path, "nvsm.service", "gdm.service")
+    cluster = Cluster(lab)
+    failed = cut(lab)
+    assert "In use by another client" in failed.failure()
+    assert cluster.offered("dgx-") == {"dgx-1": {"nvidia.com/gpu": 8}}
+    # With the service among the clients that the MIG manager stops, the change succeeds.
+    clients = yaml.safe_dump({"version": "v1", "systemd-services": ["nvsm.service", "gdm.service"]})
+    cluster.kubectl("create", "configmap", "clients", "-n", NAMESPACE, f"--from-literal=clients.yaml={clients}")
+    cut(lab, migManager={"gpuClientsConfig": {"name": "clients"}}).require_success()
+    assert cluster.offered("dgx-") == {"dgx-1": {"nvidia.com/gpu": 16}}

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operand_pods import (
     operand_failures,
     unready_operands,
+    with_meaning,
 )
 
 MADE = "2026-01-01T00:00:00Z"
@@ -84,3 +85,9 @@ def test_which_pods_are_not_ready_on_the_nodes_that_are_set_aside() -> None:
         operand("nvidia-dcgm", ready),
     ]
     assert unready_operands(pods, {"n1"}) == {DRIVER: {"n1"}, VALIDATOR: {"n1"}}
+
+
+def test_a_log_that_shows_secure_boot_is_explained() -> None:
+    text = "pod d container c: exit 1; log: modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"
+    assert with_meaning(text).startswith(f"{text} (Secure Boot rejects the unsigned kernel module: use")
+    assert with_meaning("exit 1: No such device") == "exit 1: No such device"

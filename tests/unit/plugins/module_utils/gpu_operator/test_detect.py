@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import find_nfd
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import find_nfd, object_traits
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
-from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import DAEMONSETS, DEPLOYMENTS, NODES
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import DAEMONSETS, DEPLOYMENTS, GPU_CLUSTERS, NODES
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 
 Object = dict[str, Any]
@@ -60,3 +61,33 @@ def test_taints_at_registration_that_its_workers_do_not_tolerate(pool: Object, m
         else []
     )
     assert find_nfd(cast("Client", UnmanagedNfd([{"operator": "Exists"}])), plan).notes == ()
+
+
+class WithGpuClusters:
+    """A client for a cluster with these GPUClusters, or that answers with an error."""
+
+    def __init__(self, answer: list[Object] | ApiError) -> None:
+        self._answer = answer
+
+    def list_known(self, path: str, *, metadata_only: bool) -> list[Object]:
+        assert path == GPU_CLUSTERS
+        if isinstance(self._answer, ApiError):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("version", "answer", "traits"),
+    [
+        ("v26.7.0", [{}], {"gpucluster"}),
+        ("v26.7.0", [], set()),
+        ("v26.7.0", ApiError("no", status=403, reason="Forbidden", method="GET", path=GPU_CLUSTERS), set()),
+        ("v26.3.3", [{}], set()),
+        ("", [{}], set()),
+        (None, [{}], set()),
+    ],
+)
+def test_a_gpu_cluster_beside_the_policy(version: str | None, answer: Any, traits: set[str]) -> None:
+    labels = {"app.kubernetes.io/version": version} if version else {}
+    policy = None if version is None else {"metadata": {"name": "p", "labels": labels}}
+    assert object_traits(cast("Client", WithGpuClusters(answer)), policy) == traits

@@ -279,3 +279,25 @@ def test_in_a_foreign_configmap_only_the_collections_entries_are_managed() -> No
     assert there.config.data == plan.config.data
     assert "devicePlugin" in plan.policy.spec
     assert "devicePlugin" not in there.policy.spec
+
+
+def test_the_network_operators_nfd_is_used() -> None:
+    """Its chart contains NFD's, as a part of its release (network-operator deployment/network-operator/Chart.yaml)."""
+    release = ("network-operator", "nvidia-network-operator")
+    found = read_installation(
+        "nfd",
+        deployment(
+            "network-operator-node-feature-discovery-master",
+            release[1],
+            image="registry.k8s.io/nfd/node-feature-discovery:v0.17.0",
+            command=["nfd-master"],
+            labels={"role": "master", "app.kubernetes.io/name": "node-feature-discovery"},
+            helm=release,
+        ),
+    )
+    assert found is not None
+    assert (found.release, found.version) == (release, "v0.17.0")
+    finding = evaluate_nfd([found], wanted(component="nfd"), managed=set())
+    assert finding.adopted
+    assert not finding.installs
+    assert finding.notes == ()

@@ -115,26 +115,6 @@ def test_doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str], versio
 NFD = "feature.node.kubernetes.io"
 
 
-@pytest.mark.parametrize(
-    ("labels", "traits"),
-    [
-        ({}, {"model Tesla"}),
-        ({"node.openshift.io/os_id": "rhcos"}, {"openshift", "model Tesla"}),
-        ({f"{NFD}/system-os_release.ID": "rhel", f"{NFD}/system-os_release.VERSION_ID": "8.10"}, {"rhel8", "model Tesla"}),
-        ({f"{NFD}/system-os_release.ID": "rhel", f"{NFD}/system-os_release.VERSION_ID": "9.6"}, {"model Tesla"}),
-        ({f"{NFD}/kernel-selinux.enabled": "true"}, {"selinux", "model Tesla"}),
-        ({"node.kubernetes.io/instance-type": "rke2"}, {"rke2", "model Tesla"}),
-        ({"cloud.google.com/gke-nodepool": "x"}, {"gke", "model Tesla"}),
-        ({"nvidia.com/vgpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-B200"}, {"vgpu", "model B200"}),
-    ],
-)  # fmt: skip
-def test_traits_are_what_labels_tell(labels: dict[str, str], traits: set[str]) -> None:
-    assert (
-        warnings.cluster_traits([node(labels=dict(labels)), Node("cpu", labels={"node.openshift.io/os_id": "x"})])
-        == traits
-    )
-
-
 def test_warnings_about_nodes() -> None:
     plan = derive({"name": "lab"}, {}, [WHOLE, {**WHOLE, "name": "u", "match": {"labels": {"x": "y"}}}, {"name": "e"}])
     nodes = [

@@ -1,0 +1,42 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Kubernetes distribution of nodes, by their labels and what their kubelets report (pure).
+
+Sources: kubelet versions such as v1.33.5+k3s1, v1.33.5+rke2r1, v1.33.4+k0s.0; MicroK8s labels its nodes (microk8s-addons and
+launcher documentation, microk8s.io/cluster=true). A kubeadm node only has the annotation of its CRI socket, which
+kubeadm v1.36 no longer writes.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.distributions import BY_NAME, DISTRIBUTIONS, Distribution
+
+if t.TYPE_CHECKING:
+    from .node import Node
+
+KUBEADM_ANNOTATION = "kubeadm.alpha.kubernetes.io/cri-socket"
+CONTAINERD = "containerd://"
+
+
+def distribution_of(node: Node) -> Distribution | None:
+    """The distribution of a node; None if nothing identifies it."""
+    suffix = node.kubelet_version.partition("+")[2]
+    for each in DISTRIBUTIONS:
+        if each.version_suffix and suffix.startswith(each.version_suffix):
+            return each
+    for each in DISTRIBUTIONS:
+        if each.node_label and node.labels.get(each.node_label[0]) == each.node_label[1]:
+            return each
+    return BY_NAME["kubeadm"] if KUBEADM_ANNOTATION in node.annotations else None
+
+
+def distributions_of(nodes: t.Iterable[Node]) -> dict[str, list[str]]:
+    """The nodes of each distribution by its name, in the order of the catalog; the name is empty for those without a mark."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        distribution = distribution_of(node)
+        found.setdefault(distribution.name if distribution else "", []).append(node.name)
+    order = [*BY_NAME, ""]
+    return {name: sorted(found[name]) for name in sorted(found, key=order.index)}

@@ -1,0 +1,112 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes on which the operator's driver container cannot work, or may not, by what kubelet and NFD report (pure).
+
+The operator appends the node's operating system to the tag of the driver's image, and NVIDIA publishes images for a few systems only
+(gpu-operator/platform-support.rst of NVIDIA/cloud-native-docs; Fedora CoreOS: gpu-operator issues 696 and 2664). NFD does not report Secure
+Boot. It reports loaded kernel modules only by a rule, which the derived values of NFD have (pools/derive.py).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.names import DRIVER_DEPLOY_LABEL, NFD_PREFIX, NOUVEAU_LABEL, SECURE_BOOT_LABEL
+from ..common.nested import get_nested
+from ..schema.messages import abbreviate_nodes
+from .traits import has_network_card
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import Plan
+    from .node import Node
+
+# The values of ID in os-release for which NVIDIA publishes driver images.
+PUBLISHED_SYSTEMS = frozenset({"ubuntu", "rhel", "rhcos", "rocky"})
+# The beginning of the kubelet's name of systems without images, which is known before NFD runs.
+_UNPUBLISHED_IMAGES = ("Fedora", "Flatcar", "Debian", "Bottlerocket", "Talos", "openSUSE", "CentOS Stream CoreOS")
+_REMEDY = (
+    "Install the driver on these nodes and label them nvidia.com/gpu.deploy.driver=pre-installed (on all GPU nodes: driver.enabled: false in "
+    "gpu_cluster.operator), or build an image and set driver.repository in gpu_cluster.operator.values"
+)
+_MOFED_LABEL = "network.nvidia.com/operator.mofed.wait"
+
+
+def nodes_without_images(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
+    """The GPU nodes without a driver whose driver pods would not find an image; while no GPU node is known, all nodes if none of them has one."""
+    if not _installs_driver(plan) or get_nested(plan.operator.values, "driver", "repository"):
+        return []
+    nodes = list(nodes)
+    gpu_nodes = [node for node in nodes if node.has_gpu]
+    without = sorted(
+        node.name for node in gpu_nodes or nodes if _gets_driver(node) and not (node.driver or _has_image(node))
+    )
+    return without if gpu_nodes or len(without) == len(nodes) else []
+
+
+def missing_image_problem(plan: Plan, nodes: t.Iterable[Node]) -> str:
+    """Why the driver cannot be installed, before anything is installed; empty if it can."""
+    nodes = list(nodes)
+    without = nodes_without_images(plan, nodes)
+    if not without:
+        return ""
+    systems = sorted({_system(node) for node in nodes if node.name in without})
+    return f"{abbreviate_nodes(without)}: NVIDIA publishes no driver image for {', '.join(systems)}, so the driver pods there could not start. {_REMEDY}."
+
+
+def driver_warnings(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
+    """A sentence for each reason for which driver containers may fail on GPU nodes."""
+    nodes = list(nodes)
+    problem = missing_image_problem(plan, nodes)
+    warnings = [problem] if problem else []
+    if not _installs_driver(plan):
+        return warnings
+    drivers = [node for node in nodes if node.has_gpu and _gets_driver(node)]
+    nouveau = sorted(node.name for node in drivers if node.labels.get(NOUVEAU_LABEL) == "true" and not node.driver)
+    if nouveau:
+        warnings.append(
+            f"{abbreviate_nodes(nouveau)}: the kernel module nouveau is loaded. The driver pod tries to unload it, which fails while a console or "
+            "another program uses it; blacklist nouveau on these nodes and reboot them."
+        )
+    secured = sorted(node.name for node in drivers if node.labels.get(SECURE_BOOT_LABEL) == "true")
+    if secured and not get_nested(plan.operator.values, "driver", "usePrecompiled"):
+        warnings.append(
+            f"{abbreviate_nodes(secured)}: Secure Boot is enabled, so the kernel rejects the modules that the driver pod compiles. Use a driver with "
+            "signed modules (driver.precompiled: true in gpu_cluster.operator, where NVIDIA publishes one), install a signed driver on the nodes, "
+            "or disable Secure Boot."
+        )
+    return [*warnings, *_network_warnings(plan, drivers)]
+
+
+def _network_warnings(plan: Plan, drivers: t.Sequence[Node]) -> t.Iterator[str]:
+    """The driver pod waits for the drivers of network cards while GPUDirect RDMA is enabled (k8s-driver-manager cmd/driver-manager/main.go)."""
+    rdma = get_nested(plan.operator.values, "driver", "rdma") or {}
+    if not rdma.get("enabled") or not drivers:
+        return
+    without = sorted(node.name for node in drivers if node.has_nfd_labels and not has_network_card(node))
+    if without:
+        yield f"{abbreviate_nodes(without)}: GPUDirect RDMA is enabled, but NFD has found no network card of NVIDIA (Mellanox)."
+    unmanaged = sorted(node.name for node in drivers if has_network_card(node) and _MOFED_LABEL not in node.labels)
+    if unmanaged and not rdma.get("useHostMofed"):
+        yield (
+            f"{abbreviate_nodes(unmanaged)}: GPUDirect RDMA is enabled, and no Network Operator manages the drivers of the network cards there (label "
+            f"{_MOFED_LABEL}). Install it, or install MLNX_OFED or DOCA-OFED on the nodes and set driver.rdma.use_host_mofed."
+        )
+
+
+def _installs_driver(plan: Plan) -> bool:
+    return get_nested(plan.operator.values, "driver", "enabled") is not False
+
+
+def _gets_driver(node: Node) -> bool:
+    return node.labels.get(DRIVER_DEPLOY_LABEL) not in ("false", "pre-installed")
+
+
+def _has_image(node: Node) -> bool:
+    system = node.labels.get(f"{NFD_PREFIX}system-os_release.ID", "")
+    return system in PUBLISHED_SYSTEMS if system else not node.os_image.startswith(_UNPUBLISHED_IMAGES)
+
+
+def _system(node: Node) -> str:
+    """The system as the tag of the image would have it, with the name that the kubelet reports."""
+    parts = [node.labels.get(f"{NFD_PREFIX}system-os_release.{part}", "") for part in ("ID", "VERSION_ID")]
+    return f"{node.os_image} ({''.join(parts)})" if all(parts) and node.os_image else node.os_image or "".join(parts)

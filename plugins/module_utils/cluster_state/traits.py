@@ -1,0 +1,61 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The traits of a cluster that its nodes and pods show, for the known issues (catalog/known_issues.py): pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.names import NFD_PREFIX
+from .distribution import distribution_of
+
+if t.TYPE_CHECKING:
+    from .node import Node
+
+# A network card of Mellanox, with the PCI settings of the operator's NFD and with NFD's defaults.
+NETWORK_CARD_LABELS = tuple(f"{NFD_PREFIX}pci-{name}.present" for name in ("15b3", "0200_15b3", "0207_15b3"))
+_RUNTIMES = ("containerd", "cri-o")
+
+
+def cluster_traits(nodes: t.Iterable[Node], pods: t.Iterable[t.Mapping[str, t.Any]] = ()) -> set[str]:
+    """The traits that the GPU nodes and these pods show."""
+    traits: set[str] = set()
+    for node in nodes:
+        if node.has_gpu:
+            traits.update(_node_traits(node))
+    if any((pod.get("spec") or {}).get("hostUsers") is False for pod in pods):
+        traits.add("host-users")
+    return traits
+
+
+def has_network_card(node: Node) -> bool:
+    """Whether NFD has found a network card of Mellanox in the node."""
+    return any(node.labels.get(label) == "true" for label in NETWORK_CARD_LABELS)
+
+
+def _node_traits(node: Node) -> t.Iterator[str]:
+    labels = node.labels
+    if "node.openshift.io/os_id" in labels:
+        yield "openshift"
+    release = labels.get(f"{NFD_PREFIX}system-os_release.VERSION_ID", "")
+    if labels.get(f"{NFD_PREFIX}system-os_release.ID") == "rhel" and release.partition(".")[0] == "8":
+        yield "rhel8"
+    if labels.get(f"{NFD_PREFIX}kernel-selinux.enabled") == "true":
+        yield "selinux"
+    distribution = distribution_of(node)
+    if distribution is not None:
+        yield distribution.name
+        if distribution.name in ("k3s", "rke2"):
+            yield "k3s-or-rke2"
+    runtime = node.container_runtime.partition(":")[0]
+    if runtime in _RUNTIMES:
+        yield runtime
+    if any(key.startswith("cloud.google.com/gke-") for key in labels):
+        yield "gke"
+    if labels.get("nvidia.com/vgpu.present") == "true":
+        yield "vgpu"
+    if has_network_card(node):
+        yield "rdma-nic"
+    for word in node.model.removeprefix("NVIDIA-").split("-")[:1]:
+        if word:
+            yield f"model {word}"

@@ -1,0 +1,136 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether NVIDIA's runtime class works: it exists, and the container toolkit configures the containerd of each node: pure.
+
+The operator mounts the folders of containerd's socket and configuration into the toolkit's pod, and gives it the paths within the pod
+(gpu-operator v25.10.1 controllers/object_controls.go, transformForRuntime).
+"""
+
+from __future__ import annotations
+
+import datetime
+import posixpath
+import typing as t
+
+from ..catalog.distributions import CONFIG, DEFAULT_SOCKET, DROP_IN, SOCKET
+from ..cluster_state.distribution import CONTAINERD, distribution_of
+from ..cluster_state.node import Node, parse_node
+from ..cluster_state.operand_pods import PLUGIN, container_failures, is_ready, node_of
+from ..schema.messages import abbreviate_nodes
+from .daemonsets import is_operand
+
+Document = t.Mapping[str, t.Any]
+
+# The volume and the variable of each path.
+_PATHS = {SOCKET: "containerd-socket", CONFIG: "containerd-config", DROP_IN: "containerd-drop-in-config"}
+_TITLES = {SOCKET: "socket", CONFIG: "configuration", DROP_IN: "drop-in configuration"}
+_DEFAULTS = {
+    SOCKET: DEFAULT_SOCKET,
+    CONFIG: "/etc/containerd/config.toml",
+    DROP_IN: "/etc/containerd/conf.d/99-nvidia.toml",
+}
+_CONTAINER = "nvidia-container-toolkit-ctr"
+TOOLKIT = "nvidia-container-toolkit-daemonset"
+# The toolkit's pods, and pods of an operand with the runtime class.
+SELECTOR = f"app in ({TOOLKIT},{PLUGIN})"
+# A toolkit's container that has ended this often fails for a reason that lasts; it tries for 30 seconds each time.
+_MIN_RESTARTS = 2
+# Seconds without a sandbox, which the kubelet creates immediately if the runtime knows the handler.
+_MIN_AGE = 60.0
+
+
+def runtime_classes_of(daemonsets: t.Iterable[Document]) -> set[str]:
+    """The runtime classes that the pods of the operands name."""
+    specs = (item["spec"]["template"]["spec"] for item in daemonsets if is_operand(item))
+    return {str(name) for spec in specs if (name := spec.get("runtimeClassName"))}
+
+
+def missing_runtime_classes(daemonsets: t.Iterable[Document], classes: t.Iterable[Document]) -> list[str]:
+    """A line for each runtime class that operands name and the cluster does not have: the API server refuses their pods."""
+    existing = {item["metadata"]["name"] for item in classes}
+    return [
+        f"RuntimeClass {name} does not exist, so the API server refuses the operands' pods; the operator creates it"
+        for name in sorted(runtime_classes_of(daemonsets) - existing)
+    ]
+
+
+def handlers_of(daemonsets: t.Iterable[Document], classes: t.Iterable[Document]) -> dict[str, str]:
+    """The handler of each runtime class that operands name and the cluster has."""
+    named = runtime_classes_of(daemonsets)
+    return {
+        item["metadata"]["name"]: str(item.get("handler") or "")
+        for item in classes
+        if item["metadata"]["name"] in named
+    }
+
+
+def host_paths(toolkit: Document) -> dict[str, str]:
+    """The paths on the node with which the toolkit's DaemonSet works, by the variable that sets each."""
+    spec = toolkit["spec"]["template"]["spec"]
+    folders = {
+        volume["name"]: str((volume.get("hostPath") or {}).get("path") or "") for volume in spec.get("volumes") or ()
+    }
+    container: Document = next((item for item in spec.get("containers") or () if item["name"] == _CONTAINER), {})
+    variables = {entry["name"]: str(entry.get("value") or "") for entry in container.get("env") or ()}
+    return {
+        name: posixpath.join(folders[volume], posixpath.basename(variables[name]))
+        for name, volume in _PATHS.items()
+        if folders.get(volume) and variables.get(name)
+    }
+
+
+def toolkit_problems(
+    toolkit: Document, pods: t.Iterable[Document], nodes: t.Iterable[Document], version: str, now: float
+) -> list[str]:
+    """Why nodes cannot start pods with the runtime class: their containerd is at another place than the toolkit expects.
+
+    `pods` are those of SELECTOR; only nodes are considered where one of them fails lastingly. `version` is the operator's.
+    """
+    failing = failing_nodes(pods, now)
+    if not failing:
+        return []
+    paths = host_paths(toolkit)
+    by_reason: dict[str, list[str]] = {}
+    for node in map(parse_node, nodes):
+        if node.name in failing and (reason := _mismatch(node, paths, version)):
+            by_reason.setdefault(reason, []).append(node.name)
+    return [f"{abbreviate_nodes(names)}: {reason}" for reason, names in sorted(by_reason.items())]
+
+
+def failing_nodes(pods: t.Iterable[Document], now: float) -> set[str]:
+    """The nodes on which a toolkit's container ends again and again, or the runtime creates no sandbox for a runtime class."""
+    return {node_of(pod) for pod in pods if not is_ready(pod) and (_crashes(pod) or _lacks_sandbox(pod, now))}
+
+
+def _crashes(pod: Document) -> bool:
+    return any(
+        failure.container == _CONTAINER and failure.restarts >= _MIN_RESTARTS
+        for failure in container_failures([pod]).get(node_of(pod), ())
+    )
+
+
+def _lacks_sandbox(pod: Document, now: float) -> bool:
+    """The kubelet reports sandboxes as the condition PodReadyToStartContainers."""
+    conditions = {item["type"]: item["status"] for item in (pod.get("status") or {}).get("conditions") or ()}
+    created = pod["metadata"].get("creationTimestamp")
+    if not created or not pod["spec"].get("runtimeClassName") or conditions.get("PodReadyToStartContainers") != "False":
+        return False
+    return now - datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp() >= _MIN_AGE
+
+
+def _mismatch(node: Node, paths: t.Mapping[str, str], version: str) -> str:
+    distribution = distribution_of(node)
+    if distribution is None or not node.container_runtime.startswith(CONTAINERD):
+        return ""
+    needed = {SOCKET: DEFAULT_SOCKET, **distribution.toolkit_variables(version)}
+    wrong = [
+        f"{_TITLES[name]} at {paths[name]}, which {distribution.title} has at {needed[name]} ({name})"
+        for name in _PATHS
+        if name in paths and name in needed and paths[name] != needed[name]
+    ]
+    if not wrong:
+        return ""
+    return (
+        f"the container toolkit looks for containerd's {' and '.join(wrong)} on these nodes ({distribution.title}, kubelet "
+        f"{node.kubelet_version}); set gpu_cluster.distribution: {distribution.name}, or correct toolkit.env in gpu_cluster.operator.values"
+    )

@@ -1,0 +1,218 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The container toolkit's settings for the distribution of the nodes, where gpu_cluster.distribution does not name it.
+
+An installation whose toolkit works keeps its settings, as does one whose ClusterPolicy was edited by hand: what the Helm release has recorded
+is given to Helm again, so that nothing changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+from dataclasses import dataclass, replace
+
+from ..catalog.distributions import BY_NAME, Distribution
+from ..catalog.names import PCI_PRESENT_LABELS
+from ..cluster_state.distribution import CONTAINERD, distributions_of
+from ..cluster_state.driver_preflight import missing_image_problem
+from ..cluster_state.node import Node, parse_node
+from ..cluster_state.operand_pods import daemonset_status
+from ..common.nested import get_nested
+from ..helm.release_records import ReleaseRecords
+from ..kube.client import Client
+from ..kube.errors import ApiError
+from ..kube.paths import DAEMONSETS, NODES
+from ..pools.operator_values import toolkit_env, with_toolkit_env
+from ..schema.messages import join_words
+from .container_runtime import TOOLKIT
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import Plan
+    from .installation import InstallationFinding
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+# As many nodes as a page of a list has; the nodes of a cluster are of one distribution.
+_SAMPLE = 100
+# Managers of fields that belong to an installation: helm and its copies, and this collection.
+_INSTALLERS = ("helm", "accel.gpu")
+
+
+@dataclass(frozen=True)
+class ToolkitSettings:
+    """The variables to add to toolkit.env of the operator's Helm values; `notes` say what was kept, or what changes."""
+
+    distribution: str = ""
+    env: tuple[Object, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InstalledToolkit:
+    """The toolkit of an installed operator: its variables in the ClusterPolicy and in the Helm release.
+
+    `ready_nodes` are the nodes where its pod is ready; `working`: it is ready on all of its nodes, and there is one. `edited_by` is the manager that
+    has written its variables by hand.
+    """
+
+    live: t.Mapping[str, t.Any]
+    recorded: t.Mapping[str, t.Any]
+    version: str = ""
+    ready_nodes: int = 0
+    working: bool = False
+    edited_by: str = ""
+
+
+def sample_nodes(client: Client) -> list[Node]:
+    """Some of the GPU nodes; of all nodes as long as NFD has labelled none."""
+    for selector in (*(f"{label}=true" for label in PCI_PRESENT_LABELS), None):
+        listed = client.list(NODES, label_selector=selector, limit=_SAMPLE)
+        if nodes := [parse_node(node) for node in itertools.islice(listed, _SAMPLE)]:
+            return nodes
+    return []
+
+
+def read_toolkit_settings(
+    client: Client, plan: Plan, finding: InstallationFinding, policy: Document | None, nodes: t.Sequence[Node]
+) -> ToolkitSettings:
+    """The settings for an operator that Helm installs or upgrades; none for an adopted one, or if the distribution is declared."""
+    if not finding.managed or finding.problem or not plan.pools or plan.cluster.distribution:
+        return ToolkitSettings()
+    found = distributions_of(node for node in nodes if node.container_runtime.startswith(CONTAINERD))
+    if policy is None:
+        return settings_for(plan, found)
+    planned = settings_for(plan, found)
+    live = _variables(get_nested(policy, "spec", "toolkit", "env"))
+    if all(live.get(entry["name"]) == entry["value"] for entry in planned.env):
+        return planned
+    return settings_for(plan, found, _read_installed(client, plan, finding, policy, live))
+
+
+def with_settings(plan: Plan, settings: ToolkitSettings) -> Plan:
+    """The plan with the values that site gives to Helm, as the role gpu_operator combines them."""
+    values = with_toolkit_env(plan.operator.values, settings.env)
+    return replace(plan, operator=replace(plan.operator, values=values))
+
+
+def settings_for(
+    plan: Plan, found: t.Mapping[str, t.Sequence[str]], installed: InstalledToolkit | None = None
+) -> ToolkitSettings:
+    """The settings for nodes of these distributions (pure); `installed` if a toolkit with other settings is installed."""
+    needs = {name: BY_NAME[name] if name else None for name in found}
+    needed = {name: _env(plan, distribution) for name, distribution in needs.items()}
+    if len({tuple(sorted(_variables(env).items())) for env in needed.values()}) > 1:
+        titles = [distribution.title if distribution else "other nodes" for distribution in needs.values()]
+        note = (
+            f"nodes of several distributions ({join_words(titles)}) need different settings of the container toolkit, so none are derived; set "
+            "toolkit.env in gpu_cluster.operator.values"
+        )
+        return ToolkitSettings("", (), (note,))
+    distribution = next((each for each in needs.values() if each), None)
+    if distribution is None:
+        return ToolkitSettings()
+    env = tuple(_env(plan, distribution))
+    if installed is None or not env:
+        return ToolkitSettings(distribution.name, env)
+    return _for_installed(plan, distribution, env, installed)
+
+
+def _for_installed(
+    plan: Plan, distribution: Distribution, env: tuple[Object, ...], installed: InstalledToolkit
+) -> ToolkitSettings:
+    names = {entry["name"] for entry in env}
+    recorded = tuple({"name": name, "value": value} for name, value in installed.recorded.items() if name in names)
+    derived_before = distribution.toolkit_variables(installed.version or plan.operator.version)
+    derived = bool(recorded) and all(derived_before.get(entry["name"]) == entry["value"] for entry in recorded)
+    wanted = ", ".join(f"{entry['name']}={entry['value']}" for entry in env)
+    adopt = f"To apply them, set gpu_cluster.distribution: {distribution.name}"
+    if installed.edited_by:
+        note = (
+            f"toolkit.env of the ClusterPolicy was edited by {installed.edited_by}, so the settings of {distribution.title} ({wanted}) are not "
+            f"applied. {adopt}"
+        )
+        return ToolkitSettings(distribution.name, recorded, (note,))
+    if installed.working and not derived:
+        note = (
+            f"its container toolkit works on {installed.ready_nodes} node(s) without the settings of {distribution.title} ({wanted}), so it stays as "
+            f"it is. {adopt}"
+        )
+        return ToolkitSettings(distribution.name, recorded, (note,))
+    return ToolkitSettings(distribution.name, env, (restart_note(distribution, wanted, installed.ready_nodes),))
+
+
+def restart_note(distribution: Distribution | None, settings: str, nodes: int) -> str:
+    """The announcement of a change of the toolkit's settings."""
+    restarted = distribution.restarts if distribution else "containerd"
+    where = f" on {nodes} node(s)" if nodes else ""
+    return (
+        f"toolkit.env changes ({settings}): the container toolkit is replaced{where} and restarts {restarted}; running containers stay, and pods "
+        "cannot be started on a node for some seconds"
+    )
+
+
+def declared_change(plan: Plan, policy: Document | None) -> tuple[str, ...]:
+    """The announcement where the declared values change the toolkit's variables of an installed operator."""
+    if policy is None:
+        return ()
+    live = _variables(get_nested(policy, "spec", "toolkit", "env"))
+    planned = _variables(get_nested(plan.operator.values, "toolkit", "env"))
+    changed = [f"{name}={value}" for name, value in planned.items() if live.get(name) != value]
+    distribution = BY_NAME.get(plan.cluster.distribution or "")
+    return (restart_note(distribution, ", ".join(changed), 0),) if changed else ()
+
+
+def adapt_finding(
+    client: Client, plan: Plan, finding: InstallationFinding, policy: Document | None, nodes: t.Sequence[Node]
+) -> tuple[InstallationFinding, ToolkitSettings]:
+    """The operator's finding with what these nodes mean for it, and the toolkit's settings.
+
+    A driver without an image is a problem only before the operator is installed, since an installed one may work already.
+    """
+    if finding.installs and plan.pools and (problem := missing_image_problem(plan, nodes)):
+        return replace(finding, problem=problem), ToolkitSettings()
+    settings = read_toolkit_settings(client, plan, finding, policy, nodes)
+    notes = declared_change(plan, policy) if finding.managed and plan.cluster.distribution else settings.notes
+    return replace(finding, notes=(*finding.notes, *notes)), settings
+
+
+def _env(plan: Plan, distribution: Distribution | None) -> list[Object]:
+    return toolkit_env(distribution, plan.operator.version, plan.operator.values) if distribution else []
+
+
+def _variables(env: t.Any) -> dict[str, t.Any]:
+    return {entry["name"]: entry.get("value") for entry in env or ()}
+
+
+def _read_installed(
+    client: Client, plan: Plan, finding: InstallationFinding, policy: Document, live: t.Mapping[str, t.Any]
+) -> InstalledToolkit:
+    recorded: t.Any = None
+    try:
+        records = ReleaseRecords(client, plan.operator.name, plan.operator.namespace)
+        content = records.content(records.latest())
+        recorded = get_nested(content.config, "toolkit", "env") if content else None
+    except ApiError as error:
+        # A plan may not read Secrets.
+        if not error.forbidden:
+            raise
+    statuses = [daemonset_status(item) for item in client.list(DAEMONSETS, field_selector=f"metadata.name={TOOLKIT}")]
+    return InstalledToolkit(
+        live=live,
+        recorded=_variables(recorded),
+        version=finding.installation.version if finding.installation else "",
+        ready_nodes=sum(status.available for status in statuses),
+        working=any(status.desired for status in statuses) and all(s.available >= s.desired for s in statuses),
+        edited_by=_editor(policy),
+    )
+
+
+def _editor(policy: Document) -> str:
+    """The manager other than an installer that has written toolkit.env; empty if there is none."""
+    for entry in (policy.get("metadata") or {}).get("managedFields") or []:
+        fields = get_nested(entry.get("fieldsV1"), "f:spec", "f:toolkit") or {}
+        manager = str(entry.get("manager") or "")
+        if "f:env" in fields and not manager.startswith(_INSTALLERS):
+            return manager
+    return ""

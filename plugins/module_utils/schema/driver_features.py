@@ -1,0 +1,181 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""GPUDirect RDMA and Storage, GDRCopy and Fabric Manager in gpu_cluster.operator, and what has to be true for each to work.
+
+Sources: gpu-operator-rdma.rst, platform-support.rst and gpu-operator-kubevirt-dra.rst in gpu-operator/ of NVIDIA/cloud-native-docs;
+gpu-operator v25.10.1 controllers/object_controls.go (transformPeerMemoryContainer, transformGDSContainer, transformGDRCopyContainer): all three
+are containers of the driver's DaemonSet, and the last two are refused with precompiled drivers.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..catalog import models, releases
+from ..common.nested import get_nested
+from . import validators
+from .messages import quote
+from .types import Boolean, Choice, Document, Field, PoolVariables, Problems, Section, Text
+
+_PATH = "gpu_cluster.operator"
+# The driver version, or branch, and nvidia-fs release, as numbers.
+_NUMBERS = re.compile(r"v?(\d+(?:\.\d+)*)(?:-.*)?", re.ASCII)
+# nvidia-fs from 2.17.5 on needs the open kernel modules; the operator ships such a release since v23.9.1 (gpu-operator-rdma.rst).
+_OPEN_SINCE = (2, 17, 5)
+# Drivers that choose the open kernel modules automatically, if kernel_module_type is auto (platform-support.rst).
+_CHOOSES_OPEN_SINCE = 570
+# The first GPUs that the open kernel modules support (Turing).
+_OPEN_COMPUTE = 7.5
+
+
+def _sidecar_version(value: str) -> str | None:
+    """The version of nvidia-fs or gdrdrv without the operating system, which the operator appends."""
+    if re.fullmatch(r"v?[0-9]+(\.[0-9]+){1,3}|sha256:[0-9a-f]{64}", value, re.ASCII):
+        return None
+    return (
+        validators.os_tag(value)
+        or "is not a version; write only its numbers, such as 2.26.6, or sha256: and the digest of an image"
+    )
+
+
+_VERSION = Text((_sidecar_version,))
+_SIDECAR: dict[str, Field] = {"enabled": Boolean(default=False), "version": _VERSION}
+OPERATOR_FEATURES: dict[str, Field] = {"gds": Section(fields=_SIDECAR), "gdrcopy": Section(fields=_SIDECAR)}
+DRIVER_FEATURES: dict[str, Field] = {
+    "rdma": Section(fields={"enabled": Boolean(default=False), "use_host_mofed": Boolean(default=False)}),
+    "fabric_manager": Section(fields={"mode": Choice(known=("full-passthrough", "shared-nvswitch"))}),
+}
+# FABRIC_MODE of fabricmanager.cfg (Fabric Manager user guide).
+FABRIC_MODES = {"full-passthrough": "0", "shared-nvswitch": "1"}
+# The socket at which the DRA driver activates partitions (gpu-operator-kubevirt-dra.rst).
+FABRIC_SOCKET = "/run/nvidia-fabricmanager/socket"
+
+# The release of the operator that added each value to its chart, and with `gdrcopy` also to the ClusterPolicy (tags v24.3.0, v26.7.0).
+_SINCE = {("gdrcopy", "enabled"): (24, 3), ("driver", "fabric_manager", "mode"): (26, 7)}
+# What a feature needs on a node whose driver is not the operator's.
+_ON_THE_HOST = {
+    ("driver", "rdma", "enabled"): "load nvidia-peermem on the nodes instead",
+    ("driver", "rdma", "use_host_mofed"): "",
+    ("driver", "fabric_manager", "mode"): "configure /usr/share/nvidia/nvswitch/fabricmanager.cfg on the nodes instead",
+    (
+        "gds",
+        "enabled",
+    ): "install nvidia-fs on the nodes instead, and set GDS_ENABLED=true in devicePlugin.env of values",
+    (
+        "gdrcopy",
+        "enabled",
+    ): "install gdrdrv on the nodes instead, and set GDRCOPY_ENABLED=true in devicePlugin.env of values",
+}
+
+
+def features_have_a_driver(cluster: Document) -> Problems:
+    """Each of them is part of the driver that the operator installs."""
+    if get_nested(cluster, "operator", "driver", "enabled") is not False:
+        return
+    for keys, remedy in _ON_THE_HOST.items():
+        if get_nested(cluster, "operator", *keys) not in (None, False):
+            yield (
+                f"{_PATH}.{'.'.join(keys)}: has no effect with driver.enabled: false, since the driver pods would provide it; remove it"
+                + (f", and {remedy}" if remedy else "")
+            )
+
+
+def sidecars_are_built(cluster: Document) -> Problems:
+    """nvidia-fs and gdrdrv are compiled beside the driver."""
+    if get_nested(cluster, "operator", "driver", "precompiled") is not True:
+        return
+    for key, title in (("gds", "GPUDirect Storage"), ("gdrcopy", "GDRCopy")):
+        if get_nested(cluster, "operator", key, "enabled") is True:
+            yield (
+                f"{_PATH}.{key}.enabled: the operator refuses {title} with driver.precompiled: true, since its kernel module is compiled for the "
+                "driver; remove one of them"
+            )
+
+
+def storage_has_open_modules(cluster: Document) -> Problems:
+    """nvidia-fs uses symbols that only the open kernel modules export."""
+    if not _needs_open_modules(cluster):
+        return
+    path = f"{_PATH}.driver.kernel_module_type"
+    kind = get_nested(cluster, "operator", "driver", "kernel_module_type")
+    if kind == "proprietary":
+        yield f"{path}: {quote(kind)} excludes gds, which needs the open kernel modules; set open, or remove gds"
+    elif (
+        kind in (None, "auto")
+        and get_nested(cluster, "operator", "values", "driver", "useOpenKernelModules") is not True
+    ):
+        driver = _driver_branch(cluster)
+        if driver and driver < _CHOOSES_OPEN_SINCE:
+            yield (
+                f"{path}: is missing; gds needs the open kernel modules, which drivers before {_CHOOSES_OPEN_SINCE} do not choose automatically; "
+                "set open"
+            )
+
+
+def features_are_in_the_release(cluster: Document) -> Problems:
+    """An older operator silently ignores them."""
+    version = get_nested(cluster, "operator", "version")
+    version = releases.OPERATOR_VERSION if version is None else version
+    if not isinstance(version, str):
+        return
+    for keys, since in _SINCE.items():
+        if get_nested(cluster, "operator", *keys) not in (None, False) and releases.release_of(version) < since:
+            yield (
+                f"{_PATH}.{'.'.join(keys)}: is not supported by operator {version}; it was added in v{since[0]}.{since[1]}; remove it, or install "
+                "a later release"
+            )
+
+
+FEATURE_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
+    features_have_a_driver,
+    sidecars_are_built,
+    storage_has_open_modules,
+    features_are_in_the_release,
+)
+
+
+def driver_feature_problems(cluster: t.Any, pools: t.Sequence[PoolVariables]) -> Problems:
+    """Pools whose GPUs cannot use a feature that the driver of the whole cluster has."""
+    if not isinstance(cluster, dict):
+        return
+    known = [(pool, model) for pool in pools if (model := _model(pool))]
+    if _needs_open_modules(cluster):
+        for pool, model in known:
+            if float(model.compute) < _OPEN_COMPUTE:
+                yield (
+                    f"{_PATH}.gds.enabled: {pool.title} has GPUs {model.key}, which the open kernel modules do not support, and GPUDirect Storage "
+                    "needs those on every node with a driver pod; remove gds, or the pool"
+                )
+    mode = get_nested(cluster, "operator", "driver", "fabric_manager", "mode")
+    if (
+        mode is not None
+        and known
+        and len(known) == len(pools)
+        and not any(model.has_nvswitch for dummy, model in known)
+    ):
+        yield (
+            f"{_PATH}.driver.fabric_manager.mode: no pool has GPUs that NVSwitches connect, so no node runs Fabric Manager; remove it "
+            f"(models with NVSwitches: {', '.join(sorted(models.NVSWITCH_MODELS))})"
+        )
+
+
+def _needs_open_modules(cluster: Document) -> bool:
+    if get_nested(cluster, "operator", "gds", "enabled") is not True:
+        return False
+    version = get_nested(cluster, "operator", "gds", "version")
+    match = _NUMBERS.fullmatch(version) if isinstance(version, str) else None
+    return match is None or tuple(map(int, match[1].split("."))) >= _OPEN_SINCE
+
+
+def _driver_branch(cluster: Document) -> int | None:
+    version = get_nested(cluster, "operator", "driver", "version")
+    match = _NUMBERS.fullmatch(version) if isinstance(version, str) else None
+    if match:
+        return int(match[1].partition(".")[0])
+    return None
+
+
+def _model(pool: PoolVariables) -> models.Model | None:
+    name = get_nested(pool.merged, "match", "model") or get_nested(pool.merged, "model")
+    return models.find(name) if isinstance(name, str) else None

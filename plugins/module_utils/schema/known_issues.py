@@ -1,0 +1,41 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The schema of gpu_cluster.known_issues: issues of which a plan warns as of those of the catalog (catalog/known_issues.py)."""
+
+from __future__ import annotations
+
+import re
+
+from ..catalog.known_issues import MODEL_TRAIT, TRAITS
+from .messages import nearest
+from .types import ListOf, Section, Text
+
+_RELEASE = re.compile(r"v?[0-9]+(\.[0-9]+){0,2}", re.ASCII)
+
+
+def _release(value: str) -> str | None:
+    """The first numbers of releases of the operator."""
+    if _RELEASE.fullmatch(value):
+        return None
+    return "is not the beginning of a release; write v26, v26.3 or v26.3.1"
+
+
+def _condition(value: str) -> str | None:
+    """A trait of the catalog, or the beginning of a model's name."""
+    if value in TRAITS or (value.startswith(MODEL_TRAIT) and value.removeprefix(MODEL_TRAIT).strip()):
+        return None
+    similar = nearest(value, TRAITS)
+    question = f"did you mean {similar}? " if similar else ""
+    return f"is not a known condition; {question}known: {', '.join(sorted(TRAITS))}, and model followed by the beginning of a model's name"
+
+
+KNOWN_ISSUES = ListOf(
+    item=Section(
+        fields={
+            "releases": ListOf(item=Text((_release,))),
+            "conditions": ListOf(item=Text((_condition,))),
+            "text": Text(required=True, missing="write the sentence that a plan shows"),
+        }
+    ),
+    splits=False,
+)

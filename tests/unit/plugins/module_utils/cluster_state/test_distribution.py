@@ -1,0 +1,58 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The distribution of a node, by what its kubelet reports and by its labels."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.distribution import (
+    KUBEADM_ANNOTATION,
+    distribution_of,
+    distributions_of,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse_node
+from lab.fleet import Group, Template
+from lab.systems import DISTRIBUTIONS
+
+
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [
+        (Node("n", kubelet_version="v1.33.5+k3s1"), "k3s"),
+        (Node("n", kubelet_version="v1.33.5+rke2r1"), "rke2"),
+        (Node("n", kubelet_version="v1.33.4+k0s.0"), "k0s"),
+        (Node("n", kubelet_version="v1.33.4+k0s"), "k0s"),
+        (Node("n", kubelet_version="v1.33.4"), None),
+        (Node("n", kubelet_version="v1.33.4-eks-1234"), None),
+        (Node("n", kubelet_version="v1.33.4+vmware.1"), None),
+        (Node("n", {"microk8s.io/cluster": "true"}, kubelet_version="v1.33.4"), "microk8s"),
+        (Node("n", {"node.kubernetes.io/instance-type": "rke2"}), "rke2"),
+        # The version is the kubelet's own, and a label may be left over.
+        (Node("n", {"microk8s.io/cluster": "true"}, kubelet_version="v1.33.5+k3s1"), "k3s"),
+        (Node("n", annotations={KUBEADM_ANNOTATION: "unix:///run/containerd/containerd.sock"}), "kubeadm"),
+        (Node("n"), None),
+    ],
+)
+def test_distribution_of(node: Node, name: str | None) -> None:
+    found = distribution_of(node)
+    assert (found.name if found else None) == name
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_the_labs_nodes_are_recognized(name: str) -> None:
+    node = parse_node(Template(Group("g", 1, distribution=name), 10250).node("n"))
+    found = distribution_of(node)
+    assert found is not None
+    assert found.name == name
+
+
+def test_distributions_of() -> None:
+    nodes = [
+        Node("b", kubelet_version="v1+k3s1"),
+        Node("a", kubelet_version="v1+k3s1"),
+        Node("c"),
+        Node("d", kubelet_version="v1+rke2r1"),
+    ]
+    assert distributions_of(nodes) == {"rke2": ["d"], "k3s": ["a", "b"], "": ["c"]}
+    assert distributions_of([]) == {}

@@ -1,0 +1,133 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The container toolkit's settings for a detected distribution, and what an installed toolkit keeps."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.distributions import BY_NAME, DISTRIBUTIONS
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.toolkit_settings import (
+    InstalledToolkit,
+    declared_change,
+    settings_for,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings
+
+Env = dict[str, str]
+SOCKET = "CONTAINERD_SOCKET"
+RKE2 = {SOCKET: "/run/k3s/containerd/containerd.sock"}
+THEIRS = {SOCKET: "/run/theirs.sock"}
+OLD_K0S = BY_NAME["k0s"].toolkit_variables("v25.3.4")
+K0S = BY_NAME["k0s"].toolkit_variables("v25.10.1")
+
+
+def planned(env: Env | None = None, distribution: str | None = None, **values: t.Any) -> Plan:
+    if env:
+        values["toolkit"] = {"env": [{"name": name, "value": value} for name, value in env.items()]}
+    cluster = {"name": "c", "distribution": distribution, "operator": {"version": "v25.10.1", "values": values}}
+    return derive(cluster, {}, [{"name": "p", "match": {"model": "T4"}}])
+
+
+def variables(env: t.Iterable[dict[str, str]]) -> Env:
+    return {entry["name"]: entry["value"] for entry in env}
+
+
+@pytest.mark.parametrize(
+    ("plan", "found", "env"),
+    [
+        (planned(), {}, {}),
+        (planned(), {"": ["a"]}, {}),
+        (planned(), {"kubeadm": ["a"]}, {}),
+        (planned(), {"rke2": ["a"]}, RKE2),
+        (planned(), {"rke2": ["a"], "k3s": ["b"]}, RKE2),
+        (planned(), {"k0s": ["a"]}, K0S),
+        (planned(), {"kubeadm": ["a"], "": ["b"]}, {}),
+        (planned({"OTHER": "x"}), {"rke2": ["a"]}, RKE2),
+        (planned(THEIRS), {"rke2": ["a"]}, {}),
+        # Who sets a part of the configuration sets all of it.
+        (planned({"RUNTIME_CONFIG": "/etc/mine.toml"}), {"k0s": ["a"]}, {SOCKET: "/run/k0s/containerd.sock"}),
+        (planned(toolkit={"enabled": False}), {"rke2": ["a"]}, {}),
+        (planned(cdi={"nriPluginEnabled": True}), {"rke2": ["a"]}, {}),
+    ],
+)
+def test_settings_of_a_new_installation(plan: Plan, found: dict[str, list[str]], env: Env) -> None:
+    settings = settings_for(plan, found)
+    assert variables(settings.env) == env
+    assert settings.notes == ()
+
+
+@pytest.mark.parametrize("found", [{"rke2": ["a"], "k0s": ["b"]}, {"rke2": ["a"], "": ["b"]}])
+def test_distributions_with_different_settings(found: dict[str, list[str]]) -> None:
+    settings = settings_for(planned(), found)
+    assert settings.env == ()
+    assert "nodes of several distributions" in settings.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("distribution", "installed", "env", "words"),
+    [
+        # It does not work yet: the settings are applied, and announced.
+        ("rke2", InstalledToolkit({}, {}), RKE2, "restarts containerd and with it the RKE2 agent"),
+        ("k0s", InstalledToolkit({}, {}, ready_nodes=1), K0S, "is replaced on 1 node(s) and restarts containerd;"),
+        # It works without them: it stays.
+        (
+            "rke2",
+            InstalledToolkit({}, {}, ready_nodes=3, working=True),
+            {},
+            "works on 3 node(s) without the settings of RKE2",
+        ),
+        ("rke2", InstalledToolkit(THEIRS, THEIRS, ready_nodes=3, working=True), THEIRS, "so it stays as it is"),
+        # The settings of an older release of the operator become those of the new one.
+        ("k0s", InstalledToolkit(OLD_K0S, OLD_K0S, "v25.3.4", 2, working=True), K0S, "toolkit.env changes"),
+        # Edited by hand: what Helm has recorded stays recorded.
+        ("rke2", InstalledToolkit(THEIRS, {}, edited_by="kubectl-edit"), {}, "was edited by kubectl-edit"),
+        ("rke2", InstalledToolkit(THEIRS, RKE2, edited_by="kubectl-patch"), RKE2, "set gpu_cluster.distribution: rke2"),
+    ],
+)
+def test_settings_of_an_installed_operator(
+    distribution: str, installed: InstalledToolkit, env: Env, words: str
+) -> None:
+    settings = settings_for(planned(), {distribution: ["a"]}, installed)
+    assert variables(settings.env) == env
+    assert words in " ".join(settings.notes)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "live", "announced"),
+    [
+        ("rke2", RKE2, False),
+        ("rke2", {}, True),
+        ("rke2", THEIRS, True),
+        ("kubeadm", {}, False),
+        ("kubeadm", RKE2, False),
+    ],
+)
+def test_a_declared_distribution_that_changes_the_policy(distribution: str, live: Env, announced: bool) -> None:
+    policy = {"spec": {"toolkit": {"env": [{"name": name, "value": value} for name, value in live.items()]}}}
+    assert bool(declared_change(planned(distribution=distribution), policy)) == announced
+    assert declared_change(planned(distribution=distribution), None) == ()
+
+
+def test_a_users_socket_that_does_not_fit_the_declared_distribution() -> None:
+    warnings = plan_warnings(planned(THEIRS, "k3s"))
+    assert [text for text in warnings if f"{SOCKET}=/run/theirs.sock" in text and "K3s" in text]
+    assert not [text for text in plan_warnings(planned(RKE2, "k3s")) if SOCKET in text]
+
+
+names = st.sampled_from([*K0S, "RUNTIME_CONFIG", "RUNTIME_CONFIG_SOURCE", "OTHER"])
+
+
+@given(st.sampled_from(DISTRIBUTIONS), st.dictionaries(names, st.just("theirs"), max_size=3))
+def test_the_users_variables_are_never_overridden(distribution: t.Any, theirs: Env) -> None:
+    declared = planned(theirs, distribution.name).operator.values.get("toolkit", {}).get("env", [])
+    assert len({entry["name"] for entry in declared}) == len(declared)
+    assert theirs.items() <= variables(declared).items()
+    detected = settings_for(planned(theirs), {distribution.name: ["a"]})
+    assert {**variables(detected.env), **theirs} == variables(declared)

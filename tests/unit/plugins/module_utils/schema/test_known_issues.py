@@ -1,0 +1,63 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The user's own known issues: their form, and when a plan shows them."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings
+
+POOLS = [{"name": "p", "match": {"model": "T4"}}]
+TEXT = "On our image it breaks (ticket 12)"
+
+
+def shown(issue: dict[str, t.Any], traits: t.Collection[str] = (), **cluster: t.Any) -> bool:
+    plan = derive({"name": "c", "known_issues": [{"text": TEXT, **issue}], **cluster}, {}, POOLS)
+    return any(text.endswith(TEXT) for text in plan_warnings(plan, traits))
+
+
+@pytest.mark.parametrize(
+    ("issue", "traits", "cluster", "expected"),
+    [
+        ({}, (), {}, True),
+        ({"releases": ["v25.10"]}, (), {}, True),
+        ({"releases": ["25.10.1"]}, (), {}, True),
+        ({"releases": ["v25.1"]}, (), {}, False),
+        ({"releases": ["v26.3", "v25"]}, (), {}, True),
+        ({"conditions": ["cri-o"]}, (), {}, False),
+        ({"conditions": ["cri-o"]}, ("cri-o",), {}, True),
+        ({"conditions": ["cri-o", "mig"]}, ("cri-o",), {}, False),
+        ({"conditions": ["model T4"]}, (), {}, True),
+        ({"conditions": ["rke2"]}, (), {"distribution": "rke2"}, True),
+        ({"conditions": ["gds"]}, (), {"operator": {"gds": {"enabled": True}}}, True),
+        ({"conditions": ["rdma"]}, (), {"operator": {"values": {"driver": {"rdma": {"enabled": True}}}}}, True),
+        # A release that the catalog does not have.
+        ({"releases": ["v27.1"]}, (), {"operator": {"version": "v27.1.0"}}, True),
+    ],
+)
+def test_when_it_is_shown(
+    issue: dict[str, t.Any], traits: t.Collection[str], cluster: dict[str, t.Any], expected: bool
+) -> None:
+    assert shown(issue, traits, **cluster) == expected
+
+
+@pytest.mark.parametrize(
+    ("issue", "words"),
+    [
+        ({"text": TEXT}, []),
+        ({}, ["known_issues[0].text: is missing"]),
+        ({"text": TEXT, "releases": ["newest"]}, ['releases[0]: "newest" is not the beginning of a release']),
+        ({"text": TEXT, "conditions": ["mgi"]}, ['conditions[0]: "mgi" is not a known condition; did you mean mig?']),
+        ({"text": TEXT, "conditions": ["model "]}, ["is not a known condition"]),
+        ({"text": TEXT, "since": "v26"}, ["known_issues[0].since: is not a known key"]),
+    ],
+)
+def test_form(issue: dict[str, t.Any], words: list[str]) -> None:
+    found = validate({"name": "c", "known_issues": [issue]}, {}, POOLS)
+    assert len(found) == len(words), found
+    assert all(word in text for word, text in zip(words, found, strict=True)), found
