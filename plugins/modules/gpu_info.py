@@ -232,8 +232,6 @@ gpu_info:
       type: dict
       sample: {nfd: {found: true, managed: true}, operator: {found: true, managed: true}}
       returned: when O(gpu_pools) is set and the cluster is reachable
-    distribution:
-      {description: The Kubernetes distribution or empty., type: str, sample: rke2, returned: when O(gpu_pools) is set and the cluster is reachable}
     steps:
       description: The changes of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: dict
@@ -300,7 +298,7 @@ from ..module_utils.common.errors import ConnectionProblem
 from ..module_utils.common.results import MAX_LISTED
 from ..module_utils.gpu_operator.detect import detect, object_traits
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
-from ..module_utils.gpu_operator.toolkit_settings import adapt_finding, with_settings
+from ..module_utils.gpu_operator.toolkit_settings import adapt_finding, operator_result, with_settings
 from ..module_utils.gpu_operator.upgrade_preview import Controller, preview_upgrade_of_site
 from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
@@ -352,8 +350,8 @@ def _compare(module: GpuModule, nodes: list[Node], list_pods: t.Callable[[], Pod
     reads_pods = module.params["include_workloads"] or module.params["include_impact"]
     overview = compare(client, detection.plan, nodes, list_pods if reads_pods else None)
     plan, membership, changes = overview.plan, overview.membership, overview.changes
-    info["installed"] = {name: item.as_dict() for name, item in {**detection.findings, "operator": operator}.items()}
-    info["distribution"] = module.plan.cluster.distribution or settings.distribution
+    info["installed"] = {name: finding.as_dict() for name, finding in detection.findings.items()}
+    info["installed"]["operator"] = operator_result(operator, settings, module.plan)
     info["pools"] = report_data.pool_results(overview.allocation, nodes, membership, changes.edits, overview.geometries)
     results = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     for name, validation in evidence.validated_pools(plan, nodes, membership, results).items():

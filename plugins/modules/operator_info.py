@@ -152,7 +152,12 @@ from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.gpu_operator.detect import find_nfd, find_operator
 from ..module_utils.gpu_operator.installation import InstallationFinding
-from ..module_utils.gpu_operator.toolkit_settings import ToolkitSettings, adapt_finding, sample_nodes
+from ..module_utils.gpu_operator.toolkit_settings import (
+    ToolkitSettings,
+    adapt_finding,
+    operator_result,
+    sample_nodes,
+)
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import CLUSTER_POLICIES
@@ -179,7 +184,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
                 module.warn(f"{finding.installation.title}: {note}.")
     found = {name: finding.as_dict() for name, finding in findings.items()}
     if settings is not None:
-        found["operator"] |= {"distribution": settings.distribution, "toolkit_env": list(settings.env)}
+        found["operator"] = operator_result(findings["operator"], settings, plan)
     return {"changed": False, "operator_info": found}
 
 
@@ -196,9 +201,10 @@ def _find(module: GpuModule) -> tuple[dict[str, InstallationFinding], ToolkitSet
     if "operator" in components:
         policies = client.list_known(CLUSTER_POLICIES)
         operator = find_operator(client, plan, policies)
-        nodes = sample_nodes(client) if operator.managed and not operator.problem and plan.pools else []
+        # A declared distribution needs no nodes once the operator is installed.
+        reads_nodes = operator.managed and plan.pools and (operator.installs or not plan.cluster.distribution)
+        nodes = sample_nodes(client) if reads_nodes and not operator.problem else []
         findings["operator"], settings = adapt_finding(client, plan, operator, active_policy(policies), nodes)
-        settings = replace(settings, distribution=plan.cluster.distribution or settings.distribution)
     return findings, settings
 
 

@@ -90,6 +90,12 @@ def read_toolkit_settings(
     return settings_for(plan, found, _read_installed(client, plan, finding, policy, live))
 
 
+def operator_result(finding: InstallationFinding, settings: ToolkitSettings, plan: Plan) -> Object:
+    """The operator's finding with its distribution and the toolkit's variables, as modules return it."""
+    distribution = plan.cluster.distribution or settings.distribution
+    return {**finding.as_dict(), "distribution": distribution, "toolkit_env": list(settings.env)}
+
+
 def with_settings(plan: Plan, settings: ToolkitSettings) -> Plan:
     """The plan with the values that site gives to Helm, as the role gpu_operator combines them."""
     values = with_toolkit_env(plan.operator.values, settings.env)
@@ -152,14 +158,14 @@ def restart_note(distribution: Distribution | None, settings: str, nodes: int) -
     )
 
 
-def declared_change(plan: Plan, policy: Document | None) -> tuple[str, ...]:
-    """The announcement where the declared values change the toolkit's variables of an installed operator."""
+def declared_change(plan: Plan, policy: Document | None, detected: str = "") -> tuple[str, ...]:
+    """The announcement if the declared values change the toolkit's variables of an installed operator."""
     if policy is None:
         return ()
     live = _variables(get_nested(policy, "spec", "toolkit", "env"))
     planned = _variables(get_nested(plan.operator.values, "toolkit", "env"))
     changed = [f"{name}={value}" for name, value in planned.items() if live.get(name) != value]
-    distribution = BY_NAME.get(plan.cluster.distribution or "")
+    distribution = BY_NAME.get(plan.cluster.distribution or detected)
     return (restart_note(distribution, ", ".join(changed), 0),) if changed else ()
 
 
@@ -173,7 +179,7 @@ def adapt_finding(
     if finding.installs and plan.pools and (problem := missing_image_problem(plan, nodes)):
         return replace(finding, problem=problem), ToolkitSettings()
     settings = read_toolkit_settings(client, plan, finding, policy, nodes)
-    notes = declared_change(plan, policy) if finding.managed and plan.cluster.distribution else settings.notes
+    notes = settings.notes or (declared_change(plan, policy, settings.distribution) if finding.managed else ())
     return replace(finding, notes=(*finding.notes, *notes)), settings
 
 

@@ -65,6 +65,7 @@ def test_the_owners_of_the_installations_need_a_few_reads(cluster: Cluster) -> N
         "get /apis/coordination.k8s.io/v1/namespaces/gpu-operator/leases/accel-gpu-helm-gpu-operator",
         "get /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu",
         "get /apis/coordination.k8s.io/v1/namespaces/node-feature-discovery/leases/accel-gpu-helm-nfd",
+        "list /api/v1/nodes",
         "list /apis/apps/v1/deployments",
         "list /apis/apps/v1/deployments",
         "list /apis/apps/v1/deployments",

@@ -93,7 +93,7 @@ def test_an_example_works_on_its_distribution(lab: Lab, tmp_path: Path, distribu
     # Detected instead of declared: nothing changes, and the plan names the distribution.
     detected = play(lab, "plan", variables, distribution=None).require_success()
     info = detected.module_results("accel.gpu.gpu_info")[-1]["gpu_info"]
-    assert info["distribution"] == distribution
+    assert info["installed"]["operator"]["distribution"] == distribution
     assert info["installed"]["operator"]["notes"] == []
 
 

@@ -115,6 +115,14 @@ def test_a_declared_distribution_that_changes_the_policy(distribution: str, live
     assert declared_change(planned(distribution=distribution), None) == ()
 
 
+def test_a_change_of_the_users_variables_is_announced() -> None:
+    policy = {"spec": {"toolkit": {"env": [{"name": SOCKET, "value": "/run/old.sock"}]}}}
+    (note,) = declared_change(planned(THEIRS), policy, "rke2")
+    assert f"({SOCKET}=/run/theirs.sock)" in note
+    assert "the RKE2 agent" in note
+    assert declared_change(planned(), policy, "rke2") == ()
+
+
 def test_a_users_socket_that_does_not_fit_the_declared_distribution() -> None:
     warnings = plan_warnings(planned(THEIRS, "k3s"))
     assert [text for text in warnings if f"{SOCKET}=/run/theirs.sock" in text and "K3s" in text]

@@ -133,3 +133,30 @@ def test_warnings_about_nodes() -> None:
         "The catalog has no GPU model NVIDIA-X1 (new)",
     ]
     assert warnings.all_warnings([Node("cpu")], assign_pools(plan.pools, []), (), {}, run=False) == []
+
+
+RDMA = {"driver": {"rdma": {"enabled": True}}}
+
+
+@pytest.mark.parametrize(
+    ("version", "traits", "operator", "words"),
+    [
+        ("v24.9.0", ("k3s-or-rke2",), {}, "container toolkit v1.17.0 does not start"),
+        ("v24.9.2", ("k0s",), {}, "On k0s, the container toolkit before v1.17.6"),
+        ("v25.3.2", ("microk8s",), {}, "CONTAINERD_SOCKET of its own"),
+        ("v25.10.0", ("cri-o",), {}, "operands hang in Init:RunContainerError"),
+        ("v25.10.0", ("containerd",), {}, "imports of its own"),
+        ("v26.3.0", (), RDMA, "nvidia-peermem may not start again"),
+        ("v26.3.2", ("rdma-nic",), {}, "every ibverbs device"),
+        ("v26.3.1", ("host-users",), {}, "Pods with spec.hostUsers: false"),
+        ("v26.7.0", ("gpucluster",), {}, "A GPUCluster beside a ClusterPolicy"),
+    ],
+)
+def test_issues_are_shown_where_they_apply(
+    version: str, traits: tuple[str, ...], operator: dict[str, t.Any], words: str
+) -> None:
+    declared = {"name": "lab", "operator": {"version": version, **operator}}
+    assert any(words in text for text in doubts(derive(declared, {}, [WHOLE]), traits))
+    silent = {"name": "lab", "operator": {"version": version}}
+    assert not any(words in text for text in doubts(derive(silent, {}, [WHOLE])))
+    assert not any(words in text for text in doubts(derive({"name": "lab"}, {}, [WHOLE]), traits))
