@@ -35,6 +35,13 @@ NODE_FAULTS: dict[str, tuple[str | None, str]] = {
         None,
         "after a successful MIG change the operands stay paused until the MIG manager's pod is replaced",
     ),
+    "kernel-wrong-result": ("the number of a GPU", "CUDA kernels on all GPUs (or on one) compute wrong results"),
+    "kernel-hang": (
+        "the number of a GPU, or unkillable",
+        "CUDA kernels on all GPUs (or on one) do not end; unkillable ones do not react to SIGKILL either",
+    ),
+    "kernel-driver-old": (None, "CUDA reports that the driver is too old for every program"),
+    "link-slow": (None, "GPUs exchange data at a tenth of the usual bandwidth, also with other nodes"),
 }
 CLUSTER_FAULTS = {CLUSTER_FAULT: "the GPU operator finds no /host-etc/os-release and every reconcile fails"}
 

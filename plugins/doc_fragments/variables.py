@@ -384,13 +384,30 @@ options:
             type: dict
       validation:
         description:
-          - The pods that validate a pool.
+          - The pods that validate a pool. Images have a tag or digest; the default images come from C(operator.registry) if
+            that is set.
         type: dict
         suboptions:
           image:
             description:
-              - Image with tag or digest. By default V(nvcr.io/nvidia/cuda:13.0.1-base-ubi9), from C(operator.registry) if that
-                is set.
+              - Image of the CUDA kernel for all nodes, with C(vectorAdd), C(sh) and C(timeout) in its PATH or in C(/cuda-samples).
+                By default, the image in C(images) that fits the driver of the node.
+            type: str
+          images:
+            description:
+              - Images of the CUDA kernel by CUDA version, such as V("12.5"). The newest that driver and GPUs of a node support
+                is used. By default, V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.2.1), V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.7.1),
+                V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0).
+            type: dict
+          load_image:
+            description:
+              - Image of the load for all nodes (C(gpu_validation_burn_seconds)), with the program C(nbody). The default is
+                the newest of V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0)
+                that fits the driver.
+            type: str
+          nccl_image:
+            description:
+              - Image of the all-reduce, with C(mpirun), C(all_reduce_perf_mpi) of nccl-tests and C(torchrun). By default, V(nvcr.io/nvidia/pytorch:26.01-py3).
             type: str
           namespace:
             description:

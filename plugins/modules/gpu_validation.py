@@ -7,23 +7,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_validation
-short_description: Verify with workloads that pools share their GPUs as declared
+short_description: Verify with workloads that pools compute and share their GPUs as declared
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - For each pool, in parallel, runs pods on one node. They request the pool's resource, tolerate its taints and list
-    their device.
+  - For each pool, in parallel, runs pods on one node. They request the pool's resource, tolerate its taints, list
+    their device with C(nvidia-smi -L), run a CUDA kernel on it whose result is compared with the processor's, and hold it.
   - A pool is verified when the cluster's own scheduler has scheduled its pods, all have run at the same time and
-    completed, and their logs show the devices of the mode - exclusive GPUs have one pod each, and shared GPUs have no
-    more pods than shares.
+    completed, the kernel has passed in each, and their logs show the devices of the mode - exclusive GPUs have one pod
+    each, and shared GPUs have no more pods than shares.
+  - The kernel is NVIDIA's CUDA sample vectorAdd. Its image is the newest one that the driver of the node supports
+    (C(gpu_cluster.validation)). A failure has the node, the end of the log, its meaning and the remedy.
+  - O(burn_seconds), O(all_reduce) and O(all_reduce_nodes) add a load and measurements with NCCL. None of them runs
+    unless it is requested.
   - If no other pod holds a share of the node and the pods hold all units of a resource, the module verifies that one more pod must wait. If
     GPUs or MIG devices are shared and requests for more than one share must fail, it verifies that a request for two shares is refused.
   - The module uses the node with the most free shares, and does not affect other pods. If all shares of a pool are in use, the
     pool's status is V(busy), with a warning.
   - The pods are always deleted, including pods that a killed run has left.
   - The results are stored as evidence in the ConfigMap C(accel-gpu-validation). While the pool, the kinds of its
-    nodes, their drivers and the image stay the same, the pool is skipped, and no request is sent.
+    nodes, their drivers and the image stay the same, and no further program is requested, the pool is skipped, and
+    no request is sent.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -47,6 +52,43 @@ options:
       - Number of seconds that each pod holds its device, so that all pods run at the same time.
     type: int
     default: 10
+  kernel_timeout:
+    description:
+      - Seconds after which a kernel that has not ended counts as hung, V(1) to V(3600). Other pools are not affected.
+    type: int
+    default: 60
+  burn_seconds:
+    description:
+      - Seconds for which each pod loads its device before the kernel, from V(0) (no load) to V(86400). The load is
+        NVIDIA's CUDA sample nbody, in an init container of the same pod.
+    type: int
+    default: 0
+  all_reduce:
+    description:
+      - Whether an all-reduce (C(nccl-tests)) is measured over all free GPUs of a node. Not in pools whose GPUs are
+        shared or partitioned.
+    type: bool
+    default: false
+  all_reduce_nodes:
+    description:
+      - Number of nodes between which an all-reduce is measured, V(2) to V(64), over the pods' network. V(0) for none.
+    type: int
+    default: 0
+  min_bandwidth:
+    description:
+      - Lowest accepted bus bandwidth of O(all_reduce) in GB/s. V(0) only reports it.
+    type: int
+    default: 0
+  min_network_bandwidth:
+    description:
+      - Lowest accepted bus bandwidth of O(all_reduce_nodes) in GB/s. V(0) only reports it.
+    type: int
+    default: 0
+  all_reduce_timeout:
+    description:
+      - Seconds within which the pods of an all-reduce must complete, V(30) to V(7200), with the pull of NCCL's large image.
+    type: int
+    default: 900
   image_pull_secrets:
     description:
       - Names of Secrets in the pods' namespace for pulling the image.
@@ -60,7 +102,7 @@ options:
     default: 65534
   wait_timeout:
     description:
-      - Timeout in seconds for the pods of all pools to complete.
+      - Timeout in seconds for the pods of all pools to complete, in addition to O(burn_seconds).
     type: int
     default: 300
   wait_sleep:
@@ -69,7 +111,7 @@ options:
     type: int
     default: 1
 notes:
-  - Image and namespace are C(gpu_cluster.validation.image) and C(gpu_cluster.validation.namespace).
+  - Images and namespace are the keys of C(gpu_cluster.validation).
 seealso:
   - module: accel.gpu.gpu_sharing
 """
@@ -86,6 +128,15 @@ EXAMPLES = r"""
     gpu_pools: "{{ gpu_pools }}"
     force: true
     max_pods: 32
+
+- name: Load the GPUs for ten minutes, and measure NVLink and the network
+  accel.gpu.gpu_validation:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+    burn_seconds: 600
+    all_reduce: true
+    all_reduce_nodes: 2
+    min_bandwidth: 300
 """
 
 RETURN = r"""
@@ -98,9 +149,11 @@ gpu_validation:
       description:
         - By pool, its C(status) - V(verified), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) if the
           pool's labels keep its GPUs from containers, or V(would_run) in check mode.
-        - If they apply, also C(node), C(pods), C(devices) (number of pods by device UUID), C(one_more)
-          (V(waited) is the expected result for one pod more than there are shares), C(two_shares) (V(refused) is the
+        - If they apply, also C(node), C(pods), C(devices) (number of pods by device UUID), C(image) and C(kernel)
+          (V(passed) or V(failed)), C(one_more) (V(waited) is the expected result for one pod more than there are shares), C(two_shares) (V(refused) is the
           expected result for a request for two shares), C(reason) and C(problems).
+        - C(load) has the C(seconds) of the load, and C(min_gflops) and C(max_gflops) of the pods.
+        - C(all_reduce) and C(network_all_reduce) have C(nodes), C(gpus) and C(bus_bandwidth) in GB/s, or C(skipped), the reason.
       type: dict
       returned: always
       sample:
@@ -109,6 +162,8 @@ gpu_validation:
           node: t4-1
           pods: 4
           devices: {GPU-3f0b8f60-8a52-4b8c-9d53-5f0d3e6b2b11: 4}
+          image: nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0
+          kernel: passed
           one_more: waited
           two_shares: refused
     leftovers:
@@ -129,7 +184,7 @@ gpu_validation:
 code:
   description:
     - Reason of the failure; without a code, RV(gpu_validation.pools) has the problems of the pools.
-    - V(timeout) - pods were not deleted in time, V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API
+    - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API
       server, or the HTTP status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
@@ -144,6 +199,7 @@ details:
 
 import time
 import typing as t
+from dataclasses import replace
 
 from ..module_utils.cluster_state.pool_assignment import awaited_nodes, is_undiscovered
 from ..module_utils.common.module import ArgumentSpec
@@ -151,10 +207,18 @@ from ..module_utils.common.results import diff_of
 from ..module_utils.drain.operand_diagnosis import failing_operands
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.validation.evaluation import PoolTest
+from ..module_utils.validation.all_reduce import AllReduceOptions
+from ..module_utils.validation.all_reduce_runner import AllReduceRunner
+from ..module_utils.validation.evaluation import DeviceCheck, PoolTest
 from ..module_utils.validation.evidence import entry_results
+from ..module_utils.validation.limits import check_limits
 from ..module_utils.validation.pods import NotTestable, Workload
-from ..module_utils.validation.validator import ValidationState, Validator
+from ..module_utils.validation.validator import ValidationState, Validator, undeleted
+
+if t.TYPE_CHECKING:
+    from ..module_utils.cluster_state.gpu_pods import GpuRequest
+    from ..module_utils.kube.lease import Lease
+    from ..module_utils.pools.plan import PoolPlan
 
 PoolResult = dict[str, t.Any]
 
@@ -163,21 +227,15 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     """Skip pools with current evidence, validate the others."""
     started = time.monotonic()
     params = module.params
+    check_limits(params)
     plan = module.plan = adapt_plan_to_cluster(module.client, module.plan)
-    workload = Workload(
-        namespace=plan.validation.namespace,
-        image=plan.validation.image,
-        run_id=module.run_id,
-        hold_seconds=params["hold_seconds"],
-        deadline=params["wait_timeout"] + params["hold_seconds"],
-        image_pull_secrets=tuple(params["image_pull_secrets"]),
-        run_as_user=params["run_as_user"] or None,
-    )
+    options = AllReduceOptions.from_params(params, plan.validation.nccl_image)
+    workload = Workload.from_params(params, plan.validation, module.run_id)
     validator = Validator(
         module.client, plan, workload, params["max_pods"], module.progress, float(params["wait_sleep"])
     )
     state = validator.read()
-    pools = _initial_results(module, state)
+    pools = _initial_results(module, state, validator.workload, options)
     result: dict[str, t.Any] = {"pools": pools, "leftovers": len(state.leftovers), "seconds": 0.0}
     before = {name: _summary(pool) for name, pool in pools.items()}
     later = _after_discovery(module, state) if module.check_mode else {}
@@ -189,10 +247,10 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         with module.lease() as lease:
             # Another run may have changed the state while this run waited for the lease.
             state = validator.read()
-            pools.update(_initial_results(module, state))
-            if state.leftovers:
-                validator.delete_pods()
-            problems = _validate(module, validator, state, pools, lease)
+            pools.update(_initial_results(module, state, validator.workload, options))
+            if state.leftovers and (left := validator.pods.delete_leftovers()):
+                module.warn(f"Of a former run: {undeleted(left)}.")
+            problems = _validate(module, validator, options, state, pools, lease)
         result["seconds"] = round(time.monotonic() - started, 1)
         changed = bool(state.leftovers) or any(pool["status"] in ("verified", "failed") for pool in pools.values())
     after = {name: "verified" if pool["status"] == "would_run" else _summary(pool) for name, pool in pools.items()}
@@ -202,19 +260,31 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     return output
 
 
-def _initial_results(module: GpuModule, state: ValidationState) -> dict[str, PoolResult]:
+def _initial_results(
+    module: GpuModule, state: ValidationState, workload: Workload, options: AllReduceOptions
+) -> dict[str, PoolResult]:
     """The known results of each pool before any pod runs."""
     pools: dict[str, PoolResult] = {}
     for pool in module.plan.pools:
         entry, current = state.evidence.get(pool.name) or {}, state.is_current(pool.name)
+        covered = current and state.covers(pool.name, workload, options)
         if not state.members(pool.name):
             pools[pool.name] = {"status": "empty", "reason": "no node of the cluster belongs to it"}
         elif pool.without_containers:
             pools[pool.name] = {"status": "not_applicable", "reason": pool.without_containers}
-        elif current and not module.params["force"]:
+        elif covered and not module.params["force"]:
             pools[pool.name] = {"status": "skipped", **entry_results(entry)}
         else:
-            reason = "forced" if current else "changed since it was verified" if entry else "never verified"
+            more = "verified, but not with all programs of this run"
+            reason = (
+                "forced"
+                if covered
+                else more
+                if current
+                else "changed since it was verified"
+                if entry
+                else "never verified"
+            )
             pools[pool.name] = {"status": "would_run", "reason": reason}
     return pools
 
@@ -226,7 +296,12 @@ def _summary(pool: PoolResult) -> str:
 
 
 def _validate(
-    module: GpuModule, validator: Validator, state: ValidationState, pools: dict[str, PoolResult], lease: t.Any
+    module: GpuModule,
+    validator: Validator,
+    options: AllReduceOptions,
+    state: ValidationState,
+    pools: dict[str, PoolResult],
+    lease: Lease,
 ) -> list[str]:
     """Validate the remaining pools; write their results into `pools` and return the problems."""
     remaining = {pool.name: pool for pool in module.plan.pools if pools[pool.name]["status"] == "would_run"}
@@ -234,7 +309,8 @@ def _validate(
         return []
     problems: list[str] = []
     tests: list[PoolTest] = []
-    for name, site in validator.choose_sites(list(remaining.values()), state).items():
+    used = validator.used_gpus()
+    for name, site in validator.choose_sites(list(remaining.values()), state, used).items():
         if not isinstance(site, NotTestable):
             tests.append(PoolTest(remaining[name], site, validator.workload))
             continue
@@ -246,7 +322,7 @@ def _validate(
     if not tests:
         return problems
     results = validator.run(tests, module.params["wait_timeout"], lease)
-    verified = []
+    _measure(validator, options, state, used, results, remaining, lease)
     for test in tests:
         name, result = test.pool.name, results[test.pool.name]
         pools[name] = {
@@ -254,15 +330,32 @@ def _validate(
             "node": test.site.node.name,
             "pods": test.site.pods,
             "devices": dict(result.devices),
+            **result.programs,
             **test.answers,
             "problems": list(result.problems),
         }
         problems += [f"{name} on {test.site.node.name}: {problem}" for problem in result.problems]
-        if not result.problems:
-            verified.append((test, result))
-    if verified:
-        validator.record(verified, state, lease)
+    validator.record([(test, results[test.pool.name]) for test in tests], state, lease)
     return problems
+
+
+def _measure(
+    validator: Validator,
+    options: AllReduceOptions,
+    state: ValidationState,
+    used: t.Mapping[str, t.Sequence[GpuRequest]],
+    results: dict[str, DeviceCheck],
+    pools: t.Mapping[str, PoolPlan],
+    lease: Lease,
+) -> None:
+    """Run the requested all-reduces on the pools whose kernels have passed; add their results to `results`."""
+    passed = {name: (pools[name], state.members(name)) for name, result in results.items() if not result.problems}
+    if not options.kinds or not passed:
+        return
+    for name, measured in AllReduceRunner(validator.pods, validator.workload, options).run(passed, used, lease).items():
+        programs = {**results[name].programs, **{kind: dict(one.values) for kind, one in measured.items()}}
+        problems = tuple(problem for one in measured.values() for problem in one.problems)
+        results[name] = replace(results[name], programs=programs, problems=problems)
 
 
 def _after_discovery(module: GpuModule, state: ValidationState) -> dict[str, t.Any]:
@@ -283,6 +376,13 @@ def main() -> None:
         "hold_seconds": {"type": "int", "default": 10},
         "image_pull_secrets": {"type": "list", "elements": "str", "default": [], "no_log": False},
         "run_as_user": {"type": "int", "default": 65534},
+        "kernel_timeout": {"type": "int", "default": 60},
+        "burn_seconds": {"type": "int", "default": 0},
+        "all_reduce": {"type": "bool", "default": False},
+        "all_reduce_nodes": {"type": "int", "default": 0},
+        "min_bandwidth": {"type": "int", "default": 0},
+        "min_network_bandwidth": {"type": "int", "default": 0},
+        "all_reduce_timeout": {"type": "int", "default": 900},
         "wait_timeout": {"type": "int", "default": 300},
         "wait_sleep": {"type": "int", "default": 1},
     }

@@ -5,6 +5,8 @@ package agents
 
 import (
 	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,17 +71,55 @@ func (r *reconciliation) assign(pod *Pod, allocation rules.Allocation) error {
 	if err != nil {
 		return err
 	}
+	annotations := object{rules.DevicesAnnotation: string(text)}
 	lines := map[string][]string{}
 	for container, resources := range allocation {
-		lines[container] = rules.NvidiaSMI(r.node.Name, r.node.Hardware, r.layout(), rules.Visible(resources))
+		output := r.program(pod, container, rules.Visible(resources)).Run()
+		lines[container] = output.Lines
+		switch {
+		case output.Never:
+			annotations[rules.ExitAnnotation] = neverEnds
+		case output.Exit != 0:
+			annotations[rules.ExitAnnotation] = strconv.Itoa(output.Exit)
+			annotations[rules.ExitSecondsAnnotation] = strconv.Itoa(output.Seconds)
+		}
 	}
 	if err := r.logs.write(r.ctx, pod, lines); err != nil {
 		return err
 	}
 	r.memory.assigned[string(pod.UID)] = allocation
-	if err := r.annotate(pod, rules.DevicesAnnotation, string(text)); err != nil {
+	if err := r.patch(pod, object{"annotations": annotations}, nil, ""); err != nil {
 		delete(r.memory.assigned, string(pod.UID))
 		return err
+	}
+	return nil
+}
+
+// neverEnds is the value of the exit annotation for a program that the kubelet cannot kill.
+const neverEnds = "never"
+
+// program returns the command of one of the pod's containers, with the devices that it got.
+func (r *reconciliation) program(pod *Pod, container string, visible []string) rules.Program {
+	program := rules.Program{Node: r.node.Name, Hardware: r.hardware(), Layout: r.layout(), Faults: r.node.Faults, Visible: visible, Host: pod.Name}
+	for _, c := range append(slices.Clone(pod.Inits), pod.Mains...) {
+		if c.Name == container {
+			program.Image, program.Command = c.Image, c.Command
+		}
+	}
+	return program
+}
+
+// release ends programs that could not be killed when their fault is cleared.
+func (r *reconciliation) release() error {
+	if r.node.Faults.Has(rules.KernelHang) {
+		return nil
+	}
+	for _, pod := range r.pods {
+		if pod.Exit == neverEnds {
+			if err := r.annotate(pod, rules.ExitAnnotation, "137"); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,7 +55,10 @@ func (l *podLogs) write(ctx context.Context, pod *Pod, lines map[string][]string
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	for _, c := range pod.Mains {
+	for _, c := range append(slices.Clone(pod.Mains), pod.Inits...) {
+		if _, written := lines[c.Name]; !written && !slices.ContainsFunc(pod.Mains, func(main container) bool { return main.Name == c.Name }) {
+			continue // init containers of agents print nothing
+		}
 		if err := writeCRI(filepath.Join(folder, c.Name+".log"), lines[c.Name], time.Now()); err != nil {
 			return err
 		}

@@ -54,6 +54,7 @@ type Pod struct {
 	Devices         string
 	State           string
 	Hold            string
+	Exit            string
 	AnnotationsHash uint64
 	Inits           []container
 	Mains           []container
@@ -73,7 +74,9 @@ type Pod struct {
 
 type container struct {
 	Name, Image string
-	Status      corev1.ContainerStatus
+	// Command is set in pods that request GPUs and are no agents.
+	Command string
+	Status  corev1.ContainerStatus
 }
 
 // Operator returns whether the pod belongs to a DaemonSet of the GPU operator.
@@ -123,7 +126,7 @@ func trimPod(object any) (any, error) {
 		return object, nil
 	}
 	pod := &Pod{ObjectMeta: trimMeta(p.ObjectMeta), Node: p.Spec.NodeName, App: p.Labels["app"], Phase: p.Status.Phase, Devices: p.Annotations[rules.DevicesAnnotation],
-		State: p.Annotations[stateAnnotation], Hold: p.Annotations[holdAnnotation], AnnotationsHash: annotationsHash(p.Annotations)}
+		State: p.Annotations[stateAnnotation], Hold: p.Annotations[holdAnnotation], Exit: p.Annotations[rules.ExitAnnotation], AnnotationsHash: annotationsHash(p.Annotations)}
 	if owner := metav1.GetControllerOf(p); owner != nil {
 		pod.Owner = metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
 	}
@@ -146,6 +149,10 @@ func trimPod(object any) (any, error) {
 	pod.Inits = containers(p.Spec.InitContainers, p.Status.InitContainerStatuses)
 	pod.Mains = containers(p.Spec.Containers, p.Status.ContainerStatuses)
 	pod.Requests = append(requests(p.Spec.InitContainers, true), requests(p.Spec.Containers, false)...)
+	if len(pod.Requests) > 0 && pod.Owner.Kind != "DaemonSet" {
+		setCommands(pod.Inits, p.Spec.InitContainers)
+		setCommands(pod.Mains, p.Spec.Containers)
+	}
 	if main := operand(p); main != nil {
 		pod.Operand = main.Name
 		if main.Name != validator {
@@ -202,6 +209,12 @@ func describe(pod *Pod, p *corev1.Pod, main *corev1.Container) {
 		if volume.ConfigMap != nil && mounted[volume.Name] == "/gpu-clients" {
 			pod.GPUClients = p.Namespace + "/" + volume.ConfigMap.Name
 		}
+	}
+}
+
+func setCommands(found []container, specs []corev1.Container) {
+	for i, c := range specs {
+		found[i].Command = strings.Join(append(slices.Clone(c.Command), c.Args...), " ")
 	}
 }
 

@@ -129,6 +129,9 @@ func (r *reconciliation) reconcileNode() error {
 	if err := r.hold(); err != nil {
 		return err
 	}
+	if err := r.release(); err != nil {
+		return err
+	}
 	var plugin *agent
 	for _, pod := range r.pods {
 		if pod.DeletionTimestamp != nil || pod.Hold != "" {

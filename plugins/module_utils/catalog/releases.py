@@ -34,10 +34,6 @@ NFD_KINDS: tuple[Kind, ...] = (
     ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureGroup"),
 )
 
-# The CUDA image of the operator that is installed by default. The image does not contain nvidia-smi; the container
-# toolkit mounts it into every container that gets a GPU.
-VALIDATION_IMAGE = "nvcr.io/nvidia/cuda:13.0.1-base-ubi9"
-
 _POLICY_KINDS: tuple[Kind, ...] = (("nvidia.com/v1", "ClusterPolicy"), ("nvidia.com/v1alpha1", "NVIDIADriver"))
 _DRA_KINDS: tuple[Kind, ...] = (
     *_POLICY_KINDS,

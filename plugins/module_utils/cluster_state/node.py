@@ -13,6 +13,9 @@ from ..pools.membership import NodeFacts
 
 DRIVER = "nvidia.com/cuda.driver-version.full"
 DRIVER_PARTS = tuple(f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev"))
+_CUDA = "nvidia.com/cuda.runtime-version.full"
+_CUDA_PARTS = tuple(f"nvidia.com/cuda.runtime.{part}" for part in ("major", "minor"))
+_COMPUTE_PARTS = tuple(f"nvidia.com/gpu.compute.{part}" for part in ("major", "minor"))
 # The suffixes of sharing and MIG in GFD's product name (k8s-device-plugin internal/lm).
 _SUFFIX = re.compile(r"(-MIG-[A-Za-z0-9.+]+)?(-SHARED)?$")
 
@@ -103,8 +106,20 @@ class Node(NodeFacts):
     @property
     def driver(self) -> str:
         """The driver's version; empty before discovery."""
-        full = self.labels.get(DRIVER)
-        return full or ".".join(self.labels[key] for key in DRIVER_PARTS if key in self.labels)
+        return self.labels.get(DRIVER) or self._joined(DRIVER_PARTS)
+
+    @property
+    def cuda(self) -> str:
+        """The newest CUDA version that the driver supports; empty before discovery."""
+        return self.labels.get(_CUDA) or self._joined(_CUDA_PARTS)
+
+    @property
+    def compute(self) -> str:
+        """The compute capability of its GPUs; empty before discovery."""
+        return self._joined(_COMPUTE_PARTS)
+
+    def _joined(self, keys: t.Iterable[str]) -> str:
+        return ".".join(self.labels[key] for key in keys if key in self.labels)
 
     @property
     def discovered(self) -> bool:

@@ -8,8 +8,8 @@ import copy
 import typing as t
 from dataclasses import replace
 
+from ..catalog import cuda, models, names, releases
 from ..catalog import mig as geometries
-from ..catalog import models, names, releases
 from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
 from ..common.nested import get_nested
 from ..mig.layout import Layout
@@ -103,8 +103,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         config=config,
         mig=mig,
         validation=ValidationPlan(
-            image=settings["validation"].get("image")
-            or mirrored_image(releases.VALIDATION_IMAGE, operator.get("registry")),
+            **_validation_images(settings["validation"], operator.get("registry")),
             namespace=settings["validation"].get("namespace") or operator["namespace"],
             configmap=names.VALIDATION_CONFIGMAP,
         ),
@@ -119,6 +118,22 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             ),
         ),
     )
+
+
+def _validation_images(validation: Document, registry: str | None) -> dict[str, t.Any]:
+    """The images of the validation pods: the declared ones, else NVIDIA's, from the mirror if there is one."""
+
+    def by_version(image: str, images: str, catalog: t.Mapping[str, str]) -> dict[str, str]:
+        if validation.get(image):
+            return {cuda.ANY_VERSION: validation[image]}
+        mirrored = {version: mirrored_image(public, registry) for version, public in catalog.items()}
+        return dict(validation.get(images) or mirrored)
+
+    return {
+        "images": by_version("image", "images", cuda.KERNEL_IMAGES),
+        "load_images": by_version("load_image", "", cuda.LOAD_IMAGES),
+        "nccl_image": validation.get("nccl_image") or mirrored_image(cuda.NCCL_IMAGE, registry),
+    }
 
 
 def per_node_plan(plan: Plan, layouts: t.Mapping[str, t.Mapping[str, tuple[Layout, int]]]) -> Plan:

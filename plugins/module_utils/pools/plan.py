@@ -104,9 +104,14 @@ class MigPlan:
 
 @dataclasses.dataclass(frozen=True)
 class ValidationPlan:
-    """The namespace and the image of the validation pods, and the ConfigMap with their results."""
+    """The namespace and the images of the validation pods, and the ConfigMap with their results.
 
-    image: str
+    `images` (CUDA kernel) and `load_images` are by CUDA version; the newest that a node's driver supports is used.
+    """
+
+    images: t.Mapping[str, str]
+    load_images: t.Mapping[str, str]
+    nccl_image: str
     namespace: str
     configmap: str
 

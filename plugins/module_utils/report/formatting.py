@@ -8,7 +8,7 @@ import re
 import typing as t
 
 from ..sharing_modes.registry import MODES
-from .text import negative_checks
+from .text import negative_checks, program_results
 
 Document = t.Mapping[str, t.Any]
 
@@ -73,6 +73,7 @@ def verification(pool: Document) -> str:
     devices = proof.get("devices") or {}
     result = (
         f"{plural(sum(devices.values()), 'pod')} on {proof.get('node')} ran at the same time on {plural(len(devices), 'device')}"
+        + program_results(proof)
         + negative_checks(proof)
     )
     return f"Verified: {result}." if proof.get("current") else f"Verified before the last change: {result}."

@@ -17,6 +17,7 @@ Document = t.Mapping[str, t.Any]
 
 KINDS = ("plan", "report")
 _NEGATIVE_CHECKS = {"one_more": "one more waited", "two_shares": "two at once were refused"}
+_ALL_REDUCES = {"all_reduce": "a node", "network_all_reduce": "{} nodes"}
 _NO_NODE = "no node of the cluster belongs to it"
 # The text in a plan for each action that the provider's module previews.
 _NODEGROUP_ACTIONS = {
@@ -153,8 +154,25 @@ def _validation(pool: Document) -> str:
     if not validation:
         return ", not validated yet"
     pods, devices = sum(validation["devices"].values()), len(validation["devices"])
-    text = f"{pods} pods on {validation['node']} ran together on {devices} device(s){negative_checks(validation)}"
+    text = f"{pods} pods on {validation['node']} ran together on {devices} device(s){program_results(validation)}"
+    text += negative_checks(validation)
     return f"; {text}" if validation["current"] else f"; validated before its last change: {text}"
+
+
+def program_results(validation: Document) -> str:
+    """The results of the programs that the pods have run, as the end of a sentence; empty if there are none."""
+    parts = ["the CUDA kernel passed"] if validation.get("kernel") == "passed" else []
+    load = validation.get("load") or {}
+    if load:
+        rate = f" at {load['min_gflops']} to {load['max_gflops']} GFLOP/s" if "min_gflops" in load else ""
+        parts.append(f"{load['seconds']} s of load{rate}")
+    for key, where in _ALL_REDUCES.items():
+        result = validation.get(key) or {}
+        if "bus_bandwidth" in result:
+            parts.append(
+                f"{result['bus_bandwidth']} GB/s between {result['gpus']} GPUs of {where.format(len(result['nodes']))}"
+            )
+    return "".join(f", {part}" for part in parts)
 
 
 def negative_checks(validation: Document) -> str:

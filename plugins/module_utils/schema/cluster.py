@@ -19,7 +19,7 @@ from .messages import field_path, quote, type_name
 from .nodegroup_checks import cloud_is_one
 from .providers import PROVIDERS
 from .secret_values import values_hold_no_secrets
-from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, Problems, Section, Text
+from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, MapOf, Problems, Section, Text
 
 _MAX_INTEGER = 2**63
 
@@ -128,7 +128,15 @@ CLUSTER = Section(
             fields={key: Section(default=None, fields=provider.cloud_fields) for key, provider in PROVIDERS.items()},
         ),
         **_RELEASES,
-        "validation": Section(fields={"image": Text((validators.image,)), "namespace": Text((validators.dns_label,))}),
+        "validation": Section(
+            fields={
+                "image": Text((validators.image,)),
+                "images": MapOf(default=None, keys=(validators.cuda_version,), item=Text((validators.image,))),
+                "load_image": Text((validators.image,)),
+                "nccl_image": Text((validators.image,)),
+                "namespace": Text((validators.dns_label,)),
+            }
+        ),
     }
 )
 
@@ -144,6 +152,12 @@ def groups_have_a_user(cluster: Document) -> Problems:
     """Kubernetes refuses impersonated groups without a user."""
     if get_nested(cluster, "impersonate_groups") and get_nested(cluster, "impersonate_user") is None:
         yield "gpu_cluster.impersonate_user: is missing; Kubernetes impersonates groups only together with a user"
+
+
+def validation_image_is_one(cluster: Document) -> Problems:
+    """One image for every node, or one for each CUDA version."""
+    if get_nested(cluster, "validation", "image") and get_nested(cluster, "validation", "images"):
+        yield "gpu_cluster.validation.images: has no effect beside image, which is used on every node; remove one of them"
 
 
 def _setting(cluster: Document, release: str, key: str) -> t.Any:
@@ -304,6 +318,7 @@ def variables_have_names(cluster: Document) -> Problems:
 CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
     renamed_from_another_name,
     groups_have_a_user,
+    validation_image_is_one,
     chart_has_a_repository,
     releases_differ,
     values_have_one_owner,

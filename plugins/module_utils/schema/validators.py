@@ -221,6 +221,13 @@ def image(value: str) -> str | None:
     return "is not an image with a tag or digest; write it as registry/name:tag, without https://"
 
 
+def cuda_version(value: str) -> str | None:
+    """A CUDA version with major and minor number."""
+    if re.fullmatch(r"\d{1,2}\.\d{1,2}", value, re.ASCII):
+        return None
+    return 'is not a CUDA version; write its first two numbers in quotes, such as "12.5"'
+
+
 def kubeconfig_path(value: str) -> str | None:
     """A file on the machine that runs the tasks; never the content, which contains secrets."""
     if "\n" in value or "apiVersion" in value:

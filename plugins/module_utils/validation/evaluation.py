@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 import typing as t
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..catalog import models
 from ..cluster_state import expected_state
 from ..cluster_state.node import Node
 from ..cluster_state.operand_pods import NEVER_STARTED
 from .pods import PAIR, SURPLUS, PodRequest, ValidationSite, Workload, pod_name
+from .programs import KERNEL_PASSED, kernel_passed
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -38,14 +39,25 @@ Status = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
+class PodFailure:
+    """The reason why a pod has failed or cannot start; `container` and `exit_code` are those of the container that ended with an error."""
+
+    pod: str
+    reason: str
+    container: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True)
 class PodObservation:
     """The state of the pods of one pool at one point in time."""
 
     phases: t.Mapping[str, int]
     together: bool
     ended: bool
-    failures: tuple[str, ...] = ()
+    failures: tuple[PodFailure, ...] = ()
     waiting: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return ", ".join(f"{count} {phase}" for phase, count in sorted(self.phases.items())) or "no pods"
@@ -53,10 +65,15 @@ class PodObservation:
 
 @dataclass(frozen=True)
 class DeviceCheck:
-    """The devices in the logs of a pool's pods; without problems the mode is verified."""
+    """The devices in the logs of a pool's pods, and the results of `programs`; without problems the mode is verified."""
 
     devices: t.Mapping[str, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    programs: t.Mapping[str, t.Any] = field(default_factory=dict)
+
+    def with_problem(self, problem: str) -> DeviceCheck:
+        """The same result with one more problem."""
+        return replace(self, problems=(*self.problems, problem))
 
 
 @dataclass(frozen=True)
@@ -82,6 +99,11 @@ class PoolTest:
     def pod_name(self, request: PodRequest) -> str:
         """The name of one of the pods."""
         return pod_name(self.pool, request, self.workload)
+
+    @property
+    def pod_names(self) -> tuple[str, ...]:
+        """The names of all pods."""
+        return tuple(map(self.pod_name, (*self.site.holders, *self.site.negative_checks)))
 
     def update(self, pods: t.Mapping[str, Pod]) -> None:
         """Evaluate the current pods, which are given by name."""
@@ -127,14 +149,14 @@ def observe(pods: t.Sequence[Pod], expected: int) -> PodObservation:
     """The state of a pool's pods; `together` if all of them have been running at the same time."""
     statuses = [(pod["metadata"]["name"], pod.get("status") or {}) for pod in pods]
     phases = Counter(str(status.get("phase") or "Pending") for dummy, status in statuses)
-    failures = tuple(
-        f"{name}: {failure_reason(status)}" for name, status in statuses if status.get("phase") == "Failed"
-    )
+    failures = tuple(pod_failure(name, status) for name, status in statuses if status.get("phase") == "Failed")
     return PodObservation(
         phases=dict(phases),
         together=len(pods) == expected and _ran_together([status for dummy, status in statuses]),
         ended=len(pods) == expected and phases["Succeeded"] + phases["Failed"] == expected,
-        failures=failures + tuple(f"{name}: {reason}" for name, status in statuses for reason in _final_waits(status)),
+        failures=failures
+        + tuple(PodFailure(name, reason) for name, status in statuses for reason in _final_waits(status)),
+        running=tuple(name for name, status in statuses if status.get("phase") == "Running"),
         waiting=tuple(
             f"{name}: {waiting_reason(status)}"
             for name, status in statuses
@@ -153,7 +175,7 @@ def surplus_result(
     """
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
-        reason = failure_reason(status)
+        reason = pod_failure("", status).reason
         return NegativeResult("failed", f"one pod more than {len(holders)} did not wait: {reason}")
     started = [start for start, dummy in run_times(status)]
     if not started:
@@ -177,7 +199,7 @@ def pair_result(pod: Pod, resource: str) -> NegativeResult | None:
     """Whether a request for two shares was refused; None if not known yet."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
-        reason = failure_reason(status)
+        reason = pod_failure("", status).reason
         if _ONE_EACH in reason:
             return NegativeResult(REFUSED)
         return NegativeResult(
@@ -198,7 +220,7 @@ def devices(log: str) -> list[tuple[str, str]]:
 
 
 def check_devices(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> DeviceCheck:
-    """Verify the logs: one device for each pod, and at most as many pods for each device as the mode allows."""
+    """Verify the logs: one device for each pod, at most as many pods for each device as the mode allows, and a kernel that passed."""
     problems: list[str] = []
     holders: Counter[str] = Counter()
     for pod, log in sorted(logs.items()):
@@ -208,6 +230,10 @@ def check_devices(pool: PoolPlan, node: Node, logs: t.Mapping[str, str]) -> Devi
             continue
         name, uuid = listed[0]
         holders[uuid] += 1
+        if not kernel_passed(log):
+            problems.append(
+                f"{pod} ended without an error, but its kernel did not print {KERNEL_PASSED!r}; its log: {excerpt(log)}"
+            )
         if uuid.startswith(_MIG_UUID):
             if name not in pool.sharing.profiles:
                 problems.append(f"{pod} was given a MIG device {name}, which is not in the pool's layout")
@@ -248,7 +274,7 @@ def _ran_together(statuses: t.Sequence[Status]) -> bool:
 
 def run_times(status: Status) -> t.Iterator[tuple[str, str]]:
     """The start and the end (empty while it runs) of each container, as the API's texts, which sort by time."""
-    for state in _container_states(status):
+    for dummy, state in _container_states(status, ("containerStatuses",)):
         running, ended = state.get("running") or {}, state.get("terminated") or {}
         if running.get("startedAt"):
             yield running["startedAt"], ""
@@ -256,13 +282,15 @@ def run_times(status: Status) -> t.Iterator[tuple[str, str]]:
             yield ended["startedAt"], ended.get("finishedAt", "")
 
 
-def failure_reason(status: Status) -> str:
+def pod_failure(name: str, status: Status) -> PodFailure:
     """The reason why a pod has failed."""
-    for state in _container_states(status):
+    for container, state in _container_states(status):
         ended = state.get("terminated") or {}
-        if ended.get("exitCode"):
-            return f"ended with exit code {ended['exitCode']} ({ended.get('reason', 'Error')})"
-    return f"refused: {status.get('reason', 'Failed')}: {status.get('message', 'no message')}"
+        if code := ended.get("exitCode"):
+            message = f": {ended['message'].strip()}" if ended.get("message") else ""
+            reason = f"{container or 'it'} ended with exit code {code} ({ended.get('reason', 'Error')}){message}"
+            return PodFailure(name, reason, container, int(code))
+    return PodFailure(name, f"refused: {status.get('reason', 'Failed')}: {status.get('message', 'no message')}")
 
 
 def waiting_reason(status: Status) -> str:
@@ -270,7 +298,7 @@ def waiting_reason(status: Status) -> str:
     for condition in status.get("conditions") or ():
         if condition.get("status") == "False" and condition.get("message"):
             return f"Pending, {condition.get('reason')}: {condition['message']}"
-    for state in _container_states(status):
+    for dummy, state in _container_states(status):
         waiting = state.get("waiting") or {}
         if waiting.get("reason"):
             return f"Pending, {waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
@@ -278,12 +306,16 @@ def waiting_reason(status: Status) -> str:
 
 
 def _final_waits(status: Status) -> t.Iterator[str]:
-    for state in _container_states(status):
+    for dummy, state in _container_states(status):
         waiting = state.get("waiting") or {}
         if waiting.get("reason") in NEVER_STARTED:
             yield f"{waiting['reason']}: {waiting.get('message', 'no message')}"
 
 
-def _container_states(status: Status) -> t.Iterator[t.Mapping[str, t.Any]]:
-    for container in status.get("containerStatuses") or ():
-        yield container.get("state") or {}
+def _container_states(
+    status: Status, kinds: t.Sequence[str] = ("initContainerStatuses", "containerStatuses")
+) -> t.Iterator[tuple[str, t.Mapping[str, t.Any]]]:
+    """Name and state of each container."""
+    for kind in kinds:
+        for container in status.get(kind) or ():
+            yield container.get("name", ""), container.get("state") or {}

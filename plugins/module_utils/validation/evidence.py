@@ -11,16 +11,20 @@ import typing as t
 from ..cluster_state import expected_state
 from ..cluster_state.node import Node
 from ..common.nested import parse_json
+from .images import choose_image
+
+# Results that an entry has only as far as they apply.
+_RESULTS = ("image", "kernel", "load", "all_reduce", "network_all_reduce", "one_more", "two_shares")
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
 
 
-def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str, t.Any]:
+def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], images: t.Mapping[str, str]) -> dict[str, t.Any]:
     """The facts that a validation depends on: the pool's declaration and each kind of node in it, without the nodes' names.
 
-    The nodes of a pool are alike, so an additional node does not require another validation.
+    `images`: the kernel's images by CUDA version. The nodes of a pool are alike, so an additional node does not require another validation.
     """
     kinds = {
         json.dumps(
@@ -31,13 +35,13 @@ def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str,
                 "allocatable": {name: node.allocatable.get(name, 0) for name in pool.resources},
                 "mode": node.mode,
                 "replicas": node.replicas,
+                "image": choose_image(images, node),
             },
             sort_keys=True,
         )
         for node in nodes
     }
     return {
-        "image": image,
         "mode": pool.mode,
         "replicas": pool.sharing.replicas,
         "mig": pool.mig_key,
@@ -50,7 +54,7 @@ def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], image: str) -> dict[str,
 def facts_by_pool(plan: Plan, nodes: t.Mapping[str, Node], membership: Membership) -> dict[str, dict[str, t.Any]]:
     """pool_facts() of each pool by its name; `nodes` are by name."""
     return {
-        pool.name: pool_facts(pool, [nodes[name] for name in membership.by_pool[pool.name]], plan.validation.image)
+        pool.name: pool_facts(pool, [nodes[name] for name in membership.by_pool[pool.name]], plan.validation.images)
         for pool in plan.pools
     }
 
@@ -80,5 +84,10 @@ def validated_pools(
 
 def entry_results(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The results in an entry; a negative check that could not be run is left out."""
-    answers = {key: entry[key] for key in ("one_more", "two_shares") if key in entry}
-    return {"node": entry.get("node"), "devices": entry.get("devices") or {}, **answers}
+    results = {key: entry[key] for key in _RESULTS if key in entry}
+    return {"node": entry.get("node"), "devices": entry.get("devices") or {}, **results}
+
+
+def covers(entry: t.Mapping[str, t.Any], burn_seconds: int) -> bool:
+    """Whether an entry has the results of the optional programs that are requested now."""
+    return int((entry.get("load") or {}).get("seconds", 0)) >= burn_seconds

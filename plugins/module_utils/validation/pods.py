@@ -6,20 +6,25 @@ from __future__ import annotations
 
 import hashlib
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..catalog.taints import STARTUP_TAINT_KEY
 from ..cluster_state import expected_state
 from ..cluster_state.gpu_pods import GpuRequest
 from ..cluster_state.node import Node
+from .images import choose_image
+from .programs import LIST_DEVICES, kernel_command, load_command
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import PoolPlan
+    from ..pools.plan import PoolPlan, ValidationPlan
 
 POOL_LABEL = "accel.gpu/validation"
 RUN_LABEL = "accel.gpu/run"
 UNPRIVILEGED_UID = 65534
 SURPLUS, PAIR = "surplus", "pair"
+# The containers of a pod: the load is an init container, which ends before the kernel starts. Both use the same device (kubelet,
+# device manager: devices of init containers are reused), so that a quota counts it once.
+KERNEL, LOAD = "kernel", "load"
 
 
 @dataclass(frozen=True)
@@ -27,12 +32,31 @@ class Workload:
     """The settings that the pods of all pools share."""
 
     namespace: str
-    image: str
+    images: t.Mapping[str, str]
     run_id: str
     hold_seconds: int
     deadline: int
+    kernel_timeout: int = 60
+    load_images: t.Mapping[str, str] = field(default_factory=dict)
+    burn_seconds: int = 0
     image_pull_secrets: tuple[str, ...] = ()
     run_as_user: int | None = UNPRIVILEGED_UID
+
+    @classmethod
+    def from_params(cls, params: t.Mapping[str, t.Any], plan: ValidationPlan, run_id: str) -> Workload:
+        """The module's options, with images and namespace of the plan."""
+        return cls(
+            namespace=plan.namespace,
+            images=plan.images,
+            load_images=plan.load_images,
+            run_id=run_id,
+            hold_seconds=params["hold_seconds"],
+            deadline=params["wait_timeout"] + params["hold_seconds"] + params["burn_seconds"],
+            kernel_timeout=params["kernel_timeout"],
+            burn_seconds=params["burn_seconds"],
+            image_pull_secrets=tuple(params["image_pull_secrets"]),
+            run_as_user=params["run_as_user"] or None,
+        )
 
 
 @dataclass(frozen=True)
@@ -141,24 +165,40 @@ def pod_name(pool: PoolPlan, request: PodRequest, workload: Workload) -> str:
 
 
 def manifest(pool: PoolPlan, site: ValidationSite, request: PodRequest, workload: Workload) -> dict[str, t.Any]:
-    """A pod that lists its device, holds it for some seconds and ends."""
-    container = {
-        "name": "nvidia-smi",
-        "image": workload.image,
-        "command": [
-            "sh",
-            "-c",
-            f"nvidia-smi -L && sleep {workload.hold_seconds}" if request.holds else "nvidia-smi -L",
-        ],
+    """A pod that lists its device, runs the kernel on it, holds it for some seconds and ends."""
+    kernel = kernel_command(workload.kernel_timeout, workload.hold_seconds) if request.holds else LIST_DEVICES
+    pod = device_pod(
+        pool, site.node, workload, [container(KERNEL, choose_image(workload.images, site.node), kernel, request)]
+    )
+    pod["metadata"]["name"] = pod_name(pool, request, workload)
+    if request.holds and workload.burn_seconds:
+        image, load = (
+            choose_image(workload.load_images, site.node),
+            load_command(workload.burn_seconds, workload.kernel_timeout),
+        )
+        pod["spec"]["initContainers"] = [container(LOAD, image, load, request)]
+    return pod
+
+
+def container(name: str, image: str, script: str, request: PodRequest) -> dict[str, t.Any]:
+    """A container that runs a shell script with the requested devices."""
+    return {
+        "name": name,
+        "image": image,
+        "command": ["sh", "-c", script],
         "resources": {"limits": {request.resource: str(request.count)}, "requests": {"cpu": "10m", "memory": "32Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
+
+
+def device_pod(pool: PoolPlan, node: Node, workload: Workload, containers: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+    """A pod without a name, for one node of a pool, with the settings that all validation pods share."""
     security: dict[str, t.Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     if workload.run_as_user is not None:
         security.update(runAsUser=workload.run_as_user, runAsGroup=workload.run_as_user)
     spec: dict[str, t.Any] = {
         "restartPolicy": "Never",
-        "containers": [container],
+        "containers": containers,
         "securityContext": security,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 1,
@@ -170,7 +210,7 @@ def manifest(pool: PoolPlan, site: ValidationSite, request: PodRequest, workload
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
                     "nodeSelectorTerms": [
-                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [site.node.name]}]}
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}
                     ]
                 }
             }
@@ -182,7 +222,6 @@ def manifest(pool: PoolPlan, site: ValidationSite, request: PodRequest, workload
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": pod_name(pool, request, workload),
             "namespace": workload.namespace,
             "labels": {
                 POOL_LABEL: pool.name,

@@ -4,35 +4,34 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..catalog.names import FIELD_MANAGER, LIVE_PODS
 from ..cluster_state.gpu_pods import gpu_requests
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.pool_assignment import assign_pools
-from ..common.parallel import call_all
-from ..common.wait import WaitTimeout, wait_until
-from ..kube.errors import ApiError
 from ..kube.paths import NODES, PODS, object_path
-from . import evidence
-from .evaluation import DeviceCheck, PoolTest, check_devices, excerpt
-from .pods import POOL_LABEL, RUN_LABEL, NotTestable, ValidationSite, choose_node, manifest, run_label
+from . import all_reduce, evidence
+from .diagnosis import diagnose, hang
+from .evaluation import DeviceCheck, PodFailure, PoolTest, check_devices, devices, excerpt
+from .images import choose_image
+from .pod_client import DELETE_TIMEOUT, PodClient
+from .pods import KERNEL, LOAD, NotTestable, ValidationSite, choose_node, manifest
+from .programs import kernel_passed, load_result
 
 if t.TYPE_CHECKING:
+    from ..cluster_state.gpu_pods import GpuRequest
     from ..common.progress import Progress
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
+    from .all_reduce import AllReduceOptions
     from .pods import Workload
 
 _MAX_TEXTS = 3
-_DELETE_TIMEOUT = 60.0
-
-Pod = dict[str, t.Any]
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,11 @@ class ValidationState:
         entry = self.evidence.get(pool)
         return entry is not None and entry.get("evidence") == evidence.fingerprint(self.facts[pool])
 
+    def covers(self, pool: str, workload: Workload, options: AllReduceOptions) -> bool:
+        """Whether the evidence has the results of the requested programs."""
+        entry = self.evidence.get(pool) or {}
+        return evidence.covers(entry, workload.burn_seconds) and all_reduce.covers(entry, options)
+
     def members(self, pool: str) -> list[Node]:
         """The nodes of a pool."""
         return [self.nodes[name] for name in self.membership.by_pool.get(pool, ())]
@@ -66,9 +70,7 @@ class Validator:
         self._plan = plan
         self.workload = workload
         self._max_pods = max_pods
-        self._progress = progress
-        self._interval = interval
-        self._pods = f"/api/v1/namespaces/{workload.namespace}/pods"
+        self.pods = PodClient(client, workload.namespace, workload.run_id, progress, interval)
         self._evidence = object_path("v1", "ConfigMap", plan.validation.configmap, workload.namespace)
 
     def read(self) -> ValidationState:
@@ -76,55 +78,51 @@ class Validator:
         nodes = {node.name: node for node in map(parse_node, self._client.list(NODES))}
         membership = assign_pools(self._plan.pools, list(nodes.values()))
         facts = evidence.facts_by_pool(self._plan, nodes, membership)
-        leftovers = [pod["name"] for pod in self._pod_metadata() if not pod.get("deletionTimestamp")]
+        leftovers = self.pods.leftovers()
         entries = evidence.read_evidence(self._client.get(self._evidence))
         return ValidationState(nodes, membership, entries, facts, leftovers)
 
-    def delete_pods(self) -> None:
-        """Delete the pods of all validations and wait until they are gone."""
-        self._client.delete(self._pods, query={"labelSelector": POOL_LABEL})
-        wait_until(
-            lambda: [pod["name"] for pod in self._pod_metadata()],
-            lambda names: not names,
-            timeout=_DELETE_TIMEOUT,
-            interval=min(self._interval, 1.0),
-            describe=lambda names: f"These validation pods are not deleted yet: {', '.join(names[:_MAX_TEXTS])}.",
-            progress=self._progress,
-            progress_text=lambda names: f"deleting {len(names)} validation pods",
-        )
-
-    def _pod_metadata(self) -> t.Iterator[dict[str, t.Any]]:
-        """The metadata of the pods of all validations."""
-        pods = self._client.list(self._pods, label_selector=POOL_LABEL, metadata_only=True)
-        return (pod["metadata"] for pod in pods)
+    def used_gpus(self) -> dict[str, list[GpuRequest]]:
+        """The requests of all pods that have not ended, by node; one list."""
+        return gpu_requests(self._client.list(PODS, field_selector=LIVE_PODS))
 
     def choose_sites(
-        self, pools: t.Sequence[PoolPlan], state: ValidationState
+        self, pools: t.Sequence[PoolPlan], state: ValidationState, used: t.Mapping[str, t.Sequence[GpuRequest]]
     ) -> dict[str, ValidationSite | NotTestable]:
-        """The node of each pool, chosen with one list of all pods that have not ended."""
-        requests = gpu_requests(self._client.list(PODS, field_selector=LIVE_PODS))
-        return {pool.name: choose_node(pool, state.members(pool.name), requests, self._max_pods) for pool in pools}
+        """The node of each pool."""
+        return {pool.name: choose_node(pool, state.members(pool.name), used, self._max_pods) for pool in pools}
 
     def run(self, tests: t.Sequence[PoolTest], timeout: float, lease: Lease) -> dict[str, DeviceCheck]:
         """Run the pods of all tests; return the result of each pool with its problems."""
+        left: list[str] = []
         try:
             self._create(tests, lease)
-            self._await_pods(tests, timeout)
-            return {test.pool.name: self._evaluate(test) for test in tests}
+            self._await_pods(tests, timeout + self.workload.burn_seconds)
+            results = {test.pool.name: self._evaluate(test) for test in tests}
         finally:
-            self.delete_pods()
+            left = self.pods.delete()
+        for test in tests:
+            if own := [name for name in left if name in test.pod_names]:
+                results[test.pool.name] = results[test.pool.name].with_problem(undeleted(own))
+        return results
 
     def record(self, results: t.Sequence[tuple[PoolTest, DeviceCheck]], state: ValidationState, lease: Lease) -> None:
-        """Store the evidence of validated pools; entries of undeclared pools are removed."""
-        declared = {pool.name for pool in self._plan.pools}
-        entries = {name: entry for name, entry in state.evidence.items() if name in declared}
+        """Store the evidence of verified pools; entries of failed and of undeclared pools are removed."""
+        failed = {test.pool.name for test, result in results if result.problems}
+        kept = {pool.name for pool in self._plan.pools} - failed
+        entries = {name: entry for name, entry in state.evidence.items() if name in kept}
+        if len(failed) == len(results) and entries == state.evidence:
+            return
         for test, result in results:
+            if result.problems:
+                continue
             facts = state.facts[test.pool.name]
             entries[test.pool.name] = {
                 "evidence": evidence.fingerprint(facts),
                 "facts": facts,
                 "node": test.site.node.name,
                 "devices": dict(result.devices),
+                **result.programs,
                 **test.answers,
             }
         lease.check()
@@ -139,66 +137,78 @@ class Validator:
         )
 
     def _create(self, tests: t.Sequence[PoolTest], lease: Lease) -> None:
-        def create(body: Pod) -> Pod:
-            lease.check()
-            return self._client.create(self._pods, body)
-
         # The pods of the negative checks are created last, so that they queue behind the others.
         holders = [(test, request) for test in tests for request in test.site.holders]
         for wave in (holders, [(test, request) for test in tests for request in test.site.negative_checks]):
-            bodies = [manifest(test.pool, test.site, request, self.workload) for test, request in wave]
-            calls = [(body["metadata"]["name"], functools.partial(create, body)) for body in bodies]
-            call_all(calls, stop=lease.lost)
-            lease.check()
+            bodies = (manifest(test.pool, test.site, request, self.workload) for test, request in wave)
+            self.pods.create(bodies, lease)
 
     def _await_pods(self, tests: t.Sequence[PoolTest], timeout: float) -> None:
-        selector = f"{RUN_LABEL}={run_label(self.workload.run_id)}"
-
-        def read() -> t.Sequence[PoolTest]:
-            pods = {pod["metadata"]["name"]: pod for pod in self._client.list(self._pods, label_selector=selector)}
+        def update(pods: dict[str, dict[str, t.Any]]) -> None:
             for test in tests:
                 test.update(pods)
-            return tests
 
-        try:
-            wait_until(
-                read,
-                lambda dummy: all(test.finished for test in tests),
-                timeout=timeout,
-                interval=self._interval,
-                describe=lambda dummy: "",
-                progress=self._progress,
-                progress_text=lambda dummy: "; ".join(
-                    f"{test.pool.name}: {test.observation}" for test in tests if not test.finished
-                ),
-            )
-        except WaitTimeout:
-            # The evaluation of each pool reports what is missing.
-            return
+        self.pods.await_pods(
+            update,
+            lambda: all(test.finished for test in tests),
+            timeout,
+            lambda: "; ".join(f"{test.pool.name}: {test.observation}" for test in tests if not test.finished),
+        )
 
     def _evaluate(self, test: PoolTest) -> DeviceCheck:
-        expected, observation = test.site.pods, test.observation
+        expected, observation, node = test.site.pods, test.observation, test.site.node
+        programs: dict[str, t.Any] = {"image": choose_image(self.workload.images, node), "kernel": "failed"}
         if observation.failures:
-            return DeviceCheck(problems=tuple(map(self._with_log, observation.failures[:_MAX_TEXTS])))
+            problems = tuple(self._explain(test, failure) for failure in observation.failures[:_MAX_TEXTS])
+            return DeviceCheck(problems=problems, programs=programs)
         if not observation.ended:
-            reasons = "; ".join(observation.waiting[:_MAX_TEXTS]) or "they are still running"
-            return DeviceCheck(problems=(f"{expected} pods did not end in time ({observation}): {reasons}",))
+            reasons = "; ".join((*observation.waiting[:_MAX_TEXTS], *self._hanging(test))) or "they are still running"
+            return DeviceCheck(
+                problems=(f"{expected} pods did not end in time ({observation}): {reasons}",), programs=programs
+            )
         if not test.ran_together:
             return DeviceCheck(problems=(f"its {expected} pods were never all running at the same time",))
         if test.problems:
             return DeviceCheck(problems=test.problems)
         pods = [test.pod_name(request) for request in test.site.holders]
-        logs = call_all([(pod, functools.partial(self._log, pod)) for pod in pods])
-        return check_devices(test.pool, test.site.node, dict(zip(pods, logs, strict=True)))
+        result = check_devices(test.pool, node, self.pods.logs(pods, KERNEL))
+        if not result.problems:
+            programs["kernel"] = "passed"
+            if self.workload.burn_seconds:
+                loads = self.pods.logs(pods, LOAD)
+                programs["load"] = load_result(self.workload.burn_seconds, loads.values())
+        return replace(result, programs=programs)
 
-    def _log(self, pod: str) -> str:
-        return self._client.text(f"{self._pods}/{pod}/log")
+    def _explain(self, test: PoolTest, failure: PodFailure) -> str:
+        images = self.workload.load_images if failure.container == LOAD else self.workload.images
+        node = test.site.node
+        return explain(self.pods, failure, node, choose_image(images, node))
 
-    def _with_log(self, failure: str) -> str:
-        """Add the log of a pod that ended with an error; a refused pod has no log."""
-        if "exit code" not in failure:
-            return failure
-        try:
-            return f"{failure}; its log: {excerpt(self._log(failure.split(':', 1)[0]))}"
-        except ApiError:
-            return failure
+    def _hanging(self, test: PoolTest) -> t.Iterator[str]:
+        """Which running pods have listed their device, but not ended the kernel."""
+        for pod in test.observation.running[:_MAX_TEXTS]:
+            log = self.pods.log_if_any(pod, KERNEL)
+            if devices(log) and not kernel_passed(log):
+                yield f"{pod}{_device(log)} has not ended its kernel; its log: {excerpt(log)}. {hang(test.site.node)}"
+
+
+def explain(pods: PodClient, failure: PodFailure, node: Node, image: str, on_timeout: str = "") -> str:
+    """A failure with the end of its log, and with its remedy; a refused pod has no log."""
+    log = pods.log_if_any(failure.pod, failure.container) if failure.exit_code is not None else ""
+    remedy = diagnose(f"{failure.reason}\n{log}", node, image, failure.exit_code, on_timeout)
+    text = f"{failure.pod}{_device(log)}: {failure.reason}"
+    text += f"; its log: {excerpt(log)}" if failure.exit_code is not None else ""
+    return f"{text}. {remedy}" if remedy else text
+
+
+def undeleted(names: t.Sequence[str]) -> str:
+    """The problem that pods are not deleted in time, and the remedy."""
+    return (
+        f"{', '.join(names[:_MAX_TEXTS])} was deleted {DELETE_TIMEOUT:.0f} seconds ago and still exists: the kubelet cannot kill a "
+        "process that waits for its GPU, or does not answer. Cordon the node, and reboot it"
+    )
+
+
+def _device(log: str) -> str:
+    uuids = [uuid for dummy, uuid in devices(log)]
+    return f" on {uuids[0]}" if len(uuids) == 1 else ""

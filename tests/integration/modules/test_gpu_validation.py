@@ -172,8 +172,8 @@ def test_another_sharing_is_verified_again(cluster: Cluster) -> None:
 @pytest.mark.usual(40)
 def test_mps_and_mig_are_verified(cluster: Cluster) -> None:
     """Every share and every MIG device of a node is held at once, and no further one is granted."""
+    shared(cluster, cluster.pools(*CUT))
     pools = [pool for pool in cluster.pools(*CUT) if pool["name"] in ("inference", "train-a100")]
-    shared(cluster, pools)
     result = validated(cluster, gpu_pools=pools, max_pods=16)
     assert not result.get("failed"), result["msg"]
     mps, mig = (result["gpu_validation"]["pools"][name] for name in ("inference", "train-a100"))

@@ -50,6 +50,20 @@ CLUSTER_MISTAKES: list[tuple[t.Any, str]] = [
     ({**CLUSTER, "validation": {"image": "nvidia/cuda"}}, "gpu_cluster.validation.image: "),
     ({**CLUSTER, "validation": {"image": "https://nvcr.io/nvidia/cuda:1"}}, "gpu_cluster.validation.image: "),
     (
+        {**CLUSTER, "validation": {"images": {"13": "a:1"}}},
+        "gpu_cluster.validation.images['13']: the key \"13\" is not a CUDA",
+    ),
+    (
+        {**CLUSTER, "validation": {"images": {13.0: "a:1"}}},
+        "gpu_cluster.validation.images[13.0]: the key 13.0 is a number",
+    ),
+    ({**CLUSTER, "validation": {"images": {"12.5": "a"}}}, "gpu_cluster.validation.images['12.5']: "),
+    ({**CLUSTER, "validation": {"nccl_image": "pytorch"}}, "gpu_cluster.validation.nccl_image: "),
+    (
+        {**CLUSTER, "validation": {"image": "a:1", "images": {"12.5": "b:1"}}},
+        "gpu_cluster.validation.images: has no effect",
+    ),
+    (
         {**CLUSTER, "operator": {"values": {"operator": {"cleanupCRD": True}}}},
         "gpu_cluster.operator.values.operator.cleanupCRD: cannot be set, accel.gpu.uninstall deletes",
     ),

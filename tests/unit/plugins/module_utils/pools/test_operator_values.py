@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import VALIDATION_IMAGE, release_of
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import cuda
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import release_of
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import mirrored_image
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
@@ -106,16 +107,32 @@ def test_nfd_comes_from_the_registry_too_and_with_its_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "image"),
+    ("cluster", "images"),
     [
-        ({}, VALIDATION_IMAGE),
-        ({"operator": {"registry": REGISTRY}}, VALIDATION_IMAGE.replace("nvcr.io", REGISTRY)),
-        ({"operator": {"registry": REGISTRY}, "validation": {"image": "x.example.com/cuda:1"}}, "x.example.com/cuda:1"),
+        ({}, cuda.KERNEL_IMAGES),
+        ({"validation": {"images": {}}}, cuda.KERNEL_IMAGES),
+        (
+            {"operator": {"registry": REGISTRY}},
+            {version: image.replace("nvcr.io", REGISTRY) for version, image in cuda.KERNEL_IMAGES.items()},
+        ),
+        (
+            {"operator": {"registry": REGISTRY}, "validation": {"image": "x.example.com/k:1"}},
+            {"0.0": "x.example.com/k:1"},
+        ),
+        ({"validation": {"images": {"13.0": "x.example.com/k:13"}}}, {"13.0": "x.example.com/k:13"}),
     ],
 )
-def test_image_of_the_validation_pods(cluster: Document, image: str) -> None:
-    assert derive({**CLUSTER, **cluster}, {}, []).validation.image == image
-    assert mirrored_image(image, None) == image
+def test_images_of_the_validation_pods(cluster: Document, images: dict[str, str]) -> None:
+    assert derive({**CLUSTER, **cluster}, {}, []).validation.images == images
+    assert all(mirrored_image(image, None) == image for image in images.values())
+
+
+def test_images_of_optional_programs_come_from_the_mirror_too() -> None:
+    plan = derive({**CLUSTER, "operator": {"registry": REGISTRY}}, {}, []).validation
+    assert all(image.startswith(f"{REGISTRY}/nvidia/") for image in (*plan.load_images.values(), plan.nccl_image))
+    declared = {"load_image": "x.example.com/nbody:1", "nccl_image": "x.example.com/nccl:1"}
+    plan = derive({**CLUSTER, "validation": declared}, {}, []).validation
+    assert (plan.load_images, plan.nccl_image) == ({"0.0": "x.example.com/nbody:1"}, "x.example.com/nccl:1")
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ WHOLE: dict[str, t.Any] = {
             "cert_config": "ca",
         },
         "nfd": {**RELEASE, "version": "0.19.0", "namespace": "n"},
-        "validation": {"image": "i:1", "namespace": "v"},
+        "validation": {"images": {"12.5": "i:1"}, "load_image": "l:1", "nccl_image": "n:1", "namespace": "v"},
     },
     "defaults": {"labels": {"team": "x"}, "taints": [TAINT], "sharing": {"mode": "none"}},
     "pools": [

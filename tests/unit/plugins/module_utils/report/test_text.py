@@ -78,6 +78,12 @@ CUTS = [
 BY_GPU = [{"devices": [0, 1], "profiles": {"3g.40gb": 1}}, {"devices": [2], "profiles": {}}]
 DECLARED = [{**CUTS[0], "gpus": None}, {**CUTS[2], "gpus": None}]
 LAYOUT = [{"devices": [], "profiles": {"1g.10gb": 2, "7g.80gb": 1}}]
+PROGRAMS = {
+    "kernel": "passed",
+    "load": {"seconds": 60, "min_gflops": 4900.0, "max_gflops": 5000.5},
+    "all_reduce": {"nodes": ["a"], "gpus": 8, "bus_bandwidth": 350.1},
+    "network_all_reduce": {"nodes": ["a", "b"], "gpus": 16, "bus_bandwidth": 10.2},
+}
 PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
 
 
@@ -106,6 +112,15 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "report",
         _info(pools={"a": _pool(validation={**PROOF, "one_more": "waited", "two_shares": "refused"})}),
         ["on 1 device(s), one more waited, two at once were refused"],
+    ),
+    (
+        "verified, with further programs",
+        "report",
+        _info(pools={"a": _pool(validation={**PROOF, **PROGRAMS})}),
+        [
+            "the CUDA kernel passed, 60 s of load at 4900.0 to 5000.5 GFLOP/s, 350.1 GB/s between 8 GPUs of a node, "
+            "10.2 GB/s between 16 GPUs of 2 nodes"
+        ],
     ),
     (
         "drift",

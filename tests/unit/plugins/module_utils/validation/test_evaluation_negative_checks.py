@@ -17,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import V
 from tests.helpers.fleet import node, pool
 
 GPU = "nvidia.com/gpu"
-WORKLOAD = Workload("gpu-operator", "registry.example/cuda:1", "run-1", hold_seconds=10, deadline=300)
+WORKLOAD = Workload("gpu-operator", {"0.0": "registry.example/cuda:1"}, "run-1", hold_seconds=10, deadline=300)
 
 
 def pod(phase: str, start: int | None = None, end: int | None = None, **status: t.Any) -> dict[str, t.Any]:

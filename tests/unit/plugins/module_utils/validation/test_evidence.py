@@ -12,27 +12,45 @@ from ansible_collections.accel.gpu.plugins.module_utils.validation import eviden
 from tests.helpers.fleet import node, pool
 
 SHARED = pool(replicas=4)
+IMAGES = {"0.0": "image:1"}
 
 
 def test_evidence_depends_on_kinds_of_nodes() -> None:
-    one = evidence.pool_facts(pool(), [node("a"), node("b")], "image:1")
-    assert evidence.fingerprint(one) == evidence.fingerprint(evidence.pool_facts(pool(), [node("c")], "image:1"))
+    one = evidence.pool_facts(pool(), [node("a"), node("b")], IMAGES)
+    assert evidence.fingerprint(one) == evidence.fingerprint(evidence.pool_facts(pool(), [node("c")], IMAGES))
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        evidence.pool_facts(pool(), [node("a")], "image:2"),
-        evidence.pool_facts(SHARED, [node("a")], "image:1"),
-        evidence.pool_facts(pool(), [node("a"), node("b", gpus=2)], "image:1"),
-        evidence.pool_facts(pool(), [node("a", labels={"nvidia.com/cuda.driver-version.full": "595.1"})], "image:1"),
-        evidence.pool_facts(pool(tolerations=({"key": "a", "operator": "Exists"},)), [node("a")], "image:1"),
+        evidence.pool_facts(pool(), [node("a")], {"0.0": "image:2"}),
+        evidence.pool_facts(SHARED, [node("a")], IMAGES),
+        evidence.pool_facts(pool(), [node("a"), node("b", gpus=2)], IMAGES),
+        evidence.pool_facts(pool(), [node("a", labels={"nvidia.com/cuda.driver-version.full": "595.1"})], IMAGES),
+        evidence.pool_facts(pool(tolerations=({"key": "a", "operator": "Exists"},)), [node("a")], IMAGES),
     ],
 )
 def test_evidence_changes_with_its_facts(other: dict[str, t.Any]) -> None:
-    assert evidence.fingerprint(other) != evidence.fingerprint(evidence.pool_facts(pool(), [node("a")], "image:1"))
+    assert evidence.fingerprint(other) != evidence.fingerprint(evidence.pool_facts(pool(), [node("a")], IMAGES))
 
 
 def test_unreadable_evidence_is_left_out() -> None:
     assert evidence.read_evidence({"data": {"a": "{", "b": "[]", "c": '{"evidence": "1"}'}}) == {"c": {"evidence": "1"}}
     assert evidence.read_evidence(None) == {}
+
+
+def test_evidence_depends_on_the_image_that_is_used() -> None:
+    labels = {"nvidia.com/cuda.runtime-version.full": "12.2"}
+    facts = [
+        evidence.fingerprint(evidence.pool_facts(pool(), [node("a", labels=labels)], images))
+        for images in ({"11.7": "a:1"}, {"11.7": "a:1", "12.5": "a:2"}, {"11.7": "a:1", "12.1": "a:3"})
+    ]
+    assert facts[0] == facts[1] != facts[2]
+
+
+@pytest.mark.parametrize(
+    ("entry", "seconds", "covered"),
+    [({}, 0, True), ({}, 60, False), ({"load": {"seconds": 60}}, 60, True), ({"load": {"seconds": 60}}, 61, False)],
+)
+def test_a_shorter_load_is_run_again(entry: dict[str, t.Any], seconds: int, covered: bool) -> None:
+    assert evidence.covers(entry, seconds) is covered

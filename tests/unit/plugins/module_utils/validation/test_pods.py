@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import (
 )
 from tests.helpers.fleet import node, pool
 
-WORKLOAD = Workload("gpu-operator", "registry.example/cuda:1", "run-1", hold_seconds=10, deadline=300)
+WORKLOAD = Workload("gpu-operator", {"0.0": "registry.example/cuda:1"}, "run-1", hold_seconds=10, deadline=300)
 SHARED = pool(replicas=4)
 STARTING = {"key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu", "effect": "NoSchedule"}
 
@@ -125,3 +125,15 @@ def test_manifest() -> None:
     assert "sleep" in str(spec["containers"][0]["command"])
     assert "sleep" not in str(pair["spec"]["containers"][0]["command"])
     assert pair["metadata"]["labels"] == pod["metadata"]["labels"]
+
+
+def test_a_load_is_an_init_container_with_the_same_device() -> None:
+    burning = replace(WORKLOAD, burn_seconds=90, load_images={"0.0": "registry.example/nbody:1"})
+    site = ValidationSite(node("n7"), (pool().resource,), surplus=pool().resource)
+    spec = manifest(pool(), site, site.holders[0], burning)["spec"]
+    [load], [kernel] = spec["initContainers"], spec["containers"]
+    assert (load["name"], load["image"], kernel["name"]) == ("load", "registry.example/nbody:1", "kernel")
+    assert load["resources"] == kernel["resources"]
+    assert "+ 90" in load["command"][2]
+    assert "initContainers" not in manifest(pool(), site, site.negative_checks[0], burning)["spec"]
+    assert "initContainers" not in manifest(pool(), site, site.holders[0], WORKLOAD)["spec"]

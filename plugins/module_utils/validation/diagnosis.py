@@ -1,0 +1,98 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The meaning of a failed program's output, and the remedy (pure)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from .programs import TIMEOUT_CODES
+
+if t.TYPE_CHECKING:
+    from ..cluster_state.node import Node
+
+_CARE = (
+    "cordon the node, look for XIDs in its kernel log (dmesg | grep NVRM) and for errors in nvidia-smi -q -d ECC,ROW_REMAPPER, "
+    "run dcgmi diag -r 3, then reset or replace the GPU"
+)
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """A pattern in a log or message, and its explanation with {driver}, {cuda}, {image}, {model} and {node}."""
+
+    pattern: re.Pattern[str]
+    meaning: str
+
+
+def _finding(pattern: str, meaning: str) -> _Finding:
+    return _Finding(re.compile(pattern, re.IGNORECASE), meaning)
+
+
+# The texts of CUDA's errors are those of cudaGetErrorString; "requirement error" is nvidia-container-cli's.
+_FINDINGS = (
+    _finding(
+        r"driver version is insufficient|unsatisfied condition: cuda|PTX was compiled with an unsupported toolchain",
+        "Driver {driver} supports CUDA {cuda}, and {image} needs a newer one. Update the driver "
+        "(gpu_cluster.operator.driver.version), or set gpu_cluster.validation.image to one for CUDA {cuda} or older",
+    ),
+    _finding(r"result verification failed", f"A GPU computes wrong results: {_CARE}"),
+    _finding(
+        r"ECC error|hardware stack error|GPU is lost|unspecified launch failure", f"The GPU reports errors: {_CARE}"
+    ),
+    _finding(
+        r"no kernel image is available",
+        "{image} has no code for {model} (compute capability {compute}). Set gpu_cluster.validation.image to one of "
+        "a CUDA version that supports it",
+    ),
+    _finding(
+        r"system not yet initialized|system has unsupported",
+        "NVSwitch is not initialized: check on the node that Fabric Manager runs in the driver's version (nvidia-smi -q | grep -A2 Fabric)",
+    ),
+    _finding(
+        r"devices?(?:\(s\))? (?:is/are |are )?busy or unavailable|exclusive-process",
+        "Another process holds the GPU in exclusive mode: check nvidia-smi -q -d COMPUTE and the MPS control daemon on the node",
+    ),
+    _finding(r"out of memory", "Other processes use the GPU's memory: list them with nvidia-smi on the node"),
+    _finding(
+        r"no CUDA-capable device|unknown error|initialization error|operation not supported|driver/library version mismatch",
+        "CUDA cannot use the device that nvidia-smi lists: check the driver's and the container toolkit's pods on the node, "
+        "and reboot it if the driver was replaced while it was in use",
+    ),
+    _finding(
+        r"nvidia-smi.*(?:not found|no such file)|executable file not found",
+        "The container toolkit has not mounted the driver into the container: check the toolkit's pod and the RuntimeClass nvidia",
+    ),
+    _finding(
+        r"(?:vectorAdd|nbody|_perf_mpi|timeout|torchrun)\b.*(?:not found|no such file)",
+        "{image} lacks this program. Set gpu_cluster.validation to NVIDIA's images, or to ones with the program in their PATH",
+    ),
+    _finding(
+        r"OOMKilled", "The pod reached its memory limit: raise the default limit of the LimitRange in its namespace"
+    ),
+)
+
+
+def diagnose(text: str, node: Node, image: str, exit_code: int | None = None, on_timeout: str = "") -> str:
+    """The meaning of a failed program's output on a node, with the remedy, as a sentence; empty if it is unknown.
+
+    `on_timeout`: the remedy for a program that does not end, in place of hang().
+    """
+    for finding in _FINDINGS:
+        if finding.pattern.search(text):
+            values = {
+                "driver": node.driver or "(unknown)",
+                "cuda": node.cuda or "(unknown)",
+                "compute": node.compute or "unknown",
+                "model": node.model or "the GPU",
+            }
+            return f"{finding.meaning.format(image=image, node=node.name, **values)}."
+    return (on_timeout or hang(node)) if exit_code in TIMEOUT_CODES else ""
+
+
+def hang(node: Node) -> str:
+    """The remedy for a program that does not end."""
+    mps = " With MPS, processes of another user id wait for each other: set gpu_validation_run_as_user to that of the workloads."
+    return f"The GPU does not answer: {_CARE}.{mps if node.mode == 'mps' else ''}"

@@ -1,0 +1,68 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The meaning of failed programs, from the texts that CUDA, the container toolkit and the shell print."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.validation.diagnosis import diagnose
+from tests.helpers.fleet import node
+
+IMAGE = "registry.example/kernel:13"
+NODE = node(
+    labels={"nvidia.com/cuda.runtime-version.full": "12.2", "nvidia.com/cuda.driver-version.full": "535.183.01"}
+)
+TOO_OLD = "Driver 535.183.01 supports CUDA 12.2, and registry.example/kernel:13 needs a newer one"
+LOST = "The container toolkit has not mounted the driver"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "meaning"),
+    [
+        (
+            "Failed to allocate device vector A (error code CUDA driver version is insufficient for CUDA runtime version)!",
+            1,
+            TOO_OLD,
+        ),
+        (
+            "ended with exit code 128 (StartError): failed to create task: nvidia-container-cli: requirement error: unsatisfied "
+            "condition: cuda>=13.0, please update your driver to a newer version, or use an earlier cuda container: unknown",
+            128,
+            TOO_OLD,
+        ),
+        ("(error code the provided PTX was compiled with an unsupported toolchain.)!", 1, TOO_OLD),
+        ("Result verification failed at element 0!", 1, "A GPU computes wrong results: cordon the node"),
+        ("(error code uncorrectable ECC error encountered)!", 1, "The GPU reports errors: cordon the node"),
+        ("(error code no kernel image is available for execution on the device)!", 1, "has no code for"),
+        ("(error code system not yet initialized)!", 1, "Fabric Manager"),
+        ("(error code CUDA-capable device(s) is/are busy or unavailable)!", 1, "exclusive mode"),
+        ("(error code all CUDA-capable devices are busy or unavailable)!", 1, "exclusive mode"),
+        ("(error code out of memory)!", 1, "use the GPU's memory"),
+        ("(error code no CUDA-capable device is detected)!", 1, "CUDA cannot use the device"),
+        ("(error code unknown error)!", 1, "CUDA cannot use the device"),
+        ("sh: 1: nvidia-smi: not found", 127, LOST),
+        ('exec: "nvidia-smi": executable file not found in $PATH', 127, LOST),
+        ("timeout: failed to run command 'vectorAdd': No such file or directory", 127, "lacks this program"),
+        ("sh: 1: timeout: not found", 127, "lacks this program"),
+        ("kernel ended with exit code 137 (OOMKilled)", 137, "memory limit"),
+        ("GPU 0: NVIDIA H200 (UUID: GPU-1)", 124, "The GPU does not answer"),
+        ("GPU 0: NVIDIA H200 (UUID: GPU-1)", 137, "The GPU does not answer"),
+        ("GPU 0: NVIDIA H200 (UUID: GPU-1)", 3, ""),
+    ],
+)
+def test_meaning(text: str, code: int, meaning: str) -> None:
+    found = diagnose(text, NODE, IMAGE, code)
+    assert meaning in found
+    assert bool(found) == bool(meaning)
+
+
+def test_a_program_may_have_its_own_remedy_for_a_timeout() -> None:
+    assert diagnose("", NODE, IMAGE, 124, "Check the network.") == "Check the network."
+    assert "use the GPU's memory" in diagnose("out of memory", NODE, IMAGE, 124, "Check the network.")
+
+
+def test_under_mps_another_user_may_hold_the_gpu() -> None:
+    shared = node(labels={"nvidia.com/gpu.sharing-strategy": "mps"})
+    assert "gpu_validation_run_as_user" in diagnose("", shared, IMAGE, 124)
+    assert "gpu_validation_run_as_user" not in diagnose("", NODE, IMAGE, 124)
