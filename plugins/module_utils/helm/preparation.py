@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..common.wait import WaitOptions, wait_until
+from ..common.wait import WaitOptions, WaitTimeout, wait_until
 from ..kube.client import Client
+from ..kube.errors import ApiError
 from ..kube.objects import ExpectedObjects, InvalidObjects, ObjectChange, ObjectWriter
 from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from . import release as helm
@@ -21,6 +23,7 @@ from .release_records import ReleaseRecords
 
 Object = dict[str, t.Any]
 _ESTABLISH_TIMEOUT = 30.0
+_SCHEMAS = "/openapi/v3"
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,8 @@ def _apply_crds(
     for change in changes:
         if change.changed and not check:
             _await_established(client, change.name)
+    created = {change.name for change in changes if change.action == "created" and not check}
+    _await_schemas(client, [item for item in definitions if item["metadata"]["name"] in created])
     return changes
 
 
@@ -232,6 +237,31 @@ def _crd_summary(definition: t.Mapping[str, t.Any]) -> Object:
     spec = definition.get("spec") or {}
     content = hashlib.sha256(json.dumps(spec, sort_keys=True).encode("utf-8")).hexdigest()
     return {"versions": [version.get("name") for version in spec.get("versions") or []], "content": content[:12]}
+
+
+def _await_schemas(client: Client, definitions: t.Sequence[Object]) -> None:
+    """Wait until the server has published the schemas of new CRDs, or the time is over: Helm may succeed without them.
+
+    Until then Helm validates objects itself, by an older form of the schema, and refuses an object without a required field that has a default
+    (cli-runtime pkg/resource/query_param_verifier_v3.go, kubectl pkg/validation/schema.go).
+    """
+    paths = {
+        f"apis/{item['spec']['group']}/{version['name']}"
+        for item in definitions
+        for version in item["spec"]["versions"]
+        if version.get("served")
+    }
+    if not paths:
+        return
+    with contextlib.suppress(WaitTimeout, ApiError):
+        wait_until(
+            lambda: client.get(_SCHEMAS),
+            # A server without this index has no such schemas.
+            lambda index: index is None or paths <= set(index.get("paths") or ()),
+            timeout=_ESTABLISH_TIMEOUT,
+            interval=0.2,
+            describe=lambda index: f"The API server has not published the schemas of {', '.join(sorted(paths))}",
+        )
 
 
 def _await_established(client: Client, name: str) -> None:
