@@ -456,6 +456,10 @@ options:
         description:
           - As C(gpu_pools[].rollout).
         type: dict
+      driver:
+        description:
+          - As C(gpu_pools[].driver).
+        type: dict
       startup_taint:
         description:
           - As C(gpu_pools[].startup_taint).
@@ -778,6 +782,93 @@ options:
                   - Timeout in seconds for the node to be ready again with another boot id.
                 type: int
                 default: 900
+      driver:
+        description:
+          - The driver of the nodes, if it differs between pools. As soon as one pool declares it, one NVIDIADriver object for
+            each pool describes the driver instead of the ClusterPolicy. Keys that are left out, and pools without C(driver),
+            have the ClusterPolicy's values. An empty map stands for all of these. A change rolls the driver on the nodes of
+            its pool only, and is held back until you allow it.
+        type: dict
+        suboptions:
+          type:
+            description:
+              - The kind of driver. V(vgpu) is the guest driver of virtual machines with a vGPU. By default V(gpu). Cannot be
+                changed later.
+            type: str
+            choices:
+              - gpu
+              - vgpu
+          version:
+            description:
+              - The bare version, such as V(580.105.08), or C(sha256:) and a digest. The operator appends the operating system
+                of the node.
+            type: str
+          repository:
+            description:
+              - The registry and folder of the driver's image, such as V(nvcr.io/nvidia). Required with C(type) V(vgpu).
+            type: str
+          image:
+            description:
+              - The name of the image in the repository. By default V(driver).
+            type: str
+          kernel_module_type:
+            description:
+              - Which kernel modules are built. Needs operator v25.3 or later.
+            type: str
+            choices:
+              - auto
+              - open
+              - proprietary
+          precompiled:
+            description:
+              - Whether an image with a precompiled driver is used. C(version) is then the driver branch, such as V("580").
+                Cannot be changed later.
+            type: bool
+          image_pull_secrets:
+            description:
+              - Secrets in the operator's namespace with which the image is pulled.
+            type: list
+            elements: str
+          secret_env:
+            description:
+              - A Secret whose keys become variables of the driver container. Needs operator v25.10 or later.
+            type: str
+          repo_config:
+            description:
+              - A ConfigMap with the package sources of the driver container.
+            type: str
+          cert_config:
+            description:
+              - A ConfigMap with the CA certificates that the driver container trusts.
+            type: str
+          kernel_module_config:
+            description:
+              - A ConfigMap with parameters of the kernel modules.
+            type: str
+          licensing_secret:
+            description:
+              - A Secret with the configuration and the token of the NVIDIA License System. Only with C(type) V(vgpu). Needs
+                operator v25.10 or later.
+            type: str
+          upgrade:
+            description:
+              - How the operator replaces the driver on the nodes of the pool. Needs operator v26.7 or later; before, the ClusterPolicy's
+                C(driver.upgradePolicy) applies to all nodes together.
+            type: dict
+            suboptions:
+              automatic:
+                description:
+                  - Whether the operator upgrades the driver node by node. With V(false) each node keeps its driver until its
+                    driver pod is deleted. By default V(true).
+                type: bool
+              max_parallel:
+                description:
+                  - Number of nodes that are upgraded at the same time. V(0) sets no limit. By default V(1).
+                type: int
+              max_unavailable:
+                description:
+                  - Number of nodes, or a percentage, that may be unavailable during the upgrade. By default V("25%").
+                type: raw
       startup_taint:
         description:
           - Whether new nodes get a taint that keeps workloads away until their GPUs are verified to be partitioned. Only allowed

@@ -22,6 +22,12 @@ description:
   - If C(spec.migManager.config.name) or C(spec.mig.strategy) of a foreign policy must change, the previous value is recorded in the
     annotation C(accel.gpu/former), so that M(accel.gpu.uninstall) can restore it.
   - If a pool uses MIG, C(spec.mig.strategy) is removed, because it overrides each node's own configuration.
+  - If a pool declares C(driver), the module sets C(spec.driver.useNvidiaDriverCRD), and creates an NVIDIADriver for each pool, with the name
+    C(accel-gpu-<pool>) and the label C(accel.gpu/pool) as its selector. Nodes without this label get it first. What a pool does not declare is
+    taken from the ClusterPolicy's C(spec.driver). From operator v26.7 on, the NVIDIADriver C(accel-gpu) is the default for all other nodes.
+    Before v26.7, the module fails if GPU nodes belong to no pool, because they would have no driver. Foreign NVIDIADriver objects are not
+    changed. The module fails if one of them selects nodes of a pool, because the operator refuses both.
+  - A pool whose C(driver) is removed keeps its driver, and an NVIDIADriver whose pool is removed stays. A warning reports both.
   - A change of the driver DaemonSet's template restarts the driver on every GPU node, which takes long and evicts GPU pods.
     While a driver pod exists, such a change is held back unless O(allow_driver_rollout) is set; all other changes are applied.
   - From operator v26.7.0 on, a change that leaves the digest of the driver's configuration as it is, such as a toleration, is not held back. The
@@ -153,8 +159,16 @@ cluster_policy:
       elements: str
       returned: always
       sample: [spec.daemonsets.tolerations]
+    drivers:
+      description:
+        - The NVIDIADriver objects that change, or would change, each with its C(pool) (empty for the default one), whether it is C(created), and
+          the number of C(nodes) on which the change restarts the driver.
+      type: list
+      elements: dict
+      returned: always
+      sample: [{name: accel-gpu-train, pool: train, nodes: 2, created: false}]
     tolerations:
-      description: The tolerations of the operator's DaemonSets after the change.
+      description: The tolerations that all of the operator's DaemonSets have after the change.
       type: list
       elements: dict
       returned: always
@@ -187,11 +201,14 @@ details:
 """
 
 import contextlib
+import dataclasses
 import typing as t
 
 from ..module_utils.cluster_state.cluster_policy import policy_tolerations
+from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
+from ..module_utils.gpu_operator.chart_drivers import rolled_nodes
 from ..module_utils.gpu_operator.cluster_policy import (
     API_VERSION,
     CHART_NAME,
@@ -203,9 +220,10 @@ from ..module_utils.gpu_operator.cluster_policy import (
     policy_version,
 )
 from ..module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient
-from ..module_utils.gpu_operator.daemonsets import count_driver_nodes, is_driver
+from ..module_utils.gpu_operator.daemonsets import driver_nodes, is_driver
 from ..module_utils.gpu_operator.detect import adapt_plan
-from ..module_utils.gpu_operator.driver_rollout import DriverRollout, UpgradePolicy, is_in_place
+from ..module_utils.gpu_operator.driver_objects import DriverObjects
+from ..module_utils.gpu_operator.driver_rollout import SWITCH, DriverRollout, is_in_place
 from ..module_utils.gpu_operator.readiness import OperatorReadiness, RequiredEffect, mounted_configmaps
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
@@ -218,12 +236,19 @@ _ATTEMPTS = 5
 
 
 class _PolicyDiff(t.NamedTuple):
-    """A policy as it was read, its change, the driver rollout that the change causes, and the paths that are held back."""
+    """A policy as it was read, the changes to it and to the NVIDIADriver objects, the driver roll-out that they cause, and what is held back."""
 
     live: Object | None
     change: PolicyChange
     rollout: DriverRollout | None = None
     held_back: t.Sequence[str] = ()
+    objects: DriverObjects = DriverObjects()
+    held_tolerations: t.Sequence[Object] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything has to be sent."""
+        return self.change.changed or bool(self.objects.changes or self.objects.labels)
 
 
 def work(module: GpuModule) -> Object:
@@ -234,19 +259,25 @@ def work(module: GpuModule) -> Object:
     desired = DesiredPolicy.derive(plan, live)
     diff = _compare(module, cluster, desired, live)
     configmaps = cluster.missing_configmaps(plan, diff.live) if diff.change.changed else []
-    changed, note = diff.change.changed, None
-    if diff.change.changed and diff.live is not None:
+    changed, note = diff.changed, None
+    if diff.changed and diff.live is not None:
         with contextlib.ExitStack() as held:
-            held.enter_context(module.lease())
+            lease = held.enter_context(module.lease())
             if configmaps and not module.check_mode:
                 cluster.create(configmaps)
-            changed, note, diff = _apply(module, cluster, desired, diff)
+            changed, note, diff = _apply(module, cluster, desired, diff, lease.check)
     _warn_about_driver(module, diff)
+    cluster.labels_nodes = bool(diff.objects.names)
     result = {
         "name": diff.live["metadata"]["name"] if diff.live else CHART_NAME,
         "driver_nodes": diff.rollout.nodes if diff.rollout and not diff.held_back else 0,
         "held_back": list(diff.held_back),
-        "tolerations": policy_tolerations(diff.live if diff.live and not diff.change.changed else diff.change.after),
+        "drivers": diff.objects.results(),
+        "tolerations": [
+            item
+            for item in policy_tolerations(diff.live if diff.live and not diff.change.changed else diff.change.after)
+            if item not in diff.held_tolerations
+        ],
         "configmaps": configmaps,
         **({"note": note} if note else {}),
     }
@@ -254,7 +285,8 @@ def work(module: GpuModule) -> Object:
     readiness = _read_readiness(module, cluster, diff, effect, result)
     for name, reason in sorted(readiness.ignored_nodes.items()):
         module.warn(f"Node {name} was not waited for: {reason}.")
-    before, after = diff.change.before, diff.change.after
+    objects_before, objects_after = diff.objects.diff()
+    before, after = {**diff.change.before, **objects_before}, {**diff.change.after, **objects_after}
     if configmaps:
         after = {**after, "configmaps": [configmap["metadata"]["name"] for configmap in configmaps]}
     return {
@@ -280,29 +312,47 @@ def _compare(
         return _PolicyDiff(None, initial_change(desired))
     seeded = cluster.is_seeded(live, module.plan.operator)
     change = plan_change(live, desired, seeded=seeded)
+    objects = cluster.driver_objects(module.plan, live)
+    if objects.problems:
+        raise InvalidOptions(list(objects.problems))
     paths = [".".join(("spec", *path)) for path in change.driver_paths]
-    daemonsets = cluster.daemonsets() if paths else []
-    nodes = count_driver_nodes(daemonsets)
-    if not nodes:
-        return _PolicyDiff(live, change)
-    reasons = tuple(f"{path} of the ClusterPolicy changes" for path in paths)
-    policy = UpgradePolicy.from_spec(live["spec"])
-    in_place = is_in_place(change.driver_paths, policy_version(live), policy, list(filter(is_driver, daemonsets)))
-    rollout = DriverRollout(nodes, policy, reasons, in_place)
+    daemonsets = list(filter(is_driver, cluster.daemonsets())) if paths else []
+    nodes = rolled_nodes(driver_nodes(daemonsets), change.driver_paths, (), replaced=False)
+    reasons = [f"{path} of the ClusterPolicy changes" for path in paths] if nodes else []
+    if not nodes and not objects.rolled_nodes:
+        return _PolicyDiff(live, change, objects=objects)
+    switches = SWITCH in change.driver_paths
+    rollout = cluster.rollout(live, nodes, objects, [*reasons, *objects.reasons], switches=switches)
+    in_place = not objects.rolled_nodes and is_in_place(
+        change.driver_paths, policy_version(live), rollout.upgrade_policy, daemonsets
+    )
+    rollout = dataclasses.replace(rollout, in_place=in_place)
     if module.params["allow_driver_rollout"] or in_place:
-        return _PolicyDiff(live, change, rollout)
-    return _PolicyDiff(live, plan_change(live, desired, seeded=seeded, hold_driver=True), rollout, paths)
+        return _PolicyDiff(live, change, rollout, objects=objects)
+    held_back = [*(paths if nodes else ()), *(f"NVIDIADriver {item.name}" for item in objects.changes if item.nodes)]
+    if nodes:
+        change = plan_change(live, desired, seeded=seeded, hold_driver=True)
+    tolerations = objects.held_tolerations
+    # Objects are used only after the switch.
+    objects = DriverObjects(notes=objects.notes) if nodes and switches else objects.without_rolled()
+    return _PolicyDiff(live, change, rollout, held_back, objects, tolerations)
 
 
 def _apply(
-    module: GpuModule, cluster: ClusterPolicyClient, desired: DesiredPolicy, diff: _PolicyDiff
+    module: GpuModule,
+    cluster: ClusterPolicyClient,
+    desired: DesiredPolicy,
+    diff: _PolicyDiff,
+    check_lease: t.Callable[[], None],
 ) -> tuple[bool, str | None, _PolicyDiff]:
     """Send the change; after a conflict, compare with the new state and try again."""
     for attempt in range(_ATTEMPTS):
-        if diff.live is None or not diff.change.changed:
+        if diff.live is None or not diff.changed:
             break
         try:
+            cluster.apply_driver_objects(diff.objects, check_lease, check=module.check_mode)
             changed, note = cluster.apply(diff.change, diff.live, check=module.check_mode)
+            changed = changed or bool(diff.objects.changes or diff.objects.labels)
         except ApiError as error:
             if not error.conflict or attempt + 1 == _ATTEMPTS:
                 raise
@@ -313,9 +363,12 @@ def _apply(
 
 
 def _warn_about_driver(module: GpuModule, diff: _PolicyDiff) -> None:
+    for note in diff.objects.notes:
+        module.warn(note)
     if diff.rollout and diff.held_back:
+        of_policy = " of the ClusterPolicy" if diff.held_back[-1].startswith("spec.") else ""
         module.warn(
-            f"{', '.join(diff.held_back)} of the ClusterPolicy was held back: it would roll the driver on {diff.rollout.nodes} nodes and "
+            f"{', '.join(diff.held_back)}{of_policy} was held back: it would roll the driver on {diff.rollout.nodes} nodes and "
             "evict their GPU pods. Set allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it."
         )
     elif diff.rollout:

@@ -93,11 +93,7 @@ gpu_info:
       type: str
       returned: always
       sample: lab
-    reachable:
-      description: Whether the cluster responded.
-      type: bool
-      returned: always
-      sample: true
+    reachable: {description: Whether the cluster responded., type: bool, returned: always, sample: true}
     reason:
       description: The reason why the cluster could not be reached.
       type: str
@@ -156,11 +152,7 @@ gpu_info:
       type: dict
       returned: when the cluster is reachable
       sample: {states: {upgrade-required: 1, upgrade-failed: 1}, failed: [t4-1], skipped: []}
-    nodes_not_shown:
-      description: The number of GPU nodes beyond O(limit).
-      type: int
-      returned: when the cluster is reachable
-      sample: 0
+    nodes_not_shown: {description: The number of GPU nodes beyond O(limit)., type: int, returned: when the cluster is reachable, sample: 0}
     pools:
       description:
         - By name, each pool's declaration, including its C(nodegroup) (or null).
@@ -185,6 +177,7 @@ gpu_info:
           gpu_layouts: []
           resource: nvidia.com/gpu
           gpus_per_node: 1
+          driver: null
           shares_per_gpu: 4
           memory_mib_per_share: 3840
           models: [Tesla-T4]
@@ -215,8 +208,7 @@ gpu_info:
          held_back: false, allowed: false, upgrade: null}
     warnings:
       description:
-        - Warnings, one sentence each, about nodes that several pools match or that are released, pools without nodes, unknown models and
-          releases, and known issues.
+        - Warnings, one sentence each, about nodes, pools, their drivers, unknown models and releases, and known issues.
       type: list
       elements: str
       returned: when O(gpu_pools) is set
@@ -232,6 +224,12 @@ gpu_info:
       type: dict
       sample: {nfd: {found: true, managed: true}, operator: {found: true, managed: true}}
       returned: when O(gpu_pools) is set and the cluster is reachable
+    drivers:
+      description: The NVIDIADriver objects, if they describe the driver, with their number of nodes. Those of pools are C(managed).
+      type: list
+      elements: dict
+      returned: if the operator uses NVIDIADriver objects, or a pool declares C(driver)
+      sample: [{name: accel-gpu-train, managed: true, pool: train, default: false, version: 570.148.08, nodes: 2, state: ready, message: ""}]
     steps:
       description: The changes of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: dict
@@ -297,6 +295,7 @@ from ..module_utils.cluster_state.traits import cluster_traits
 from ..module_utils.common.errors import ConnectionProblem
 from ..module_utils.common.results import MAX_LISTED
 from ..module_utils.gpu_operator.detect import detect, object_traits
+from ..module_utils.gpu_operator.driver_report import add_driver_objects
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
 from ..module_utils.gpu_operator.toolkit_settings import adapt_finding, operator_result, with_settings
 from ..module_utils.gpu_operator.upgrade_preview import Controller, preview_upgrade_of_site
@@ -361,8 +360,9 @@ def _compare(module: GpuModule, nodes: list[Node], list_pods: t.Callable[[], Pod
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
     info["warnings"] = [*plan_warnings(plan, traits), *drivers, *overview.warnings]
     add_nodes(client, overview, nodes, info)
+    objects = add_driver_objects(client, plan, detection.policy, nodes, info)
     if module.params["include_impact"]:
-        restarts = preview_restarts(client, plan, detection.policy)
+        restarts = preview_restarts(client, plan, detection.policy, objects)
         pods = list_pods() if changes.edits or restarts.restart.any else []
         counts, changes = impact_preview(client, overview, nodes, restarts.restart, pods)
         for name, pool in info["pools"].items():

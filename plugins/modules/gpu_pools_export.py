@@ -108,11 +108,16 @@ details:
 import dataclasses
 import typing as t
 
-from ..module_utils.cluster_state.cluster_policy import active_policy, mig_configmap, plugin_configmap
+from ..module_utils.cluster_state.cluster_policy import (
+    active_policy,
+    mig_configmap,
+    plugin_configmap,
+    uses_driver_objects,
+)
 from ..module_utils.cluster_state.node import parse_node
 from ..module_utils.common import private_file
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.export.pools import export_pools
+from ..module_utils.export.pools import add_drivers, export_pools
 from ..module_utils.export.sharing import LiveConfig
 from ..module_utils.export.variables import (
     COMPONENTS,
@@ -126,7 +131,7 @@ from ..module_utils.helm.release_records import ReleaseRecords
 from ..module_utils.kube.cluster_identity import read_recorded_name, read_uid
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, object_path
+from ..module_utils.kube.paths import CLUSTER_POLICIES, DAEMONSETS, NODES, NVIDIA_DRIVERS, object_path
 from ..module_utils.pools.derive import derive
 from ..module_utils.sharing.overview import overview
 
@@ -148,6 +153,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         _configmap(module, mig_configmap(policy), namespace) if any(node.mig_config for node in nodes) else None,
     )
     exported = export_pools(nodes, live.node_sharing, live.tolerations)
+    if policy is not None and uses_driver_objects(policy.get("spec") or {}):
+        add_drivers(exported, client.list_known(NVIDIA_DRIVERS))
     declared = _declared_cluster(module)
     installed = {"operator": release, "nfd": _nfd_release(module)}
     managed = {name: _managed_release(module, name, item, declared) for name, item in installed.items()}

@@ -14,6 +14,8 @@ POOL_LABEL = "accel.gpu/pool"
 OWNED_TOLERATIONS_ANNOTATION = "accel.gpu/tolerations"
 FORMER_ANNOTATION = "accel.gpu/former"
 REFRESH_ANNOTATION = "accel.gpu/config"
+# On an NVIDIADriver of a pool: the `driver` that the pool declares, as JSON.
+DRIVER_ANNOTATION = "accel.gpu/driver"
 CREATED_ANNOTATION = "accel.gpu/created"
 LEASE_NAMESPACE = "kube-system"
 LEASE_NAME = "accel-gpu"

@@ -57,6 +57,16 @@ DRIVER_FIELDS_SINCE: dict[str, Release] = {"kernel_module_type": (25, 3), "secre
 # The release from which on the operator restarts driver pods in place if the digest of the driver's configuration stays equal
 # (internal/predicates/restart_only.go of the tag v26.7.0, and that it does not exist in the tags up to v26.3.3).
 _RESTARTS_IN_PLACE_SINCE: Release = (26, 7)
+# The same for fields of a pool's `driver`, which are those of NVIDIADriver (CRDs of the tags v24.9.2 to v26.7.0).
+POOL_DRIVER_FIELDS_SINCE: dict[str, Release] = {
+    "kernel_module_type": (25, 3),
+    "secret_env": (25, 10),
+    "licensing_secret": (25, 10),
+    "upgrade": (26, 7),
+}
+# Since this release each NVIDIADriver has its own upgrade policy, and one of them can be the default (crds/ of the tags v26.3.3 and v26.7.0);
+# before, the ClusterPolicy's applies to all.
+OWN_UPGRADE_POLICY_SINCE: Release = (26, 7)
 
 # The folder of nvcr.io with the image of each component, by the component's path in the values of NVIDIA's chart. A chart
 # ignores the values of a component that it does not have. No public registry has the image of vgpuManager.

@@ -20,6 +20,12 @@ def active_policy(policies: t.Iterable[Document]) -> Document | None:
     )
 
 
+def uses_driver_objects(spec: Document) -> bool:
+    """Whether, with this spec, NVIDIADriver objects instead of the ClusterPolicy describe the driver."""
+    driver = spec.get("driver") or {}
+    return driver.get("enabled") is not False and driver.get("useNvidiaDriverCRD") is True
+
+
 def policy_tolerations(policy: Document) -> list[dict[str, t.Any]]:
     """The tolerations that a ClusterPolicy gives its DaemonSets."""
     return list(((policy.get("spec") or {}).get("daemonsets") or {}).get("tolerations") or [])

@@ -135,11 +135,13 @@ class OperandRestart:
     """The operands that the operator restarts on every node: `every` operand including the driver, or only some `apps`.
 
     `in_place`: the driver stays loaded while its pod restarts, so that no pod loses a GPU.
+    `driver_nodes` are single nodes whose driver it also restarts, since their NVIDIADriver changes.
     """
 
     apps: frozenset[str] = frozenset()
     every: bool = False
     in_place: bool = False
+    driver_nodes: frozenset[str] = frozenset()
 
     @property
     def driver(self) -> bool:
@@ -149,7 +151,7 @@ class OperandRestart:
     @property
     def any(self) -> bool:
         """Whether anything is restarted."""
-        return self.every or bool(self.apps)
+        return self.every or bool(self.apps) or bool(self.driver_nodes)
 
 
 class NodeImpact(t.NamedTuple):
@@ -179,13 +181,16 @@ def impact(
     for node in nodes:
         apps = running.operands.get(node.name, ())
         change = changes.get(node.name)
-        driver_restarts = restart.driver and operand_pods.DRIVER in apps
+        driver_restarts = operand_pods.DRIVER in apps and (restart.driver or node.name in restart.driver_nodes)
         repartitions = change is not None and change.transition.repartitions
         counts["drivers"] += driver_restarts
         counts["repartitioned_nodes"] += repartitions
         counts["resets"] += change is not None and change.transition.resets
         counts["operand_pods"] += sum(
-            restart.every or app in restart.apps or (repartitions and app in operand_pods.STOPPED_FOR_MIG)
+            restart.every
+            or app in restart.apps
+            or (driver_restarts and app == operand_pods.DRIVER)
+            or (repartitions and app in operand_pods.STOPPED_FOR_MIG)
             for app in apps
         )
         unloads = driver_restarts and not restart.in_place

@@ -20,6 +20,8 @@ OPERANDS = (
     *(DRIVER, PLUGIN, DISCOVERY, MIG_MANAGER, MPS_DAEMON, VALIDATOR),
     *("nvidia-container-toolkit-daemonset", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-node-status-exporter"),
 )
+# The driver's pods of a ClusterPolicy and of NVIDIADriver objects (gpu-operator internal/state/driver.go, getDriverAppName).
+_DRIVER_PREFIXES = (DRIVER, "nvidia-gpu-driver-", "nvidia-vgpu-driver-")
 # The operands that the MIG manager stops or deletes for a change (mig-parted pkg/mig/reconfigure), and the MIG manager,
 # which is restarted.
 STOPPED_FOR_MIG = frozenset({PLUGIN, DISCOVERY, "nvidia-dcgm", "nvidia-dcgm-exporter", VALIDATOR, MIG_MANAGER})
@@ -120,11 +122,15 @@ def operands_by_node(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
     """The apps of the operands' pods, one for each pod, by node."""
     apps: dict[str, list[str]] = {}
     for pod in pods:
-        app = app_of(pod)
-        known = DRIVER if app.startswith(f"{DRIVER}-") else app
+        known = _operand(app_of(pod))
         if known in OPERANDS and node_of(pod):
             apps.setdefault(node_of(pod), []).append(known)
     return apps
+
+
+def _operand(app: str) -> str:
+    """The operand with this label app: the driver's has a suffix on OpenShift, and for NVIDIADriver objects another name."""
+    return DRIVER if app.startswith(_DRIVER_PREFIXES) else app
 
 
 def app_of(pod: Pod) -> str:
@@ -166,8 +172,7 @@ def unready_operands(pods: t.Iterable[Pod], nodes: t.Collection[str]) -> dict[st
 
 
 def _start_position(pod: Pod) -> int:
-    app = app_of(pod)
-    known = DRIVER if app.startswith((DRIVER, "nvidia-gpu-driver")) else app
+    known = _operand(app_of(pod))
     return _START_ORDER.index(known) if known in _START_ORDER else len(_START_ORDER)
 
 

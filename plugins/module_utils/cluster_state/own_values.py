@@ -22,11 +22,20 @@ _NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("devicePlugin", "config", "name"), DEVICE_PLUGIN_CONFIGMAP),
     (("migManager", "config", "name"), MIG_CONFIGMAP),
 )
+# NVIDIADriver objects describe the driver, without the chart's own one, which would select every node.
+_DRIVER_OBJECTS = ("driver", "nvidiaDriverCRD")
+DRIVER_OBJECT_VALUES: t.Mapping[str, bool] = {"enabled": True, "deployDefaultCR": False}
 
 
 def recorded_own_values(config: Document) -> Object:
-    """The values of a Helm release that an earlier upgrade has added to keep the names."""
-    return _values(lambda path, name: bool(get_nested(config, *path) == name))
+    """The values of a Helm release that an earlier upgrade has added to keep the names, and those of NVIDIADriver objects of a first installation.
+
+    Without the latter, the ClusterPolicy's driver would replace the driver of every node once no pool declares `driver`.
+    """
+    values = _values(lambda path, name: bool(get_nested(config, *path) == name))
+    if get_nested(config, *_DRIVER_OBJECTS) == DRIVER_OBJECT_VALUES:
+        set_nested(values, _DRIVER_OBJECTS, dict(DRIVER_OBJECT_VALUES))
+    return values
 
 
 def endangered_own_values(before: Document, after: Document) -> Object:
@@ -40,6 +49,8 @@ def without_own_values(config: Document) -> Object:
     for path, name in _NAMES:
         if get_nested(result, *path) == name:
             result = _without(result, path)
+    if get_nested(result, *_DRIVER_OBJECTS) == DRIVER_OBJECT_VALUES:
+        result = _without(result, _DRIVER_OBJECTS)
     return result
 
 

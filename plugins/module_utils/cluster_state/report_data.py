@@ -173,6 +173,7 @@ def declared_pool(pool: PoolPlan) -> dict[str, t.Any]:
         "gpu_layouts": expected_state.declared_layouts(pool),
         "resource": pool.resource,
         "gpus_per_node": pool.gpus_per_node,
+        "driver": pool.driver,
         "shares_per_gpu": pool.shares_per_gpu,
         "memory_mib_per_share": pool.memory_mib_per_share,
     }

@@ -12,9 +12,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ..catalog import models
-from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, PRODUCT_LABEL
+from ..catalog.names import CONFIG_LABEL, DRIVER_ANNOTATION, MIG_CONFIG_LABEL, POOL_LABEL, PRODUCT_LABEL
 from ..catalog.taints import STARTUP_TAINT, format_taint, toleration_of
+from ..cluster_state.nvidia_driver import is_managed
 from ..cluster_state.ownership import POOLS, recorded_keys
+from ..common.nested import get_nested, parse_json
 from ..pools.variables import merge
 from ..schema import validators
 from ..schema.messages import abbreviate
@@ -50,6 +52,22 @@ class _Member:
     def group_key(self) -> str:
         """A key that is equal for nodes that can be in the same pool."""
         return json.dumps([self.sharing, sorted(map(format_taint, self.taints))], sort_keys=True)
+
+
+def add_drivers(exported: ExportedPools, drivers: t.Iterable[t.Mapping[str, t.Any]]) -> None:
+    """Give each pool the driver that it declared when its NVIDIADriver was written; remark on objects of others."""
+    by_name = {pool["name"]: pool for pool in exported.pools}
+    for item in drivers:
+        name = item["metadata"]["name"]
+        if not is_managed(item):
+            exported.remarks.append(
+                f"NVIDIADriver {name}: left out, since this collection did not create it; it stays as it is"
+            )
+            continue
+        pool = by_name.get(get_nested(item, "spec", "nodeSelector", POOL_LABEL))
+        driver = parse_json((item["metadata"].get("annotations") or {}).get(DRIVER_ANNOTATION), dict)
+        if pool is not None and driver is not None:
+            pool["driver"] = driver
 
 
 def export_pools(

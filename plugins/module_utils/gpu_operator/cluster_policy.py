@@ -14,12 +14,17 @@ from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER, FORMER_ANNOTATION, MIG_CONFIGMAP, OWNED_TOLERATIONS_ANNOTATION
 from ..catalog.taints import toleration_identity
-from ..cluster_state.cluster_policy import policy_tolerations, recorded_previous_spec, recorded_tolerations
+from ..cluster_state.cluster_policy import (
+    policy_tolerations,
+    recorded_previous_spec,
+    recorded_tolerations,
+    uses_driver_objects,
+)
 from ..common.nested import apply_merge_patch, get_nested
 from ..helm.release import helm_release_of
 from ..kube.diff import difference
 from ..kube.managed_fields import child, owned_by
-from .driver_rollout import PARTS, Path, driver_fields
+from .driver_rollout import PARTS, SWITCH, Path, driver_fields
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan
@@ -95,7 +100,7 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
             item for item in current if seeded and toleration_identity(item) in _identities(desired.tolerations)
         ]
     merged, owned = merge_tolerations(current, recorded, desired.tolerations)
-    spec = _with_mig_configmap(live, desired.spec)
+    spec = _with_driver_objects(live, _with_mig_configmap(live, desired.spec))
     if hold_driver:
         merged, owned = current, [item for item in recorded if toleration_identity(item) in _identities(current)]
         spec = {key: value for key, value in spec.items() if key not in PARTS}
@@ -141,6 +146,15 @@ def _with_mig_configmap(live: Document, spec: Object) -> Object:
     if "migManager" in spec or _mig_configmap(live.get("spec")) != MIG_CONFIGMAP:
         return spec
     return {**spec, "migManager": {"config": {"name": MIG_CONFIGMAP}}}
+
+
+def _with_driver_objects(live: Document, spec: Object) -> Object:
+    """Keep NVIDIADriver objects in use after the last pool with `driver`: without them the driver would roll on every node."""
+    key, *below = SWITCH
+    applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), key)
+    if key in spec or f"f:{below[0]}" not in applied or not uses_driver_objects(live.get("spec") or {}):
+        return spec
+    return {**spec, key: {below[0]: True}}
 
 
 def _previous_spec(live: Document, desired: DesiredPolicy, spec: Object) -> Object:

@@ -9,14 +9,15 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..catalog.names import GENERATED_SELECTOR
-from ..cluster_state.cluster_policy import active_policy, mig_configmap, recorded_tolerations
+from ..catalog.names import GENERATED_SELECTOR, POOL_LABEL
+from ..cluster_state.cluster_policy import active_policy, mig_configmap, recorded_tolerations, uses_driver_objects
 from ..cluster_state.distribution import KUBEADM_ANNOTATION
 from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upgrade
 from ..cluster_state.generated_mig_config import merge_generated, parse_generated
 from ..cluster_state.node import parse_node
+from ..cluster_state.nvidia_driver import is_managed
 from ..cluster_state.operand_pods import daemonset_status, operand_failures, unready_operands
-from ..cluster_state.ownership import POOLS
+from ..cluster_state.ownership import POOLS, NodeEdit
 from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
 from ..common.wait import WaitOptions, WaitTimeout
 from ..drain.operand_diagnosis import describe_failures, operand_pods
@@ -25,8 +26,9 @@ from ..helm.workloads import diagnose_pods, format_failure
 from ..kube.client import Client
 from ..kube.diff import same_object
 from ..kube.errors import ApiError
+from ..kube.node_patcher import patch_node
 from ..kube.objects import NOT_CHECKED
-from ..kube.paths import CLUSTER_POLICIES, NODES, RUNTIME_CLASSES, collection_path, object_path
+from ..kube.paths import CLUSTER_POLICIES, NODES, NVIDIA_DRIVERS, RUNTIME_CLASSES, collection_path, object_path
 from ..nvidia_config import mig_parted
 from ..pools.plan import Plan, PoolPlan, ReleasePlan
 from ..schema.messages import abbreviate
@@ -40,6 +42,8 @@ from .container_runtime import (
     toolkit_problems,
 )
 from .daemonsets import app_label, is_driver, is_operand, is_stalled, next_pod_to_replace
+from .driver_objects import DriverObjects, plan_driver_objects, pool_label_edit, pool_label_edits
+from .driver_rollout import DriverRollout, UpgradePolicies
 from .readiness import IgnoredNodes, OperatorReadiness, RequiredEffect, assess
 
 if t.TYPE_CHECKING:
@@ -69,6 +73,8 @@ class ClusterPolicyClient:
         self._version = ""
         self._diagnosed = -_DIAGNOSIS_INTERVAL
         self.replaced_pods: list[str] = []
+        # Whether NVIDIADriver objects of the pools need the label of the pool on each node.
+        self.labels_nodes = False
 
     def policy(self) -> Object | None:
         """The active policy; None if there is none."""
@@ -82,6 +88,63 @@ class ClusterPolicyClient:
         """Every DaemonSet of the operator's namespace, in one list."""
         self._daemonsets = list(self._client.list(f"/apis/apps/v1/namespaces/{self._namespace}/daemonsets"))
         return self._daemonsets
+
+    def drivers(self, policy: t.Mapping[str, t.Any]) -> list[Object]:
+        """The NVIDIADriver objects, if they describe the driver under this policy; costs nothing otherwise."""
+        return list(self._client.list(NVIDIA_DRIVERS)) if uses_driver_objects(policy.get("spec") or {}) else []
+
+    def read_drivers(self, plan: Plan, policy: t.Mapping[str, t.Any] | None) -> tuple[Object, ...]:
+        """The NVIDIADriver objects, if they describe the driver or a pool declares its own; costs nothing otherwise."""
+        if policy is None or not (plan.declares_drivers or uses_driver_objects(policy.get("spec") or {})):
+            return ()
+        return self._client.list_known(NVIDIA_DRIVERS)
+
+    def driver_objects(self, plan: Plan, policy: Object) -> DriverObjects:
+        """The changes of the NVIDIADriver objects that the pools require; costs two lists if they describe the driver, or a pool declares its own."""
+        drivers = self.read_drivers(plan, policy)
+        if not plan.declares_drivers and not any(map(is_managed, drivers)):
+            return DriverObjects()
+        nodes = [parse_node(node) for node in self._client.list(NODES)]
+        return plan_driver_objects(plan, policy, drivers, nodes)
+
+    def rollout(
+        self,
+        policy: Object,
+        nodes: t.Mapping[str, int],
+        objects: DriverObjects,
+        reasons: t.Sequence[str],
+        *,
+        switches: bool,
+    ) -> DriverRollout:
+        """The roll-out by a change of the policy on these nodes of each NVIDIADriver, and by changes of the objects.
+
+        `switches`: the objects replace the policy's DaemonSet.
+        """
+        spec = policy.get("spec") or {}
+        if switches:
+            return objects.switch(spec, sum(nodes.values()), reasons)
+        by_objects = objects.nodes_by_owner()
+        rolled = {name: nodes.get(name, 0) + by_objects.get(name, 0) for name in {*nodes, *by_objects}}
+        return UpgradePolicies.read(spec, objects.live).rollout(rolled, reasons)
+
+    def apply_driver_objects(self, objects: DriverObjects, lease: t.Callable[[], None], *, check: bool) -> None:
+        """Label the nodes of the pools, then apply the objects, so that each finds its nodes."""
+        for edit in objects.labels:
+            patch_node(self._client, edit, _pool_label_edit(edit), lease, dry_run=check)
+        for change in objects.changes:
+            lease()
+            self._client.apply(f"{NVIDIA_DRIVERS}/{change.name}", change.body, dry_run=check, field_validation="Strict")
+
+    def _label_new_nodes(self, lease: t.Callable[[], Lease]) -> None:
+        """Give nodes that were discovered since the label of their pool, by which their driver is chosen."""
+        nodes = [parse_node(node) for node in self._nodes or ()]
+        edits = pool_label_edits(self._pools, nodes)
+        if not edits:
+            return
+        with lease() as held:
+            for edit in edits:
+                patch_node(self._client, edit, _pool_label_edit(edit), held.check)
+        self._nodes = None
 
     def is_seeded(self, live: Object, release: ReleasePlan) -> bool:
         """Whether the collection's installation passed the policy's tolerations to the chart and no run has recorded them in the policy yet."""
@@ -147,15 +210,17 @@ class ClusterPolicyClient:
         self._policy = None
         self._version = policy_version(policy)
         daemonsets = self.daemonsets()
+        drivers = self.drivers(policy)
         readiness = None
         if self._nodes is not None:
-            readiness = assess(policy, daemonsets, self._nodes, effect, self._driver_upgrade(daemonsets))
+            upgrade = self._driver_upgrade(daemonsets)
+            readiness = assess(policy, daemonsets, self._nodes, effect, upgrade, drivers=drivers)
         if readiness is None or all(item.current and item.ready == item.desired for item in readiness.operands):
             self._nodes = self._read_nodes()
-            readiness = assess(policy, daemonsets, self._nodes, effect)
+            readiness = assess(policy, daemonsets, self._nodes, effect, drivers=drivers)
         ignored = self._find_ignored_nodes(readiness)
         if ignored:
-            readiness = assess(policy, daemonsets, self._nodes or [], effect, None, ignored)
+            readiness = assess(policy, daemonsets, self._nodes or [], effect, None, ignored, drivers)
         return readiness if readiness.unfinished else self._with_runtime_classes(readiness)
 
     def _with_runtime_classes(self, readiness: OperatorReadiness) -> OperatorReadiness:
@@ -251,6 +316,8 @@ class ClusterPolicyClient:
             if readiness.unfinished and time.monotonic() - self._diagnosed >= _DIAGNOSIS_INTERVAL:
                 self._diagnosed = time.monotonic()
                 readiness = replace(readiness, blocked=(*readiness.blocked, *self._runtime_problems()))
+            if self.labels_nodes and not readiness.ready:
+                self._label_new_nodes(lease)
             return readiness
 
         readiness = waiting.until(
@@ -289,6 +356,12 @@ class ClusterPolicyClient:
             "The GPU operator is not ready: " + "; ".join(lines) + f". More: kubectl -n {self._namespace} get pods, "
             f"kubectl -n {self._namespace} logs deployment/gpu-operator."
         )
+
+
+def _pool_label_edit(edit: NodeEdit) -> t.Callable[[Object], NodeEdit | None]:
+    """The same edit of the node as it is after a conflict."""
+    pool = edit.labels[POOL_LABEL]
+    return lambda raw: pool_label_edit(parse_node(raw), pool)
 
 
 def _progress_text(readiness: OperatorReadiness) -> str:

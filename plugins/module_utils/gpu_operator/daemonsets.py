@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.taints import untolerated_taints
+from ..cluster_state import nvidia_driver
 from ..cluster_state.operand_pods import daemonset_status, is_ready, node_of
 from .cluster_policy import KIND, policy_version
 from .driver_rollout import Path, UpgradePolicy, is_in_place
@@ -35,28 +36,42 @@ _TEMPLATE_GENERATION, _POD_GENERATION = "deprecated.daemonset.template.generatio
 
 
 def is_operand(daemonset: Document) -> bool:
-    """Whether a ClusterPolicy owns the DaemonSet."""
-    return any(owner.get("kind") == KIND for owner in daemonset["metadata"].get("ownerReferences") or [])
+    """Whether a ClusterPolicy or an NVIDIADriver owns the DaemonSet."""
+    owners = daemonset["metadata"].get("ownerReferences") or []
+    return any(owner.get("kind") in (KIND, nvidia_driver.KIND) for owner in owners)
+
+
+def driver_object_of(daemonset: Document) -> str:
+    """The name of the NVIDIADriver that owns the DaemonSet; empty if none does."""
+    owners = daemonset["metadata"].get("ownerReferences") or []
+    return next((str(owner.get("name")) for owner in owners if owner.get("kind") == nvidia_driver.KIND), "")
 
 
 def is_driver(daemonset: Document) -> bool:
-    """Whether this is a driver DaemonSet of the ClusterPolicy (on OpenShift there is one for each OS version)."""
+    """Whether this is a DaemonSet of the driver: there may be one for each NVIDIADriver, OS version and, precompiled, kernel."""
     labels = daemonset["metadata"].get("labels") or {}
     return labels.get("app.kubernetes.io/component") == "nvidia-driver" and is_operand(daemonset)
 
 
-def count_driver_nodes(daemonsets: t.Iterable[Document]) -> int:
-    """The number of nodes with a driver pod that a new template would replace."""
-    return sum(daemonset_status(item).scheduled for item in daemonsets if is_driver(item))
+def driver_nodes(daemonsets: t.Iterable[Document]) -> dict[str, int]:
+    """The number of nodes with a driver pod by the name of the NVIDIADriver that owns it; of the ClusterPolicy under an empty name."""
+    nodes: dict[str, int] = {}
+    for item in filter(is_driver, daemonsets):
+        owner = driver_object_of(item)
+        nodes[owner] = nodes.get(owner, 0) + daemonset_status(item).scheduled
+    return nodes
 
 
 def count_interrupted_nodes(policy: Document, daemonsets: t.Collection[Document], paths: t.Iterable[Path]) -> int:
-    """The number of nodes whose GPU pods are evicted because fields of the policy's spec at these paths change."""
-    drivers = list(filter(is_driver, daemonsets))
+    """The number of nodes whose GPU pods are evicted because fields of the policy's spec at these paths change.
+
+    They do not reach the driver DaemonSets of NVIDIADriver objects.
+    """
+    drivers = [item for item in daemonsets if is_driver(item) and not driver_object_of(item)]
     upgrade_policy = UpgradePolicy.from_spec(policy.get("spec") or {})
     if is_in_place(paths, policy_version(policy), upgrade_policy, drivers):
         return 0
-    return count_driver_nodes(drivers)
+    return driver_nodes(drivers).get("", 0)
 
 
 def app_label(daemonset: Document) -> str:
@@ -126,13 +141,18 @@ def _rule_matches(rule: Document, labels: Document) -> bool:
         return False
 
 
-def template_delay(spec: Document, daemonset: Document) -> list[str]:
+def template_delay(spec: Document, daemonset: Document, drivers: t.Mapping[str, Document] | None = None) -> list[str]:
     """The part of the policy's `spec` that the operator has not written into the template yet, as text.
 
     A restarted operator has not processed anything yet, but all objects of its predecessor look ready. The chart writes
-    its version into the labels that the operator sets on every pod, so an upgrade is visible in each template.
+    its version into the labels that the operator sets on every pod, so an upgrade is visible in each template. The DaemonSet of an
+    NVIDIADriver only follows that object: `drivers` has the spec of each by name.
     """
     name = daemonset["metadata"]["name"]
+    owner = driver_object_of(daemonset)
+    if owner:
+        lacks = is_driver(daemonset) and _lacks_driver((drivers or {}).get(owner) or {}, daemonset)
+        return [f"DaemonSet {name} does not have the driver of NVIDIADriver {owner} yet"] if lacks else []
     if _lacks_labels(spec, daemonset):
         return [f"DaemonSet {name} does not have the policy's labels yet"]
     if is_driver(daemonset) and _lacks_driver(spec.get("driver") or {}, daemonset):

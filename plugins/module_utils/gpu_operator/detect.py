@@ -20,6 +20,7 @@ from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, GPU_CLUSTERS
 from ..pools.plan import Plan, ReleasePlan
 from ..schema.messages import abbreviate_nodes
 from .cluster_policy import policy_version
+from .driver_findings import may_have_gpu_clusters, with_driver_source, with_gpu_clusters
 from .installation import (
     Installation,
     InstallationFinding,
@@ -81,7 +82,10 @@ def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | Non
         policies = client.list_known(CLUSTER_POLICIES)
     found = _installations(client, "operator", [_OPERATOR])
     finding = evaluate_operator(found, policies, plan.operator, _managed_releases(client, found, plan.operator))
-    finding = with_reverted_fields(finding, active_policy(policies), plan.policy)
+    policy = active_policy(policies)
+    if may_have_gpu_clusters(finding):
+        finding = with_gpu_clusters(finding, policy, client.list_known(GPU_CLUSTERS))
+    finding = with_reverted_fields(with_driver_source(finding, policy, plan), policy, plan.policy)
     return _check_platform(client, "operator", finding)
 
 

@@ -10,17 +10,22 @@ Up to v26.3, every upgrade evicts the GPU pods of the node. From v26.7 on, the o
 running pod with that in the template (internal/predicates/restart_only.go, internal/config/driver_config_digest.go). If they are equal, it cordons the
 node and restarts the driver pod without evicting GPU pods, and the driver manager keeps the loaded driver (k8s-driver-manager
 v0.10, cmd/driver-manager/main.go, shouldSkipUninstall).
+
+With driver.useNvidiaDriverCRD, NVIDIADriver objects have the driver's DaemonSets instead (internal/state/driver.go): of the
+ClusterPolicy, only hostPaths.rootFS reaches them. From v26.7 on, each has its own upgrade policy (controllers/upgrade_controller.go).
 """
 
 from __future__ import annotations
 
 import math
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..catalog.releases import release_of, restarts_in_place
+from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.operand_pods import daemonset_status
 from ..common.nested import get_nested
+from ..schema.messages import join_words
 
 Document = t.Mapping[str, t.Any]
 Path = tuple[str, ...]
@@ -60,8 +65,15 @@ _MANAGER, _FORCE_REINSTALL, _MANAGER_SINCE = "k8s-driver-manager", "FORCE_REINST
 _SHOWN = frozenset({"version", "image", "repository", "enabled", "usePrecompiled", "kernelModuleType"})
 
 
+# The field that replaces the ClusterPolicy's driver DaemonSet by those of NVIDIADriver objects.
+SWITCH: Path = ("driver", "useNvidiaDriverCRD")
+_ROOT: Path = ("hostPaths", "rootFS")
+
+
 def driver_fields(before: Document, after: Document) -> list[Path]:
-    """The differing paths below the specs of two policies that change the driver's DaemonSet."""
+    """The differing paths below the specs of two policies that change a DaemonSet of the driver."""
+    if uses_driver_objects(before) and uses_driver_objects(after):
+        return [] if get_nested(before, *_ROOT) == get_nested(after, *_ROOT) else [_ROOT]
     paths: list[Path] = []
     for part in PARTS:
         old, new = before.get(part), after.get(part)
@@ -137,27 +149,35 @@ def _format_value(value: t.Any) -> str:
 
 @dataclass(frozen=True)
 class UpgradePolicy:
-    """The replacement of driver pods: automatically by the operator, or only after each pod was deleted manually."""
+    """The replacement of driver pods: automatically by the operator, or only after each pod was deleted manually.
+
+    `setting` is the field that says so; `at_once`: all pods are deleted at the same time.
+    """
 
     automatic: bool
     parallel: int = 1
     unavailable: str = "25%"
+    setting: str = "the ClusterPolicy's driver.upgradePolicy.autoUpgrade"
+    at_once: bool = False
 
     @classmethod
     def from_spec(cls, spec: Document) -> UpgradePolicy:
         """Create from a ClusterPolicy's spec; without an upgradePolicy, the operator does not replace driver pods."""
         policy = (spec.get("driver") or {}).get("upgradePolicy") or {}
         sandbox = (spec.get("sandboxWorkloads") or {}).get("enabled")
-        parallel, unavailable = policy.get("maxParallelUpgrades"), policy.get("maxUnavailable")
-        # These are the defaults of the CRD; 0 is a valid value.
-        return cls(
-            automatic=bool(policy.get("autoUpgrade")) and not sandbox,
-            parallel=1 if parallel is None else int(parallel),
-            unavailable="25%" if unavailable is None else str(unavailable),
-        )
+        return cls(bool(policy.get("autoUpgrade")) and not sandbox, *_limits(policy))
+
+    @classmethod
+    def from_driver(cls, name: str, spec: Document) -> UpgradePolicy:
+        """From an NVIDIADriver's spec, whose upgradePolicy is automatic unless it says otherwise."""
+        policy = spec.get("upgradePolicy") or {}
+        automatic = policy.get("autoUpgrade", True)
+        return cls(bool(automatic), *_limits(policy), f"the upgradePolicy.autoUpgrade of NVIDIADriver {name}")
 
     def max_parallel(self, nodes: int) -> int:
         """The number of nodes, out of `nodes`, that are upgraded at a time; a percentage is rounded up, as in the operator."""
+        if self.at_once:
+            return nodes
         limit = nodes
         if self.unavailable.endswith("%"):
             limit = math.ceil(nodes * int(self.unavailable[:-1]) / 100)
@@ -166,43 +186,59 @@ class UpgradePolicy:
         return min(nodes, limit, self.parallel or nodes)
 
 
+def _limits(policy: Document) -> tuple[int, str]:
+    parallel, unavailable = policy.get("maxParallelUpgrades"), policy.get("maxUnavailable")
+    # These are the defaults of the CRD; 0 is a valid value.
+    return (1 if parallel is None else int(parallel), "25%" if unavailable is None else str(unavailable))
+
+
 @dataclass(frozen=True)
 class DriverRollout:
     """A change that restarts the driver: the number of nodes, the upgrade policy, and the reasons.
 
     `in_place`: the driver stays loaded while its pod restarts, and no GPU pod is evicted, so that the change needs no permission.
+    `parts` are the numbers of nodes with another upgrade policy than `upgrade_policy`: those of NVIDIADriver objects with their own.
     """
 
     nodes: int
     upgrade_policy: UpgradePolicy
     reasons: tuple[str, ...]
     in_place: bool = False
+    parts: tuple[tuple[int, UpgradePolicy], ...] = ()
 
     def __str__(self) -> str:
         reasons = "; ".join(self.reasons)
-        if not self.upgrade_policy.automatic:
-            return (
-                f"the driver is out of date on {self.nodes} nodes: {reasons}. The ClusterPolicy's driver.upgradePolicy.autoUpgrade "
-                "is off, so each node keeps its driver until its driver pod is deleted"
-            )
         if self.in_place:
             return f"the driver pods of {self.nodes} nodes restart in place, at most {self.max_parallel} at a time: {reasons}"
-        return f"the driver rolls on {self.nodes} nodes, at most {self.max_parallel} at a time: {reasons}"
+        by_hand = [(nodes, policy) for nodes, policy in self._all_parts() if nodes and not policy.automatic]
+        left = sum(nodes for nodes, dummy in by_hand)
+        rolling = self.nodes - left
+        texts = []
+        if rolling or not by_hand:
+            where = "at the same time" if self._is_at_once else f"at most {self.max_parallel} at a time"
+            texts.append(f"the driver rolls on {rolling} nodes, {where}: {reasons}")
+        if by_hand:
+            fields = join_words([policy.setting for dummy, policy in by_hand])
+            because = "" if texts else f": {reasons}"
+            texts.append(
+                f"the driver is out of date on {left} nodes{because}. {fields[:1].upper()}{fields[1:]} "
+                f"{'is' if len(by_hand) == 1 else 'are'} off, so each node keeps its driver until its driver pod is deleted"
+            )
+        return "; ".join(texts)
 
     @property
     def max_parallel(self) -> int:
         """The number of nodes that are upgraded at a time; 0 if driver pods must be deleted manually."""
-        return self.upgrade_policy.max_parallel(self.nodes) if self.upgrade_policy.automatic else 0
+        return sum(policy.max_parallel(nodes) for nodes, policy in self._all_parts() if policy.automatic)
 
     @property
     def announcement(self) -> str:
         """A sentence for the warning before the change."""
         text = str(self)
-        in_place, evicting = (
-            "Each node is cordoned meanwhile, and no GPU pod is evicted.",
-            "GPU pods are evicted from each node first.",
-        )
-        return f"{text[0].upper()}{text[1:]}. {in_place if self.in_place else evicting}"
+        effect = "GPU pods are evicted there." if self._is_at_once else "GPU pods are evicted from each node first."
+        if self.in_place:
+            effect = "Each node is cordoned meanwhile, and no GPU pod is evicted."
+        return f"{text[0].upper()}{text[1:]}. {effect}"
 
     def as_dict(self) -> dict[str, t.Any]:
         """The rollout in the format of modules' results."""
@@ -213,6 +249,50 @@ class DriverRollout:
             "in_place": self.in_place,
         }
 
+    @property
+    def _is_at_once(self) -> bool:
+        return any(policy.at_once and nodes for nodes, policy in self._all_parts())
+
+    def _all_parts(self) -> list[tuple[int, UpgradePolicy]]:
+        rest = max(0, self.nodes - sum(nodes for nodes, dummy in self.parts))
+        # At most as many as one policy allows, however its nodes are counted.
+        merged: dict[UpgradePolicy, int] = {self.upgrade_policy: rest} if rest or not self.parts else {}
+        for nodes, policy in self.parts:
+            merged[policy] = merged.get(policy, 0) + nodes
+        return [(nodes, policy) for policy, nodes in merged.items()]
+
 
 # The result of modules if the driver does not change.
 NO_ROLLOUT: t.Mapping[str, t.Any] = {"nodes": 0, "max_parallel": 0, "reasons": [], "in_place": False}
+
+
+@dataclass(frozen=True)
+class UpgradePolicies:
+    """The upgrade policy of the ClusterPolicy, and those of the NVIDIADriver objects that have their own, by name."""
+
+    policy: UpgradePolicy
+    by_driver: t.Mapping[str, UpgradePolicy] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, spec: Document, drivers: t.Iterable[Document] = (), *, own: bool | None = None) -> UpgradePolicies:
+        """From a ClusterPolicy's spec and the NVIDIADriver objects; `own`: whether the operator follows the objects' policies.
+
+        Without it, the API server's answer says that: since v26.7, which introduced both, it sets `default` in each object.
+        """
+        by_driver = {
+            item["metadata"]["name"]: UpgradePolicy.from_driver(item["metadata"]["name"], item.get("spec") or {})
+            for item in drivers
+            if ("default" in (item.get("spec") or {}) if own is None else own)
+        }
+        return cls(UpgradePolicy.from_spec(spec), by_driver)
+
+    def of(self, driver: str) -> UpgradePolicy:
+        """The policy for the driver DaemonSets of this NVIDIADriver; for an empty name those of the ClusterPolicy."""
+        return self.by_driver.get(driver, self.policy)
+
+    def rollout(self, nodes: t.Mapping[str, int], reasons: t.Sequence[str]) -> DriverRollout:
+        """The roll-out on this number of nodes of each NVIDIADriver."""
+        parts = tuple(
+            (count, self.by_driver[name]) for name, count in sorted(nodes.items()) if count and name in self.by_driver
+        )
+        return DriverRollout(sum(nodes.values()), self.policy, tuple(reasons), parts=parts)

@@ -10,17 +10,21 @@ its conditions, the DaemonSets' templates and numbers, and an independent count 
 from __future__ import annotations
 
 import typing as t
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, OPERANDS_LABEL, PCI_PRESENT_LABELS
 from ..catalog.taints import toleration_identity
+from ..cluster_state import nvidia_driver
+from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
 from ..cluster_state.operand_pods import MIG_MANAGER, PLUGIN, daemonset_status
 from ..cluster_state.warnings import as_list
 from ..common.results import MAX_LISTED
-from ..schema.messages import abbreviate
+from ..schema.messages import abbreviate, abbreviate_nodes
 from .daemonsets import (
     app_label,
+    driver_object_of,
     expected_nodes,
     is_driver,
     is_operand,
@@ -28,7 +32,7 @@ from .daemonsets import (
     template_delay,
     untolerated,
 )
-from .driver_rollout import UpgradePolicy
+from .driver_rollout import UpgradePolicies
 
 Document = t.Mapping[str, t.Any]
 
@@ -139,8 +143,11 @@ def assess(
     effect: RequiredEffect,
     upgrade: DriverUpgrade | None = None,
     ignored: IgnoredNodes | None = None,
+    drivers: t.Sequence[Document] = (),
 ) -> OperatorReadiness:
     """Assess one reading of the cluster; without `upgrade`, the progress of a driver upgrade is taken from the nodes.
+
+    `drivers` are the NVIDIADriver objects, where they describe the driver.
 
     If all missing pods are on ignored nodes, the operator's report of operands that are not ready is ignored.
     """
@@ -166,7 +173,14 @@ def assess(
     if gpu_nodes and not operand_sets:
         waiting.append("the operator has not created any of its DaemonSets yet")
     spec = policy.get("spec") or {}
-    waiting += [line for item in operand_sets for line in (_missing_effect(item, effect) or template_delay(spec, item))]
+    driver_specs = {item["metadata"]["name"]: item.get("spec") or {} for item in drivers}
+    waiting += [
+        line
+        for item in operand_sets
+        for line in (_missing_effect(item, effect) or template_delay(spec, item, driver_specs))
+    ]
+    if uses_driver_objects(spec):
+        waiting += _driver_objects(drivers, [node for node in nodes if node["metadata"]["name"] not in ignored.reasons])
     waiting += upgrade.messages()
     waiting += [_describe_unfinished(item) for item in operands if not item.done]
     return OperatorReadiness(
@@ -177,7 +191,7 @@ def assess(
         waiting=tuple(waiting),
         untolerated_nodes=_untolerated_nodes(operand_sets, gpu_nodes),
         upgrade=upgrade,
-        blocked=tuple(_blocked_upgrade(policy, operand_sets, upgrade)),
+        blocked=tuple(_blocked_upgrade(policy, operand_sets, upgrade, drivers)),
         ignored_nodes=ignored.reasons,
     )
 
@@ -234,21 +248,41 @@ def _reported_state(policy: Document) -> tuple[str, str, list[str]]:
     return state, reason, []
 
 
-def _blocked_upgrade(policy: Document, daemonsets: t.Iterable[Document], upgrade: DriverUpgrade) -> t.Iterator[str]:
+def _driver_objects(drivers: t.Sequence[Document], nodes: t.Iterable[Document]) -> t.Iterator[str]:
+    """The operator's errors of NVIDIADriver objects that have nodes, and the nodes that no object selects."""
+    labels = ((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
+    selecting = nvidia_driver.driver_of_nodes(drivers, labels)
+    without = [name for name, names in selecting.items() if not names]
+    if without:
+        yield (
+            f"no NVIDIADriver selects {abbreviate_nodes(without)}, so that the operator installs no driver there: declare a pool for them, "
+            "or create an NVIDIADriver with a nodeSelector for them"
+        )
+    needed = {name for names in selecting.values() for name in names}
+    for driver in drivers:
+        message = nvidia_driver.state_message(driver) if driver["metadata"]["name"] in needed else ""
+        if message:
+            yield f"the operator reports NVIDIADriver {driver['metadata']['name']} with {message}"
+
+
+def _blocked_upgrade(
+    policy: Document, daemonsets: t.Iterable[Document], upgrade: DriverUpgrade, objects: t.Sequence[Document]
+) -> t.Iterator[str]:
     """The remedy if the driver is not replaced automatically, or if its upgrade has stopped."""
-    drivers = [item for item in daemonsets if is_driver(item)]
-    nodes = sum(daemonset_status(item).desired for item in drivers)
-    upgrade_policy = UpgradePolicy.from_spec(policy.get("spec") or {})
-    if upgrade_policy.automatic:
-        if upgrade.is_stuck(upgrade_policy.max_parallel(nodes)):
-            yield from remedies(upgrade)
-        return
-    for item in drivers:
-        status = daemonset_status(item)
-        if status.is_outdated and status.current:
+    daemonsets = [item for item in daemonsets if is_driver(item)]
+    policies = UpgradePolicies.read(policy.get("spec") or {}, objects)
+    nodes: Counter[str] = Counter()
+    for item in daemonsets:
+        nodes[driver_object_of(item)] += daemonset_status(item).desired
+    automatic = any(policies.of(name).automatic for name in nodes)
+    if automatic and upgrade.is_stuck(policies.rollout(nodes, ()).max_parallel):
+        yield from remedies(upgrade)
+    for item in daemonsets:
+        status, upgrade_policy = daemonset_status(item), policies.of(driver_object_of(item))
+        if status.is_outdated and status.current and not upgrade_policy.automatic:
             yield (
-                f"pods of DaemonSet {item['metadata']['name']} are out of date and the ClusterPolicy's "
-                "driver.upgradePolicy.autoUpgrade is off: drain each node and delete its driver pod, or set autoUpgrade; then run again"
+                f"pods of DaemonSet {item['metadata']['name']} are out of date and {upgrade_policy.setting} is off: drain each node and "
+                "delete its driver pod, or set autoUpgrade; then run again"
             )
 
 
@@ -270,6 +304,8 @@ def _unlabelled_nodes(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]
 
 def _missing_effect(daemonset: Document, effect: RequiredEffect) -> list[str]:
     """The parts that the operator has not yet written into this template."""
+    if driver_object_of(daemonset):
+        return []
     spec = daemonset["spec"]["template"]["spec"]
     name = daemonset["metadata"]["name"]
     present = {toleration_identity(item) for item in spec.get("tolerations") or []}

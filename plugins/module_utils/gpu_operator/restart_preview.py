@@ -8,6 +8,7 @@ The chart is not needed, because an upgrade is recognized by the two versions; t
 from __future__ import annotations
 
 import typing as t
+from collections import Counter
 from dataclasses import replace
 
 from ..catalog.releases import restarts_in_place
@@ -15,10 +16,22 @@ from ..cluster_state import operand_pods
 from ..cluster_state.impact import OperandRestart
 from ..common.nested import apply_merge_patch
 from ..helm.release import helm_release_of
+from .chart_drivers import value_changes
 from .cluster_policy import DesiredPolicy, PolicyChange, plan_change, policy_version
 from .cluster_policy_client import ClusterPolicyClient
 from .daemonsets import is_driver
-from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields, format_change, is_in_place
+from .driver_objects import DriverObjects
+from .driver_rollout import (
+    PARTS,
+    SWITCH,
+    DriverRollout,
+    Path,
+    UpgradePolicies,
+    UpgradePolicy,
+    driver_fields,
+    format_change,
+    is_in_place,
+)
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -49,13 +62,15 @@ class RestartPreview(t.NamedTuple):
     upgrade_policy: UpgradePolicy = UpgradePolicy(automatic=False)
     versions: tuple[str, str] | None = None
     driver_paths: tuple[Path, ...] = ()
+    # The number of nodes of NVIDIADriver objects with an upgrade policy of their own.
+    parts: tuple[tuple[int, UpgradePolicy], ...] = ()
 
     def as_dict(self, counts: t.Mapping[str, int], *, allowed: bool = False) -> dict[str, t.Any]:
         """The counts of all pools, and the facts about the whole cluster. `allowed`: the driver may roll."""
         drivers = counts["drivers"]
         return {
             **counts,
-            "max_parallel": DriverRollout(drivers, self.upgrade_policy, self.reasons).max_parallel,
+            "max_parallel": DriverRollout(drivers, self.upgrade_policy, self.reasons, parts=self.parts).max_parallel,
             "reasons": list(self.reasons) if drivers else [],
             "in_place": bool(drivers) and self.restart.in_place,
             # An upgrade is a single step and is refused as a whole.
@@ -65,8 +80,16 @@ class RestartPreview(t.NamedTuple):
         }
 
 
-def preview_restarts(client: Client, plan: Plan, live: t.Mapping[str, t.Any] | None) -> RestartPreview:
-    """Compare the ClusterPolicy with the plan; nothing restarts without an operator or without pools."""
+def preview_restarts(
+    client: Client,
+    plan: Plan,
+    live: t.Mapping[str, t.Any] | None,
+    objects: DriverObjects | None = None,
+) -> RestartPreview:
+    """Compare the ClusterPolicy with the plan; nothing restarts without an operator or without pools.
+
+    `objects` are the NVIDIADriver objects with the changes that the pools require.
+    """
     if live is None or not plan.pools:
         return RestartPreview()
     cluster = ClusterPolicyClient(client, plan.operator.namespace)
@@ -74,10 +97,30 @@ def preview_restarts(client: Client, plan: Plan, live: t.Mapping[str, t.Any] | N
     preview = predict_restarts(live, plan, plan_change(live, DesiredPolicy.derive(plan, live), seeded=seeded))
     version = policy_version(live)
     if preview.versions is None and preview.restart.driver and restarts_in_place(version):
-        drivers = list(filter(is_driver, cluster.daemonsets()))
-        in_place = is_in_place(preview.driver_paths, version, preview.upgrade_policy, drivers)
+        daemonsets = list(filter(is_driver, cluster.daemonsets()))
+        in_place = is_in_place(preview.driver_paths, version, preview.upgrade_policy, daemonsets)
         preview = preview._replace(restart=replace(preview.restart, in_place=in_place))
-    return preview
+    return with_driver_objects(preview, live, plan, objects or DriverObjects())
+
+
+def with_driver_objects(preview: RestartPreview, live: Document, plan: Plan, objects: DriverObjects) -> RestartPreview:
+    """The preview with the changes of the NVIDIADriver objects, by the Helm values and by the pools (pure)."""
+    changed = value_changes(plan, objects.live)
+    owners = objects.owners
+    rolled = frozenset(name for name, owner in owners.items() if owner in changed) | objects.rolled_nodes
+    of_values = [reason for name in sorted(changed) for reason in changed[name]]
+    reasons = (*preview.reasons, *of_values, *objects.reasons)
+    if SWITCH in preview.driver_paths:
+        switch = objects.switch(live.get("spec") or {}, 0, reasons)
+        return preview._replace(upgrade_policy=switch.upgrade_policy, parts=switch.parts)
+    counted = owners if preview.restart.driver else rolled
+    nodes = Counter(owners.get(name, "") for name in counted)
+    policies = UpgradePolicies.read(live.get("spec") or {}, objects.live)
+    return preview._replace(
+        restart=replace(preview.restart, driver_nodes=rolled),
+        reasons=reasons,
+        parts=policies.rollout(nodes, ()).parts,
+    )
 
 
 def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> RestartPreview:
@@ -94,9 +137,13 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
     reasons = [f"operator {installed} becomes {operator.version}"] if upgraded else []
     reasons += [format_change(spec, outcome, path) for path in by_values]
     reasons += [".".join(path) for path in by_pools]
+    apps = restarted_operands(change, by_values)
+    if not by_values and not change.driver_paths:
+        # A part of the policy that reaches all other operands does not reach the driver of an NVIDIADriver.
+        apps -= {operand_pods.DRIVER}
     return RestartPreview(
         # All operands restart, because every pod has a label with the chart's version.
-        OperandRestart(apps=restarted_operands(change, by_values), every=upgraded),
+        OperandRestart(apps=apps, every=upgraded),
         tuple(reasons),
         UpgradePolicy.from_spec(outcome),
         (installed, operator.version) if upgraded else None,

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..catalog.names import STOPPING_MANAGER
-from ..cluster_state.cluster_policy import active_policy
+from ..catalog.releases import OWN_UPGRADE_POLICY_SINCE, release_of
+from ..cluster_state.cluster_policy import active_policy, uses_driver_objects
 from ..cluster_state.own_values import endangered_own_values
 from ..common.nested import apply_merge_patch, merge_patch
 from ..common.wait import WaitOptions, wait_until
@@ -28,10 +29,11 @@ from ..helm.release import NOTHING, UPGRADE, ReleaseStep, differing_values, merg
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.managed_fields import child, owned_by
-from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
+from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NVIDIA_DRIVERS
+from .chart_drivers import changed_objects, rolled_nodes
 from .cluster_policy import KIND
-from .daemonsets import count_driver_nodes, is_driver
-from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicy, driver_fields, format_change, is_in_place
+from .daemonsets import driver_nodes, is_driver
+from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicies, driver_fields, format_change, is_in_place
 from .manual_fields import KnownSources, ManualField, manual_fields, manual_fields_message
 
 Object = dict[str, t.Any]
@@ -49,6 +51,7 @@ class UpgradePreview:
 
     `manual` are the manually set fields that Helm would overwrite; `driver_paths` are the fields below spec that change the driver's DaemonSet, and
     `reasons` the reasons why it changes, empty if it does not. `by_values`: it changes although the chart stays the same.
+    `drivers` are the NVIDIADriver objects of the Helm release whose driver changes.
     """
 
     spec: Object
@@ -56,6 +59,7 @@ class UpgradePreview:
     manual: tuple[ManualField, ...] = ()
     driver_paths: tuple[Path, ...] = ()
     by_values: bool = False
+    drivers: frozenset[str] = frozenset()
 
 
 def preview_upgrade(
@@ -64,11 +68,12 @@ def preview_upgrade(
     live: Document,
     desired: t.Mapping[str, t.Any],
     definitions: t.Iterable[Document] = (),
+    drivers: t.Sequence[Document] = (),
 ) -> UpgradePreview:
     """Compare two charts of the GPU operator with their manifests.
 
     `live` is the active ClusterPolicy, `desired` the values that the user sets; a field in these values may be overwritten.
-    `definitions` are CRDs whose defaults explain values.
+    `definitions` are CRDs whose defaults explain values, `drivers` the NVIDIADriver objects.
     """
     name = live["metadata"]["name"]
     before, after = _spec(old[1], name), _spec(new[1], name)
@@ -82,13 +87,16 @@ def preview_upgrade(
     # named.
     named = [path for path in paths if not replaced or path[-1] in ("version", "image", "repository")]
     reasons += [format_change(spec, outcome, path) for path in named if path[:2] != ("daemonsets", "labels")]
+    objects = changed_objects(old[1], new[1], drivers)
+    reasons += [reason for name in sorted(objects) for reason in objects[name]]
     sources = KnownSources((before, after), desired, tuple(definitions))
     return UpgradePreview(
         spec=outcome,
-        reasons=tuple(reasons) if replaced or paths else (),
+        reasons=tuple(reasons) if replaced or paths or objects else (),
         manual=tuple(manual_fields(live, patch, sources)),
         driver_paths=tuple(paths),
-        by_values=bool(paths) and not replaced,
+        by_values=bool(paths or objects) and not replaced,
+        drivers=frozenset(objects),
     )
 
 
@@ -158,23 +166,26 @@ class OperatorUpgrade:
         if live is None:
             return UpgradeDecision(step)
         old = (installed.chart, installed.manifest)
+        drivers: list[Object] = []
+        if uses_driver_objects(live.get("spec") or {}):
+            drivers = list(self._client.list(NVIDIA_DRIVERS))
         rendered = preparation.render()
         if not operator_deployments(rendered):
             return UpgradeDecision(step)
-        preview = preview_upgrade(old, (chart, rendered), live, desired)
+        preview = preview_upgrade(old, (chart, rendered), live, desired, (), drivers)
         kept = endangered_own_values(live.get("spec") or {}, preview.spec)
         if kept:
             preparation.kept_values = merge_values(preparation.kept_values, kept)
             rendered = preparation.render()
-            preview = preview_upgrade(old, (chart, rendered), live, desired)
+            preview = preview_upgrade(old, (chart, rendered), live, desired, (), drivers)
         if preview.manual:
             known = [*definitions, *installed.definitions(), *self._live_definition()]
-            preview = preview_upgrade(old, (chart, rendered), live, desired, filter(_defines_policy, known))
+            preview = preview_upgrade(old, (chart, rendered), live, desired, filter(_defines_policy, known), drivers)
         refusals = []
         if preview.manual:
             message = manual_fields_message(preview.manual, live["metadata"]["name"])
             refusals.append(UpgradeRefused("custom_fields", message))
-        rollout = self._rollout(preview, live, chart)
+        rollout = self._rollout(preview, live, chart, drivers)
         if rollout is None or self._allowed or rollout.in_place:
             return UpgradeDecision(step, rollout, refusals=tuple(refusals))
         paths = differing_values(installed.config, preparation.desired_values)
@@ -183,17 +194,25 @@ class OperatorUpgrade:
         refusals.append(UpgradeRefused("driver_rollout", _refusal_message(rollout, installed.chart, chart)))
         return UpgradeDecision(step, rollout, refusals=tuple(refusals))
 
-    def _rollout(self, preview: UpgradePreview, live: Object, chart: Chart) -> DriverRollout | None:
+    def _rollout(
+        self, preview: UpgradePreview, live: Object, chart: Chart, drivers: t.Sequence[Object]
+    ) -> DriverRollout | None:
         namespace = (live.get("status") or {}).get("namespace") or self._namespace
         daemonsets = list(self._client.list(f"/apis/apps/v1/namespaces/{namespace}/daemonsets"))
-        nodes = count_driver_nodes(daemonsets)
+        replaced = not preview.by_values
+        nodes = rolled_nodes(driver_nodes(daemonsets), preview.driver_paths, preview.drivers, replaced=replaced)
         if not nodes or not preview.reasons:
             return None
-        policy = UpgradePolicy.from_spec(preview.spec)
-        in_place = preview.by_values and is_in_place(
-            preview.driver_paths, chart.app_version, policy, list(filter(is_driver, daemonsets))
+        own = release_of(chart.version) >= OWN_UPGRADE_POLICY_SINCE
+        rollout = UpgradePolicies.read(preview.spec, drivers, own=own).rollout(nodes, preview.reasons)
+        in_place = (
+            preview.by_values
+            and not preview.drivers
+            and is_in_place(
+                preview.driver_paths, chart.app_version, rollout.upgrade_policy, list(filter(is_driver, daemonsets))
+            )
         )
-        return DriverRollout(nodes, policy, preview.reasons, in_place)
+        return replace(rollout, in_place=in_place)
 
     def _live_definition(self) -> list[Object]:
         """The CRD of the ClusterPolicy in the cluster; none if it may not be read."""

@@ -12,7 +12,7 @@ import tempfile
 import typing as t
 from dataclasses import dataclass
 
-from ..cluster_state.own_values import recorded_own_values
+from ..cluster_state.own_values import DRIVER_OBJECT_VALUES, recorded_own_values
 from ..common.progress import Progress
 from ..common.wait import WaitOptions
 from ..helm.chart import ChartProblem, is_local_chart, read_chart
@@ -86,7 +86,10 @@ def preview_upgrade_of_site(
 
 def initial_values(plan: Plan) -> Object:
     """The values of a first installation, as the role gpu_operator sets them."""
-    return {"daemonsets": {"tolerations": [dict(item) for item in plan.policy.tolerations]}}
+    values: Object = {"daemonsets": {"tolerations": [dict(item) for item in plan.policy.tolerations]}}
+    if plan.declares_drivers:
+        values["driver"] = {"nvidiaDriverCRD": dict(DRIVER_OBJECT_VALUES)}
+    return values
 
 
 def _is_up_to_date(

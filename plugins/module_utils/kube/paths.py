@@ -22,6 +22,7 @@ CUSTOM_RESOURCE_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefin
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 RESOURCE_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 CLUSTER_POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
+NVIDIA_DRIVERS = "/apis/nvidia.com/v1alpha1/nvidiadrivers"
 GPU_CLUSTERS = "/apis/nvidia.com/v1alpha1/gpuclusters"
 
 # (api version, kind) -> (plural, namespaced)

@@ -99,7 +99,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             get_nested(variables.declared_cluster, "nfd"),
             _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"])),
         ),
-        policy=PolicyPlan(spec=_policy_spec(config, mig), tolerations=tolerations, mig_by_node=mig.needed),
+        policy=PolicyPlan(spec=_policy_spec(config, mig, planned), tolerations=tolerations, mig_by_node=mig.needed),
         config=config,
         mig=mig,
         validation=ValidationPlan(
@@ -196,6 +196,7 @@ def _pool(pool: Document, nodegroup: NodeGroupPlan | None, extras_named: bool, d
         ),
         rollout=rollout_plan(pool["rollout"]),
         declares_sharing=declares_sharing,
+        driver=None if pool.get("driver") is None else dict(pool["driver"]),
         **values,
     )
 
@@ -243,14 +244,18 @@ def _mig_entries(pools: t.Iterable[PoolPlan]) -> Document:
     return {key: entries[key] for key in sorted(entries)}
 
 
-def _policy_spec(config: ConfigPlan, mig: MigPlan) -> Document:
+def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) -> Document:
     """The fields of the ClusterPolicy that name the ConfigMaps. Without entries there is no ConfigMap, and a plugin would wait for it forever.
+
+    If a pool declares its driver, NVIDIADriver objects replace the ClusterPolicy's own driver.
 
     The device plugin's default stays empty, so nodes outside all pools keep whole GPUs. A change of the default would restart every plugin.
     """
     spec: Document = {"devicePlugin": {"config": {"name": config.name, "default": ""}}} if config.data else {}
     if mig.needed:
         spec["migManager"] = {"config": {"name": mig.name}}
+    if any(pool.driver is not None for pool in pools):
+        spec["driver"] = {"useNvidiaDriverCRD": True}
     return spec
 
 

@@ -234,6 +234,8 @@ class PoolPlan:
     node_labels: dict[str, str]
     registration: Registration
     rollout: RolloutPlan
+    # The declared driver, by the keys of `driver`; None if the pool declares none.
+    driver: dict[str, t.Any] | None = None
     # Whether the pool or gpu_defaults set sharing.mode; otherwise, sharing is not removed from nodes.
     declares_sharing: bool = dataclasses.field(default=True, metadata={"exported": False})
     by_node: t.Mapping[str, PoolPlan] = dataclasses.field(default_factory=dict, metadata={"exported": False})
@@ -276,6 +278,11 @@ class Plan:
     nodegroups: tuple[dict[str, t.Any], ...]
     drain_options: dict[str, t.Any]
     provides: Provides
+
+    @property
+    def declares_drivers(self) -> bool:
+        """Whether any pool declares its driver, so that NVIDIADriver objects install the driver of every pool."""
+        return any(pool.driver is not None for pool in self.pools)
 
     def as_dict(self) -> dict[str, t.Any]:
         """A copy of the plan in JSON types only."""

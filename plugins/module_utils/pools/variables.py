@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ..common.errors import ModuleFailure
 from ..common.nested import get_nested
 from ..schema.cluster import CLUSTER, CLUSTER_CHECKS
+from ..schema.driver import driver_problems
 from ..schema.driver_features import driver_feature_problems
 from ..schema.messages import field_path, join_words, quote, type_name
 from ..schema.nodegroup_checks import node_group_problems
@@ -179,6 +180,7 @@ def _pool_problems(cluster: t.Any, defaults: t.Any, pools: t.Any) -> t.Iterator[
             for check in POOL_CHECKS:
                 yield from check(view)
             yield from node_group_problems(cluster, view)
+            yield from driver_problems(cluster, view)
     for pools_check in ALL_POOLS_CHECKS:
         yield from pools_check(views)
     yield from driver_feature_problems(cluster, views)

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 import typing as t
 
 from ..catalog import releases
 from ..catalog.distributions import BY_NAME
 from ..common.nested import get_nested
 from . import validators
+from .driver import KERNEL_MODULE_TYPES, version_problem
 from .driver_features import DRIVER_FEATURES, FEATURE_CHECKS, OPERATOR_FEATURES
 from .known_issues import KNOWN_ISSUES
 from .messages import field_path, quote, type_name
@@ -53,7 +53,7 @@ _DRIVER = Section(
     fields={
         "enabled": Boolean(default=True),
         "version": Text((validators.driver_version,)),
-        "kernel_module_type": Choice(known=("auto", "open", "proprietary")),
+        "kernel_module_type": Choice(known=KERNEL_MODULE_TYPES),
         "precompiled": Boolean(default=False),
         "secret_env": Text((validators.object_name,)),
         **DRIVER_FEATURES,
@@ -234,17 +234,10 @@ def driver_fields_have_an_effect(cluster: Document) -> Problems:
 
 def driver_version_fits_precompiled(cluster: Document) -> Problems:
     """A precompiled driver's image is named by its branch, any other image by its full version."""
-    version = get_nested(cluster, "operator", "driver", "version")
-    precompiled = get_nested(cluster, "operator", "driver", "precompiled")
-    if not isinstance(version, str) or precompiled not in (None, True, False):
-        return
-    path, branch = f"{_PATH}.driver.version", re.fullmatch(r"[0-9]+", version)
-    if branch and not precompiled:
-        remedy = "write the full version, such as 580.105.08, or set precompiled: true for a precompiled driver"
-        yield f"{path}: {quote(version)} is only a branch; {remedy}"
-    elif precompiled and not branch:
-        remedy = f"write {version.partition('.')[0]}" if version[0].isdigit() and "." in version else "write a branch"
-        yield f"{path}: {quote(version)} is not a branch, by which precompiled drivers are named; {remedy}"
+    driver = get_nested(cluster, "operator", "driver")
+    reason = version_problem(get_nested(driver, "version"), get_nested(driver, "precompiled"))
+    if reason:
+        yield f"{_PATH}.driver.version: {reason}"
 
 
 def exceptions_have_a_proxy(cluster: Document) -> Problems:

@@ -11,6 +11,7 @@ from ..catalog.taints import TAINT_EFFECTS
 from ..mig.layout import STRATEGIES
 from ..sharing_modes.registry import DEFAULT_MODE, MODES
 from . import validators
+from .driver import DRIVER
 from .mig_layout import MAX_GPUS, LayoutField
 from .providers import PROVIDERS
 from .rollout import ROLLOUT
@@ -130,6 +131,7 @@ POOL = Section(
         "taints": ListOf(item=_TAINT, blank_is_unset=False),
         "sharing": _SHARING,
         "rollout": ROLLOUT,
+        "driver": DRIVER,
         "startup_taint": Boolean(default=False),
     }
 )

@@ -40,6 +40,7 @@ _KUBELET_LABELS = frozenset(
         *(f"topology.kubernetes.io/{name}" for name in ("region", "zone")),
     }
 )
+_IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
 _NO_SECRET = (
     "contains a secret, which would be readable on the command line of helm; remove it from the address, and log in before the run "
     "(helm registry login, helm repo add), or download the chart and give its path"
@@ -226,6 +227,13 @@ def cuda_version(value: str) -> str | None:
     if re.fullmatch(r"\d{1,2}\.\d{1,2}", value, re.ASCII):
         return None
     return 'is not a CUDA version; write its first two numbers in quotes, such as "12.5"'
+
+
+def image_name(value: str) -> str | None:
+    """The name of an image below its repository, without tag and digest."""
+    if _IMAGE_NAME.fullmatch(value):
+        return None
+    return "is not the name of an image; write it without registry, tag and digest, such as driver"
 
 
 def kubeconfig_path(value: str) -> str | None:

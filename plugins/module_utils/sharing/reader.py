@@ -9,13 +9,14 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.taints import format_taint, untolerated_taints
-from ..cluster_state.cluster_policy import active_policy, policy_tolerations
+from ..cluster_state.cluster_policy import active_policy, policy_tolerations, uses_driver_objects
 from ..cluster_state.gpu_pods import PodsByNode
 from ..cluster_state.mig_allocation import KnownLayouts, MigAllocation, allocate
 from ..cluster_state.node import Node, parse_node
+from ..cluster_state.nvidia_driver import untolerated_by_driver
 from ..cluster_state.pool_assignment import assign_pools
 from ..drain.pods_on_nodes import pods_by_node, pods_on
-from ..kube.paths import CLUSTER_POLICIES, NODES
+from ..kube.paths import CLUSTER_POLICIES, NODES, NVIDIA_DRIVERS
 from ..mig.fit_error import fit_error
 from ..mig.layout import Layout, format_layout
 from ..nvidia_config import mig_parted
@@ -207,6 +208,7 @@ def taints_to_hold_back(
     """The new taints (in the format of format_taint()) that NVIDIA's pods would not tolerate after a restart.
 
     The tolerations of the active ClusterPolicy, and those that it is `expected` to get, count; without a policy, there are no such pods.
+    If NVIDIADriver objects describe the driver, those of a pool's object must tolerate its taints as well.
     """
     taints = [taint for pool in plan.pools for taint in pool.taints if format_taint(taint) in new]
     if not taints:
@@ -214,4 +216,11 @@ def taints_to_hold_back(
     policy = active_policy(client.list_known(CLUSTER_POLICIES))
     if policy is None:
         return set()
-    return {format_taint(taint) for taint in untolerated_taints([*policy_tolerations(policy), *expected], taints)}
+    held = {format_taint(taint) for taint in untolerated_taints([*policy_tolerations(policy), *expected], taints)}
+    if not uses_driver_objects(policy.get("spec") or {}):
+        return held
+    drivers = client.list_known(NVIDIA_DRIVERS)
+    for pool in plan.pools:
+        of_pool = [taint for taint in pool.taints if format_taint(taint) in new]
+        held |= {format_taint(taint) for taint in untolerated_by_driver(drivers, pool.name, of_pool, expected)}
+    return held

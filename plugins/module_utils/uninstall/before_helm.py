@@ -16,17 +16,20 @@ from ..catalog.names import MIG_CONFIG_LABEL
 from ..cluster_state.cluster_policy import plugin_configmap
 from ..cluster_state.gpu_pods import PREFIX
 from ..cluster_state.node import Node
+from ..cluster_state.nvidia_driver import is_managed
 from ..cluster_state.ownership import NodeEdit
+from ..common.errors import InvalidOptions
 from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..helm.release_removal import ReleaseRemoval
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
-from ..kube.paths import CLUSTER_POLICIES
+from ..kube.paths import CLUSTER_POLICIES, NVIDIA_DRIVERS
 from ..schema.messages import abbreviate, abbreviate_nodes
 from . import ownership_marks
 from .cluster_policy import restore_policy
 from .configmaps import CONFIGMAPS, configmap_removals, pod_removals
+from .driver_objects import driver_removals, refusal
 from .mig_reset import MigReset
 from .node_cleanup import MIG_OFF, NodeRestoration, kept_parts, managed_parts, restore_node
 from .operands import await_operands
@@ -58,6 +61,7 @@ class BeforeHelm(Stage):
     count_interrupted_nodes: t.Callable[[Document, t.Collection[Document], t.Iterable[tuple[str, ...]]], int]
     restart_mig_managers: t.Callable[[str, t.Sequence[Node], Lease], None]
     policies: list[Object] = field(default_factory=list)
+    drivers: list[Object] = field(default_factory=list)
     policy_removals: list[Removal] = field(default_factory=list)
     other_removals: list[Removal] = field(default_factory=list)
 
@@ -66,7 +70,11 @@ class BeforeHelm(Stage):
         self.nodes = read_nodes(self.client)
         self.policies = list(self.client.list_known(CLUSTER_POLICIES))
         foreign = [policy for policy in self.policies if not self._is_managed(policy)]
+        self.drivers = [item for item in self.client.list_known(NVIDIA_DRIVERS) if is_managed(item)]
+        self._require_driver_rollout(foreign)
         self.policy_removals = [removal for policy in self.policies for removal in self._policy_removals(policy)]
+        # After the policy, so that the operator does not install another driver in between.
+        self.policy_removals += driver_removals(self.client, self.drivers)
         plugin_configmaps = [(self._operator_namespace(policy), plugin_configmap(policy)) for policy in foreign]
         self.other_removals = [
             *configmap_removals(self.client, plugin_configmaps),
@@ -115,6 +123,7 @@ class BeforeHelm(Stage):
         if self.waiting is not None and self.policies:
             namespaces = {self._operator_namespace(policy) for policy in self.policies}
             deleted = {policy["metadata"]["uid"] for policy in self.policies if self._is_managed(policy)}
+            deleted |= {driver["metadata"]["uid"] for driver in self.drivers}
             await_operands(self.client, namespaces, deleted, CONFIGMAPS, self.waiting)
         self.send(self.other_removals, lease)
 
@@ -198,6 +207,17 @@ class BeforeHelm(Stage):
                 "(gpu_uninstall_allow_driver_rollout)"
             )
             yield Removal(f"{_TOLERATIONS} of {label}", action="", kept=reason, held_back=_TOLERATIONS)
+
+    def _require_driver_rollout(self, foreign: t.Sequence[Document]) -> None:
+        """Raise InvalidOptions where a kept operator would replace the driver of our NVIDIADriver objects without permission."""
+        if not (foreign and self.drivers) or self.allow_driver_rollout:
+            return
+        daemonsets = list(
+            self.client.list(f"/apis/apps/v1/namespaces/{self._operator_namespace(foreign[0])}/daemonsets")
+        )
+        reason = refusal(self.drivers, daemonsets)
+        if reason:
+            raise InvalidOptions([reason])
 
     def _restore_policy(self, policy: Object, *, hold_driver: bool, dry_run: bool = False) -> None:
         live = self._patch_policy(policy, lambda live: restore_policy(live, hold_driver=hold_driver).patch, dry_run)

@@ -29,6 +29,11 @@ def plugin(name: str) -> Object:
 OWN = mig(MIG_CONFIGMAP)
 
 
+DRIVERS: Object = {"driver": {"nvidiaDriverCRD": {"enabled": True, "deployDefaultCR": False}}}
+# The user's own: with the chart's object.
+OF_CHART: Object = {"driver": {"nvidiaDriverCRD": {"enabled": True}}}
+
+
 @pytest.mark.parametrize(
     ("before", "after", "values"),
     [
@@ -55,6 +60,8 @@ def test_names_that_an_upgrade_would_reset(before: Object, after: Object, values
         (mig("theirs"), {}, mig("theirs")),
         (plugin("theirs"), {}, plugin("theirs")),
         ({"migManager": None}, {}, {"migManager": None}),
+        ({**DRIVERS, "nfd": {}}, DRIVERS, {"nfd": {}}),
+        (OF_CHART, {}, OF_CHART),
     ],
 )
 def test_values_of_the_release_that_keep_the_names(config: Object, own: Object, rest: Object) -> None:

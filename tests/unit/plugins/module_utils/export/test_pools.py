@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
-from ansible_collections.accel.gpu.plugins.module_utils.export.pools import ExportedPools, export_pools
+from ansible_collections.accel.gpu.plugins.module_utils.export.pools import ExportedPools, add_drivers, export_pools
 from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import LiveConfig
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_changes
@@ -167,6 +167,30 @@ def test_pools_declare_the_startup_taint_that_the_policy_tolerates_for_us() -> N
     assert not [remark for remark in one.remarks if "startup_taint" in remark]
     assert [remark for remark in two.remarks if "startup_taint" in remark] == [
         "startup_taint: which of the pools a, b declare it is unknown, so all of them do"
+    ]
+
+
+def test_pools_get_the_driver_that_they_declared_and_foreign_objects_are_remarked() -> None:
+    exported = ExportedPools([{"name": "a"}, {"name": "b"}])
+    managed = {"app.kubernetes.io/managed-by": "accel.gpu"}
+    add_drivers(
+        exported,
+        [
+            {
+                "metadata": {
+                    "name": "accel-gpu-a",
+                    "labels": managed,
+                    "annotations": {"accel.gpu/driver": '{"version": "1"}'},
+                },
+                "spec": {"nodeSelector": {"accel.gpu/pool": "a"}},
+            },
+            {"metadata": {"name": "accel-gpu-b", "labels": managed}, "spec": {"nodeSelector": {"accel.gpu/pool": "b"}}},
+            {"metadata": {"name": "default"}, "spec": {}},
+        ],
+    )
+    assert exported.pools == [{"name": "a", "driver": {"version": "1"}}, {"name": "b"}]
+    assert exported.remarks == [
+        "NVIDIADriver default: left out, since this collection did not create it; it stays as it is"
     ]
 
 

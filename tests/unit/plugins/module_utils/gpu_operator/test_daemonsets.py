@@ -9,8 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonsets import (
-    count_driver_nodes,
     count_interrupted_nodes,
+    driver_nodes,
     is_stalled,
     next_pod_to_replace,
     template_delay,
@@ -18,16 +18,32 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonsets 
 from tests.helpers.readiness import Object, daemonset
 
 
-def test_count_driver_nodes() -> None:
-    def owned(component: str, scheduled: int, owner: str = "ClusterPolicy") -> Object:
-        return {
-            "metadata": {"labels": {"app.kubernetes.io/component": component}, "ownerReferences": [{"kind": owner}]},
-            "status": {"currentNumberScheduled": scheduled},
-        }
+def owned(component: str, scheduled: int, kind: str = "ClusterPolicy", name: str = "cluster-policy") -> Object:
+    labels = {"app.kubernetes.io/component": component}
+    return {
+        "metadata": {"labels": labels, "ownerReferences": [{"kind": kind, "name": name}]},
+        "status": {"currentNumberScheduled": scheduled},
+    }
 
-    assert count_driver_nodes([]) == 0
-    assert count_driver_nodes([owned("nvidia-driver", 3), owned("nvidia-driver", 4), owned("", 9)]) == 7
-    assert count_driver_nodes([owned("nvidia-driver", 3, owner="NVIDIADriver")]) == 0
+
+DRIVER_NODES: list[tuple[list[Object], dict[str, int]]] = [
+    ([], {}),
+    ([owned("nvidia-driver", 3), owned("nvidia-driver", 4), owned("", 9)], {"": 7}),
+    ([owned("nvidia-driver", 3, kind="Deployment")], {}),
+    (
+        [
+            owned("nvidia-driver", 3, kind="NVIDIADriver", name="a100"),
+            owned("nvidia-driver", 2, kind="NVIDIADriver", name="a100"),
+            owned("nvidia-driver", 1, kind="NVIDIADriver", name="b200"),
+        ],
+        {"a100": 5, "b200": 1},
+    ),
+]
+
+
+@pytest.mark.parametrize(("daemonsets", "nodes"), DRIVER_NODES)
+def test_driver_nodes_by_the_object_that_describes_the_driver(daemonsets: list[Object], nodes: dict[str, int]) -> None:
+    assert driver_nodes(daemonsets) == nodes
 
 
 @pytest.mark.parametrize(("version", "nodes"), [("v26.7.0", 0), ("v26.3.3", 2), ("", 2)])

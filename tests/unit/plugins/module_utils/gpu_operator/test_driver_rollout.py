@@ -10,9 +10,12 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import (
     NO_ROLLOUT,
+    SWITCH,
     DriverRollout,
     Path,
+    UpgradePolicies,
     UpgradePolicy,
+    driver_fields,
     is_in_place,
     keeps_digest,
 )
@@ -128,3 +131,47 @@ def test_any_other_roll_out_evicts_gpu_pods() -> None:
     rollout = DriverRollout(20, UpgradePolicy(automatic=True), ("driver.version 1 becomes 2",))
     assert rollout.announcement.endswith("driver.version 1 becomes 2. GPU pods are evicted from each node first.")
     assert not rollout.as_dict()["in_place"]
+
+
+ON, OFF = {"driver": {"useNvidiaDriverCRD": True}}, {"driver": {"useNvidiaDriverCRD": False}}
+FIELDS: list[tuple[Object, Object, list[Path]]] = [
+    (OFF, ON, [SWITCH]),
+    (ON, OFF, [SWITCH]),
+    (ON, {"driver": {**ON["driver"], "version": "2"}, "daemonsets": {"tolerations": [{"key": "a"}]}}, []),
+    (ON, {**ON, "hostPaths": {"rootFS": "/mnt", "driverInstallDir": "/x"}}, [("hostPaths", "rootFS")]),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "paths"), FIELDS)
+def test_fields_that_reach_the_driver(before: Object, after: Object, paths: list[Path]) -> None:
+    assert driver_fields(before, after) == paths
+
+
+SPEC: Object = {"driver": {"upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": 2}}}
+
+
+def driver(name: str, **spec: Any) -> Object:
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def test_before_v26_7_the_policy_of_the_cluster_limits_all_objects_together() -> None:
+    policies = UpgradePolicies.read(SPEC, [driver("a"), driver("b", upgradePolicy={"maxParallelUpgrades": 5})])
+    roll = policies.rollout({"a": 10, "b": 10}, ["a reason"])
+    assert roll.as_dict() == {"nodes": 20, "max_parallel": 2, "reasons": ["a reason"], "in_place": False}
+
+
+def test_since_v26_7_each_object_has_its_own_policy() -> None:
+    objects = [
+        driver("a", default=False),
+        driver("b", default=False, upgradePolicy={"maxParallelUpgrades": 5, "maxUnavailable": "50%"}),
+        driver("c", default=True, upgradePolicy={"autoUpgrade": False}),
+    ]
+    roll = UpgradePolicies.read(SPEC, objects).rollout({"a": 10, "b": 10, "c": 4}, ["a reason"])
+    assert roll.max_parallel == 6
+    assert str(roll) == (
+        "the driver rolls on 20 nodes, at most 6 at a time: a reason; the driver is out of date on 4 nodes. The upgradePolicy.autoUpgrade of "
+        "NVIDIADriver c is off, so each node keeps its driver until its driver pod is deleted"
+    )
+    # Before an upgrade to v26.7, the objects do not have the field yet.
+    old = [driver("a"), driver("b")]
+    assert UpgradePolicies.read(SPEC, old, own=True).rollout({"a": 8, "b": 8}, []).max_parallel == 2

@@ -127,7 +127,14 @@ def test_releases_that_site_does_not_upgrade(planned: Plan, found: InstallationF
 
 def test_the_initial_values_are_those_of_the_role() -> None:
     variables = yaml.safe_load((REPO / "roles" / "gpu_operator" / "vars" / "main.yml").read_text())
-    assert variables["__gpu_operator_initial_values"] == {
-        "daemonsets": {"tolerations": "{{ gpu_plan.policy.tolerations }}"}
+    assert " ".join(variables["__gpu_operator_initial_values"].split()) == (
+        "{{ {'daemonsets': {'tolerations': gpu_plan.policy.tolerations}} "
+        "| combine({'driver': {'nvidiaDriverCRD': {'enabled': true, 'deployDefaultCR': false}}} if 'driver' in gpu_plan.policy.spec else {}) }}"
+    )
+    tolerations = {"daemonsets": {"tolerations": [dict(item) for item in plan().policy.tolerations]}}
+    assert initial_values(plan()) == tolerations
+    declaring = plan(pools=({**POOL, "driver": {"version": "570.148.08"}},))
+    assert initial_values(declaring) == {
+        **tolerations,
+        "driver": {"nvidiaDriverCRD": {"enabled": True, "deployDefaultCR": False}},
     }
-    assert initial_values(plan()) == {"daemonsets": {"tolerations": [dict(item) for item in plan().policy.tolerations]}}

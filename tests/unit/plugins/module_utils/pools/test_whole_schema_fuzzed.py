@@ -19,6 +19,19 @@ from ansible_collections.accel.gpu.plugins.module_utils.schema.types import Fiel
 from tests.helpers.variables import Document, anything
 
 TAINT: Document = {"key": "team", "value": "x", "effect": "NoSchedule"}
+DRIVER: Document = {
+    "type": "gpu",
+    "version": "570.148.08",
+    "repository": "registry.example.com/nvidia",
+    "image": "driver",
+    "kernel_module_type": "open",
+    "precompiled": False,
+    "image_pull_secrets": ["one"],
+    "secret_env": "s",
+    "repo_config": "repos",
+    "cert_config": "ca",
+    "kernel_module_config": "parameters",
+}
 RELEASE: Document = {
     "version": "v25.10.1",
     "namespace": "a",
@@ -162,7 +175,24 @@ VKS: dict[str, t.Any] = {
         }
     ],
 }
-DOCUMENTS = (WHOLE, MAGNUM, VKS)
+VGPU: dict[str, t.Any] = {
+    "cluster": {"name": "lab", "operator": {"version": "v26.7.0"}, "validation": {"image": "i:1"}},
+    "defaults": {"driver": {"upgrade": {"automatic": True, "max_parallel": 0, "max_unavailable": "50%"}}},
+    "pools": [
+        {
+            "name": "guests",
+            "driver": {
+                "type": "vgpu",
+                "version": "570.148.08",
+                "repository": "registry.example.com/nvidia",
+                "licensing_secret": "nls",
+                "upgrade": {"automatic": False, "max_parallel": 2, "max_unavailable": 1},
+            },
+        },
+        {"name": "plain", "driver": DRIVER},
+    ],
+}
+DOCUMENTS = (WHOLE, MAGNUM, VKS, VGPU)
 
 
 def keys(field: Field, path: str = "") -> t.Iterator[str]:

@@ -359,6 +359,14 @@ def test_a_driver_upgrade_in_progress_is_reported() -> None:
     assert "driver:" not in "\n".join(lines(_info(driver_upgrade={"states": {}, "failed": [], "skipped": []}), "plan"))
 
 
+def test_drivers_by_nvidiadriver_objects_are_reported() -> None:
+    driver = {"name": "accel-gpu-a", "managed": True, "version": "570.148.08", "nodes": 2, "message": ""}
+    foreign = {**driver, "name": "other", "managed": False, "version": None, "message": "state notReady"}
+    text = " ".join(" ".join(lines(_info(drivers=[driver, foreign]))).split())
+    assert "driver 570.148.08, 2 node(s), ready" in text
+    assert "driver without a version, 2 node(s), state notReady; not of this collection, so it stays as it is" in text
+
+
 def test_node_group_of_a_pool() -> None:
     made = _pool(nodegroup={"name": "gpus", "flavor": "g2.5xlarge", "size": "2 nodes"})
     for kind in ("plan", "report"):

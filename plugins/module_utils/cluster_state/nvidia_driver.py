@@ -1,0 +1,103 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIADriver objects: the nodes that each selects, its state, and what the operator refuses (pure).
+
+Sources: gpu-operator v25.10.1 and v26.7.0, api/nvidia/v1alpha1/nvidiadriver_types.go, internal/validator/validator.go and
+internal/nvidiadriver/nvidiadriver.go.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.names import DRIVER_DEPLOY_LABEL, FIELD_MANAGER, GPU_PRESENT_LABEL, GPU_TAINT_KEY, POOL_LABEL
+from ..catalog.taints import Taint, untolerated_taints
+from ..common.nested import get_nested
+
+Document = t.Mapping[str, t.Any]
+Labels = t.Mapping[str, str]
+
+API_VERSION, KIND = "nvidia.com/v1alpha1", "NVIDIADriver"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+# Every driver DaemonSet has it (manifests/state-driver/0500_daemonset.yaml).
+_GPU_TOLERATION = {"key": GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
+# The selector of an object without one.
+_ALL_GPU_NODES = {GPU_PRESENT_LABEL: "true"}
+
+
+def node_selector(driver: Document) -> Labels:
+    """The labels that a node must have; those of all GPU nodes where the object has no selector."""
+    return get_nested(driver, "spec", "nodeSelector") or _ALL_GPU_NODES
+
+
+def is_default(driver: Document) -> bool:
+    """Whether the object is for the nodes that no other one selects (from v26.7 on)."""
+    return get_nested(driver, "spec", "default") is True
+
+
+def is_managed(driver: Document) -> bool:
+    """Whether this collection has created the object."""
+    return (driver["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) == FIELD_MANAGER
+
+
+def driver_of_nodes(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, Labels]]) -> dict[str, list[str]]:
+    """The names of the objects that select each GPU node whose driver the operator installs; the default one only if no other does."""
+    default = [item["metadata"]["name"] for item in drivers if is_default(item)]
+    selectors = [(item["metadata"]["name"], node_selector(item)) for item in drivers if not is_default(item)]
+    found: dict[str, list[str]] = {}
+    for name, labels in nodes:
+        if labels.get(GPU_PRESENT_LABEL) != "true" or labels.get(DRIVER_DEPLOY_LABEL) != "true":
+            continue
+        selecting = [
+            driver for driver, selector in selectors if all(labels.get(key) == value for key, value in selector.items())
+        ]
+        found[name] = selecting or default
+    return found
+
+
+def state_message(driver: Document) -> str:
+    """Why the operator does not report the object as ready; empty if it does."""
+    status = driver.get("status") or {}
+    state = str(status.get("state") or "")
+    if state == "ready":
+        return ""
+    conditions = {item.get("type"): item for item in status.get("conditions") or []}
+    error = conditions.get("Error") or {}
+    details = str(error.get("message") or "").strip() if error.get("status") == "True" else ""
+    reason = str(error.get("reason") or "") if error.get("status") == "True" else ""
+    return ": ".join(filter(None, (f"state {state or 'none'}" + (f" ({reason})" if reason else ""), details)))
+
+
+def driver_results(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, Labels]]) -> list[dict[str, t.Any]]:
+    """Each object for a report: the pool that it is for (None: any other), its version, the number of its nodes, and its state."""
+    selecting = driver_of_nodes(drivers, nodes)
+    return [
+        {
+            "name": item["metadata"]["name"],
+            "managed": is_managed(item),
+            "pool": get_nested(item, "spec", "nodeSelector", POOL_LABEL),
+            "default": is_default(item),
+            "version": get_nested(item, "spec", "version"),
+            "nodes": sum(item["metadata"]["name"] in names for names in selecting.values()),
+            "state": get_nested(item, "status", "state"),
+            "message": state_message(item),
+        }
+        for item in sorted(drivers, key=lambda item: item["metadata"]["name"])
+    ]
+
+
+def untolerated_by_driver(
+    drivers: t.Sequence[Document], pool: str, taints: t.Sequence[Taint], expected: t.Iterable[Document] = ()
+) -> list[Taint]:
+    """The taints of a pool that the driver pods of its object do not tolerate; a managed object gets the `expected` tolerations.
+
+    Objects that select nodes by other labels than that of the pool are not considered.
+    """
+    own = [item for item in drivers if node_selector(item).get(POOL_LABEL) == pool]
+    for_all = [item for item in drivers if is_default(item) or node_selector(item) == _ALL_GPU_NODES]
+    missing: list[Taint] = []
+    for item in own or for_all:
+        tolerations = [_GPU_TOLERATION, *(get_nested(item, "spec", "tolerations") or ())]
+        tolerations += expected if is_managed(item) else ()
+        missing += [taint for taint in untolerated_taints(tolerations, taints) if taint not in missing]
+    return missing

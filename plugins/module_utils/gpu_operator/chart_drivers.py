@@ -1,0 +1,89 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The NVIDIADriver objects of a Helm release, and the nodes on which an upgrade of that release rolls the driver: pure.
+
+Source: gpu-operator v25.10.1 deployments/gpu-operator/templates/nvidiadriver.yaml (one object, `default`, if driver.nvidiaDriverCRD has
+enabled and deployDefaultCR).
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..cluster_state.nvidia_driver import KIND
+from ..common.nested import apply_merge_patch, merge_patch
+from ..helm.chart import matching_documents
+from ..helm.release import helm_release_of
+from .driver_rollout import SWITCH, Path, differing_fields, format_change
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import Plan
+
+Document = t.Mapping[str, t.Any]
+
+_DRIVER = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
+# Values of `driver` that the chart's object has under the same name.
+_VALUES = ("repository", "image", "version", "kernelModuleType", "imagePullSecrets", "secretEnv", "env", "args")
+# The fields that only say how pods are replaced, or which nodes are selected.
+_NOT_IN_TEMPLATE = frozenset({"upgradePolicy", "default"})
+
+
+def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict[str, list[str]]:
+    """Why the driver of an existing object changes when Helm replaces the manifest `before` by `after`, by the object's name."""
+    old, new = _specs(before), _specs(after)
+    reasons: dict[str, list[str]] = {}
+    for item in live:
+        name, spec = item["metadata"]["name"], item.get("spec") or {}
+        if name in old and name not in new:
+            reasons[name] = [f"NVIDIADriver {name} is deleted"]
+        elif name in new:
+            outcome = t.cast("Document", apply_merge_patch(spec, merge_patch(old.get(name, {}), new[name])))
+            paths = template_fields(spec, outcome)
+            if paths:
+                reasons[name] = [f"{format_change(spec, outcome, path)} in NVIDIADriver {name}" for path in paths]
+    return reasons
+
+
+def value_changes(plan: Plan, live: t.Iterable[Document]) -> dict[str, list[str]]:
+    """The same for the planned Helm values, of which the chart's own defaults are not known."""
+    release, values = (plan.operator.name, plan.operator.namespace), plan.operator.values.get("driver") or {}
+    patch = {key: values[key] for key in _VALUES if key in values}
+    reasons: dict[str, list[str]] = {}
+    for item in live:
+        name, spec = item["metadata"]["name"], item.get("spec") or {}
+        if helm_release_of(item) == release:
+            outcome = t.cast("Document", apply_merge_patch(spec, patch))
+            paths = template_fields(spec, outcome)
+            if paths:
+                reasons[name] = [f"{format_change(spec, outcome, path)} in NVIDIADriver {name}" for path in paths]
+    return reasons
+
+
+def template_fields(before: Document, after: Document) -> list[Path]:
+    """The paths below spec at which two NVIDIADriver objects differ so that their DaemonSets change."""
+    return [path for path in differing_fields(before, after) if path[0] not in _NOT_IN_TEMPLATE]
+
+
+def rolled_nodes(
+    nodes: t.Mapping[str, int], paths: t.Sequence[Path], changed: t.Collection[str], *, replaced: bool
+) -> dict[str, int]:
+    """The nodes on which the driver rolls, by the NVIDIADriver that has it now (empty: the ClusterPolicy).
+
+    `paths` are the changed fields of the ClusterPolicy that reach a driver DaemonSet, `changed` the changed objects. With another chart
+    (`replaced`) the new operator writes every template again.
+    """
+    reached = {owner: not owner or SWITCH in paths or ("hostPaths", "rootFS") in paths for owner in nodes}
+    return {
+        owner: count
+        for owner, count in nodes.items()
+        if count and (replaced or owner in changed or (bool(paths) and reached[owner]))
+    }
+
+
+def _specs(manifest: str) -> dict[str, Document]:
+    return {
+        item["metadata"]["name"]: item.get("spec") or {}
+        for item in matching_documents(manifest, _DRIVER)
+        if item.get("kind") == KIND
+    }

@@ -1,0 +1,68 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why an operator cannot get the pools' drivers, or cannot be used at all: GitOps sources and GPUCluster objects (pure).
+
+Source: gpu-operator v26.7.0 controllers/clusterpolicy_controller.go and nodelabeling_controller.go: with a ClusterPolicy and a GPUCluster the
+operator reports an error and labels no nodes.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..catalog import releases
+from ..cluster_state.cluster_policy import uses_driver_objects
+from .driver_rollout import SWITCH
+from .installation import InstallationFinding, gitops_owner
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import Plan
+
+Document = t.Mapping[str, t.Any]
+
+# The release that introduced GPUCluster.
+_GPU_CLUSTER_SINCE = (26, 7)
+
+
+def may_have_gpu_clusters(finding: InstallationFinding) -> bool:
+    """Whether the installed operator knows GPUCluster; an unknown version may."""
+    installation = finding.installation
+    return installation is not None and releases.release_of(installation.version) >= _GPU_CLUSTER_SINCE
+
+
+def with_gpu_clusters(
+    finding: InstallationFinding, policy: Document | None, clusters: t.Sequence[Document]
+) -> InstallationFinding:
+    """The finding with a problem where GPUCluster objects exist."""
+    if not clusters:
+        return finding
+    name = clusters[0]["metadata"]["name"]
+    if policy is None:
+        problem = (
+            f"GPUCluster {name} offers the GPUs of this cluster by dynamic resource allocation (DRA), without a ClusterPolicy. This collection "
+            "shares GPUs by the device plugin, which such a cluster does not run. Use this cluster without the collection; or move it to the "
+            f"device plugin: kubectl delete gpucluster {name}, create a ClusterPolicy, and run again."
+        )
+    else:
+        problem = (
+            f"GPUCluster {name} exists beside ClusterPolicy {policy['metadata']['name']}. The operator refuses both together: it reports an "
+            "error, and labels no new node. To share GPUs by the device plugin, as this collection does, kubectl delete gpucluster "
+            f"{name}; its pods with resource claims lose their GPUs. To use dynamic resource allocation (DRA), run accel.gpu.uninstall."
+        )
+    return replace(finding, problem=problem, notes=())
+
+
+def with_driver_source(finding: InstallationFinding, policy: Document | None, plan: Plan) -> InstallationFinding:
+    """The finding with a problem where a GitOps source would switch the pools' NVIDIADriver objects off again."""
+    owner = gitops_owner(policy, "ClusterPolicy") if policy is not None else None
+    if policy is None or owner is None or finding.problem or not plan.declares_drivers:
+        return finding
+    if uses_driver_objects(policy.get("spec") or {}):
+        return finding
+    problem = (
+        f"Pools declare `driver`, which needs spec.{'.'.join(SWITCH)}: true in ClusterPolicy {policy['metadata']['name']}, and {owner} "
+        "would set it back, which replaces the driver of every node twice. Set it in the source of that object, where it rolls the "
+        "driver on every node, and run again; or remove `driver` from the pools."
+    )
+    return replace(finding, problem=problem, notes=())

@@ -1,0 +1,330 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The NVIDIADriver objects that the pools require: one for each pool, so that a change rolls the driver of its nodes only (pure).
+
+Up to v26.3 the operator refuses objects that select the same node, and a selector only compares labels: so the object of a pool selects the
+label accel.gpu/pool, and pools without `driver` get an object, too. From v26.7 on one more object is the default for all other nodes.
+A pool whose `driver` is removed keeps it, and an object whose pool is removed stays: nothing is removed because it is no longer declared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from ..catalog import releases
+from ..catalog.names import DRIVER_ANNOTATION, FIELD_MANAGER, LABEL_LENGTH, POOL_LABEL
+from ..catalog.taints import toleration_identity, toleration_of
+from ..cluster_state.cluster_policy import policy_tolerations, recorded_tolerations, uses_driver_objects
+from ..cluster_state.node import Node
+from ..cluster_state.nvidia_driver import (
+    API_VERSION,
+    KIND,
+    MANAGED_BY_LABEL,
+    driver_of_nodes,
+    is_default,
+    is_managed,
+)
+from ..cluster_state.ownership import POOLS, NodeEdit, metadata_edit
+from ..cluster_state.pool_assignment import assign_pools, pool_members
+from ..common.nested import get_nested, parse_json
+from ..common.results import MAX_LISTED
+from ..kube.diff import difference
+from ..schema.messages import abbreviate
+from .chart_drivers import template_fields
+from .driver_checks import object_problems, overlap_problems, uncovered_problems
+from .driver_rollout import DriverRollout, UpgradePolicy, format_change
+from .driver_spec import declared_spec, inherited_driver
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import Plan, PoolPlan
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+# The default object has a name that no pool's object can have.
+PREFIX, DEFAULT_NAME = "accel-gpu-", "accel-gpu"
+
+
+@dataclass(frozen=True)
+class DriverObjectChange:
+    """One server-side apply of an object; `nodes` are those of its `members` on which it rolls the driver, for `reasons`."""
+
+    name: str
+    pool: str
+    body: Object
+    before: Object
+    after: Object
+    reasons: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    is_new: bool = False
+
+
+@dataclass(frozen=True)
+class DriverObjects:
+    """The changes of the NVIDIADriver objects that the pools require; empty if no pool has declared a driver.
+
+    `labels` are the edits of nodes that lack the label of their pool. `problems` prevent a run; `notes` say what stays as it is. `names`
+    are those of all required objects, `live` all that exist, and `owners` the one that each node has now. `own_policies`: the operator
+    follows the upgrade policy of each object.
+    """
+
+    changes: tuple[DriverObjectChange, ...] = ()
+    labels: tuple[NodeEdit, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    live: tuple[Document, ...] = ()
+    owners: t.Mapping[str, str] = field(default_factory=dict)
+    own_policies: bool = False
+
+    @property
+    def rolled_nodes(self) -> frozenset[str]:
+        """The nodes whose driver rolls."""
+        return frozenset(name for change in self.changes for name in change.nodes)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why their driver rolls."""
+        return tuple(reason for change in self.changes if change.nodes for reason in change.reasons)
+
+    def nodes_by_owner(self) -> dict[str, int]:
+        """The number of rolled nodes by the object that has them now."""
+        return dict(Counter(self.owners.get(name, "") for name in self.rolled_nodes))
+
+    def results(self) -> list[Object]:
+        """The changes in the format of modules' results."""
+        return [
+            {"name": change.name, "pool": change.pool, "nodes": len(change.nodes), "created": change.is_new}
+            for change in self.changes
+        ]
+
+    def diff(self) -> tuple[Object, Object]:
+        """The parts before and after for a diff: the objects, and the labels of nodes."""
+        before: Object = {}
+        after: Object = {}
+        if self.changes:
+            before["drivers"] = {change.name: change.before.get("spec") for change in self.changes if not change.is_new}
+            after["drivers"] = {change.name: change.after.get("spec") for change in self.changes}
+        if self.labels:
+            after["nodes"] = {edit.name: edit.after["labels"] for edit in self.labels[:MAX_LISTED]}
+        return before, after
+
+    def switch(self, spec: Document, nodes: int, reasons: t.Sequence[str]) -> DriverRollout:
+        """The roll-out when these objects replace the driver DaemonSet of a ClusterPolicy with this spec.
+
+        Before v26.7 the operator deletes all its pods at the same time (controllers/object_controls.go, cleanupAllDriverDaemonSets);
+        since then it keeps them, and each object replaces those of its nodes by its upgrade policy.
+        """
+        if not self.own_policies:
+            at_once = replace(UpgradePolicy.from_spec(spec), automatic=True, at_once=True)
+            return DriverRollout(nodes, at_once, tuple(reasons))
+        parts = tuple(
+            (len(change.members), UpgradePolicy.from_driver(change.name, change.body["spec"]))
+            for change in self.changes
+            if change.members
+        )
+        return DriverRollout(nodes, UpgradePolicy.from_driver(DEFAULT_NAME, {}), tuple(reasons), parts=parts)
+
+    @property
+    def held_tolerations(self) -> list[Object]:
+        """The tolerations that objects do not get if the changes that roll the driver are held back."""
+        return [
+            item
+            for change in self.changes
+            if change.nodes
+            for item in change.body["spec"].get("tolerations") or ()
+            if item not in (get_nested(change.before, "spec", "tolerations") or ())
+        ]
+
+    def without_rolled(self) -> DriverObjects:
+        """The same without the changes that roll the driver."""
+        return replace(self, changes=tuple(change for change in self.changes if not change.nodes))
+
+
+def plan_driver_objects(
+    plan: Plan, policy: Document, drivers: t.Sequence[Document], nodes: t.Sequence[Node]
+) -> DriverObjects:
+    """Compare the objects with the pools. `policy` is the ClusterPolicy, from whose driver they inherit what a pool does not declare."""
+    own = {item["metadata"]["name"]: item for item in drivers if is_managed(item)}
+    owners = {name: found[0] for name, found in driver_of_nodes(drivers, _labels(nodes)).items() if found}
+    if not plan.declares_drivers and not own:
+        return DriverObjects(live=tuple(drivers), owners=owners)
+    membership = assign_pools(plan.pools, nodes)
+    pool_of = {name: pool for pool, names in membership.by_pool.items() for name in names}
+    base, others = inherited_driver(policy), _other_tolerations(plan, policy)
+    switched = uses_driver_objects(policy.get("spec") or {})
+    changes: list[DriverObjectChange] = []
+    problems: list[str] = []
+    notes: list[str] = []
+    for pool in plan.pools:
+        name = object_name(pool.name)
+        live = own.get(name)
+        body, note = _desired(pool, live, base, others)
+        notes += [note] if note else []
+        problems += object_problems(pool, live, body)
+        members = [node for node in nodes if pool_of.get(node.name) == pool.name]
+        change = _change(live, body, pool.name)
+        if change is None:
+            continue
+        rolled = [node.name for node in members if _rolls(node, name, change, owners)] if switched else []
+        changes.append(replace(change, nodes=tuple(rolled), members=tuple(node.name for node in members)))
+    default = _default_change(plan, policy, drivers, base, others)
+    if default is not None:
+        rolled = [node.name for node in nodes if owners.get(node.name) == DEFAULT_NAME] if not default.is_new else []
+        changes.append(replace(default, nodes=tuple(rolled if default.reasons else ())))
+    problems += overlap_problems(plan, drivers, nodes, pool_of)
+    if (not switched or not own) and default is None and not any(map(is_default, drivers)):
+        problems += uncovered_problems(drivers, nodes, pool_members(membership))
+    declared = {object_name(pool.name) for pool in plan.pools} | {DEFAULT_NAME}
+    notes += [_orphan_note(item, owners) for name, item in sorted(own.items()) if name not in declared]
+    labels = _label_edits(nodes, pool_of)
+    required = tuple(object_name(pool.name) for pool in plan.pools)
+    return DriverObjects(tuple(changes), tuple(labels), tuple(problems), tuple(notes), required, tuple(drivers), owners)
+
+
+def object_name(pool: str) -> str:
+    """The name of a pool's object, which is also the value of a label (nvidia.com/gpu-operator.driver.owner)."""
+    name = f"{PREFIX}{pool}"
+    if len(name) <= LABEL_LENGTH:
+        return name
+    digest = hashlib.sha256(pool.encode()).hexdigest()[:8]
+    return f"{name[: LABEL_LENGTH - len(digest) - 1].rstrip('-')}-{digest}"
+
+
+def recorded_driver(live: Document) -> Object | None:
+    """The `driver` that a pool declared when the object was written; None if it declared none."""
+    annotations = live["metadata"].get("annotations") or {}
+    return parse_json(annotations.get(DRIVER_ANNOTATION), dict)
+
+
+def _desired(pool: PoolPlan, live: Document | None, base: Document, others: t.Sequence[Object]) -> tuple[Object, str]:
+    """The object, and a note if the pool no longer declares its driver."""
+    driver, note = pool.driver, ""
+    if driver is None and live is not None:
+        driver = recorded_driver(live)
+        if driver is not None:
+            note = (
+                f"Pool {pool.name} no longer declares its driver; its nodes keep that of NVIDIADriver {live['metadata']['name']} "
+                f"({_short(driver)}). To give them the driver of the ClusterPolicy, declare driver: {{}}."
+            )
+    own = [toleration_of(taint) for taint in pool.registration.taints]
+    spec = {
+        **(declared_spec(driver, base) if driver else dict(base)),
+        "nodeSelector": {POOL_LABEL: pool.name},
+        "tolerations": _sorted([*others, *own]),
+    }
+    return _body(object_name(pool.name), spec, driver), note
+
+
+def _short(driver: Document) -> str:
+    return (
+        ", ".join(f"{key} {value}" for key, value in driver.items() if isinstance(value, (str, bool))) or "as inherited"
+    )
+
+
+def _body(name: str, spec: Object, driver: Document | None) -> Object:
+    annotations = {DRIVER_ANNOTATION: json.dumps(dict(driver), sort_keys=True)} if driver is not None else {}
+    metadata: Object = {"name": name, "labels": {MANAGED_BY_LABEL: FIELD_MANAGER}}
+    if annotations:
+        metadata["annotations"] = annotations
+    if not spec["tolerations"]:
+        spec = {key: value for key, value in spec.items() if key != "tolerations"}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+
+
+def _change(live: Document | None, body: Object, pool: str) -> DriverObjectChange | None:
+    compared = difference(t.cast("Object | None", live), body, FIELD_MANAGER)
+    if not compared.changed:
+        return None
+    name = body["metadata"]["name"]
+    before, after = compared.before.get("spec") or {}, compared.after.get("spec") or {}
+    paths = template_fields(before, after)
+    reasons = [f"{format_change(before, after, path)} in NVIDIADriver {name}" for path in paths]
+    if live is None:
+        reasons = [
+            f"NVIDIADriver {name} takes over the nodes of pool {pool}" if pool else f"NVIDIADriver {name} is new"
+        ]
+    return DriverObjectChange(
+        name=name,
+        pool=pool,
+        body=body,
+        before=compared.before,
+        after=compared.after,
+        reasons=tuple(reasons),
+        is_new=live is None,
+    )
+
+
+def _rolls(node: Node, name: str, change: DriverObjectChange, owners: t.Mapping[str, str]) -> bool:
+    """Whether the change rolls the driver of a node of its pool; a node without a driver gets its first one."""
+    owner = owners.get(node.name)
+    return owner is not None and (change.is_new or (owner == name and bool(change.reasons)))
+
+
+def _default_change(
+    plan: Plan, policy: Document, drivers: t.Sequence[Document], base: Object, others: t.Sequence[Object]
+) -> DriverObjectChange | None:
+    """The change of the default object, which the operator knows since v26.7; None if others have one, or nothing changes."""
+    live = next((item for item in drivers if item["metadata"]["name"] == DEFAULT_NAME), None)
+    if not has_default_objects(plan, policy, drivers) or any(is_default(item) and item is not live for item in drivers):
+        return None
+    tolerations = [*others, *plan.policy.tolerations]
+    spec = {**base, "default": True, "tolerations": _sorted(tolerations)}
+    return _change(live, _body(DEFAULT_NAME, spec, None), "")
+
+
+def has_default_objects(plan: Plan, policy: Document, drivers: t.Iterable[Document]) -> bool:
+    """Whether the operator knows default objects: its API server sets the field in each object, else the release decides."""
+    if any("default" in (item.get("spec") or {}) for item in drivers):
+        return True
+    version = (policy["metadata"].get("labels") or {}).get("app.kubernetes.io/version") or plan.operator.version
+    return releases.release_of(version) >= releases.OWN_UPGRADE_POLICY_SINCE
+
+
+def _orphan_note(item: Document, owners: t.Mapping[str, str]) -> str:
+    name = item["metadata"]["name"]
+    nodes = [node for node, owner in owners.items() if owner == name]
+    where = f"its nodes keep their driver ({abbreviate(nodes)})" if nodes else "it selects no node"
+    return (
+        f"NVIDIADriver {name} belongs to no declared pool; {where}. Nodes that lose the label {POOL_LABEL} lose that driver, too. When nothing "
+        f"needs it: kubectl delete nvidiadriver {name}."
+    )
+
+
+def _other_tolerations(plan: Plan, policy: Document) -> list[Object]:
+    """The ClusterPolicy's tolerations that are not the pools'."""
+    own = {toleration_identity(item) for item in (*(recorded_tolerations(policy) or ()), *plan.policy.tolerations)}
+    return [item for item in policy_tolerations(policy) if toleration_identity(item) not in own]
+
+
+def _sorted(tolerations: t.Iterable[Document]) -> list[Object]:
+    """Each toleration once, without the one that every driver DaemonSet has."""
+    by_identity = {toleration_identity(item): dict(item) for item in tolerations}
+    by_identity.pop(("nvidia.com/gpu", "Exists", "", "NoSchedule", None), None)
+    return [by_identity[key] for key in sorted(by_identity, key=str)]
+
+
+def pool_label_edits(pools: t.Sequence[PoolPlan], nodes: t.Sequence[Node]) -> list[NodeEdit]:
+    """The edits that give each node without it the label of its pool, by which its driver is chosen."""
+    membership = assign_pools(pools, nodes)
+    return _label_edits(nodes, {name: pool for pool, names in membership.by_pool.items() for name in names})
+
+
+def pool_label_edit(node: Node, pool: str | None) -> NodeEdit | None:
+    """The edit of one node; None if it has a pool's label, or belongs to none."""
+    if pool is None or POOL_LABEL in node.labels:
+        return None
+    return metadata_edit(node, POOLS, labels={POOL_LABEL: pool})
+
+
+def _label_edits(nodes: t.Iterable[Node], pool_of: t.Mapping[str, str]) -> list[NodeEdit]:
+    return [edit for node in nodes if (edit := pool_label_edit(node, pool_of.get(node.name)))]
+
+
+def _labels(nodes: t.Iterable[Node]) -> list[tuple[str, t.Mapping[str, str]]]:
+    return [(node.name, node.labels) for node in nodes]

@@ -1,0 +1,30 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The NVIDIADriver objects in a report: their nodes and states, and what a run would do with them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..cluster_state.nvidia_driver import driver_results
+from ..kube.client import Client
+from .cluster_policy_client import ClusterPolicyClient
+from .driver_objects import DriverObjects, plan_driver_objects
+
+if t.TYPE_CHECKING:
+    from ..cluster_state.node import Node
+    from ..pools.plan import Plan
+
+Object = dict[str, t.Any]
+
+
+def add_driver_objects(
+    client: Client, plan: Plan, policy: Object | None, nodes: t.Sequence[Node], info: Object
+) -> DriverObjects:
+    """The changes that the pools require; adds the objects, and why a run would fail or what it would keep, to the report."""
+    drivers = ClusterPolicyClient(client, plan.operator.namespace).read_drivers(plan, policy)
+    if drivers:
+        info["drivers"] = driver_results(drivers, [(node.name, node.labels) for node in nodes])
+    objects = plan_driver_objects(plan, policy, drivers, nodes) if policy else DriverObjects()
+    info["warnings"] += [*objects.problems, *objects.notes]
+    return objects

@@ -1,0 +1,135 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The schema of a pool's `driver`, which one NVIDIADriver object installs on its nodes, and the checks of its fields together.
+
+Sources: gpu-operator api/nvidia/v1alpha1/nvidiadriver_types.go of the tags v24.9.2 to v26.7.0, and internal/state/driver.go.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..catalog import releases
+from ..common.nested import get_nested
+from . import validators
+from .messages import quote
+from .rollout import NodeAmount
+from .types import (
+    MAX_NODES,
+    Boolean,
+    Choice,
+    ListOf,
+    PoolVariables,
+    Problems,
+    Section,
+    Text,
+    integer_between,
+)
+
+GPU_TYPE, VGPU_TYPE = "gpu", "vgpu"
+KERNEL_MODULE_TYPES = ("auto", "open", "proprietary")
+
+DRIVER = Section(
+    default=None,
+    fields={
+        "type": Choice(known=(GPU_TYPE, VGPU_TYPE)),
+        "version": Text((validators.driver_version,)),
+        "repository": Text((validators.registry,)),
+        "image": Text((validators.image_name,)),
+        "kernel_module_type": Choice(known=KERNEL_MODULE_TYPES),
+        "precompiled": Boolean(),
+        "image_pull_secrets": ListOf(default=None, item=Text((validators.object_name,))),
+        "secret_env": Text((validators.object_name,)),
+        "repo_config": Text((validators.object_name,)),
+        "cert_config": Text((validators.object_name,)),
+        "kernel_module_config": Text((validators.object_name,)),
+        "licensing_secret": Text((validators.object_name,)),
+        "upgrade": Section(
+            default=None,
+            fields={
+                "automatic": Boolean(),
+                "max_parallel": integer_between(
+                    0,
+                    MAX_NODES,
+                    "give 0 (no limit) or more",
+                    f"a cluster has at most {MAX_NODES} nodes; give 0 for no limit",
+                ),
+                "max_unavailable": NodeAmount(),
+            },
+        ),
+    },
+)
+# A precompiled driver does not use these.
+_BUILD_FIELDS = ("secret_env", "repo_config", "cert_config")
+_CRD_VALUES = ("driver", "nvidiaDriverCRD")
+
+
+def version_problem(version: t.Any, precompiled: t.Any) -> str | None:
+    """Why a version does not fit: a precompiled driver's image is named by its branch, any other by its full version."""
+    if not isinstance(version, str) or precompiled not in (None, True, False):
+        return None
+    branch = re.fullmatch(r"[0-9]+", version)
+    if branch and not precompiled:
+        remedy = "write the full version, such as 580.105.08, or set precompiled: true for a precompiled driver"
+        return f"{quote(version)} is only a branch; {remedy}"
+    if precompiled and not branch:
+        remedy = f"write {version.partition('.')[0]}" if version[0].isdigit() and "." in version else "write a branch"
+        return f"{quote(version)} is not a branch, by which precompiled drivers are named; {remedy}"
+    return None
+
+
+def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
+    """The mistakes in a pool's driver, alone and beside the settings of the operator."""
+    driver = get_nested(pool.merged, "driver")
+    if not isinstance(driver, dict):
+        return
+    path = f"{pool.path}.driver"
+    operator = get_nested(cluster, "operator")
+    if get_nested(operator, "driver", "enabled") is False:
+        yield f"{path}: has no effect with gpu_cluster.operator.driver.enabled: false; remove one of both"
+    yield from _precompiled_problems(path, driver, get_nested(operator, "driver", "precompiled"))
+    yield from _vgpu_problems(path, driver)
+    yield from _release_problems(path, driver, get_nested(operator, "version"))
+    declared = get_nested(operator, "values", *_CRD_VALUES)
+    if isinstance(declared, dict) and (
+        declared.get("enabled") is not True or declared.get("deployDefaultCR") is not False
+    ):
+        remedy = "remove gpu_cluster.operator.values.driver.nvidiaDriverCRD, or set enabled: true and deployDefaultCR: false there"
+        yield f"{path}: the chart's own NVIDIADriver would select the same nodes, which the operator refuses; {remedy}"
+
+
+def _precompiled_problems(path: str, driver: t.Mapping[str, t.Any], of_cluster: t.Any) -> Problems:
+    own = driver.get("precompiled")
+    precompiled = of_cluster if own is None else own
+    reason = version_problem(driver.get("version"), precompiled)
+    if reason:
+        yield f"{path}.version: {reason}"
+    if own in (True, False) and bool(of_cluster) != own and driver.get("version") is None:
+        example = '"580"' if own else "580.105.08"
+        yield f"{path}.version: is missing; with precompiled: {quote(own)} set it, such as {example}"
+    if precompiled is True:
+        for key in _BUILD_FIELDS:
+            if driver.get(key) is not None:
+                yield f"{path}.{key}: has no effect with precompiled: true; remove it"
+
+
+def _vgpu_problems(path: str, driver: t.Mapping[str, t.Any]) -> Problems:
+    if driver.get("type") == VGPU_TYPE:
+        if driver.get("repository") is None:
+            yield f"{path}.repository: is missing; NVIDIA publishes no image of the vGPU driver, so name the registry with yours"
+        if driver.get("precompiled") is True:
+            yield f"{path}.precompiled: is not available with type: {VGPU_TYPE}; remove it"
+    elif driver.get("licensing_secret") is not None and driver.get("type") in (None, GPU_TYPE):
+        yield f"{path}.licensing_secret: has no effect without type: {VGPU_TYPE}; remove it, or set the type"
+
+
+def _release_problems(path: str, driver: t.Mapping[str, t.Any], version: t.Any) -> Problems:
+    """The API server refuses fields that the release's CRD does not have."""
+    version = releases.OPERATOR_VERSION if version is None else version
+    if not isinstance(version, str):
+        return
+    for key, since in releases.POOL_DRIVER_FIELDS_SINCE.items():
+        if driver.get(key) is not None and releases.release_of(version) < since:
+            remedy = f"it was added in v{since[0]}.{since[1]}; remove it, or install a later release"
+            yield f"{path}.{key}: is not a field of NVIDIADriver in operator {version}; {remedy}"

@@ -1,0 +1,73 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIADriver objects: the nodes that each selects, and its state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.nvidia_driver import (
+    driver_of_nodes,
+    driver_results,
+    state_message,
+    untolerated_by_driver,
+)
+
+Object = dict[str, Any]
+
+GPU = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.driver": "true"}
+NODES = [
+    ("a-1", {**GPU, "accel.gpu/pool": "a"}),
+    ("b-1", {**GPU, "accel.gpu/pool": "b"}),
+    ("host-1", {**GPU, "accel.gpu/pool": "a", "nvidia.com/gpu.deploy.driver": "pre-installed"}),
+    ("cpu-1", {}),
+]
+
+
+def driver(name: str, state: str = "ready", **spec: Any) -> Object:
+    return {"metadata": {"name": name}, "spec": spec, "status": {"state": state}}
+
+
+A, ALL, DEFAULT = driver("a", nodeSelector={"accel.gpu/pool": "a"}), driver("all"), driver("default", default=True)
+
+
+def test_driver_of_nodes() -> None:
+    assert driver_of_nodes([], NODES) == {"a-1": [], "b-1": []}
+    assert driver_of_nodes([A], NODES) == {"a-1": ["a"], "b-1": []}
+    assert driver_of_nodes([A, ALL], NODES) == {"a-1": ["a", "all"], "b-1": ["all"]}
+    assert driver_of_nodes([DEFAULT, A], NODES) == {"a-1": ["a"], "b-1": ["default"]}
+
+
+def test_state_message() -> None:
+    assert state_message(A) == ""
+    assert state_message({"metadata": {"name": "a"}}) == "state none"
+    error = {"type": "Error", "status": "True", "reason": "ConflictingNodeSelector", "message": "two for one node"}
+    failing: Object = {**A, "status": {"state": "notReady", "conditions": [error]}}
+    assert state_message(failing) == "state notReady (ConflictingNodeSelector): two for one node"
+
+
+def test_driver_results() -> None:
+    managed = driver("accel-gpu-b", version="1", nodeSelector={"accel.gpu/pool": "b"})
+    managed["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "accel.gpu"}
+    found = driver_results([managed, A], NODES)
+    assert [(item["name"], item["managed"], item["pool"], item["nodes"]) for item in found] == [
+        ("a", False, "a", 1),
+        ("accel-gpu-b", True, "b", 1),
+    ]
+
+
+TAINT = {"key": "restricted", "value": "yes", "effect": "NoSchedule"}
+TOLERATION = {"key": "restricted", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
+GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+
+
+def test_taints_that_driver_pods_do_not_tolerate() -> None:
+    tolerant = driver("a", nodeSelector={"accel.gpu/pool": "a"}, tolerations=[TOLERATION])
+    managed: Object = {**A, "metadata": {"name": "a", "labels": {"app.kubernetes.io/managed-by": "accel.gpu"}}}
+    assert untolerated_by_driver([A], "a", [TAINT, GPU_TAINT]) == [TAINT]
+    assert untolerated_by_driver([tolerant, ALL], "a", [TAINT]) == []
+    assert untolerated_by_driver([ALL], "a", [TAINT]) == [TAINT]
+    assert untolerated_by_driver([A], "b", [TAINT]) == []
+    # Only a managed object gets the tolerations of this run.
+    assert untolerated_by_driver([managed], "a", [TAINT], [TOLERATION]) == []
+    assert untolerated_by_driver([A], "a", [TAINT], [TOLERATION]) == [TAINT]

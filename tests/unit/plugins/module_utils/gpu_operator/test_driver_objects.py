@@ -1,0 +1,263 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The NVIDIADriver objects of the pools: which change, on which nodes the driver rolls, what stays, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node, parse_node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.nvidia_driver import driver_of_nodes
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_objects import (
+    DEFAULT_NAME,
+    DriverObjects,
+    object_name,
+    plan_driver_objects,
+    recorded_driver,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
+
+Object = dict[str, Any]
+
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+TEAM = {"key": "team", "operator": "Equal", "value": "x", "effect": "NoSchedule"}
+TAINT = {"key": "restricted", "value": "yes", "effect": "NoSchedule"}
+A100 = {"name": "a100", "match": {"labels": {"rack": "a"}}}
+B200 = {"name": "b200", "match": {"labels": {"rack": "b"}}}
+
+
+def plan(*pools: Object, version: str = "v25.10.1") -> Plan:
+    return derive({"name": "lab", "operator": {"version": version}}, {}, list(pools))
+
+
+def policy(switched: bool = True, release: str = "v25.10.1", **driver: Any) -> Object:
+    return {
+        "metadata": {"name": "cluster-policy", "labels": {"app.kubernetes.io/version": release}},
+        "spec": {
+            "daemonsets": {"tolerations": [GPU, TEAM]},
+            "driver": {
+                "version": "580.105.08",
+                "repository": "nvcr.io/nvidia",
+                "image": "driver",
+                "usePrecompiled": False,
+                "useNvidiaDriverCRD": switched,
+                **driver,
+            },
+        },
+    }
+
+
+def node(name: str, rack: str = "", pool: str = "", **labels: str) -> Node:
+    own = {
+        "rack": rack,
+        "accel.gpu/pool": pool,
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.deploy.driver": "true",
+    }
+    return parse_node({"metadata": {"name": name, "labels": {**{k: v for k, v in own.items() if v}, **labels}}})
+
+
+NODES = [node("a-1", "a", "a100"), node("a-2", "a", "a100"), node("b-1", "b", "b200")]
+DRIVER_570, DRIVER_575 = {"driver": {"version": "570.148.08"}}, {"driver": {"version": "575.57.08"}}
+
+
+def applied(found: DriverObjects, live: list[Object] | None = None) -> list[Object]:
+    """The objects after the changes, as the server keeps them."""
+    objects = {item["metadata"]["name"]: item for item in live or []}
+    for change in found.changes:
+        item = copy.deepcopy(change.body)
+        fields: Object = {"f:spec": {f"f:{key}": {} for key in item["spec"]}}
+        item["metadata"]["managedFields"] = [{"manager": "accel.gpu", "operation": "Apply", "fieldsV1": fields}]
+        objects[change.name] = item
+    return list(objects.values())
+
+
+def test_silence_changes_nothing() -> None:
+    for switched in (False, True):
+        found = plan_driver_objects(plan(A100, B200), policy(switched), [], NODES)
+        assert (found.changes, found.labels, found.problems, found.notes) == ((), (), (), ())
+
+
+def test_one_object_for_each_pool_and_a_second_run_changes_nothing() -> None:
+    declared = plan({**A100, **DRIVER_570}, B200)
+    found = plan_driver_objects(declared, policy(switched=False), [], NODES)
+    bodies = {change.name: change.body["spec"] for change in found.changes}
+    assert {name: spec["version"] for name, spec in bodies.items()} == {
+        "accel-gpu-a100": "570.148.08",
+        "accel-gpu-b200": "580.105.08",
+    }
+    assert bodies["accel-gpu-a100"] == {
+        "driverType": "gpu",
+        "repository": "nvcr.io/nvidia",
+        "image": "driver",
+        "version": "570.148.08",
+        "usePrecompiled": False,
+        "nodeSelector": {"accel.gpu/pool": "a100"},
+        "tolerations": [TEAM],
+    }
+    # The switch of the ClusterPolicy rolls the driver, and is counted there.
+    assert found.rolled_nodes == frozenset()
+    assert not plan_driver_objects(declared, policy(), applied(found), NODES).changes
+
+
+def test_a_change_rolls_only_its_pool() -> None:
+    live = applied(plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], NODES))
+    found = plan_driver_objects(plan({**A100, **DRIVER_575}, B200), policy(), live, NODES)
+    assert [change.name for change in found.changes] == ["accel-gpu-a100"]
+    assert found.rolled_nodes == {"a-1", "a-2"}
+    assert found.reasons == ("version 570.148.08 becomes 575.57.08 in NVIDIADriver accel-gpu-a100",)
+    assert found.nodes_by_owner() == {"accel-gpu-a100": 2}
+    assert found.without_rolled().changes == ()
+
+
+def test_a_taint_reaches_the_driver_of_its_pool_only() -> None:
+    live = applied(plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], NODES))
+    found = plan_driver_objects(plan({**A100, **DRIVER_570}, {**B200, "taints": [TAINT]}), policy(), live, NODES)
+    assert found.rolled_nodes == {"b-1"}
+    assert found.reasons == ("tolerations in NVIDIADriver accel-gpu-b200",)
+
+
+def test_the_pace_of_an_upgrade_rolls_nothing() -> None:
+    v26: Object = {"version": "v26.7.0"}
+    slow = {"driver": {"version": "570.148.08", "upgrade": {"max_parallel": 1}}}
+    fast = {"driver": {"version": "570.148.08", "upgrade": {"max_parallel": 3}}}
+    live = applied(plan_driver_objects(plan({**A100, **slow}, **v26), policy(), [], NODES))
+    found = plan_driver_objects(plan({**A100, **fast}, **v26), policy(), live, NODES)
+    assert [change.body["spec"]["upgradePolicy"] for change in found.changes] == [{"maxParallelUpgrades": 3}]
+    assert not found.rolled_nodes
+
+
+def test_a_pool_without_its_driver_keeps_it_and_says_so() -> None:
+    live = applied(plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], NODES))
+    found = plan_driver_objects(plan(A100, B200), policy(), live, NODES)
+    assert not found.changes
+    assert (
+        "Pool a100 no longer declares its driver; its nodes keep that of NVIDIADriver accel-gpu-a100" in found.notes[0]
+    )
+    # A pool that never declared one follows the ClusterPolicy.
+    moved = plan_driver_objects(plan(A100, B200), policy(version="590.10.01"), live, NODES)
+    assert moved.rolled_nodes == {"b-1"}
+    # An empty driver is a declaration: that of the ClusterPolicy.
+    assert plan_driver_objects(plan({**A100, "driver": {}}, B200), policy(), live, NODES).rolled_nodes == {"a-1", "a-2"}
+
+
+def test_the_object_of_a_removed_pool_stays() -> None:
+    live = applied(plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], NODES))
+    found = plan_driver_objects(plan(B200), policy(), live, NODES)
+    assert not found.changes
+    assert found.notes[0].startswith(
+        "NVIDIADriver accel-gpu-a100 belongs to no declared pool; its nodes keep their driver"
+    )
+    assert "a-1, a-2" in found.notes[0]
+
+
+def test_nodes_get_the_label_of_their_pool_first() -> None:
+    nodes = [node("a-1", "a"), node("b-1", "b", "b200"), node("cpu-1", "", "", **{"nvidia.com/gpu.present": "false"})]
+    found = plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], nodes)
+    assert [(edit.name, edit.labels) for edit in found.labels] == [("a-1", {"accel.gpu/pool": "a100"})]
+
+
+FOREIGN = {"metadata": {"name": "default"}, "spec": {"version": "580.105.08"}}
+CHART = {"meta.helm.sh/release-name": "gpu-operator", "meta.helm.sh/release-namespace": "gpu-operator"}
+
+
+def test_a_foreign_object_for_the_same_nodes_is_refused_and_any_other_stays() -> None:
+    declared = plan({**A100, **DRIVER_570}, B200)
+    problem = plan_driver_objects(declared, policy(), [FOREIGN], NODES).problems[0]
+    assert problem.startswith("NVIDIADriver default selects nodes of pool a100 and b200")
+    by_chart = {
+        **FOREIGN,
+        "metadata": {"name": "default", "labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": CHART},
+    }
+    assert "deployDefaultCR: false" in plan_driver_objects(declared, policy(), [by_chart], NODES).problems[0]
+    other = {**FOREIGN, "spec": {"nodeSelector": {"rack": "c"}}}
+    found = plan_driver_objects(declared, policy(), [other], NODES)
+    assert not found.problems
+    assert "default" not in {change.name for change in found.changes}
+
+
+def test_nodes_that_would_lose_their_driver_prevent_the_switch() -> None:
+    stray = node("c-1", "c")
+    declared = plan({**A100, **DRIVER_570}, B200)
+    found = plan_driver_objects(declared, policy(switched=False), [], [*NODES, stray])
+    assert "c-1: no NVIDIADriver would select" in found.problems[0]
+    host = node("c-1", "c", **{"nvidia.com/gpu.deploy.driver": "pre-installed"})
+    assert not plan_driver_objects(declared, policy(switched=False), [], [*NODES, host]).problems
+    # From v26.7 on, a default object has them.
+    new = plan({**A100, **DRIVER_570}, B200, version="v26.7.0")
+    found = plan_driver_objects(new, policy(False, release="v26.7.0"), [], [*NODES, stray])
+    assert not found.problems
+    default = next(change for change in found.changes if change.name == DEFAULT_NAME)
+    assert default.body["spec"]["default"] is True
+    assert "nodeSelector" not in default.body["spec"]
+
+
+PROBLEMS: list[tuple[Object, Object, str]] = [
+    (
+        {"precompiled": True, "version": "580"},
+        {},
+        "usePrecompiled of NVIDIADriver accel-gpu-a100 cannot change from false to true",
+    ),
+    (
+        {"type": "vgpu", "repository": "registry.example.com/x"},
+        {},
+        "driverType of NVIDIADriver accel-gpu-a100 cannot change",
+    ),
+    ({}, {"version": None}, "its driver has no version"),
+]
+
+
+@pytest.mark.parametrize(("driver", "of_policy", "problem"), PROBLEMS)
+def test_what_the_operator_would_refuse(driver: Object, of_policy: Object, problem: str) -> None:
+    live = applied(plan_driver_objects(plan({**A100, **DRIVER_570}), policy(), [], NODES[:2]))
+    found = plan_driver_objects(plan({**A100, "driver": driver}), policy(**of_policy), live, NODES[:2])
+    assert problem in "\n".join(found.problems)
+
+
+def test_precompiled_drivers_exclude_gpudirect_storage() -> None:
+    live = policy()
+    live["spec"]["gds"] = {"enabled": True, "version": "2.26.6"}
+    found = plan_driver_objects(plan({**A100, "driver": {"precompiled": True, "version": "580"}}), live, [], NODES[:2])
+    assert "refuses GPUDirect Storage and GDRCopy beside a precompiled driver" in found.problems[0]
+
+
+@given(st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=63))
+def test_names_of_objects_are_values_of_labels(pool: str) -> None:
+    assert len(object_name(pool)) <= 63
+    assert object_name(pool) != DEFAULT_NAME
+
+
+@given(
+    st.lists(st.sampled_from(["", "570.148.08", "575.57.08"]), min_size=1, max_size=4),
+    st.lists(st.integers(0, 5), max_size=12),
+)
+def test_objects_never_overlap_and_cover_every_node_of_a_pool(versions: list[str], racks: list[int]) -> None:
+    pools = [
+        {
+            "name": f"p{index}",
+            "match": {"labels": {"rack": str(index)}},
+            **({"driver": {"version": version}} if version else {}),
+        }
+        for index, version in enumerate(versions)
+    ]
+    nodes = [
+        node(f"n{number}", str(rack), f"p{rack}" if rack < len(pools) else "") for number, rack in enumerate(racks)
+    ]
+    found = plan_driver_objects(plan(*pools), policy(), [], nodes)
+    live = applied(found)
+    if not any(versions):
+        assert not live
+        return
+    selecting = driver_of_nodes(live, [(item.name, item.labels) for item in nodes])
+    for item in nodes:
+        pool = item.labels.get("accel.gpu/pool")
+        assert selecting[item.name] == ([object_name(pool)] if pool else [])
+    assert {item["metadata"]["name"]: recorded_driver(item) for item in live} == {
+        object_name(f"p{index}"): {"version": version} if version else None for index, version in enumerate(versions)
+    }

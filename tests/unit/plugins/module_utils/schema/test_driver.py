@@ -1,0 +1,75 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The checks of a pool's driver, alone and beside the settings of the operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+
+Object = dict[str, Any]
+
+V26 = {"version": "v26.7.0"}
+CASES: list[tuple[Object, Object, list[str]]] = [
+    ({}, {}, []),
+    ({"version": "570.148.08"}, {}, []),
+    ({"version": "580", "precompiled": True}, {}, []),
+    ({"version": "580"}, {"driver": {"precompiled": True}}, []),
+    ({"type": "vgpu", "repository": "registry.example.com/nvidia", "licensing_secret": "nls"}, {}, []),
+    ({"upgrade": {"max_parallel": 0, "max_unavailable": "25%"}}, V26, []),
+    ({"version": "580"}, {}, ['version: "580" is only a branch']),
+    ({"version": "580.105.08", "precompiled": True}, {}, ['version: "580.105.08" is not a branch']),
+    ({"version": "580.105.08"}, {"driver": {"precompiled": True}}, ["is not a branch"]),
+    ({"precompiled": True}, {}, ["version: is missing; with precompiled: true set it"]),
+    (
+        {"precompiled": False},
+        {"driver": {"precompiled": True}},
+        ["version: is missing; with precompiled: false set it"],
+    ),
+    ({"version": "580.105.08-ubuntu24.04"}, {}, ["version: "]),
+    (
+        {"version": "580", "precompiled": True, "secret_env": "s", "repo_config": "r"},
+        {},
+        ["secret_env: has no effect with precompiled", "repo_config: has no effect with precompiled"],
+    ),
+    ({"image": "driver:580"}, {}, ['image: "driver:580" is not the name of an image']),
+    ({"type": "vgpu"}, {}, ["repository: is missing; NVIDIA publishes no image of the vGPU driver"]),
+    (
+        {"type": "vgpu", "repository": "registry.example.com/nvidia", "version": "580", "precompiled": True},
+        {},
+        ["precompiled: is not available with type: vgpu"],
+    ),
+    ({"licensing_secret": "nls"}, {}, ["licensing_secret: has no effect without type: vgpu"]),
+    (
+        {"upgrade": {"automatic": False}},
+        {},
+        ["upgrade: is not a field of NVIDIADriver in operator v25.10.1; it was added in v26.7"],
+    ),
+    ({"upgrade": {"max_parallel": -1}}, V26, ["upgrade.max_parallel: "]),
+    ({"kernel_module_type": "open"}, {"version": "v24.9.2"}, ["kernel_module_type: is not a field of NVIDIADriver"]),
+    ({}, {"driver": {"enabled": False}}, ["driver: has no effect with gpu_cluster.operator.driver.enabled: false"]),
+    (
+        {},
+        {"values": {"driver": {"nvidiaDriverCRD": {"enabled": True}}}},
+        ["driver: the chart's own NVIDIADriver would select the same nodes"],
+    ),
+    ({}, {"values": {"driver": {"nvidiaDriverCRD": {"enabled": True, "deployDefaultCR": False}}}}, []),
+    ({"vers": "1"}, {}, ["vers: is not a known key; did you mean version?"]),
+]
+
+
+@pytest.mark.parametrize(("driver", "operator", "problems"), CASES)
+def test_driver_of_a_pool(driver: Object, operator: Object, problems: list[str]) -> None:
+    found = validate({"name": "lab", "operator": operator}, {}, [{"name": "a", "driver": driver}])
+    assert len(found) == len(problems), found
+    for message, expected in zip(found, problems, strict=True):
+        assert message.startswith("gpu_pools[0].driver")
+        assert expected in message
+
+
+def test_defaults_give_every_pool_a_driver() -> None:
+    assert validate({"name": "lab"}, {"driver": {"version": "580"}}, [{"name": "a"}])
+    assert not validate({"name": "lab"}, {"driver": {"version": "580.105.08"}}, [{"name": "a"}])
