@@ -283,7 +283,7 @@ def _initial_results(
                 if current
                 else "changed since it was verified"
                 if entry
-                else "never verified"
+                else "not verified"
             )
             pools[pool.name] = {"status": "would_run", "reason": reason}
     return pools

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation import pod_client
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_validation
-from tests.helpers.cluster import Cluster
+from tests.helpers.cluster import NAMESPACE, Cluster
 from tests.helpers.playbook import run_playbook
 from tests.helpers.polling import until
 from tests.labs import Lab
@@ -169,6 +170,27 @@ def test_load_and_all_reduce_are_measured_on_request(kernels: Cluster) -> None:
     info = kernels.run(gpu_info.main, gpu_pools=POOLS)["gpu_info"]["pools"]["good"]["validation"]
     assert (info["all_reduce"], info["load"]) == (good["all_reduce"], good["load"])
     assert pods(kernels) == []
+
+
+def test_a_quota_counts_the_device_of_load_and_kernel_once(kernels: Cluster, tmp_path: Path) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "kernels", "namespace": NAMESPACE},
+        # Eight pods, and one more that has to wait.
+        "spec": {"hard": {"requests.nvidia.com/gpu": "9"}},
+    }
+    path = tmp_path / "quota.json"
+    path.write_text(json.dumps(quota))
+    kernels.kubectl("create", "-f", str(path))
+    try:
+        until(lambda: kernels.get("quota", "kernels", "-n", NAMESPACE).get("status", {}).get("used"))
+        result = validated(kernels, "good", force=True, burn_seconds=1)
+    finally:
+        kernels.kubectl("delete", "-f", str(path))
+    assert not result.get("failed"), result["msg"]
+    good = result["gpu_validation"]["pools"]["good"]
+    assert (good["pods"], good["one_more"], good["load"]["seconds"]) == (8, "waited", 1)
 
 
 def test_a_slow_link_fails_where_a_bandwidth_is_required(kernels: Cluster) -> None:
