@@ -147,8 +147,8 @@ def test_the_action_plugin_imports_the_modules_that_talk_to_a_cluster() -> None:
 
 def modules_with_progress() -> set[str]:
     """The modules that meta/runtime.yml routes to the action plugin, and the one that it is named after."""
-    routing = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["plugin_routing"]["modules"]
-    assert {route["action_plugin"] for route in routing.values()} == {PROGRESS}
+    routing = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["plugin_routing"]["action"]
+    assert {route["redirect"] for route in routing.values()} == {PROGRESS}
     own = PROGRESS.rpartition(".")[2]
     assert {path.stem for path in (PLUGINS / "action").glob("*.py")} == {own, "print_lines"}
     return {own, *routing}

@@ -18,6 +18,7 @@ import pytest
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.accel.gpu.plugins.plugin_utils.direct_execution import Result, encode_options, execute
+from tests.programs import run as run_program
 
 
 def run(main: Callable[[], None], options: dict[str, Any] | None = None, **environment: str) -> Result:
@@ -132,3 +133,14 @@ def test_the_process_is_forked_before_on_start_is_called() -> None:
     completed = execute(lambda: print(len(started)), encode_options({}), {}, on_start)
     started[0].join()
     assert completed["stdout"] == "0\n"
+
+
+@pytest.mark.parametrize("name", ["helm_release", "gpu_info", "magnum_nodegroup"])
+def test_ansible_finds_the_action_plugin_of_a_module_before_it_forks_workers(name: str) -> None:
+    """By this call, which the strategies make in the main process; a module's route to an action plugin has no effect there."""
+    find = (
+        "from ansible.plugins.loader import action_loader, init_plugin_loader\n"
+        "init_plugin_loader([])\n"
+        f"print(action_loader.get('accel.gpu.{name}', class_only=True).__module__)\n"
+    )
+    assert run_program(sys.executable, "-c", find).strip() == "ansible_collections.accel.gpu.plugins.action.gpu_info"
