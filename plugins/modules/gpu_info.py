@@ -303,7 +303,7 @@ from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
-from ..module_utils.pools.warnings import plan_warnings
+from ..module_utils.pools.warnings import needs_pods, plan_warnings
 from ..module_utils.sharing.overview import Overview, Pods, add_nodes, impact_preview
 from ..module_utils.sharing.overview import overview as compare
 from ..module_utils.validation import evidence
@@ -356,7 +356,8 @@ def _compare(module: GpuModule, nodes: list[Node], list_pods: t.Callable[[], Pod
     for name, validation in evidence.validated_pools(plan, nodes, membership, results).items():
         info["pools"][name]["validation"] = validation
     info["drift"] = report_data.drift_entries(info["pools"])
-    traits = cluster_traits(nodes, list_pods() if reads_pods else ()) | object_traits(client, detection.policy)
+    pods = list_pods() if reads_pods and needs_pods(plan) else ()
+    traits = cluster_traits(nodes, pods) | object_traits(client, detection.policy)
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
     info["warnings"] = [*plan_warnings(plan, traits), *drivers, *overview.warnings]
     add_nodes(client, overview, nodes, info)

@@ -44,6 +44,14 @@ def plan_warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
     ]
 
 
+def needs_pods(plan: Plan) -> bool:
+    """Whether an issue of the plan's release, or a declared one, depends on a trait that only pods show."""
+    issues = releases.operator_release(plan.operator.version).release.known_issues
+    return any("host-users" in issue.traits for issue in issues) or any(
+        "host-users" in declared["conditions"] for declared in plan.cluster.known_issues
+    )
+
+
 def _planned_traits(plan: Plan) -> t.Iterator[str]:
     """The traits that follow from the variables."""
     for pool in plan.pools:

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
-from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings
+from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import needs_pods, plan_warnings
 
 POOLS = [{"name": "p", "match": {"model": "T4"}}]
 TEXT = "On our image it breaks (ticket 12)"
@@ -44,6 +44,16 @@ def test_when_it_is_shown(
     issue: dict[str, t.Any], traits: t.Collection[str], cluster: dict[str, t.Any], expected: bool
 ) -> None:
     assert shown(issue, traits, **cluster) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "conditions", "expected"),
+    [("v26.3.1", [], True), ("v25.10.1", [], False), ("v25.10.1", ["host-users"], True), ("v26.3.2", ["mig"], False)],
+)
+def test_pods_are_read_only_for_issues_that_need_them(version: str, conditions: list[str], expected: bool) -> None:
+    issue = {"text": TEXT, "conditions": conditions}
+    declared = {"name": "c", "operator": {"version": version}, "known_issues": [issue]}
+    assert needs_pods(derive(declared, {}, POOLS)) == expected
 
 
 @pytest.mark.parametrize(
