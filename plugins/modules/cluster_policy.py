@@ -226,8 +226,8 @@ from ..module_utils.gpu_operator.driver_objects import DriverObjects
 from ..module_utils.gpu_operator.driver_rollout import SWITCH, DriverRollout, is_in_place
 from ..module_utils.gpu_operator.readiness import OperatorReadiness, RequiredEffect, mounted_configmaps
 from ..module_utils.kube.errors import ApiError
-from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.objects import InvalidObjects
+from ..module_utils.kube.plan_module import PlanModule
 
 Object = dict[str, t.Any]
 
@@ -251,7 +251,7 @@ class _PolicyDiff(t.NamedTuple):
         return self.change.changed or bool(self.objects.changes or self.objects.labels)
 
 
-def work(module: GpuModule) -> Object:
+def work(module: PlanModule) -> Object:
     """Derive the policy from the pools, apply the differences, and wait until the operator is ready."""
     cluster = ClusterPolicyClient(module.client, module.plan.operator.namespace, module.plan.pools)
     live = _read_policy(module, cluster)
@@ -296,7 +296,7 @@ def work(module: GpuModule) -> Object:
     }
 
 
-def _read_policy(module: GpuModule, cluster: ClusterPolicyClient) -> Object | None:
+def _read_policy(module: PlanModule, cluster: ClusterPolicyClient) -> Object | None:
     live = cluster.policy()
     if live is None and not (module.check_mode and (API_VERSION, KIND) in module.expected.kinds):
         raise InvalidObjects(
@@ -306,7 +306,7 @@ def _read_policy(module: GpuModule, cluster: ClusterPolicyClient) -> Object | No
 
 
 def _compare(
-    module: GpuModule, cluster: ClusterPolicyClient, desired: DesiredPolicy, live: Object | None
+    module: PlanModule, cluster: ClusterPolicyClient, desired: DesiredPolicy, live: Object | None
 ) -> _PolicyDiff:
     if live is None:
         return _PolicyDiff(None, initial_change(desired))
@@ -339,7 +339,7 @@ def _compare(
 
 
 def _apply(
-    module: GpuModule,
+    module: PlanModule,
     cluster: ClusterPolicyClient,
     desired: DesiredPolicy,
     diff: _PolicyDiff,
@@ -362,7 +362,7 @@ def _apply(
     return False, None, diff
 
 
-def _warn_about_driver(module: GpuModule, diff: _PolicyDiff) -> None:
+def _warn_about_driver(module: PlanModule, diff: _PolicyDiff) -> None:
     for note in diff.objects.notes:
         module.warn(note)
     if diff.rollout and diff.held_back:
@@ -376,7 +376,7 @@ def _warn_about_driver(module: GpuModule, diff: _PolicyDiff) -> None:
 
 
 def _read_readiness(
-    module: GpuModule, cluster: ClusterPolicyClient, diff: _PolicyDiff, effect: RequiredEffect, result: Object
+    module: PlanModule, cluster: ClusterPolicyClient, diff: _PolicyDiff, effect: RequiredEffect, result: Object
 ) -> OperatorReadiness:
     if diff.live is None:
         return OperatorReadiness("", "", 0, waiting=("the ClusterPolicy does not exist yet",))
@@ -391,7 +391,7 @@ def _read_readiness(
 
 def main() -> None:
     """Run the module."""
-    module = GpuModule(OPTIONS, variables=True, expected=True, wait=True, lease=True)
+    module = PlanModule(OPTIONS, expected=True, wait=True, lease=True)
     module.run(work)
 
 

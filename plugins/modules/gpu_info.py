@@ -301,15 +301,15 @@ from ..module_utils.gpu_operator.toolkit_settings import adapt_finding, operator
 from ..module_utils.gpu_operator.upgrade_preview import Controller, preview_upgrade_of_site
 from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
-from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import NODES, PODS, object_path
+from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.pools.warnings import needs_pods, plan_warnings
 from ..module_utils.sharing.overview import Overview, Pods, add_nodes, impact_preview
 from ..module_utils.sharing.overview import overview as compare
 from ..module_utils.validation import evidence
 
 
-def work(module: GpuModule) -> dict[str, t.Any]:
+def work(module: PlanModule) -> dict[str, t.Any]:
     """List the nodes, and compare them with the pools."""
     info: dict[str, t.Any] = {"cluster": (module.params["gpu_cluster"] or {}).get("name")}
     if module.params["gpu_pools"] is not None:
@@ -342,7 +342,9 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     return {"changed": False, "gpu_info": info}
 
 
-def _compare(module: GpuModule, nodes: list[Node], list_pods: t.Callable[[], Pods], info: dict[str, t.Any]) -> Overview:
+def _compare(
+    module: PlanModule, nodes: list[Node], list_pods: t.Callable[[], Pods], info: dict[str, t.Any]
+) -> Overview:
     """Add the comparison with the pools to the result, and the impact of changes if requested."""
     client, detection = module.client, detect(module.client, module.plan)
     operator, settings = adapt_finding(client, module.plan, detection.findings["operator"], detection.policy, nodes)
@@ -391,8 +393,7 @@ def main() -> None:
         "allow_release": {"type": "list", "elements": "str", "default": []},
         "allow_unreachable": {"type": "bool", "default": False},
     }
-    module = GpuModule(spec, variables=True)
-    module.run(work)
+    PlanModule(spec).run(work)
 
 
 if __name__ == "__main__":

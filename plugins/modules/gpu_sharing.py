@@ -319,12 +319,12 @@ import typing as t
 
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
-from ..module_utils.kube.module import GpuModule
+from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.sharing.operation import SharingOperation
 from ..module_utils.sharing.scope import PRESENT, STATES, scope_of
 
 
-def work(module: GpuModule) -> dict[str, t.Any]:
+def work(module: PlanModule) -> dict[str, t.Any]:
     """Adapt the plan to the installed operator, then preview or run."""
     scope = scope_of(module)
     module.plan = adapt_plan_to_cluster(module.client, module.plan)
@@ -343,7 +343,7 @@ def main() -> None:
         "report_path": {"type": "path"},
         "expected_policy": {"type": "dict", "default": {}},
     }
-    module = GpuModule(spec, variables=True, lease=True)
+    module = PlanModule(spec, lease=True)
     module.run(work)
 
 

@@ -206,7 +206,7 @@ from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import diff_of
 from ..module_utils.drain.operand_diagnosis import failing_operands
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
-from ..module_utils.kube.module import GpuModule
+from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.validation.all_reduce import AllReduceOptions
 from ..module_utils.validation.all_reduce_runner import AllReduceRunner
 from ..module_utils.validation.evaluation import DeviceCheck, PoolTest
@@ -223,7 +223,7 @@ if t.TYPE_CHECKING:
 PoolResult = dict[str, t.Any]
 
 
-def work(module: GpuModule) -> dict[str, t.Any]:
+def work(module: PlanModule) -> dict[str, t.Any]:
     """Skip pools with current evidence, validate the others."""
     started = time.monotonic()
     params = module.params
@@ -261,7 +261,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _initial_results(
-    module: GpuModule, state: ValidationState, workload: Workload, options: AllReduceOptions
+    module: PlanModule, state: ValidationState, workload: Workload, options: AllReduceOptions
 ) -> dict[str, PoolResult]:
     """The known results of each pool before any pod runs."""
     pools: dict[str, PoolResult] = {}
@@ -296,7 +296,7 @@ def _summary(pool: PoolResult) -> str:
 
 
 def _validate(
-    module: GpuModule,
+    module: PlanModule,
     validator: Validator,
     options: AllReduceOptions,
     state: ValidationState,
@@ -358,7 +358,7 @@ def _measure(
         results[name] = replace(results[name], programs=programs, problems=problems)
 
 
-def _after_discovery(module: GpuModule, state: ValidationState) -> dict[str, t.Any]:
+def _after_discovery(module: PlanModule, state: ValidationState) -> dict[str, t.Any]:
     empty = list(state.membership.empty)
     if not empty:
         return {}
@@ -386,7 +386,7 @@ def main() -> None:
         "wait_timeout": {"type": "int", "default": 300},
         "wait_sleep": {"type": "int", "default": 1},
     }
-    module = GpuModule(spec, variables=True, lease=True)
+    module = PlanModule(spec, lease=True)
     module.run(work)
 
 

@@ -141,11 +141,11 @@ import typing as t
 
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.kube.module import GpuModule
+from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.nodegroup_nodes.reconciler import GroupNodesReconciler
 
 
-def work(module: GpuModule) -> dict[str, t.Any]:
+def work(module: PlanModule) -> dict[str, t.Any]:
     """Reconcile the nodes once, or until all are ready."""
     pool_names = module.params["pool_names"]
     pools = {pool.name: pool for pool in module.plan.pools}
@@ -182,7 +182,7 @@ def main() -> None:
         "wait_timeout": {"type": "int", "default": 900},
         "wait_sleep": {"type": "int", "default": 5},
     }
-    GpuModule(spec, variables=True, wait=True, lease=True).run(work)
+    PlanModule(spec, wait=True, lease=True).run(work)
 
 
 if __name__ == "__main__":

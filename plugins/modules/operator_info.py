@@ -159,14 +159,14 @@ from ..module_utils.gpu_operator.toolkit_settings import (
     sample_nodes,
 )
 from ..module_utils.kube.helm_environment import helm_environment
-from ..module_utils.kube.module import GpuModule
 from ..module_utils.kube.paths import CLUSTER_POLICIES
+from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.sharing.overview import require_allowed
 
 _COMPONENTS = ("nfd", "operator")
 
 
-def work(module: GpuModule) -> dict[str, t.Any]:
+def work(module: PlanModule) -> dict[str, t.Any]:
     """Find each component; warn about the restrictions of an adopted one."""
     plan = module.plan
     if module.params["allow_release"] is not None:
@@ -188,7 +188,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     return {"changed": False, "operator_info": found}
 
 
-def _find(module: GpuModule) -> tuple[dict[str, InstallationFinding], ToolkitSettings | None]:
+def _find(module: PlanModule) -> tuple[dict[str, InstallationFinding], ToolkitSettings | None]:
     """The finding of each component, and the settings of the operator's container toolkit."""
     client, plan, components = module.client, module.plan, module.params["components"]
     findings: dict[str, InstallationFinding] = {}
@@ -215,8 +215,7 @@ def main() -> None:
         "components": {"type": "list", "elements": "str", "choices": choices, "default": choices},
         "allow_release": {"type": "list", "elements": "str"},
     }
-    module = GpuModule(spec, variables=True)
-    module.run(work)
+    PlanModule(spec).run(work)
 
 
 if __name__ == "__main__":

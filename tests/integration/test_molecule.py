@@ -17,7 +17,7 @@ SCENARIOS.remove("default")
 
 
 # Scenarios on a lab with clouds, which is another lab: a lab keeps its parts.
-CLOUDS = {"nodes": ("openstack",)}
+CLOUDS = {"nodegroups": ("openstack",)}
 
 
 def play(lab: Lab, scenario: str, tmp_path: Path) -> None:

@@ -164,6 +164,27 @@ def test_only_action_plugins_import_modules() -> None:
     ]
 
 
+def needed_files(module: str) -> set[Path]:
+    """The files of module_utils that Ansible packs with a module: all that it imports, and their imports."""
+    files: set[Path] = set()
+    unread = [PLUGINS / "modules" / f"{module}.py"]
+    while unread:
+        for name in imported_names(unread.pop()):
+            # The last part may be a name in the file.
+            paths = [REPO.joinpath(*name.split(".")[:end]).with_suffix(".py") for end in (None, -1)]
+            found = {path for path in paths if path.is_file() and path.is_relative_to(UTILS)} - files
+            files |= found
+            unread += found
+    return files
+
+
+@pytest.mark.parametrize("module", ["kube_object", "node_metadata", "helm_release"])
+def test_modules_without_pools_do_not_need_the_derivation(module: str) -> None:
+    needed = {path.relative_to(UTILS).as_posix() for path in needed_files(module)}
+    assert "kube/module.py" in needed
+    assert not needed & {"pools/derive.py", "kube/plan_module.py"}
+
+
 def test_galaxy_and_requirements_have_the_same_dependencies() -> None:
     galaxy = yaml.safe_load((REPO / "galaxy.yml").read_text())
     required = yaml.safe_load((REPO / "requirements.yml").read_text())

@@ -14,8 +14,6 @@ from ..catalog.names import LEASE_NAMESPACE
 from ..common.errors import ServiceError
 from ..common.module import ArgumentSpec, BaseModule, merge_specs
 from ..common.results import diff_of
-from ..pools.derive import derive
-from ..pools.plan import Plan
 from ..schema.coercion import names
 from .cluster_identity import RECORD, ClusterIdentity
 from .conflicts import ignored_variables
@@ -29,10 +27,6 @@ from .shown_options import secrets_in, shown_options
 if t.TYPE_CHECKING:
     from .client import Client
 
-VARIABLES: ArgumentSpec = {
-    "gpu_defaults": {"type": "dict"},
-    "gpu_pools": {"type": "list", "elements": "dict"},
-}
 EXPECTED: ArgumentSpec = {
     "expected": {
         "type": "dict",
@@ -144,7 +138,6 @@ class GpuModule(ClusterModule):
         self,
         argument_spec: ArgumentSpec | None = None,
         *,
-        variables: bool = False,
         expected: bool = False,
         wait: bool = False,
         lease: bool = False,
@@ -155,7 +148,7 @@ class GpuModule(ClusterModule):
 
         records_name: whether acquiring the lease records gpu_cluster.name in the cluster.
         """
-        shared = ((VARIABLES, variables), (EXPECTED, expected), (WAIT, wait), (LEASE, lease))
+        shared = ((EXPECTED, expected), (WAIT, wait), (LEASE, lease))
         parts = [CONNECTION, *(part for part, used in shared if used)]
         super().__init__(merge_specs(*parts, argument_spec or {}), **kwargs)
         self.records_name = records_name
@@ -182,13 +175,6 @@ class GpuModule(ClusterModule):
     def shown_params(self) -> dict[str, t.Any]:
         """The options without kubeconfigs that are dictionaries, and without Helm values."""
         return shown_options(self.params)
-
-    @functools.cached_property
-    def plan(self) -> Plan:
-        """The plan derived from the variables; raises InvalidVariables with all problems."""
-        if self.params["gpu_cluster"] is None:
-            self.fail_json(msg="missing required arguments: gpu_cluster")
-        return derive(self.params["gpu_cluster"], self.params.get("gpu_defaults") or {}, self.params["gpu_pools"])
 
     @property
     def expected(self) -> ExpectedObjects:

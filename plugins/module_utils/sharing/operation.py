@@ -27,7 +27,7 @@ from .run_context import RunContext
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease
-    from ..kube.module import GpuModule
+    from ..kube.plan_module import PlanModule
     from .scope import Scope
 
 # If something undoes the changes this number of times, the run reports it and stops.
@@ -37,7 +37,7 @@ _MAX_ROUNDS = 5
 class SharingOperation:
     """One call of the module."""
 
-    def __init__(self, module: GpuModule, scope: Scope) -> None:
+    def __init__(self, module: PlanModule, scope: Scope) -> None:
         """Keep the arguments; nothing is read."""
         self._module = module
         self._allowed = frozenset(module.params["allow_release"])

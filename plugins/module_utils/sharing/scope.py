@@ -17,7 +17,7 @@ from .node_change import is_marked
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
-    from ..kube.module import GpuModule
+    from ..kube.plan_module import PlanModule
     from ..pools.plan import PoolPlan
 
 PRESENT, RESET, REPAIRED, NEW_NODES = "present", "reset", "repaired", "new_nodes"
@@ -59,7 +59,7 @@ class Scope:
 EVERYTHING = Scope()
 
 
-def scope_of(module: GpuModule) -> Scope:
+def scope_of(module: PlanModule) -> Scope:
     """The scope that the options define; with the state reset, the module's plan is replaced by a plan of the same pools with whole GPUs."""
     params = module.params
     state, pool_names = params["state"], params["pool_names"]
