@@ -1,8 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The action plugin of all modules that report progress: meta/runtime.yml routes them here.
+"""The action plugin of all modules that report progress: runs the module, and shows its progress on stderr meanwhile.
 
-Runs the module, and shows its progress on stderr meanwhile.
+The other names in this folder are links to this file. A route in meta/runtime.yml does not work: Ansible's main process does not follow
+the route of a module, and a redirect of an action gives a module the defaults of this one (module_defaults).
 """
 
 from __future__ import annotations

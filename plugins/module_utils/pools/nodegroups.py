@@ -120,8 +120,10 @@ def with_node_counts(
 
 
 def _count_problems(name: str, pools: t.Sequence[t.Any], defaults: t.Any) -> t.Iterator[str]:
-    pool = next((pool for pool in pools if get_nested(pool, "name") == name), None)
-    if pool is None:
+    pool, *others = [pool for pool in pools if get_nested(pool, "name") == name] or [None]
+    if others:
+        yield f"pool {name}: {len(others) + 1} pools have this name; give each its own"
+    elif pool is None:
         known = [str(get_nested(pool, "name")) for pool in pools]
         yield f"{name} is not a declared pool; declared are {', '.join(known) or 'none'}"
     elif not isinstance(pool.get("nodes"), dict):

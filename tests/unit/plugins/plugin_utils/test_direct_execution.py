@@ -137,10 +137,14 @@ def test_the_process_is_forked_before_on_start_is_called() -> None:
 
 @pytest.mark.parametrize("name", ["helm_release", "gpu_info", "magnum_nodegroup"])
 def test_ansible_finds_the_action_plugin_of_a_module_before_it_forks_workers(name: str) -> None:
-    """By this call, which the strategies make in the main process; a module's route to an action plugin has no effect there."""
+    """Ansible's strategies make the first call in the main process. The defaults of a module are those of the resolved action."""
     find = (
+        "from ansible.playbook.task import Task\n"
         "from ansible.plugins.loader import action_loader, init_plugin_loader\n"
         "init_plugin_loader([])\n"
         f"print(action_loader.get('accel.gpu.{name}', class_only=True).__module__)\n"
+        f"print(Task.load({{'accel.gpu.{name}': {{}}}}).resolved_action)\n"
     )
-    assert run_program(sys.executable, "-c", find).strip() == "ansible_collections.accel.gpu.plugins.action.gpu_info"
+    plugin, action = run_program(sys.executable, "-c", find).split()
+    assert plugin == f"ansible_collections.accel.gpu.plugins.action.{name}"
+    assert action == f"accel.gpu.{name}"

@@ -202,3 +202,8 @@ def test_pools_that_are_not_resized(name: str, pool: Document, defaults: Documen
     (problem,) = raised.value.problems
     assert problem.startswith(message)
     assert str(raised.value).startswith("1 mistake in the numbers of nodes (gpu_nodegroups_node_counts):\n")
+
+
+def test_two_pools_of_one_name_are_not_resized() -> None:
+    with pytest.raises(InvalidVariables, match="pool train: 2 pools have this name"):
+        with_node_counts([MADE, {"name": "train", "match": {"model": "T4"}}], {"train": 3})
