@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The action plugin of all modules that report progress: runs the module, and shows its progress on stderr meanwhile.
 
-The other names in this folder are links to this file. A route in meta/runtime.yml does not work: Ansible's main process does not follow
-the route of a module, and a redirect of an action gives a module the defaults of this one (module_defaults).
+The other files in this folder import it, because neither other way works: Ansible's main process does not follow the route of a module
+in meta/runtime.yml, a redirect of an action gives a module the defaults of this one (module_defaults), and ansible-galaxy leaves links out.
 """
 
 from __future__ import annotations

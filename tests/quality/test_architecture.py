@@ -146,9 +146,9 @@ def test_the_action_plugin_imports_the_modules_that_talk_to_a_cluster() -> None:
 
 
 def modules_with_progress() -> set[str]:
-    """The modules with an action plugin: all are links to one file."""
+    """The modules with an action plugin, which all but one file only import."""
     plugins = [path for path in (PLUGINS / "action").glob("*.py") if path.stem != "print_lines"]
-    assert {path.resolve() for path in plugins} == {PROGRESS}
+    assert len({path.read_text(encoding="utf-8") for path in plugins if path != PROGRESS}) == 1
     return {path.stem for path in plugins}
 
 

@@ -116,6 +116,11 @@ const (
 	MIGPartial     = "mig-partial"
 	MIGPaused      = "mig-paused"
 	DriverBroken   = "driver-broken"
+	// Of the programs that run on GPUs. The argument of the first two is the number of one GPU; without it all GPUs are affected.
+	KernelWrong     = "kernel-wrong-result"
+	KernelHang      = "kernel-hang"
+	KernelDriverOld = "kernel-driver-old"
+	LinkSlow        = "link-slow"
 )
 
 // ParseFaults parses a comma-separated list of name[=argument].

@@ -11,14 +11,6 @@ import (
 	"strings"
 )
 
-// Faults of the programs that run on GPUs. The argument of the first two is the number of one GPU; without it all GPUs are affected.
-const (
-	KernelWrong     = "kernel-wrong-result"
-	KernelHang      = "kernel-hang"
-	KernelDriverOld = "kernel-driver-old"
-	LinkSlow        = "link-slow"
-)
-
 // Annotations of a pod whose program ends otherwise than after its `sleep`: its exit code (or `never`), and after how many seconds.
 const (
 	ExitAnnotation        = "lab.accel.gpu/exit"
