@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.helpers.magnum import CLUSTER, Magnum
+from tests.helpers.polling import until
 
 
 def cluster(magnum: Magnum, *, check: bool = False, **args: Any) -> dict[str, Any]:
@@ -91,6 +92,8 @@ def test_two_clusters_of_one_name(magnum: Magnum) -> None:
     templates = (magnum.api.get("/clustertemplates") or {})["clustertemplates"]
     body = {"name": magnum.named("c"), "cluster_template_id": templates[0]["uuid"], "keypair": "lab"}
     ids = [magnum.api.send("POST", "/clusters", body).json()["uuid"] for dummy in range(2)]
+    # Magnum answers before it has stored a cluster.
+    until(lambda: all(magnum.api.get(f"/clusters/{one}") for one in ids))
     cases: list[tuple[str, dict[str, Any]]] = [
         ("nodegroup", {"cluster": magnum.named("c"), "name": "g"}),
         ("nodegroup_info", {"cluster": magnum.named("c")}),

@@ -113,12 +113,14 @@ class Magnum:
         """Create a cluster; returns its id.
 
         Magnum accepts a second cluster with the same name, so a request whose response was lost is repeated only after a list shows that it
-        created nothing.
+        created nothing. It also answers before it has stored the cluster, so the cluster is awaited: otherwise, the next run would create another one.
         """
         name, before = str(body["name"]), {cluster["uuid"] for cluster in self.clusters()}
         while True:
             try:
-                return str(self._send("POST", "/clusters", body=body, repeatable=False).json()["uuid"])
+                cluster_id = str(self._send("POST", "/clusters", body=body, repeatable=False).json()["uuid"])
+                self._await_stored(cluster_id)
+                return cluster_id
             except OpenStackError as error:
                 if not error.outcome_unknown:
                     raise
@@ -247,6 +249,12 @@ class Magnum:
         found = _VERSION.search(newest or "")
         self._offered = (int(found[1]), int(found[2])) if found else None
         self._spoken = min(self._offered or NODE_GROUPS, _NEWEST)
+
+    def _await_stored(self, cluster_id: str) -> None:
+        """Wait a few seconds until Magnum shows a new cluster."""
+        deadline = time.monotonic() + _APPEARS_WITHIN
+        while self._lookup(cluster_id) is None and time.monotonic() < deadline:
+            time.sleep(_POLL)
 
     def _new_cluster(self, name: str, before: set[str]) -> Object | None:
         """The cluster created by a request without a response, if it appears within seconds."""

@@ -24,6 +24,11 @@ class OfMagnum(Magnum):
         self.session = session
         self._answers = list(answers)
 
+    @property
+    def left(self) -> list[Any]:
+        """The answers that were not requested."""
+        return self._answers
+
     def _get(self, path: str, **options: Any) -> Any:
         answer = self._answers.pop(0)
         if answer is None:
@@ -31,6 +36,10 @@ class OfMagnum(Magnum):
         if isinstance(answer, OpenStackError):
             raise answer
         return answer
+
+    def _send(self, method: str, path: str, **options: Any) -> Any:
+        assert (method, path) == ("POST", "/clusters")
+        return types.SimpleNamespace(json=lambda: {"uuid": CLUSTER["uuid"]})
 
     def clusters(self, limit: int | None = None) -> list[dict[str, Any]]:
         return list(self._answers.pop(0))
@@ -53,3 +62,11 @@ def test_a_cluster_at_the_end_of_its_deletion_is_no_cluster_to_work_on() -> None
     found = OfMagnum(ending).find_cluster("new")
     assert found is not None
     assert found["status"] == "DELETE_IN_PROGRESS"
+
+
+def test_a_new_cluster_is_awaited_until_magnum_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Magnum answers before it has stored the cluster; a second run would create another one."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    magnum = OfMagnum([], None, None, CLUSTER)
+    assert magnum.create_cluster({"name": "new"}) == "c-1"
+    assert magnum.left == []
