@@ -187,8 +187,9 @@ cluster_policy:
 code:
   description:
     - Reason of the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting longer would not help.
-    - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
-      error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that was named. V(connection) - no usable
+      connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if
+      another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: timeout

@@ -218,7 +218,7 @@ gpu_info:
       type: list
       elements: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
-      sample: [{pool: notebooks, message: 1 node(s) have other labels or taints than declared}]
+      sample: [{pool: notebooks, message: 1 node(s) have labels or taints that differ from the declaration}]
     installed:
       description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info).
       type: dict
@@ -269,8 +269,8 @@ gpu_info:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) options or variables, V(wrong_cluster), V(connection) without usable connection settings, V(unreachable) API server,
-      or the HTTP status of the API server's error.
+    - V(invalid) - mistakes in the options or variables. V(wrong_cluster) - not the cluster that was named. V(connection) - no usable connection
+      settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: connection

@@ -300,10 +300,11 @@ gpu_sharing:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes could not be changed.
+    - V(invalid) - mistakes in the options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes could not be changed.
       V(timeout) - see O(wait_timeout).
-    - V(wrong_cluster), V(connection) without usable connection settings, V(unreachable) API server, or the HTTP status of the API
-      server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(wrong_cluster) - not the cluster that was named. V(connection) - no usable connection settings. V(unreachable) - the API server does not
+      answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost
+      it.
   returned: failure
   type: raw
   sample: partial

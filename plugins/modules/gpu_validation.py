@@ -184,8 +184,9 @@ gpu_validation:
 code:
   description:
     - Reason of the failure; without a code, RV(gpu_validation.pools) has the problems of the pools.
-    - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API
-      server, or the HTTP status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that O(gpu_cluster) names. V(connection) - no
+      usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held)
+      if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: lease_held

@@ -246,8 +246,9 @@ code:
   description:
     - Reason of the failure. V(helm_missing), V(chart) if the chart cannot be used, V(custom_fields) if Helm would overwrite fields,
       V(driver_rollout) if a rollout of the driver is not allowed, V(timeout).
-    - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
-      error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that was named. V(connection) - no usable
+      connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if
+      another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: driver_rollout

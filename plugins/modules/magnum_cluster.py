@@ -115,9 +115,9 @@ magnum_cluster:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) options. V(partial) - the creation failed. V(timeout) - see O(wait_timeout).
-    - V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP status of the cloud's
-      error.
+    - V(invalid) - mistakes in the options. V(partial) - the creation failed. V(timeout) - see O(wait_timeout).
+    - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not answer. Otherwise, the HTTP status
+      of the cloud's error.
   returned: failure
   type: raw
   sample: connection

@@ -117,11 +117,11 @@ nodegroup:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
-    - V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP status of the cloud's
-      error.
-    - With O(kubernetes), also V(wrong_cluster), V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it, and V(unreachable) or the
-      HTTP status of the cluster's API server.
+    - V(invalid) - mistakes in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
+    - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not answer. Otherwise, the HTTP status
+      of the cloud's error.
+    - With O(kubernetes), also V(wrong_cluster) - not the cluster that was named. V(lease_held) if another run holds the Lease, V(lease_lost) if this
+      run has lost it, and V(unreachable) or the HTTP status of the cluster's API server.
   returned: failure
   type: raw
   sample: connection

@@ -123,9 +123,10 @@ nodegroup_nodes:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) options or variables. V(timeout) - see O(wait_timeout).
-    - V(wrong_cluster), V(connection) without usable connection settings, V(unreachable) API server, or the HTTP status of the API
-      server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - mistakes in the options or variables. V(timeout) - see O(wait_timeout).
+    - V(wrong_cluster) - not the cluster that O(gpu_cluster) names. V(connection) - no usable connection settings. V(unreachable) - the API server
+      does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run
+      has lost it.
   returned: failure
   type: raw
   sample: timeout

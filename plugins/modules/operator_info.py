@@ -130,8 +130,8 @@ operator_info:
 code:
   description:
     - Reason of the failure. V(release_refused) - see O(allow_release).
-    - V(invalid) options or configuration, V(wrong_cluster), V(connection), V(unreachable) API server, or the HTTP status of the API server's
-      error.
+    - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that O(gpu_cluster) names. V(connection) - no
+      usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: invalid

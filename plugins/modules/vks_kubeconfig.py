@@ -105,9 +105,9 @@ kubeconfig:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) options. V(timeout) - see O(wait_timeout). V(partial) - VKS could not create a kubeconfig.
-    - V(connection) without usable credentials or without the cloud's library, V(unreachable) cloud, or the HTTP status of the cloud's
-      error.
+    - V(invalid) - mistakes in the options. V(timeout) - see O(wait_timeout). V(partial) - VKS could not create a kubeconfig.
+    - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not answer. Otherwise, the HTTP status
+      of the cloud's error.
   returned: failure
   type: raw
   sample: connection

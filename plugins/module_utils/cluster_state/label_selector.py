@@ -42,7 +42,9 @@ def parse_selector(text: str) -> list[Requirement]:
     while position < len(text.rstrip()):
         match = _REQUIREMENT.match(text, position)
         if match is None:
-            raise ValueError(f"is not a label selector, from {text[position:].strip()!r} on; write it as for kubectl")
+            raise ValueError(
+                f"is not a label selector: there is a mistake at {text[position:].strip()!r}; write it as for kubectl"
+            )
         requirements.append(_requirement(match))
         position = match.end()
     return requirements

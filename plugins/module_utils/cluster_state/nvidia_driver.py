@@ -21,7 +21,7 @@ API_VERSION, KIND = "nvidia.com/v1alpha1", "NVIDIADriver"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 # Every driver DaemonSet has it (manifests/state-driver/0500_daemonset.yaml).
 _GPU_TOLERATION = {"key": GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
-# The selector of an object without one.
+# The default selector.
 _ALL_GPU_NODES = {GPU_PRESENT_LABEL: "true"}
 
 
@@ -69,7 +69,7 @@ def state_message(driver: Document) -> str:
 
 
 def driver_results(drivers: t.Sequence[Document], nodes: t.Iterable[tuple[str, Labels]]) -> list[dict[str, t.Any]]:
-    """Each object for a report: the pool that it is for (None: any other), its version, the number of its nodes, and its state."""
+    """Each object for a report: its pool (None if its selector has no pool label), its version, the number of its nodes, and its state."""
     selecting = driver_of_nodes(drivers, nodes)
     return [
         {
@@ -91,7 +91,7 @@ def untolerated_by_driver(
 ) -> list[Taint]:
     """The taints of a pool that the driver pods of its object do not tolerate; a managed object gets the `expected` tolerations.
 
-    Objects that select nodes by other labels than that of the pool are not considered.
+    These are the objects that select the pool's label; if there are none, the default object and those for all GPU nodes.
     """
     own = [item for item in drivers if node_selector(item).get(POOL_LABEL) == pool]
     for_all = [item for item in drivers if is_default(item) or node_selector(item) == _ALL_GPU_NODES]

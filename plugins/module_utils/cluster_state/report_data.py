@@ -188,7 +188,9 @@ def drift_entries(pools: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str
     entries = []
     for name, pool in pools.items():
         changes = pool.get("changes") or {}
-        changed = [f"{changes['nodes']} node(s) have other labels or taints than declared"] if changes else []
+        changed = (
+            [f"{changes['nodes']} node(s) have labels or taints that differ from the declaration"] if changes else []
+        )
         entries += [{"pool": name, "message": message} for message in (*pool.get("drift", ()), *changed)]
     return entries[:MAX_LISTED]
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The traits of a cluster that its nodes and pods show, for the known issues (catalog/known_issues.py): pure."""
+"""Derives the traits of a cluster from its nodes and pods, for the known issues (catalog/known_issues.py): pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .distribution import distribution_of
 if t.TYPE_CHECKING:
     from .node import Node
 
-# A network card of Mellanox, with the PCI settings of the operator's NFD and with NFD's defaults.
+# The labels of a Mellanox network card, with the PCI settings of the operator's NFD and with NFD's defaults.
 NETWORK_CARD_LABELS = tuple(f"{NFD_PREFIX}pci-{name}.present" for name in ("15b3", "0200_15b3", "0207_15b3"))
 _RUNTIMES = ("containerd", "cri-o")
 
 
 def cluster_traits(nodes: t.Iterable[Node], pods: t.Iterable[t.Mapping[str, t.Any]] = ()) -> set[str]:
-    """The traits that the GPU nodes and these pods show."""
+    """The traits of the GPU nodes and of these pods."""
     traits: set[str] = set()
     for node in nodes:
         if node.has_gpu:
@@ -29,7 +29,7 @@ def cluster_traits(nodes: t.Iterable[Node], pods: t.Iterable[t.Mapping[str, t.An
 
 
 def has_network_card(node: Node) -> bool:
-    """Whether NFD has found a network card of Mellanox in the node."""
+    """Whether NFD has found a Mellanox network card in the node."""
     return any(node.labels.get(label) == "true" for label in NETWORK_CARD_LABELS)
 
 
