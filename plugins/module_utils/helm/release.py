@@ -16,6 +16,7 @@ import typing as t
 import zlib
 from dataclasses import dataclass, field
 
+from ..schema.messages import abbreviate
 from .chart import Chart, definitions_of
 
 INSTALL, UPGRADE, NOTHING = "install", "upgrade", "none"
@@ -146,7 +147,7 @@ def next_step(
         reasons.append(f"chart {installed.chart.label} becomes {chart.label}")
     paths = differing_values(installed.config, desired)
     if paths:
-        reasons.append("values differ: " + ", ".join(paths[:20]) + (" ..." if len(paths) > 20 else ""))
+        reasons.append("values differ: " + abbreviate(paths))
     return ReleaseStep(UPGRADE, tuple(reasons)) if reasons else ReleaseStep(NOTHING)
 
 

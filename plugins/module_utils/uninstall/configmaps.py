@@ -12,6 +12,7 @@ from ..cluster_state import operand_pods
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import PODS, object_path
+from ..schema.messages import abbreviate
 from . import ownership_marks
 from .stage import Removal
 
@@ -20,7 +21,6 @@ Document = t.Mapping[str, t.Any]
 CONFIGMAPS = (names.DEVICE_PLUGIN_CONFIGMAP, names.MIG_CONFIGMAP, names.VALIDATION_CONFIGMAP)
 # The label of validation pods (validation/pods.py).
 _VALIDATION = "accel.gpu/validation"
-_MAX_KEYS = 5
 
 
 def configmap_removals(client: Client, foreign: t.Iterable[tuple[str, str]]) -> t.Iterator[Removal]:
@@ -57,7 +57,7 @@ def _configmap_removal(client: Client, configmap: Document, kept: str) -> Remova
     return Removal(
         label,
         action="our entries removed",
-        kept=kept or f"it has foreign entries: {', '.join(foreign[:_MAX_KEYS])}",
+        kept=kept or f"it has foreign entries: {abbreviate(foreign)}",
         before=own + foreign,
         after=foreign,
         send=functools.partial(_remove_entries, client, path, configmap, own),

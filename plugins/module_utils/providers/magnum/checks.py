@@ -9,6 +9,7 @@ import functools
 import typing as t
 
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ...schema.messages import abbreviate
 from ...schema.providers import MAGNUM
 from .client import Magnum
 from .fields import magnum_label
@@ -188,4 +189,4 @@ class MagnumChecks:
 
 
 def _available(names: t.Sequence[str]) -> str:
-    return f"available: {', '.join(names[:8])}" if names else "there are none"
+    return f"available: {abbreviate(names)}" if names else "there are none"

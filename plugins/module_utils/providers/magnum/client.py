@@ -13,6 +13,7 @@ from urllib.parse import quote
 from ...common.errors import ConnectionProblem
 from ...common.http import HttpResponse
 from ...common.parallel import call_all
+from ...schema.messages import abbreviate
 from .errors import OpenStackError
 from .session import Session
 from .transport import Object, Service
@@ -72,7 +73,7 @@ class Magnum:
                 found = self._lookup(name)
         if found is None:
             names = sorted(str(cluster["name"]) for cluster in clusters)
-            known = f"it has {', '.join(names[:20])}" if names else "it has none"
+            known = f"it has {abbreviate(names)}" if names else "it has none"
             raise ConnectionProblem(
                 f"Magnum has no cluster {name} ({self.session.origin}): {known}. Clusters of other projects are not visible."
             )

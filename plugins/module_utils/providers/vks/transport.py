@@ -22,7 +22,7 @@ if URLLIB3_IMPORT_ERROR is None:
 
 # The vendor's own client uses this page size. No maximum is documented, and the service may return smaller pages.
 PAGE_SIZE = 50
-_ATTEMPTS = 2
+_LIST_READS = 2
 
 Row = dict[str, t.Any]
 Fetch = t.Callable[[int, int], t.Any]
@@ -211,7 +211,7 @@ def collect(fetch: Fetch, size: int = PAGE_SIZE) -> list[Row]:
 
     Raises VksError if a list is incomplete twice, because a group that is missing in the list would be created a second time.
     """
-    for dummy in range(_ATTEMPTS):
+    for dummy in range(_LIST_READS):
         rows, total = _read_pages(fetch, size)
         if len(rows) >= total:
             return rows
