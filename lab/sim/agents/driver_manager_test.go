@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"lab.invalid/sim/rules"
 )
@@ -39,13 +36,7 @@ type driverFixture struct {
 
 func newDriverFixture(t *testing.T, image string) *driverFixture {
 	f := &driverFixture{}
-	server := httptest.NewServer(http.HandlerFunc(f.serve))
-	t.Cleanup(server.Close)
-	core, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Simulator{options: Options{Scale: 1e-5}, core: core, logs: newPodLogs("", nil)}
+	s := &Simulator{options: Options{Scale: 1e-5}, core: clientOf(t, f.serve), logs: newPodLogs("", nil)}
 	node := &Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n"}, Faults: rules.Faults{}, Ready: true, Driver: "580.95.05", DriverConfig: "first",
 		Deploy:   map[string]string{pluginLabel: "true", rules.ClientLabel: "true"},
 		Hardware: &rules.Hardware{Product: "Tesla T4", GPUs: 1, Driver: "580.95.05"}}

@@ -55,15 +55,21 @@ type fixture struct {
 	published []corev1.ConfigMap
 }
 
-func newFixture(t *testing.T) *fixture {
-	f := &fixture{t: t, labels: map[string]string{pluginLabel: "true", "nvidia.com/gpu.deploy.dcgm": "false"}}
-	server := httptest.NewServer(http.HandlerFunc(f.serve))
+// clientOf returns a client of an API server that answers with serve until the test ends.
+func clientOf(t *testing.T, serve http.HandlerFunc) *kubernetes.Clientset {
+	t.Helper()
+	server := httptest.NewServer(serve)
 	t.Cleanup(server.Close)
 	core, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Simulator{options: Options{Scale: 1e-5, MIGWait: 5 * time.Millisecond}, core: core, memories: map[string]*memory{}, histories: map[string]*rules.ConfigMapHistory{}, present: map[string]bool{},
+	return core
+}
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{t: t, labels: map[string]string{pluginLabel: "true", "nvidia.com/gpu.deploy.dcgm": "false"}}
+	s := &Simulator{options: Options{Scale: 1e-5, MIGWait: 5 * time.Millisecond}, core: clientOf(t, f.serve), memories: map[string]*memory{}, histories: map[string]*rules.ConfigMapHistory{}, present: map[string]bool{},
 		refreshed: map[string]time.Time{}, migConfigEvents: map[string]bool{}, logs: newPodLogs("", nil)}
 	history := &rules.ConfigMapHistory{}
 	history.Observe(map[string]string{rules.MIGConfigKey: migFile}, time.Now().Add(-time.Hour), 0)

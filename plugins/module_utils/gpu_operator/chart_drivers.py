@@ -38,26 +38,23 @@ def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict
         if name in old and name not in new:
             reasons[name] = [f"NVIDIADriver {name} is deleted"]
         elif name in new:
-            outcome = t.cast("Document", apply_merge_patch(spec, merge_patch(old.get(name, {}), new[name])))
-            paths = template_fields(spec, outcome)
-            if paths:
-                reasons[name] = [f"{format_change(spec, outcome, path)} in NVIDIADriver {name}" for path in paths]
-    return reasons
+            reasons[name] = _reasons(name, spec, merge_patch(old.get(name, {}), new[name]))
+    return {name: texts for name, texts in reasons.items() if texts}
 
 
 def value_changes(plan: Plan, live: t.Iterable[Document]) -> dict[str, list[str]]:
     """The same for the planned Helm values, of which the chart's own defaults are not known."""
     release, values = (plan.operator.name, plan.operator.namespace), plan.operator.values.get("driver") or {}
     patch = {key: values[key] for key in _VALUES if key in values}
-    reasons: dict[str, list[str]] = {}
-    for item in live:
-        name, spec = item["metadata"]["name"], item.get("spec") or {}
-        if helm_release_of(item) == release:
-            outcome = t.cast("Document", apply_merge_patch(spec, patch))
-            paths = template_fields(spec, outcome)
-            if paths:
-                reasons[name] = [f"{format_change(spec, outcome, path)} in NVIDIADriver {name}" for path in paths]
-    return reasons
+    own = {item["metadata"]["name"]: item.get("spec") or {} for item in live if helm_release_of(item) == release}
+    reasons = {name: _reasons(name, spec, patch) for name, spec in own.items()}
+    return {name: texts for name, texts in reasons.items() if texts}
+
+
+def _reasons(name: str, spec: Document, patch: Document) -> list[str]:
+    """Each field by which a patch of the spec changes the object's DaemonSets."""
+    outcome = t.cast("Document", apply_merge_patch(spec, patch))
+    return [f"{format_change(spec, outcome, path)} in NVIDIADriver {name}" for path in template_fields(spec, outcome)]
 
 
 def template_fields(before: Document, after: Document) -> list[Path]:

@@ -22,6 +22,7 @@ from ..common.nested import get_nested
 from ..helm.release_records import ReleaseRecords
 from ..kube.client import Client
 from ..kube.errors import ApiError
+from ..kube.managed_fields import writers
 from ..kube.paths import DAEMONSETS, NODES
 from ..pools.operator_values import toolkit_env, with_toolkit_env
 from ..schema.messages import join_words
@@ -216,9 +217,5 @@ def _read_installed(
 
 def _editor(policy: Document) -> str:
     """The manager other than an installer that has written toolkit.env; empty if there is none."""
-    for entry in (policy.get("metadata") or {}).get("managedFields") or []:
-        fields = get_nested(entry.get("fieldsV1"), "f:spec", "f:toolkit") or {}
-        manager = str(entry.get("manager") or "")
-        if "f:env" in fields and not manager.startswith(_INSTALLERS):
-            return manager
-    return ""
+    names = writers(policy, ("spec", "toolkit", "env"))
+    return next((name for name in names if not name.startswith(_INSTALLERS)), "")

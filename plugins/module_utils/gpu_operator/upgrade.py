@@ -172,15 +172,19 @@ class OperatorUpgrade:
         rendered = preparation.render()
         if not operator_deployments(rendered):
             return UpgradeDecision(step)
-        preview = preview_upgrade(old, (chart, rendered), live, desired, (), drivers)
+
+        def previewed(known: t.Iterable[Document] = ()) -> UpgradePreview:
+            return preview_upgrade(old, (chart, rendered), live, desired, known, drivers)
+
+        preview = previewed()
         kept = endangered_own_values(live.get("spec") or {}, preview.spec)
         if kept:
             preparation.kept_values = merge_values(preparation.kept_values, kept)
             rendered = preparation.render()
-            preview = preview_upgrade(old, (chart, rendered), live, desired, (), drivers)
+            preview = previewed()
         if preview.manual:
             known = [*definitions, *installed.definitions(), *self._live_definition()]
-            preview = preview_upgrade(old, (chart, rendered), live, desired, filter(_defines_policy, known), drivers)
+            preview = previewed(filter(_defines_policy, known))
         refusals = []
         if preview.manual:
             message = manual_fields_message(preview.manual, live["metadata"]["name"])

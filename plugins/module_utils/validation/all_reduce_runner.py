@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from .all_reduce import CONTAINER, NETWORK, NODE, AllReduceSite, choose_nodes, evaluate, manifest, on_timeout
-from .evaluation import PodObservation, observe
+from .evaluation import MAX_TEXTS, PodObservation, observe
 from .validator import explain, undeleted
 
 if t.TYPE_CHECKING:
@@ -19,8 +19,6 @@ if t.TYPE_CHECKING:
     from .all_reduce import AllReduceOptions
     from .pod_client import PodClient
     from .pods import Workload
-
-_MAX_TEXTS = 3
 
 
 @dataclass(frozen=True)
@@ -122,11 +120,11 @@ class AllReduceRunner:
                 values,
                 tuple(
                     explain(self._pods, failure, nodes[failure.pod], self._options.image, on_timeout(site.kind))
-                    for failure in observation.failures[:_MAX_TEXTS]
+                    for failure in observation.failures[:MAX_TEXTS]
                 ),
             )
         if not observation.ended or sum(observation.phases.values()) < len(site.nodes):
-            reasons = "; ".join(observation.waiting[:_MAX_TEXTS]) or "the GPUs do not reach each other"
+            reasons = "; ".join(observation.waiting[:MAX_TEXTS]) or "the GPUs do not reach each other"
             what = "GPUs of the node" if site.kind == NODE else "nodes"
             return AllReduceResult(
                 values,

@@ -27,6 +27,8 @@ _DEVICE = re.compile(r"^\s*(?P<kind>GPU|MIG)\b(?P<name>.*?)\(UUID: (?P<uuid>(?:G
 _MIG_UUID = "MIG-"
 # k8s-device-plugin internal/plugin/server.go, the same for time-slicing and MPS; observed on an H200.
 _ONE_EACH = "maximum request size for shared resources is 1"
+# How many failures, or reasons of waiting, a problem of a pool names.
+MAX_TEXTS = 3
 WAITED, REFUSED = "waited", "refused"
 _RESULT_KEYS = {SURPLUS: "one_more", PAIR: "two_shares"}
 _UNANSWERED = {

@@ -15,7 +15,7 @@ from ..cluster_state.pool_assignment import assign_pools
 from ..kube.paths import NODES, PODS, object_path
 from . import all_reduce, evidence
 from .diagnosis import diagnose, hang
-from .evaluation import DeviceCheck, PodFailure, PoolTest, check_devices, devices, excerpt
+from .evaluation import MAX_TEXTS, DeviceCheck, PodFailure, PoolTest, check_devices, devices, excerpt
 from .images import choose_image
 from .pod_client import DELETE_TIMEOUT, PodClient
 from .pods import KERNEL, LOAD, NotTestable, ValidationSite, choose_node, manifest
@@ -30,8 +30,6 @@ if t.TYPE_CHECKING:
     from ..pools.plan import Plan, PoolPlan
     from .all_reduce import AllReduceOptions
     from .pods import Workload
-
-_MAX_TEXTS = 3
 
 
 @dataclass(frozen=True)
@@ -159,10 +157,10 @@ class Validator:
         expected, observation, node = test.site.pods, test.observation, test.site.node
         programs: dict[str, t.Any] = {"image": choose_image(self.workload.images, node), "kernel": "failed"}
         if observation.failures:
-            problems = tuple(self._explain(test, failure) for failure in observation.failures[:_MAX_TEXTS])
+            problems = tuple(self._explain(test, failure) for failure in observation.failures[:MAX_TEXTS])
             return DeviceCheck(problems=problems, programs=programs)
         if not observation.ended:
-            reasons = "; ".join((*observation.waiting[:_MAX_TEXTS], *self._hanging(test))) or "they are still running"
+            reasons = "; ".join((*observation.waiting[:MAX_TEXTS], *self._hanging(test))) or "they are still running"
             return DeviceCheck(
                 problems=(f"{expected} pods did not end in time ({observation}): {reasons}",), programs=programs
             )
@@ -186,7 +184,7 @@ class Validator:
 
     def _hanging(self, test: PoolTest) -> t.Iterator[str]:
         """Which running pods have listed their device, but not ended the kernel."""
-        for pod in test.observation.running[:_MAX_TEXTS]:
+        for pod in test.observation.running[:MAX_TEXTS]:
             log = self.pods.log_if_any(pod, KERNEL)
             if devices(log) and not kernel_passed(log):
                 yield f"{pod}{_device(log)} has not ended its kernel; its log: {excerpt(log)}. {hang(test.site.node)}"
@@ -204,7 +202,7 @@ def explain(pods: PodClient, failure: PodFailure, node: Node, image: str, on_tim
 def undeleted(names: t.Sequence[str]) -> str:
     """The problem that pods are not deleted in time, and the remedy."""
     return (
-        f"{', '.join(names[:_MAX_TEXTS])} was deleted {DELETE_TIMEOUT:.0f} seconds ago and still exists: the kubelet cannot kill a "
+        f"{', '.join(names[:MAX_TEXTS])} was deleted {DELETE_TIMEOUT:.0f} seconds ago and still exists: the kubelet cannot kill a "
         "process that waits for its GPU, or does not answer. Cordon the node, and reboot it"
     )
 

@@ -253,18 +253,13 @@ class Magnum:
 
     def _await_stored(self, cluster_id: str) -> None:
         """Wait a few seconds until Magnum shows a new cluster."""
-        deadline = time.monotonic() + _APPEARS_WITHIN
-        while self._lookup(cluster_id) is None and time.monotonic() < deadline:
-            time.sleep(_POLL)
+        _appearing(lambda: self._lookup(cluster_id))
 
     def _new_cluster(self, name: str, before: set[str]) -> Object | None:
         """The cluster created by a request without a response, if it appears within seconds."""
-        deadline = time.monotonic() + _APPEARS_WITHIN
-        while True:
-            found = [found for found in self.clusters() if found["name"] == name and found["uuid"] not in before]
-            if found or time.monotonic() > deadline:
-                return next(iter(found), None)
-            time.sleep(_POLL)
+        return _appearing(
+            lambda: next((one for one in self.clusters() if one["name"] == name and one["uuid"] not in before), None)
+        )
 
     def _ambiguous(self, name: str) -> str:
         twins = [cluster for cluster in self.clusters() if cluster["name"] == name]
@@ -273,3 +268,13 @@ class Magnum:
             f"{len(twins)} clusters have the name {name} ({self.session.origin}): {ids}. "
             "Use the id of one, or delete the other."
         )
+
+
+def _appearing(find: t.Callable[[], Object | None]) -> Object | None:
+    """The object as soon as it is found; None if it does not appear within seconds."""
+    deadline = time.monotonic() + _APPEARS_WITHIN
+    while True:
+        found = find()
+        if found is not None or time.monotonic() > deadline:
+            return found
+        time.sleep(_POLL)
