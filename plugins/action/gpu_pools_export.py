@@ -1,9 +1,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The action plugin of this module is the one of gpu_info."""
 
 from __future__ import annotations
 
-from .gpu_info import ActionModule
+from ..modules import gpu_pools_export
+from ..plugin_utils.module_action import ModuleAction
 
-__all__ = ["ActionModule"]
+
+class ActionModule(ModuleAction):
+    """Runs gpu_pools_export and shows its progress."""
+
+    MODULE = gpu_pools_export

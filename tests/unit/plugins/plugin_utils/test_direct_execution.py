@@ -146,5 +146,5 @@ def test_ansible_finds_the_action_plugin_of_a_module_before_it_forks_workers(nam
         f"print(Task.load({{'accel.gpu.{name}': {{}}}}).resolved_action)\n"
     )
     plugin, action = run_program(sys.executable, "-c", find).split()
-    assert plugin == "ansible_collections.accel.gpu.plugins.action.gpu_info"
+    assert plugin == f"ansible_collections.accel.gpu.plugins.action.{name}"
     assert action == f"accel.gpu.{name}"

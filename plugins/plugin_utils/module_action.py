@@ -1,0 +1,180 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The base of the action plugins of modules that report progress: runs the module, and shows its progress on stderr meanwhile.
+
+Each such module has an action plugin of its own. Ansible loads the plugin, and the module that it names, before it forks the worker of the
+task, so the tasks of a run share the imports. Neither a route in meta/runtime.yml, which the main process does not follow, nor a redirect,
+with which a module gets the defaults of another one (module_defaults), nor a link, which ansible-galaxy leaves out, can replace it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import socket
+import sys
+import threading
+import time
+import types
+import typing as t
+
+from ansible import constants
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ..module_utils.common.process import start_time
+from ..module_utils.common.progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV
+from ..module_utils.common.temporary_files import make_file
+from . import direct_execution
+from .same_cluster import same_cluster
+
+_POLL = 0.2
+_INTERVAL = 2.0
+# A long run should not fill a log.
+_LATE_INTERVAL, _LATE = 10.0, 60.0
+
+
+class ModuleAction(ActionBase):
+    """Runs the module of the task and shows its progress while it works."""
+
+    MODULE: types.ModuleType
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _supports_async = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Return the module's own result; a problem with the progress lines never changes it."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        problem = same_cluster(self._task.args.get("gpu_cluster"), variables)
+        if problem:
+            return {**result, "failed": True, "msg": problem, "code": "invalid"}
+        in_background = bool(self._task.async_val) and not self._connection.has_native_async
+        host = str(variables.get("inventory_hostname", "localhost"))
+        environment = {RUN_ID_ENV: run_id(), INVENTORY_HOST_ENV: host}
+        if in_background:
+            return {**result, **self._run_module(environment, variables, wrap_async=True)}
+        reader = _Reader(host, hide_text=bool(self._task.no_log))
+        with reader as path:
+            if path:
+                environment[PROGRESS_ENV] = path
+            if self._runs_here(variables):
+                result.update(self._run_here(environment, variables, reader.follow))
+            else:
+                reader.follow()
+                result.update(self._run_module(environment, variables))
+        self._remove_tmp_path(self._connection._shell.tmpdir)
+        return result
+
+    def _run_module(
+        self, environment: dict[str, str], variables: dict[str, t.Any], wrap_async: bool = False
+    ) -> dict[str, t.Any]:
+        # Environment variables, so that the module's options are the user's alone.
+        self._task.environment.append(environment)
+        try:
+            return t.cast("dict[str, t.Any]", self._execute_module(task_vars=variables, wrap_async=wrap_async))
+        finally:
+            self._task.environment.remove(environment)
+
+    def _runs_here(self, variables: t.Mapping[str, t.Any]) -> bool:
+        """Whether the module runs on this machine, as this user, and with the interpreter of Ansible."""
+        interpreter = self._templar.template(variables.get("ansible_python_interpreter"))
+        return (
+            direct_execution.IS_SUPPORTED
+            and self._connection.transport in ("local", "ansible.builtin.local")
+            and self._connection.become is None
+            and not self._task.async_val
+            and not self._task.delegate_to
+            and interpreter == sys.executable
+            and not constants.DEFAULT_KEEP_REMOTE_FILES
+        )
+
+    def _run_here(
+        self, environment: dict[str, str], variables: dict[str, t.Any], on_start: t.Callable[[], None]
+    ) -> dict[str, t.Any]:
+        """As Ansible's _execute_module(), in a fork of this process."""
+        options = dict(self._task.args)
+        self._update_module_args(self._task.action, options, variables)
+        of_task: dict[str, t.Any] = {}
+        self._compute_environment_string(of_task)
+        completed = direct_execution.execute(
+            self.MODULE.main,
+            direct_execution.encode_options(options),
+            {**{name: str(value) for name, value in of_task.items()}, **environment},
+            on_start,
+        )
+        return direct_execution.result_dict(self._parse_returned_data(completed, *direct_execution.PROFILE))
+
+
+def run_id() -> str:
+    """Return an identifier of this ansible-playbook run: the number of its AWX job, or host, process and start time."""
+    job = os.environ.get("AWX_JOB_ID") or os.environ.get("JOB_ID")
+    if job and os.environ.get("AWX_HOST"):
+        return f"awx-{job}"
+    parent = multiprocessing.parent_process()
+    pid = parent.pid if parent is not None and parent.pid else os.getpid()
+    return f"{socket.gethostname()}-{pid}-{start_time(pid) or 0}"
+
+
+class _Reader:
+    """Follows a file of progress lines in a thread and shows the newest one at a readable rate."""
+
+    def __init__(self, host: str, hide_text: bool) -> None:
+        self._host = host
+        self._hide_text = hide_text
+        self._path: str | None = None
+        self._rest = ""
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> str | None:
+        """Return the path of the file; None when it cannot be created (a full disk), and then no progress is shown."""
+        with contextlib.suppress(OSError):
+            self._path = make_file("progress")
+        return self._path
+
+    def follow(self) -> None:
+        """Start the thread. A process should not have threads when it forks."""
+        if self._path is not None:
+            self._thread = threading.Thread(target=self._follow, args=(self._path,), name="progress", daemon=True)
+            self._thread.start()
+
+    def __exit__(self, *dummy: object) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+
+    def _follow(self, path: str) -> None:
+        start = time.monotonic()
+        shown_at = 0.0
+        shown = waiting = ""
+        with open(path, encoding="utf-8") as lines:
+            ended = False
+            while not ended:
+                ended = self._done.wait(_POLL)
+                waiting = self._newest(lines) or waiting
+                now = time.monotonic()
+                interval = _INTERVAL if now - start < _LATE else _LATE_INTERVAL
+                if waiting and waiting != shown and (ended or now - shown_at >= interval):
+                    Display().display(waiting, stderr=True)
+                    shown, shown_at, waiting = waiting, now, ""
+
+    def _newest(self, lines: t.TextIO) -> str:
+        """Return the newest complete line since the last call; an incomplete line is left for the next call."""
+        *complete, self._rest = (self._rest + lines.read()).split("\n")
+        for line in reversed(complete):
+            with contextlib.suppress(ValueError, TypeError, AttributeError):
+                return self._format(json.loads(line))
+        return ""
+
+    def _format(self, line: dict[str, t.Any]) -> str:
+        counts = f"{line['done']}/{line['total']}" if "total" in line else ""
+        words = "" if self._hide_text else str(line.get("text", ""))
+        # Under no_log only the counts are shown.
+        return f"{self._host}: {' '.join(part for part in (counts, words) if part) or 'working ...'}"
