@@ -786,8 +786,8 @@ options:
         description:
           - The driver of the nodes, if it differs between pools. As soon as one pool declares it, one NVIDIADriver object for
             each pool describes the driver instead of the ClusterPolicy. Keys that are left out, and pools without C(driver),
-            have the ClusterPolicy's values. An empty map stands for all of these. A change rolls the driver on the nodes of
-            its pool only, and is held back until you allow it.
+            have the ClusterPolicy's values. An empty map stands for all of these. A change restarts the driver on the nodes
+            of its pool only, and is held back until you allow it.
         type: dict
         suboptions:
           type:

@@ -68,7 +68,7 @@ def transition(node: Node, pool: PoolPlan | None, change: NodeEdit | None, *, re
     before = node.mig_devices
     after = expected_state.devices_in_labels(node, pool) if pool else {}
     offers = (
-        expected_state.expected_offers(node, pool) if pool else {names.GPU_RESOURCE: node.recorded_gpus or node.gpus}
+        expected_state.expected_offers(node, pool) if pool else {names.GPU_RESOURCE: expected_state.physical_gpus(node)}
     )
     if pool is None and (is_partitioned(node) or is_abandoned(node)):
         return _mode_switch(node, offers)

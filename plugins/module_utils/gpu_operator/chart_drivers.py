@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVIDIADriver objects of a Helm release, and the nodes on which an upgrade of that release rolls the driver: pure.
+"""The NVIDIADriver objects of a Helm release, and the nodes on which an upgrade of that release restarts the driver: pure.
 
 Source: gpu-operator v25.10.1 deployments/gpu-operator/templates/nvidiadriver.yaml (one object, `default`, if driver.nvidiaDriverCRD has
 enabled and deployDefaultCR).
@@ -65,7 +65,7 @@ def template_fields(before: Document, after: Document) -> list[Path]:
 def rolled_nodes(
     nodes: t.Mapping[str, int], paths: t.Sequence[Path], changed: t.Collection[str], *, replaced: bool
 ) -> dict[str, int]:
-    """The nodes on which the driver rolls, by the NVIDIADriver that has it now (empty: the ClusterPolicy).
+    """The nodes on which the driver restarts, by the NVIDIADriver that has it now (empty: the ClusterPolicy).
 
     `paths` are the changed fields of the ClusterPolicy that reach a driver DaemonSet, `changed` the changed objects. With another chart
     (`replaced`) the new operator writes every template again.

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVIDIADriver objects that the pools require: one for each pool, so that a change rolls the driver of its nodes only (pure).
+"""The NVIDIADriver objects that the pools require: one for each pool, so that a change restarts the driver of its nodes only (pure).
 
 Up to v26.3 the operator refuses objects that select the same node, and a selector only compares labels: so the object of a pool selects the
 label accel.gpu/pool, and pools without `driver` get an object, too. From v26.7 on one more object is the default for all other nodes.
@@ -51,7 +51,7 @@ PREFIX, DEFAULT_NAME = "accel-gpu-", "accel-gpu"
 
 @dataclass(frozen=True)
 class DriverObjectChange:
-    """One server-side apply of an object; `nodes` are those of its `members` on which it rolls the driver, for `reasons`."""
+    """One server-side apply of an object; `nodes` are those of its `members` on which it restarts the driver, for `reasons`."""
 
     name: str
     pool: str
@@ -84,12 +84,12 @@ class DriverObjects:
 
     @property
     def rolled_nodes(self) -> frozenset[str]:
-        """The nodes whose driver rolls."""
+        """The nodes whose driver restarts."""
         return frozenset(name for change in self.changes for name in change.nodes)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why their driver rolls."""
+        """Why their driver restarts."""
         return tuple(reason for change in self.changes if change.nodes for reason in change.reasons)
 
     def nodes_by_owner(self) -> dict[str, int]:
@@ -261,7 +261,7 @@ def _change(live: Document | None, body: Object, pool: str) -> DriverObjectChang
 
 
 def _rolls(node: Node, name: str, change: DriverObjectChange, owners: t.Mapping[str, str]) -> bool:
-    """Whether the change rolls the driver of a node of its pool; a node without a driver gets its first one."""
+    """Whether the change restarts the driver of a node of its pool; a node without a driver gets its first one."""
     owner = owners.get(node.name)
     return owner is not None and (change.is_new or (owner == name and bool(change.reasons)))
 

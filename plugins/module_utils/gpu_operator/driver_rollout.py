@@ -216,7 +216,7 @@ class DriverRollout:
         texts = []
         if rolling or not by_hand:
             where = "at the same time" if self._is_at_once else f"at most {self.max_parallel} at a time"
-            texts.append(f"the driver rolls on {rolling} nodes, {where}: {reasons}")
+            texts.append(f"the driver restarts on {rolling} nodes, {where}: {reasons}")
         if by_hand:
             fields = join_words([policy.setting for dummy, policy in by_hand])
             because = "" if texts else f": {reasons}"

@@ -147,7 +147,7 @@ def partitioned(charts: Scenario) -> Scenario:
 def test_an_upgrade_of_an_untouched_cluster(plain: Scenario) -> None:
     refused = plain.refusal(T4)
     assert refused.startswith(
-        "Not upgraded, because the driver rolls on 2 nodes, at most 2 at a time: chart gpu-operator-v25.10.1 becomes"
+        "Not upgraded, because the driver restarts on 2 nodes, at most 2 at a time: chart gpu-operator-v25.10.1 becomes"
     )
     assert "by hand" not in refused
 
@@ -162,7 +162,7 @@ def test_an_upgrade_of_an_untouched_cluster(plain: Scenario) -> None:
     warnings = [
         line for result in played.module_results("accel.gpu.helm_release") for line in result.get("warnings", ())
     ]
-    assert [line for line in warnings if line.startswith("The driver rolls on 2 nodes, at most 2 at a time: chart ")]
+    assert [line for line in warnings if line.startswith("The driver restarts on 2 nodes, at most 2 at a time: chart ")]
     # The MIG manager generates the configuration of each node.
     assert plain.mig_name() is None
     assert plain.policy()["driver"]["version"] == DRIVER

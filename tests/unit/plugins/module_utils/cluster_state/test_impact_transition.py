@@ -144,7 +144,10 @@ def test_a_node_that_leaves_its_pool_is_made_whole() -> None:
     noted = {"accel.gpu/pool-labels": '["nvidia.com/mig.config", "accel.gpu/pool"]'}
     cut = node_in("single", annotations=noted, labels={"nvidia.com/mig.config": "mig-2x3g.40gb-0a1b2c3d"})
     found = transition(cut, None, node_edit(cut, None))
-    assert (found.kind, found.evicts_all) == (MODE, True)
+    assert (found.kind, found.evicts_all, found.offers) == (MODE, True, {GPU: 1})
+    # GFD counts seven MIG devices, and the number of GPUs is not recorded.
+    unrecorded = replace(cut, annotations=noted)
+    assert transition(unrecorded, None, node_edit(unrecorded, None)).offers == {GPU: 1}
 
 
 @given(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVIDIADriver objects of a Helm release, and the nodes on which an upgrade of it rolls the driver."""
+"""The NVIDIADriver objects of a Helm release, and the nodes on which an upgrade of it restarts the driver."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVIDIADriver objects of the pools: which change, on which nodes the driver rolls, what stays, and what is refused."""
+"""The NVIDIADriver objects of the pools: which change, on which nodes the driver restarts, what stays, and what is refused."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_one_object_for_each_pool_and_a_second_run_changes_nothing() -> None:
         "nodeSelector": {"accel.gpu/pool": "a100"},
         "tolerations": [TEAM],
     }
-    # The switch of the ClusterPolicy rolls the driver, and is counted there.
+    # The switch of the ClusterPolicy restarts the driver, and is counted there.
     assert found.rolled_nodes == frozenset()
     assert not plan_driver_objects(declared, policy(), applied(found), NODES).changes
 

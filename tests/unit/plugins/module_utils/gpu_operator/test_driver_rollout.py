@@ -169,7 +169,7 @@ def test_since_v26_7_each_object_has_its_own_policy() -> None:
     roll = UpgradePolicies.read(SPEC, objects).rollout({"a": 10, "b": 10, "c": 4}, ["a reason"])
     assert roll.max_parallel == 6
     assert str(roll) == (
-        "the driver rolls on 20 nodes, at most 6 at a time: a reason; the driver is out of date on 4 nodes. The upgradePolicy.autoUpgrade of "
+        "the driver restarts on 20 nodes, at most 6 at a time: a reason; the driver is out of date on 4 nodes. The upgradePolicy.autoUpgrade of "
         "NVIDIADriver c is off, so each node keeps its driver until its driver pod is deleted"
     )
     # Before an upgrade to v26.7, the objects do not have the field yet.
