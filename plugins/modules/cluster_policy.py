@@ -369,7 +369,7 @@ def _warn_about_driver(module: PlanModule, diff: _PolicyDiff) -> None:
     if diff.rollout and diff.held_back:
         of_policy = " of the ClusterPolicy" if diff.held_back[-1].startswith("spec.") else ""
         module.warn(
-            f"{', '.join(diff.held_back)}{of_policy} was held back: it would roll the driver on {diff.rollout.nodes} nodes and "
+            f"{', '.join(diff.held_back)}{of_policy} was held back: it would restart the driver on {diff.rollout.nodes} nodes and "
             "evict their GPU pods. Set allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it."
         )
     elif diff.rollout:

@@ -40,7 +40,7 @@ options:
     default: false
   allow_driver_rollout:
     description:
-      - Whether a run may roll the driver, as in the same option of M(accel.gpu.helm_release).
+      - Whether a run may restart the driver, as in the same option of M(accel.gpu.helm_release).
       - With O(include_impact), RV(gpu_info.impact) shows what would be refused or held back.
     type: bool
     default: false

@@ -149,7 +149,7 @@ def _with_mig_configmap(live: Document, spec: Object) -> Object:
 
 
 def _with_driver_objects(live: Document, spec: Object) -> Object:
-    """Keep NVIDIADriver objects in use after the last pool with `driver`: without them the driver would roll on every node."""
+    """Keep NVIDIADriver objects in use after the last pool with `driver`: without them the driver would restart on every node."""
     key, *below = SWITCH
     applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), key)
     if key in spec or f"f:{below[0]}" not in applied or not uses_driver_objects(live.get("spec") or {}):

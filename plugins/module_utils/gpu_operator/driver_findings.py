@@ -62,7 +62,7 @@ def with_driver_source(finding: InstallationFinding, policy: Document | None, pl
         return finding
     problem = (
         f"Pools declare `driver`, which needs spec.{'.'.join(SWITCH)}: true in ClusterPolicy {policy['metadata']['name']}, and {owner} "
-        "would set it back, which replaces the driver of every node twice. Set it in the source of that object, where it rolls the "
+        "would set it back, which replaces the driver of every node twice. Set it in the source of that object, where it restarts the "
         "driver on every node, and run again; or remove `driver` from the pools."
     )
     return replace(finding, problem=problem, notes=())

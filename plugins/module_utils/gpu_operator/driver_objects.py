@@ -132,7 +132,7 @@ class DriverObjects:
 
     @property
     def held_tolerations(self) -> list[Object]:
-        """The tolerations that objects do not get if the changes that roll the driver are held back."""
+        """The tolerations that objects do not get if the changes that restart the driver are held back."""
         return [
             item
             for change in self.changes
@@ -142,7 +142,7 @@ class DriverObjects:
         ]
 
     def without_rolled(self) -> DriverObjects:
-        """The same without the changes that roll the driver."""
+        """The same without the changes that restart the driver."""
         return replace(self, changes=tuple(change for change in self.changes if not change.nodes))
 
 

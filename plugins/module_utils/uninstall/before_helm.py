@@ -203,7 +203,7 @@ class BeforeHelm(Stage):
         )
         if hold_driver:
             reason = (
-                f"without our entries the driver would roll on {driver_nodes} nodes and evict their GPU pods "
+                f"without our entries the driver would restart on {driver_nodes} nodes and evict their GPU pods "
                 "(gpu_uninstall_allow_driver_rollout)"
             )
             yield Removal(f"{_TOLERATIONS} of {label}", action="", kept=reason, held_back=_TOLERATIONS)

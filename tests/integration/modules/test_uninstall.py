@@ -166,7 +166,7 @@ def test_tolerations_are_held_back_while_drivers_run(cluster: Cluster, tmp_path:
     for check in (True, False):
         found = uninstall_stage(cluster, check=check)
         assert found["uninstall"]["held_back"] == ["spec.daemonsets.tolerations"]
-        assert "the driver would roll on 20 nodes" in str(found["uninstall"]["kept"])
+        assert "the driver would restart on 20 nodes" in str(found["uninstall"]["kept"])
     held = policy(cluster)
     assert len(held["spec"]["daemonsets"]["tolerations"]) == 3
     assert "config" not in held["spec"]["devicePlugin"]

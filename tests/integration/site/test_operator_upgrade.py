@@ -25,7 +25,7 @@ FLEET = {
     "defaults": {"os": "ubuntu-24.04"},
     "groups": [{"name": "t4", "count": len(NODES), "model": "Tesla-T4", "gpus": 1}, {"name": "cpu", "count": 1}],
 }
-ROLL = "rolls on 3 nodes, at most 1 at a time: chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1"
+ROLL = "restarts on 3 nodes, at most 1 at a time: chart gpu-operator-v25.3.2 becomes gpu-operator-v25.10.1"
 COST = {
     "nodes": 3,
     "max_parallel": 1,
