@@ -237,7 +237,7 @@ _ATTEMPTS = 5
 
 
 class _PolicyDiff(t.NamedTuple):
-    """A policy as it was read, the changes to it and to the NVIDIADriver objects, the driver roll-out that they cause, and what is held back."""
+    """A policy as it was read, the changes to it and to the NVIDIADriver objects, the driver rollout that they cause, and what is held back."""
 
     live: Object | None
     change: PolicyChange
@@ -249,7 +249,7 @@ class _PolicyDiff(t.NamedTuple):
     @property
     def changed(self) -> bool:
         """Whether anything has to be sent."""
-        return self.change.changed or bool(self.objects.changes or self.objects.labels)
+        return self.change.changed or bool(self.objects.changes or self.objects.label_edits)
 
 
 def work(module: PlanModule) -> Object:
@@ -268,7 +268,7 @@ def work(module: PlanModule) -> Object:
                 cluster.create(configmaps)
             changed, note, diff = _apply(module, cluster, desired, diff, lease.check)
     _warn_about_driver(module, diff)
-    cluster.labels_nodes = bool(diff.objects.names)
+    cluster.labels_nodes = bool(diff.objects.required_names)
     result = {
         "name": diff.live["metadata"]["name"] if diff.live else CHART_NAME,
         "driver_nodes": diff.rollout.nodes if diff.rollout and not diff.held_back else 0,
@@ -353,7 +353,7 @@ def _apply(
         try:
             cluster.apply_driver_objects(diff.objects, check_lease, check=module.check_mode)
             changed, note = cluster.apply(diff.change, diff.live, check=module.check_mode)
-            changed = changed or bool(diff.objects.changes or diff.objects.labels)
+            changed = changed or bool(diff.objects.changes or diff.objects.label_edits)
         except ApiError as error:
             if not error.conflict or attempt + 1 == _ATTEMPTS:
                 raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog import releases
 from ..catalog.names import DRIVER_DEPLOY_LABEL, FIELD_MANAGER, GPU_PRESENT_LABEL, GPU_TAINT_KEY, POOL_LABEL
 from ..catalog.taints import Taint, untolerated_taints
 from ..common.nested import get_nested
@@ -33,6 +34,16 @@ def node_selector(driver: Document) -> Labels:
 def is_default(driver: Document) -> bool:
     """Whether the object is for the nodes that no other one selects (from v26.7 on)."""
     return get_nested(driver, "spec", "default") is True
+
+
+def follows_own_policies(drivers: t.Iterable[Document], version: str) -> bool:
+    """Whether the operator follows the upgrade policy of each object, and knows default objects, both of which v26.7 introduced.
+
+    Its API server then sets the field `default` in each object. Without objects, the operator's `version` decides; an empty one is unknown.
+    """
+    if any("default" in (item.get("spec") or {}) for item in drivers):
+        return True
+    return bool(version) and releases.release_of(version) >= releases.OWN_UPGRADE_POLICY_SINCE
 
 
 def is_managed(driver: Document) -> bool:

@@ -15,7 +15,7 @@ from ..cluster_state.distribution import KUBEADM_ANNOTATION
 from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upgrade
 from ..cluster_state.generated_mig_config import merge_generated, parse_generated
 from ..cluster_state.node import parse_node
-from ..cluster_state.nvidia_driver import is_managed
+from ..cluster_state.nvidia_driver import follows_own_policies, is_managed
 from ..cluster_state.operand_pods import daemonset_status, operand_failures, unready_operands
 from ..cluster_state.ownership import POOLS, NodeEdit
 from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
@@ -103,7 +103,8 @@ class ClusterPolicyClient:
         """The changes of the NVIDIADriver objects that the pools require; costs two lists if they describe the driver, or a pool declares its own."""
         drivers = self.read_drivers(plan, policy)
         if not plan.declares_drivers and not any(map(is_managed, drivers)):
-            return DriverObjects()
+            own = follows_own_policies(drivers, policy_version(policy))
+            return DriverObjects(live=drivers, own_policies=own)
         nodes = [parse_node(node) for node in self._client.list(NODES)]
         return plan_driver_objects(plan, policy, drivers, nodes)
 
@@ -116,7 +117,7 @@ class ClusterPolicyClient:
         *,
         switches: bool,
     ) -> DriverRollout:
-        """The roll-out by a change of the policy on these nodes of each NVIDIADriver, and by changes of the objects.
+        """The rollout by a change of the policy on these nodes of each NVIDIADriver, and by changes of the objects.
 
         `switches`: the objects replace the policy's DaemonSet.
         """
@@ -125,11 +126,11 @@ class ClusterPolicyClient:
             return objects.switch(spec, sum(nodes.values()), reasons)
         by_objects = objects.nodes_by_owner()
         rolled = {name: nodes.get(name, 0) + by_objects.get(name, 0) for name in {*nodes, *by_objects}}
-        return UpgradePolicies.read(spec, objects.live).rollout(rolled, reasons)
+        return UpgradePolicies.read(spec, objects.live, own=objects.own_policies).rollout(rolled, reasons)
 
     def apply_driver_objects(self, objects: DriverObjects, lease: t.Callable[[], None], *, check: bool) -> None:
         """Label the nodes of the pools, then apply the objects, so that each finds its nodes."""
-        for edit in objects.labels:
+        for edit in objects.label_edits:
             patch_node(self._client, edit, _pool_label_edit(edit), lease, dry_run=check)
         for change in objects.changes:
             lease()

@@ -15,7 +15,6 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from ..catalog import releases
 from ..catalog.names import DRIVER_ANNOTATION, FIELD_MANAGER, LABEL_LENGTH, POOL_LABEL
 from ..catalog.taints import toleration_identity, toleration_of
 from ..cluster_state.cluster_policy import policy_tolerations, recorded_tolerations, uses_driver_objects
@@ -25,6 +24,7 @@ from ..cluster_state.nvidia_driver import (
     KIND,
     MANAGED_BY_LABEL,
     driver_of_nodes,
+    follows_own_policies,
     is_default,
     is_managed,
 )
@@ -35,6 +35,7 @@ from ..common.results import MAX_LISTED
 from ..kube.diff import difference
 from ..schema.messages import abbreviate
 from .chart_drivers import template_fields
+from .cluster_policy import policy_version
 from .driver_checks import object_problems, overlap_problems, uncovered_problems
 from .driver_rollout import DriverRollout, UpgradePolicy, format_change
 from .driver_spec import declared_spec, inherited_driver
@@ -68,16 +69,16 @@ class DriverObjectChange:
 class DriverObjects:
     """The changes of the NVIDIADriver objects that the pools require; empty if no pool has declared a driver.
 
-    `labels` are the edits of nodes that lack the label of their pool. `problems` prevent a run; `notes` say what stays as it is. `names`
-    are those of all required objects, `live` all that exist, and `owners` the one that each node has now. `own_policies`: the operator
-    follows the upgrade policy of each object.
+    `label_edits` are the edits of nodes that lack the label of their pool. `problems` prevent a run; `notes` say what stays as it is.
+    `required_names` are those of all required objects, `live` are all objects that exist, and `owners` the one that each node has now.
+    `own_policies`: the operator follows the upgrade policy of each object.
     """
 
     changes: tuple[DriverObjectChange, ...] = ()
-    labels: tuple[NodeEdit, ...] = ()
+    label_edits: tuple[NodeEdit, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
+    required_names: tuple[str, ...] = ()
     live: tuple[Document, ...] = ()
     owners: t.Mapping[str, str] = field(default_factory=dict)
     own_policies: bool = False
@@ -110,12 +111,12 @@ class DriverObjects:
         if self.changes:
             before["drivers"] = {change.name: change.before.get("spec") for change in self.changes if not change.is_new}
             after["drivers"] = {change.name: change.after.get("spec") for change in self.changes}
-        if self.labels:
-            after["nodes"] = {edit.name: edit.after["labels"] for edit in self.labels[:MAX_LISTED]}
+        if self.label_edits:
+            after["nodes"] = {edit.name: edit.after["labels"] for edit in self.label_edits[:MAX_LISTED]}
         return before, after
 
     def switch(self, spec: Document, nodes: int, reasons: t.Sequence[str]) -> DriverRollout:
-        """The roll-out when these objects replace the driver DaemonSet of a ClusterPolicy with this spec.
+        """The rollout when these objects replace the driver DaemonSet of a ClusterPolicy with this spec.
 
         Before v26.7 the operator deletes all its pods at the same time (controllers/object_controls.go, cleanupAllDriverDaemonSets);
         since then it keeps them, and each object replaces those of its nodes by its upgrade policy.
@@ -123,10 +124,12 @@ class DriverObjects:
         if not self.own_policies:
             at_once = replace(UpgradePolicy.from_spec(spec), automatic=True, at_once=True)
             return DriverRollout(nodes, at_once, tuple(reasons))
+        specs = {item["metadata"]["name"]: item.get("spec") or {} for item in self.live}
+        specs |= {change.name: change.body["spec"] for change in self.changes}
+        owners = {**self.owners, **{name: change.name for change in self.changes for name in change.members}}
         parts = tuple(
-            (len(change.members), UpgradePolicy.from_driver(change.name, change.body["spec"]))
-            for change in self.changes
-            if change.members
+            (count, UpgradePolicy.from_driver(name, specs[name]))
+            for name, count in sorted(Counter(owners.values()).items())
         )
         return DriverRollout(nodes, UpgradePolicy.from_driver(DEFAULT_NAME, {}), tuple(reasons), parts=parts)
 
@@ -151,9 +154,10 @@ def plan_driver_objects(
 ) -> DriverObjects:
     """Compare the objects with the pools. `policy` is the ClusterPolicy, from whose driver they inherit what a pool does not declare."""
     own = {item["metadata"]["name"]: item for item in drivers if is_managed(item)}
+    own_policies = follows_own_policies(drivers, policy_version(policy) or plan.operator.version)
     owners = {name: found[0] for name, found in driver_of_nodes(drivers, _labels(nodes)).items() if found}
     if not plan.declares_drivers and not own:
-        return DriverObjects(live=tuple(drivers), owners=owners)
+        return DriverObjects(live=tuple(drivers), owners=owners, own_policies=own_policies)
     membership = assign_pools(plan.pools, nodes)
     pool_of = {name: pool for pool, names in membership.by_pool.items() for name in names}
     base, others = inherited_driver(policy), _other_tolerations(plan, policy)
@@ -173,7 +177,7 @@ def plan_driver_objects(
             continue
         rolled = [node.name for node in members if _rolls(node, name, change, owners)] if switched else []
         changes.append(replace(change, nodes=tuple(rolled), members=tuple(node.name for node in members)))
-    default = _default_change(plan, policy, drivers, base, others)
+    default = _default_change(plan, drivers, base, others) if own_policies else None
     if default is not None:
         rolled = [node.name for node in nodes if owners.get(node.name) == DEFAULT_NAME] if not default.is_new else []
         changes.append(replace(default, nodes=tuple(rolled if default.reasons else ())))
@@ -182,9 +186,16 @@ def plan_driver_objects(
         problems += uncovered_problems(drivers, nodes, pool_members(membership))
     declared = {object_name(pool.name) for pool in plan.pools} | {DEFAULT_NAME}
     notes += [_orphan_note(item, owners) for name, item in sorted(own.items()) if name not in declared]
-    labels = _label_edits(nodes, pool_of)
-    required = tuple(object_name(pool.name) for pool in plan.pools)
-    return DriverObjects(tuple(changes), tuple(labels), tuple(problems), tuple(notes), required, tuple(drivers), owners)
+    return DriverObjects(
+        changes=tuple(changes),
+        label_edits=tuple(_label_edits(nodes, pool_of)),
+        problems=tuple(problems),
+        notes=tuple(notes),
+        required_names=tuple(object_name(pool.name) for pool in plan.pools),
+        live=tuple(drivers),
+        owners=owners,
+        own_policies=own_policies,
+    )
 
 
 def object_name(pool: str) -> str:
@@ -267,23 +278,15 @@ def _rolls(node: Node, name: str, change: DriverObjectChange, owners: t.Mapping[
 
 
 def _default_change(
-    plan: Plan, policy: Document, drivers: t.Sequence[Document], base: Object, others: t.Sequence[Object]
+    plan: Plan, drivers: t.Sequence[Document], base: Object, others: t.Sequence[Object]
 ) -> DriverObjectChange | None:
     """The change of the default object, which the operator knows since v26.7; None if others have one, or nothing changes."""
     live = next((item for item in drivers if item["metadata"]["name"] == DEFAULT_NAME), None)
-    if not has_default_objects(plan, policy, drivers) or any(is_default(item) and item is not live for item in drivers):
+    if any(is_default(item) and item is not live for item in drivers):
         return None
     tolerations = [*others, *plan.policy.tolerations]
     spec = {**base, "default": True, "tolerations": _sorted(tolerations)}
     return _change(live, _body(DEFAULT_NAME, spec, None), "")
-
-
-def has_default_objects(plan: Plan, policy: Document, drivers: t.Iterable[Document]) -> bool:
-    """Whether the operator knows default objects: its API server sets the field in each object, else the release decides."""
-    if any("default" in (item.get("spec") or {}) for item in drivers):
-        return True
-    version = (policy["metadata"].get("labels") or {}).get("app.kubernetes.io/version") or plan.operator.version
-    return releases.release_of(version) >= releases.OWN_UPGRADE_POLICY_SINCE
 
 
 def _orphan_note(item: Document, owners: t.Mapping[str, str]) -> str:

@@ -274,15 +274,11 @@ class UpgradePolicies:
     by_driver: t.Mapping[str, UpgradePolicy] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, spec: Document, drivers: t.Iterable[Document] = (), *, own: bool | None = None) -> UpgradePolicies:
-        """From a ClusterPolicy's spec and the NVIDIADriver objects; `own`: whether the operator follows the objects' policies.
-
-        Without it, the API server's answer says that: since v26.7, which introduced both, it sets `default` in each object.
-        """
+    def read(cls, spec: Document, drivers: t.Iterable[Document] = (), *, own: bool) -> UpgradePolicies:
+        """From a ClusterPolicy's spec and the NVIDIADriver objects; `own`: follows_own_policies() of the operator."""
         by_driver = {
             item["metadata"]["name"]: UpgradePolicy.from_driver(item["metadata"]["name"], item.get("spec") or {})
-            for item in drivers
-            if ("default" in (item.get("spec") or {}) if own is None else own)
+            for item in (drivers if own else ())
         }
         return cls(UpgradePolicy.from_spec(spec), by_driver)
 
@@ -291,7 +287,7 @@ class UpgradePolicies:
         return self.by_driver.get(driver, self.policy)
 
     def rollout(self, nodes: t.Mapping[str, int], reasons: t.Sequence[str]) -> DriverRollout:
-        """The roll-out on this number of nodes of each NVIDIADriver."""
+        """The rollout on this number of nodes of each NVIDIADriver."""
         parts = tuple(
             (count, self.by_driver[name]) for name, count in sorted(nodes.items()) if count and name in self.by_driver
         )

@@ -22,6 +22,7 @@ from ..cluster_state.operand_pods import MIG_MANAGER, PLUGIN, daemonset_status
 from ..cluster_state.warnings import as_list
 from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate, abbreviate_nodes
+from .cluster_policy import policy_version
 from .daemonsets import (
     app_label,
     driver_object_of,
@@ -270,7 +271,8 @@ def _blocked_upgrade(
 ) -> t.Iterator[str]:
     """The remedy if the driver is not replaced automatically, or if its upgrade has stopped."""
     daemonsets = [item for item in daemonsets if is_driver(item)]
-    policies = UpgradePolicies.read(policy.get("spec") or {}, objects)
+    own = nvidia_driver.follows_own_policies(objects, policy_version(policy))
+    policies = UpgradePolicies.read(policy.get("spec") or {}, objects, own=own)
     nodes: Counter[str] = Counter()
     for item in daemonsets:
         nodes[driver_object_of(item)] += daemonset_status(item).desired

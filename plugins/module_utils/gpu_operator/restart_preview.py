@@ -14,6 +14,7 @@ from dataclasses import replace
 from ..catalog.releases import restarts_in_place
 from ..cluster_state import operand_pods
 from ..cluster_state.impact import OperandRestart
+from ..cluster_state.nvidia_driver import follows_own_policies
 from ..common.nested import apply_merge_patch
 from ..helm.release import helm_release_of
 from .chart_drivers import value_changes
@@ -105,6 +106,9 @@ def preview_restarts(
 
 def with_driver_objects(preview: RestartPreview, live: Document, plan: Plan, objects: DriverObjects) -> RestartPreview:
     """The preview with the changes of the NVIDIADriver objects, by the Helm values and by the pools (pure)."""
+    if preview.versions is not None:
+        # The driver is replaced by the new operator.
+        objects = replace(objects, own_policies=follows_own_policies((), preview.versions[1]))
     changed = value_changes(plan, objects.live)
     owners = objects.owners
     rolled = frozenset(name for name, owner in owners.items() if owner in changed) | objects.rolled_nodes
@@ -115,7 +119,7 @@ def with_driver_objects(preview: RestartPreview, live: Document, plan: Plan, obj
         return preview._replace(upgrade_policy=switch.upgrade_policy, parts=switch.parts)
     counted = owners if preview.restart.driver else rolled
     nodes = Counter(owners.get(name, "") for name in counted)
-    policies = UpgradePolicies.read(live.get("spec") or {}, objects.live)
+    policies = UpgradePolicies.read(live.get("spec") or {}, objects.live, own=objects.own_policies)
     return preview._replace(
         restart=replace(preview.restart, driver_nodes=rolled),
         reasons=reasons,

@@ -18,8 +18,8 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..catalog.names import STOPPING_MANAGER
-from ..catalog.releases import OWN_UPGRADE_POLICY_SINCE, release_of
 from ..cluster_state.cluster_policy import active_policy, uses_driver_objects
+from ..cluster_state.nvidia_driver import follows_own_policies
 from ..cluster_state.own_values import endangered_own_values
 from ..common.nested import apply_merge_patch, merge_patch
 from ..common.wait import WaitOptions, wait_until
@@ -207,7 +207,8 @@ class OperatorUpgrade:
         nodes = rolled_nodes(driver_nodes(daemonsets), preview.driver_paths, preview.drivers, replaced=replaced)
         if not nodes or not preview.reasons:
             return None
-        own = release_of(chart.version) >= OWN_UPGRADE_POLICY_SINCE
+        # The new operator replaces the drivers, so what its API server sets in the present objects does not count.
+        own = follows_own_policies((), chart.version)
         rollout = UpgradePolicies.read(preview.spec, drivers, own=own).rollout(nodes, preview.reasons)
         in_place = (
             preview.by_values

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.nvidia_driver import (
     driver_of_nodes,
     driver_results,
+    follows_own_policies,
     state_message,
     untolerated_by_driver,
 )
@@ -54,6 +57,22 @@ def test_driver_results() -> None:
         ("a", False, "a", 1),
         ("accel-gpu-b", True, "b", 1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("drivers", "version", "own"),
+    [
+        ([], "v26.3.3", False),
+        ([], "v26.7.0", True),
+        ([], "", False),
+        ([A, ALL], "v26.3.3", False),
+        # The API server knows the field, whatever the version says.
+        ([A, DEFAULT], "", True),
+        ([A, driver("b", default=False)], "v25.10.1", True),
+    ],
+)
+def test_operators_that_follow_the_policy_of_each_object(drivers: list[Object], version: str, own: bool) -> None:
+    assert follows_own_policies(drivers, version) is own
 
 
 TAINT = {"key": "restricted", "value": "yes", "effect": "NoSchedule"}

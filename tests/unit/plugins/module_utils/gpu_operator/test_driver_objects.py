@@ -81,7 +81,7 @@ def applied(found: DriverObjects, live: list[Object] | None = None) -> list[Obje
 def test_silence_changes_nothing() -> None:
     for switched in (False, True):
         found = plan_driver_objects(plan(A100, B200), policy(switched), [], NODES)
-        assert (found.changes, found.labels, found.problems, found.notes) == ((), (), (), ())
+        assert (found.changes, found.label_edits, found.problems, found.notes) == ((), (), (), ())
 
 
 def test_one_object_for_each_pool_and_a_second_run_changes_nothing() -> None:
@@ -160,7 +160,30 @@ def test_the_object_of_a_removed_pool_stays() -> None:
 def test_nodes_get_the_label_of_their_pool_first() -> None:
     nodes = [node("a-1", "a"), node("b-1", "b", "b200"), node("cpu-1", "", "", **{"nvidia.com/gpu.present": "false"})]
     found = plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), [], nodes)
-    assert [(edit.name, edit.labels) for edit in found.labels] == [("a-1", {"accel.gpu/pool": "a100"})]
+    assert [(edit.name, edit.labels) for edit in found.label_edits] == [("a-1", {"accel.gpu/pool": "a100"})]
+
+
+def test_the_first_driver_of_a_pool_replaces_all_drivers_at_the_pace_of_the_release() -> None:
+    nodes = [node(f"n-{number}", "a" if number < 15 else "", "a100" if number < 15 else "") for number in range(20)]
+    slow = policy(False, upgradePolicy={"autoUpgrade": True, "maxParallelUpgrades": 1})
+    old = plan_driver_objects(plan({**A100, **DRIVER_570}), slow, [], nodes)
+    rollout = old.switch(slow["spec"], 20, ["the switch"])
+    assert rollout.max_parallel == 20
+    assert "on 20 nodes, at the same time: the switch" in str(rollout)
+    # Since v26.7 each object replaces the drivers of its nodes by its own policy: here that of the pool, and the default one.
+    slow["metadata"]["labels"]["app.kubernetes.io/version"] = "v26.7.0"
+    declared = {"driver": {"version": "570.148.08", "upgrade": {"max_parallel": 2}}}
+    new = plan_driver_objects(plan({**A100, **declared}, version="v26.7.0"), slow, [], nodes)
+    rollout = new.switch(slow["spec"], 20, ["the switch"])
+    assert rollout.max_parallel == 3
+    assert rollout.announcement == (
+        "The driver restarts on 20 nodes, at most 3 at a time: the switch. GPU pods are evicted from each node first."
+    )
+    # Objects that exist already, and do not change, have their policies, too.
+    live = applied(new)
+    again = plan_driver_objects(plan({**A100, **declared}, version="v26.7.0"), slow, live, nodes)
+    assert not again.changes
+    assert again.switch(slow["spec"], 20, []).max_parallel == 3
 
 
 FOREIGN = {"metadata": {"name": "default"}, "spec": {"version": "580.105.08"}}

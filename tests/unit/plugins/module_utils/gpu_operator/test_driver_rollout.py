@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which changes leave the digest of the driver's configuration as it is, and what a roll-out in place costs."""
+"""Which changes leave the digest of the driver's configuration as it is, and what a rollout in place costs."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_roll_out_in_place_evicts_no_pod() -> None:
     assert rollout.as_dict()["in_place"]
 
 
-def test_any_other_roll_out_evicts_gpu_pods() -> None:
+def test_any_other_rollout_evicts_gpu_pods() -> None:
     rollout = DriverRollout(20, UpgradePolicy(automatic=True), ("driver.version 1 becomes 2",))
     assert rollout.announcement.endswith("driver.version 1 becomes 2. GPU pods are evicted from each node first.")
     assert not rollout.as_dict()["in_place"]
@@ -155,7 +155,9 @@ def driver(name: str, **spec: Any) -> Object:
 
 
 def test_before_v26_7_the_policy_of_the_cluster_limits_all_objects_together() -> None:
-    policies = UpgradePolicies.read(SPEC, [driver("a"), driver("b", upgradePolicy={"maxParallelUpgrades": 5})])
+    policies = UpgradePolicies.read(
+        SPEC, [driver("a"), driver("b", upgradePolicy={"maxParallelUpgrades": 5})], own=False
+    )
     roll = policies.rollout({"a": 10, "b": 10}, ["a reason"])
     assert roll.as_dict() == {"nodes": 20, "max_parallel": 2, "reasons": ["a reason"], "in_place": False}
 
@@ -166,12 +168,9 @@ def test_since_v26_7_each_object_has_its_own_policy() -> None:
         driver("b", default=False, upgradePolicy={"maxParallelUpgrades": 5, "maxUnavailable": "50%"}),
         driver("c", default=True, upgradePolicy={"autoUpgrade": False}),
     ]
-    roll = UpgradePolicies.read(SPEC, objects).rollout({"a": 10, "b": 10, "c": 4}, ["a reason"])
+    roll = UpgradePolicies.read(SPEC, objects, own=True).rollout({"a": 10, "b": 10, "c": 4}, ["a reason"])
     assert roll.max_parallel == 6
     assert str(roll) == (
         "the driver restarts on 20 nodes, at most 6 at a time: a reason; the driver is out of date on 4 nodes. The upgradePolicy.autoUpgrade of "
         "NVIDIADriver c is off, so each node keeps its driver until its driver pod is deleted"
     )
-    # Before an upgrade to v26.7, the objects do not have the field yet.
-    old = [driver("a"), driver("b")]
-    assert UpgradePolicies.read(SPEC, old, own=True).rollout({"a": 8, "b": 8}, []).max_parallel == 2

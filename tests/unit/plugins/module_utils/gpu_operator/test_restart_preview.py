@@ -16,11 +16,13 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_pol
     plan_change,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import adopt_installed
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_objects import DriverObjects
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_rollout import UpgradePolicy
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.restart_preview import (
     RestartPreview,
     predict_restarts,
     restarted_operands,
+    with_driver_objects,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 
@@ -46,6 +48,16 @@ def test_a_part_of_the_policy_reaches_those_who_read_it(
     before: dict[str, Any], after: dict[str, Any], apps: set[str]
 ) -> None:
     assert restarted_operands(PolicyChange({}, {"spec": before}, {"spec": after})) == apps
+
+
+def test_an_upgrade_replaces_drivers_by_the_policies_that_the_new_release_follows() -> None:
+    live = {"metadata": {"name": "c"}, "spec": {"driver": {"upgradePolicy": {"autoUpgrade": True}}}}
+    drivers = ({"metadata": {"name": "a"}, "spec": {}}, {"metadata": {"name": "b"}, "spec": {}})
+    objects = DriverObjects(live=drivers, owners={"n-1": "a", "n-2": "b"})
+    plan = derive({"name": "c"}, {}, [])
+    for release, parts in (("v26.3.3", 0), ("v26.7.0", 2)):
+        preview = RestartPreview(OperandRestart(every=True), versions=("v25.10.1", release))
+        assert len(with_driver_objects(preview, live, plan, objects).parts) == parts
 
 
 def test_report_of_driver_restarts() -> None:
