@@ -159,7 +159,7 @@ cluster_policy:
       elements: str
       returned: always
       sample: [spec.daemonsets.tolerations]
-    drivers:
+    nvidia_drivers:
       description:
         - The NVIDIADriver objects that change, or would change, each with its C(pool) (empty for the default one), whether it is C(created), and
           the number of C(nodes) on which the change restarts the driver.
@@ -273,7 +273,7 @@ def work(module: PlanModule) -> Object:
         "name": diff.live["metadata"]["name"] if diff.live else CHART_NAME,
         "driver_nodes": diff.rollout.nodes if diff.rollout and not diff.held_back else 0,
         "held_back": list(diff.held_back),
-        "drivers": diff.objects.results(),
+        "nvidia_drivers": diff.objects.results(),
         "tolerations": [
             item
             for item in policy_tolerations(diff.live if diff.live and not diff.change.changed else diff.change.after)

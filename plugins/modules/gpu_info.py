@@ -118,7 +118,7 @@ gpu_info:
       description: The number of nodes and GPUs, and the driver versions, by model.
       type: dict
       returned: when the cluster is reachable
-      sample: {Tesla-T4: {nodes: 2, gpus: 2, drivers: [580.95.05]}}
+      sample: {Tesla-T4: {nodes: 2, gpus: 2, driver_versions: [580.95.05]}}
     nodes:
       description:
         - Up to O(limit) GPU nodes.
@@ -190,7 +190,7 @@ gpu_info:
           drift: ["t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected"]
           drifted_nodes: 1
           as_declared: false
-          impact: {drivers: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}
+          impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}
     impact:
       description:
         - The sum of C(impact) for all nodes, including nodes without a pool.
@@ -204,7 +204,7 @@ gpu_info:
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
       sample:
-        {drivers: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, in_place: false, release: null,
+        {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, in_place: false, release: null,
          held_back: false, allowed: false, upgrade: null}
     warnings:
       description:
@@ -224,7 +224,7 @@ gpu_info:
       type: dict
       sample: {nfd: {found: true, managed: true}, operator: {found: true, managed: true}}
       returned: when O(gpu_pools) is set and the cluster is reachable
-    drivers:
+    nvidia_drivers:
       description: The NVIDIADriver objects, if they describe the driver, with their number of nodes. Those of pools are C(managed).
       type: list
       elements: dict
@@ -287,14 +287,14 @@ import typing as t
 
 from ..module_utils.catalog.names import LIVE_PODS
 from ..module_utils.cluster_state import report_data
+from ..module_utils.cluster_state.conditions import cluster_conditions
 from ..module_utils.cluster_state.driver_preflight import driver_warnings
 from ..module_utils.cluster_state.gpu_pods import gpu_requests
 from ..module_utils.cluster_state.impact import total_impact
 from ..module_utils.cluster_state.node import Node, parse_node
-from ..module_utils.cluster_state.traits import cluster_traits
 from ..module_utils.common.errors import ConnectionProblem
 from ..module_utils.common.results import MAX_LISTED
-from ..module_utils.gpu_operator.detect import detect, object_traits
+from ..module_utils.gpu_operator.detect import detect, object_conditions
 from ..module_utils.gpu_operator.driver_report import add_driver_objects
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
 from ..module_utils.gpu_operator.toolkit_settings import adapt_finding, operator_result, with_settings
@@ -359,9 +359,9 @@ def _compare(
         info["pools"][name]["validation"] = validation
     info["drift"] = report_data.drift_entries(info["pools"])
     pods = list_pods() if reads_pods and needs_pods(plan) else ()
-    traits = cluster_traits(nodes, pods) | object_traits(client, detection.policy)
+    conditions = cluster_conditions(nodes, pods) | object_conditions(client, detection.policy)
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
-    info["warnings"] = [*plan_warnings(plan, traits), *drivers, *overview.warnings]
+    info["warnings"] = [*plan_warnings(plan, conditions), *drivers, *overview.warnings]
     add_nodes(client, overview, nodes, info)
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)
     if module.params["include_impact"]:

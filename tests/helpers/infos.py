@@ -168,7 +168,7 @@ def _info(rows: list[Document], pools: dict[str, Document]) -> Document:
     models: dict[str, Document] = {}
     offered: dict[str, int] = {}
     for row in rows:
-        model = models.setdefault(row["model"], {"nodes": 0, "gpus": 0, "drivers": [row["driver"]]})
+        model = models.setdefault(row["model"], {"nodes": 0, "gpus": 0, "driver_versions": [row["driver"]]})
         model["nodes"] += 1
         model["gpus"] += row["gpus"]
         for resource, count in row["allocatable"].items():

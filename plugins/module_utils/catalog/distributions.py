@@ -22,8 +22,10 @@ CONFIG = "CONTAINERD_CONFIG"
 DROP_IN = "RUNTIME_DROP_IN_CONFIG"
 _SOURCE = "RUNTIME_CONFIG_SOURCE"
 _EXECUTABLE = "RUNTIME_EXECUTABLE_PATH"
-# They describe one configuration together: who sets one of them sets all.
+# These variables belong together: if one is set by the user, none is derived.
 CONFIG_VARIABLES = frozenset({CONFIG, "RUNTIME_CONFIG", DROP_IN, _SOURCE, "RUNTIME_CONFIG_SOURCES", _EXECUTABLE})
+
+K3S_FAMILY = "k3s-or-rke2"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Distribution:
     """One distribution. `version_suffix` is in the kubelet's version after the +; `node_label` is the key and the value of a label of each node.
 
     `toolkit` are the toolkit's variables that differ from the chart's defaults, by the release of the operator from which they are valid, the
-    newest first. `restarts` is what restarts when the toolkit reloads containerd.
+    newest first. `restarts` is what restarts when the toolkit reloads containerd. `family` names distributions with the same known issues.
     """
 
     name: str
@@ -40,7 +42,13 @@ class Distribution:
     node_label: tuple[str, str] | None = None
     toolkit: tuple[tuple[Release, t.Mapping[str, str]], ...] = ()
     restarts: str = "containerd"
+    family: str = ""
     source: str = ""
+
+    @property
+    def conditions(self) -> set[str]:
+        """The conditions of known issues that this distribution meets (see known_issues.py)."""
+        return {self.name, self.family} - {""}
 
     def toolkit_variables(self, operator_version: str) -> dict[str, str]:
         """The toolkit's variables for this release of the operator."""
@@ -68,6 +76,7 @@ DISTRIBUTIONS: tuple[Distribution, ...] = (
         node_label=("node.kubernetes.io/instance-type", "rke2"),
         toolkit=((_EVER, _K3S_SOCKET),),
         restarts="containerd and with it the RKE2 agent",
+        family=K3S_FAMILY,
         source="docs.rke2.io add-ons/gpu_operators, 'Deploy NVIDIA operator'",
     ),
     Distribution(
@@ -77,6 +86,7 @@ DISTRIBUTIONS: tuple[Distribution, ...] = (
         node_label=("node.kubernetes.io/instance-type", "k3s"),
         toolkit=((_EVER, _K3S_SOCKET),),
         restarts="containerd and with it the K3s agent",
+        family=K3S_FAMILY,
         source="docs.k3s.io advanced, 'Alternative Container Runtime Support'; k3s pull request 11065",
     ),
     # k0s merges the files in /etc/k0s/containerd.d, but not what these import, so the toolkit writes its drop-in file there, and its imports into a

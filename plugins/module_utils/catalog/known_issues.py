@@ -10,40 +10,40 @@ from __future__ import annotations
 
 import typing as t
 
+from .distributions import BY_NAME, K3S_FAMILY
+
 # What a cluster can have: by the pools and gpu_cluster.operator (pools/warnings.py), by the nodes, and by pods and other objects
-# (cluster_state/traits.py). `model X`: GPUs whose name begins with X.
-MODEL_TRAIT = "model "
-TRAITS: t.Mapping[str, str] = {
+# (cluster_state/conditions.py). `model X`: GPUs whose name begins with X.
+MODEL_CONDITION = "model "
+# Only the pods of the cluster show it.
+HOST_USERS = "host-users"
+CONDITIONS: t.Mapping[str, str] = {
     "containerd": "GPU nodes run containerd",
     "cri-o": "GPU nodes run CRI-O",
     "gds": "GPUDirect Storage is enabled",
     "gke": "GPU nodes are Google's GKE",
     "gpucluster": "the cluster has a GPUCluster beside the ClusterPolicy",
-    "host-users": "pods have spec.hostUsers: false",
-    "k0s": "GPU nodes are k0s",
-    "k3s": "GPU nodes are K3s",
-    "k3s-or-rke2": "GPU nodes are K3s or RKE2",
-    "kubeadm": "GPU nodes were created by kubeadm",
-    "microk8s": "GPU nodes are MicroK8s",
+    HOST_USERS: "pods have spec.hostUsers: false",
+    K3S_FAMILY: "the distribution is K3s or RKE2",
     "mig": "a pool partitions GPUs",
     "openshift": "GPU nodes are OpenShift's",
     "rdma": "GPUDirect RDMA is enabled",
     "rdma-nic": "NFD has found a network card of NVIDIA (Mellanox) on GPU nodes",
     "rhel8": "GPU nodes run RHEL 8",
-    "rke2": "GPU nodes are RKE2",
     "selinux": "SELinux is enabled on GPU nodes",
     "vgpu": "GPU nodes are vGPU guests",
+    **{name: f"the distribution is {distribution.title}" for name, distribution in BY_NAME.items()},
 }
 
 
 class KnownIssue(t.NamedTuple):
     """An issue of every release that has the first numbers of one of `releases`.
 
-    `traits` are the traits that a cluster must have for a warning, see TRAITS.
+    `conditions` are the conditions that a cluster must have for a warning, see CONDITIONS.
     """
 
     releases: tuple[str, ...]
-    traits: frozenset[str]
+    conditions: frozenset[str]
     text: str
 
     def affects(self, version: str) -> bool:
@@ -101,7 +101,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
     ),
     KnownIssue(
         ("v24.9.0",),
-        frozenset({"k3s-or-rke2"}),
+        frozenset({K3S_FAMILY}),
         "RKE2 and K3s: container toolkit v1.17.0 does not start; set toolkit.version to v1.17.1-ubuntu20.04 in operator.values or use v24.9.1 "
         "(notes of v24.9.0)",
     ),
@@ -136,7 +136,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
             "A container toolkit with a CONTAINERD_SOCKET of its own does not get that folder mounted, so it cannot reload containerd; fixed in "
             "v25.3.3 (notes of v25.3.3, gpu-operator issue 1694)",
         )
-        for distribution in ("k3s-or-rke2", "k0s", "microk8s")
+        for distribution in (K3S_FAMILY, "k0s", "microk8s")
     ),
     KnownIssue(
         ("v25.3.2", "v25.3.3", "v25.3.4"),
@@ -193,7 +193,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
     ),
     KnownIssue(
         ("v26.3.1",),
-        frozenset({"host-users"}),
+        frozenset({HOST_USERS}),
         "Pods with spec.hostUsers: false: their containers with GPUs cannot be created (notes of v26.3.1, container toolkit issue 648)",
     ),
     KnownIssue(
@@ -215,3 +215,8 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
         "delete the node's nvidia-mig-manager pod (gpu-operator issue 2833)",
     ),
 )
+
+
+def issues_of(version: str) -> list[KnownIssue]:
+    """The known issues of the operator's release with exactly this version."""
+    return [issue for issue in KNOWN_ISSUES if issue.affects(version)]

@@ -10,8 +10,6 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from .known_issues import KNOWN_ISSUES, KnownIssue
-
 # API version and kind.
 Kind = tuple[str, str]
 
@@ -192,11 +190,6 @@ class OperatorRelease:
     def numbers(self) -> tuple[int, ...]:
         """The version as comparable numbers."""
         return tuple(int(number) for number in self.version.removeprefix("v").split("."))
-
-    @property
-    def known_issues(self) -> tuple[KnownIssue, ...]:
-        """The known issues of this release."""
-        return tuple(issue for issue in KNOWN_ISSUES if issue.affects(self.version))
 
     @property
     def extras_named(self) -> bool:

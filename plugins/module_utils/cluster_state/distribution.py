@@ -33,7 +33,7 @@ def distribution_of(node: Node) -> Distribution | None:
 
 
 def distributions_of(nodes: t.Iterable[Node]) -> dict[str, list[str]]:
-    """The nodes of each distribution by its name, in the order of the catalog; the name is empty for those without a mark."""
+    """The nodes of each distribution by its name, in the order of the catalog; nodes that nothing identifies are under an empty name."""
     found: dict[str, list[str]] = {}
     for node in nodes:
         distribution = distribution_of(node)

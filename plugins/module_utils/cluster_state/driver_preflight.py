@@ -14,7 +14,7 @@ import typing as t
 from ..catalog.names import DRIVER_DEPLOY_LABEL, NFD_PREFIX, NOUVEAU_LABEL, SECURE_BOOT_LABEL
 from ..common.nested import get_nested
 from ..schema.messages import abbreviate_nodes
-from .traits import has_network_card
+from .conditions import has_network_card
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan

@@ -36,7 +36,7 @@ LABELS, PLUGIN, GEOMETRY, MODE = "labels", "plugin", "mig-geometry", "mig-mode"
 _VIRTUAL = ("feature.node.kubernetes.io/cpu-cpuid.HYPERVISOR", "true")
 # The key for nodes of no pool; no pool has this name.
 NO_POOL = ""
-COUNTS = ("drivers", "pods", "operand_pods", "repartitioned_nodes", "resets")
+COUNTS = ("driver_restarts", "pods", "operand_pods", "repartitioned_nodes", "resets")
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def impact(
         change = changes.get(node.name)
         driver_restarts = operand_pods.DRIVER in apps and (restart.driver or node.name in restart.driver_nodes)
         repartitions = change is not None and change.transition.repartitions
-        counts["drivers"] += driver_restarts
+        counts["driver_restarts"] += driver_restarts
         counts["repartitioned_nodes"] += repartitions
         counts["resets"] += change is not None and change.transition.resets
         counts["operand_pods"] += sum(

@@ -110,7 +110,7 @@ def cluster_result(nodes: t.Sequence[Node], results: t.Iterable[t.Mapping[str, t
             model: {
                 "nodes": len(of_model),
                 "gpus": sum(gpus.get(node.name, 0) for node in of_model),
-                "drivers": sorted({node.driver for node in of_model if node.driver}),
+                "driver_versions": sorted({node.driver for node in of_model if node.driver}),
             }
             for model, of_model in sorted(by_model.items())
         },

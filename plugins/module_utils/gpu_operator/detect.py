@@ -64,8 +64,8 @@ def detect(client: Client, plan: Plan) -> Detection:
     return Detection({"nfd": find_nfd(client, plan), "operator": operator}, policy, adapted)
 
 
-def object_traits(client: Client, policy: t.Mapping[str, t.Any] | None) -> set[str]:
-    """The traits of the cluster that other objects than nodes and pods show (see catalog/known_issues.py); read from v26.7 on."""
+def object_conditions(client: Client, policy: t.Mapping[str, t.Any] | None) -> set[str]:
+    """The conditions of the cluster that other objects than nodes and pods show (see catalog/known_issues.py); read from v26.7 on."""
     if policy is None or release_of(policy_version(policy) or "v0.0.0") < GPU_CLUSTER_SINCE:
         return set()
     try:

@@ -24,7 +24,7 @@ def add_driver_objects(
     """The changes that the pools require; adds the objects, and why a run would fail or what it would keep, to the report."""
     drivers = ClusterPolicyClient(client, plan.operator.namespace).read_drivers(plan, policy)
     if drivers:
-        info["drivers"] = driver_results(drivers, [(node.name, node.labels) for node in nodes])
+        info["nvidia_drivers"] = driver_results(drivers, [(node.name, node.labels) for node in nodes])
     objects = plan_driver_objects(plan, policy, drivers, nodes) if policy else DriverObjects()
     info["warnings"] += [*objects.problems, *objects.notes]
     return objects

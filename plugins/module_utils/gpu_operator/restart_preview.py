@@ -68,7 +68,7 @@ class RestartPreview(t.NamedTuple):
 
     def as_dict(self, counts: t.Mapping[str, int], *, allowed: bool = False) -> dict[str, t.Any]:
         """The counts of all pools, and the facts about the whole cluster. `allowed`: the driver may roll."""
-        drivers = counts["drivers"]
+        drivers = counts["driver_restarts"]
         return {
             **counts,
             "max_parallel": DriverRollout(drivers, self.upgrade_policy, self.reasons, parts=self.parts).max_parallel,

@@ -9,7 +9,7 @@ import typing as t
 from ..catalog import mig as geometries
 from ..catalog import models, names, releases
 from ..catalog.distributions import BY_NAME, DEFAULT_SOCKET, DROP_IN, SOCKET
-from ..catalog.known_issues import MODEL_TRAIT, KnownIssue
+from ..catalog.known_issues import HOST_USERS, MODEL_CONDITION, KnownIssue, issues_of
 from ..common.nested import get_nested
 from ..schema.messages import join_words
 
@@ -20,24 +20,24 @@ if t.TYPE_CHECKING:
 _MIG_MANAGER_LABEL = f"{names.DEPLOY_PREFIX}mig-manager"
 
 
-def plan_warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
+def plan_warnings(plan: Plan, conditions: t.Collection[str] = ()) -> list[str]:
     """The warnings, one sentence each; empty for a plan without pools, because nothing is installed in that case.
 
-    `traits` are the known traits of the cluster (see known_issues.py): a known issue is reported if the cluster has all its traits.
+    `conditions` are the known conditions of the cluster (see known_issues.py): a known issue is reported if the cluster has all its conditions.
     """
     if not plan.pools:
         return []
     known = releases.operator_release(plan.operator.version)
-    all_traits = {*traits, *_planned_traits(plan)}
+    all_conditions = {*conditions, *_planned_conditions(plan)}
     issues = [
         f"GPU operator {known.release.version}: {issue.text}"
-        for issue in known.release.known_issues
-        if issue.traits <= all_traits
+        for issue in issues_of(known.release.version)
+        if issue.conditions <= all_conditions
     ]
     return [
         *([known.warning] if known.warning else []),
         *issues,
-        *_declared_issues(plan, all_traits),
+        *_declared_issues(plan, all_conditions),
         *_toolkit_conflicts(plan),
         *_fabric_manager(plan),
         *(text for pool in plan.pools for text in _pool_warnings(pool)),
@@ -45,37 +45,35 @@ def plan_warnings(plan: Plan, traits: t.Collection[str] = ()) -> list[str]:
 
 
 def needs_pods(plan: Plan) -> bool:
-    """Whether an issue of the plan's release, or a declared one, depends on a trait that only pods show."""
-    issues = releases.operator_release(plan.operator.version).release.known_issues
-    return any("host-users" in issue.traits for issue in issues) or any(
-        "host-users" in declared["conditions"] for declared in plan.cluster.known_issues
+    """Whether an issue of the plan's release, or a declared one, depends on a condition that only pods show."""
+    issues = issues_of(releases.operator_release(plan.operator.version).release.version)
+    return any(HOST_USERS in issue.conditions for issue in issues) or any(
+        HOST_USERS in declared["conditions"] for declared in plan.cluster.known_issues
     )
 
 
-def _planned_traits(plan: Plan) -> t.Iterator[str]:
-    """The traits that follow from the variables."""
+def _planned_conditions(plan: Plan) -> t.Iterator[str]:
+    """The conditions that follow from the variables."""
     for pool in plan.pools:
         if pool.model:
-            yield f"{MODEL_TRAIT}{pool.model.partition('-')[0]}"
+            yield f"{MODEL_CONDITION}{pool.model.partition('-')[0]}"
     if plan.mig.needed:
         yield "mig"
     values = plan.operator.values
-    for trait, keys in (("rdma", ("driver", "rdma", "enabled")), ("gds", ("gds", "enabled"))):
+    for condition, keys in (("rdma", ("driver", "rdma", "enabled")), ("gds", ("gds", "enabled"))):
         if get_nested(values, *keys) is True:
-            yield trait
+            yield condition
     if plan.cluster.distribution:
-        yield plan.cluster.distribution
-        if plan.cluster.distribution in ("k3s", "rke2"):
-            yield "k3s-or-rke2"
+        yield from BY_NAME[plan.cluster.distribution].conditions
 
 
-def _declared_issues(plan: Plan, traits: t.Collection[str]) -> t.Iterator[str]:
+def _declared_issues(plan: Plan, conditions: t.Collection[str]) -> t.Iterator[str]:
     """The issues of gpu_cluster.known_issues; without releases an issue concerns every release."""
     version = f"v{plan.operator.version.removeprefix('v')}"
     for declared in plan.cluster.known_issues:
         releases_of_it = tuple(f"v{release.removeprefix('v')}" for release in declared["releases"])
         issue = KnownIssue(releases_of_it, frozenset(declared["conditions"]), declared["text"])
-        if issue.traits <= set(traits) and (not releases_of_it or issue.affects(version)):
+        if issue.conditions <= set(conditions) and (not releases_of_it or issue.affects(version)):
             yield f"Known issue (gpu_cluster.known_issues): {issue.text}"
 
 

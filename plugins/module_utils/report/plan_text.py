@@ -123,7 +123,7 @@ def _total_impact(total: Document) -> t.Iterator[Paragraph]:
     if total["release"]:
         installed, desired = total["release"]["installed"], total["release"]["desired"]
         yield "operator", f"upgrade from {installed} to {desired}, which restarts all operands"
-    if total["drivers"]:
+    if total["driver_restarts"]:
         yield "drivers", f"{_driver_restarts(total)}{_permission(total)}"
     upgrade = total["upgrade"] or {"refusals": (), "problem": ""}
     for refusal in upgrade["refusals"]:
@@ -155,13 +155,13 @@ def _permission(total: Document) -> str:
 def _driver_restarts(total: Document) -> str:
     reasons = "; ".join(total["reasons"])
     if not total["max_parallel"]:
-        return f"the driver of {total['drivers']} node(s) is updated once its driver pod is deleted: {reasons}"
+        return f"the driver of {total['driver_restarts']} node(s) is updated once its driver pod is deleted: {reasons}"
     if total["in_place"]:
         return (
-            f"the driver pods of {total['drivers']} node(s) restart in place, at most {total['max_parallel']} at a time: {reasons}; each node is "
+            f"the driver pods of {total['driver_restarts']} node(s) restart in place, at most {total['max_parallel']} at a time: {reasons}; each node is "
             "cordoned meanwhile, and no pod is evicted"
         )
     return (
-        f"the driver restarts on {total['drivers']} node(s), at most {total['max_parallel']} at a time: {reasons}; pods that use a GPU there are "
+        f"the driver restarts on {total['driver_restarts']} node(s), at most {total['max_parallel']} at a time: {reasons}; pods that use a GPU there are "
         "evicted first"
     )

@@ -206,7 +206,7 @@ def _notes(info: Document) -> t.Iterator[Paragraph]:
             yield component, installation["problem"] or "; ".join([*adopted, *installation["notes"]])
     for warning in info.get("warnings") or ():
         yield "warning", warning
-    for driver in info.get("drivers") or ():
+    for driver in info.get("nvidia_drivers") or ():
         owner = "" if driver["managed"] else "; not of this collection, so it stays as it is"
         state = driver["message"] or "ready"
         text = f"driver {driver['version'] or 'without a version'}, {driver['nodes']} node(s), {state}{owner}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ..catalog.known_issues import MODEL_TRAIT, TRAITS
+from ..catalog.known_issues import CONDITIONS, MODEL_CONDITION
 from .messages import nearest
 from .types import ListOf, Section, Text
 
@@ -21,12 +21,12 @@ def _release(value: str) -> str | None:
 
 
 def _condition(value: str) -> str | None:
-    """A trait of the catalog, or the beginning of a model's name."""
-    if value in TRAITS or (value.startswith(MODEL_TRAIT) and value.removeprefix(MODEL_TRAIT).strip()):
+    """A condition of the catalog, or the beginning of a model's name."""
+    if value in CONDITIONS or (value.startswith(MODEL_CONDITION) and value.removeprefix(MODEL_CONDITION).strip()):
         return None
-    similar = nearest(value, TRAITS)
+    similar = nearest(value, CONDITIONS)
     question = f"did you mean {similar}? " if similar else ""
-    return f"is not a known condition; {question}known: {', '.join(sorted(TRAITS))}, and model followed by the beginning of a model's name"
+    return f"is not a known condition; {question}known: {', '.join(sorted(CONDITIONS))}, and model followed by the beginning of a model's name"
 
 
 KNOWN_ISSUES = ListOf(

@@ -136,7 +136,7 @@ def test_from_v26_7_on_a_new_taint_restarts_driver_pods_in_place(lab: Lab, insta
         cluster = {"name": lab.name, "kubeconfig": str(lab.kubeconfig), "operator": operator}
         found = installed.run(gpu_info.main, gpu_cluster=cluster, gpu_pools=pools, include_impact=True)
         total = found["gpu_info"]["impact"]
-        return total["drivers"], total["in_place"], total["held_back"]
+        return total["driver_restarts"], total["in_place"], total["held_back"]
 
     # The running pods are of the template before.
     assert change()["cluster_policy"]["held_back"] == ["spec.daemonsets.tolerations"]

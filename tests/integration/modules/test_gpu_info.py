@@ -31,7 +31,7 @@ def test_the_fleet_is_one_list(cluster: Cluster) -> None:
     assert fleet["totals"]["gpus"] == sum(gpus)
     assert fleet["totals"]["gpu_nodes"] == sum(1 for count in gpus if count)
     t4 = sum(1 for name in cluster.nodes() if name.startswith("t4-"))
-    assert fleet["models"]["Tesla-T4"] == {"nodes": t4, "gpus": t4, "drivers": ["580.105.08"]}
+    assert fleet["models"]["Tesla-T4"] == {"nodes": t4, "gpus": t4, "driver_versions": ["580.105.08"]}
     assert [node["name"] for node in fleet["nodes"]] == ["a100-1", "a100-2", "a100-3"]
     assert fleet["nodes_not_shown"] == fleet["totals"]["gpu_nodes"] - 3
 
@@ -114,10 +114,10 @@ def test_impact_is_computed_only_for_changes(cluster: Cluster) -> None:
     dear = cluster.run(gpu_info.main, gpu_pools=cluster.pools(cut), include_impact=True)["gpu_info"]
     nodes = dear["pools"]["train-a100"]["nodes"]
     costs = dear["pools"]["train-a100"]["impact"]
-    assert (costs["drivers"], costs["repartitioned_nodes"], costs["resets"]) == (nodes, nodes, nodes)
+    assert (costs["driver_restarts"], costs["repartitioned_nodes"], costs["resets"]) == (nodes, nodes, nodes)
     assert costs["operand_pods"] >= 5 * nodes
     # A toleration that is new to the ClusterPolicy restarts all driver pods.
-    assert dear["impact"]["drivers"] == dear["totals"]["gpu_nodes"]
+    assert dear["impact"]["driver_restarts"] == dear["totals"]["gpu_nodes"]
     assert dear["impact"]["held_back"] is True
     assert (dear["impact"]["max_parallel"], dear["impact"]["reasons"]) == (1, ["daemonsets.tolerations"])
     assert any("MIG manager" in warning for warning in dear["warnings"])

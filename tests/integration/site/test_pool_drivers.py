@@ -112,9 +112,9 @@ def test_a_change_is_counted_and_held_back_and_rolls_only_its_pool(scenario: Sce
     before = scenario.pods()
     plan = scenario.play(with_driver(NEW), T4, name="plan").require_success()
     info = next(result["gpu_info"] for _name, result in plan.results() if "gpu_info" in result)
-    assert info["impact"]["drivers"] == 2
+    assert info["impact"]["driver_restarts"] == 2
     assert info["impact"]["reasons"] == [f"version {OLD} becomes {NEW} in NVIDIADriver accel-gpu-a100"]
-    assert {name: pool["impact"]["drivers"] for name, pool in info["pools"].items()} == {"a100": 2, "t4": 0}
+    assert {name: pool["impact"]["driver_restarts"] for name, pool in info["pools"].items()} == {"a100": 2, "t4": 0}
     held = scenario.play(with_driver(NEW), T4).require_success()
     assert policy_of(held)["held_back"] == ["NVIDIADriver accel-gpu-a100"]
     assert scenario.pods() == before
@@ -149,8 +149,8 @@ def test_an_upgrade_is_counted_with_objects_of_others_that_stay(scenario: Scenar
     newer: dict[str, Any] = {"version": "v25.10.2", "chart": str(scenario.next_chart)}
     plan = scenario.play(A100, T4, name="plan", **newer).require_success()
     info = next(result["gpu_info"] for _name, result in plan.results() if "gpu_info" in result)
-    assert (info["impact"]["drivers"], info["impact"]["max_parallel"]) == (5, 1)
-    assert [(item["name"], item["managed"], item["nodes"]) for item in info["drivers"]] == [
+    assert (info["impact"]["driver_restarts"], info["impact"]["max_parallel"]) == (5, 1)
+    assert [(item["name"], item["managed"], item["nodes"]) for item in info["nvidia_drivers"]] == [
         ("accel-gpu-a100", False, 2),
         ("accel-gpu-t4", False, 3),
     ]

@@ -43,7 +43,11 @@ class VksError(ServiceError):
 
     @property
     def transient(self) -> bool:
-        """Whether the request may succeed later, because the service is unavailable, overloaded, or processing this object."""
+        """Whether the request may succeed later, because the service is unavailable, overloaded, or processing this object.
+
+        A request that failed because the service is processing the object is not sent again at once (common/http.py): that takes minutes,
+        so the caller waits for the object first.
+        """
         return self.busy or super().transient
 
 

@@ -13,14 +13,14 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.distributions im
     DROP_IN,
     SOCKET,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.known_issues import TRAITS
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.known_issues import CONDITIONS
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import OPERATOR_RELEASES, release_of
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=lambda each: each.name)
-def test_a_distribution_has_a_source_and_is_a_trait(distribution: object) -> None:
+def test_a_distribution_has_a_source_and_is_a_condition(distribution: object) -> None:
     assert distribution.source  # type: ignore[attr-defined]
-    assert distribution.name in TRAITS  # type: ignore[attr-defined]
+    assert distribution.name in CONDITIONS  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("release", OPERATOR_RELEASES, ids=lambda each: each.version)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import releases
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.known_issues import KNOWN_ISSUES, KnownIssue
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.known_issues import KNOWN_ISSUES, KnownIssue, issues_of
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import (
     OPERATOR_RELEASES,
     OperatorRelease,
@@ -35,15 +35,15 @@ def test_entry(item: OperatorRelease) -> None:
     assert item.kinds[:2] == (("nvidia.com/v1", "ClusterPolicy"), ("nvidia.com/v1alpha1", "NVIDIADriver"))
     assert (("nvidia.com/v1alpha1", "GPUCluster") in item.kinds) == (item.numbers >= (26, 7))
     assert item.extras_named == (item.numbers >= (26, 7))
-    assert any("crun" in issue.text for issue in item.known_issues)
+    assert any("crun" in issue.text for issue in issues_of(item.version))
 
 
 @pytest.mark.parametrize("issue", KNOWN_ISSUES, ids=lambda issue: issue.text.partition(":")[0])
 def test_known_issue_is_a_sentence_with_its_source(issue: KnownIssue) -> None:
     assert re.fullmatch(r"[A-Z].+ \((notes of|cloud-native-docs|mig-parted|gpu-operator) ?[^()]*\)", issue.text)
-    assert issue.traits
+    assert issue.conditions
     assert all(
-        any(KnownIssue((part,), issue.traits, "").affects(item.version) for item in OPERATOR_RELEASES)
+        any(KnownIssue((part,), issue.conditions, "").affects(item.version) for item in OPERATOR_RELEASES)
         for part in issue.releases
     )
 

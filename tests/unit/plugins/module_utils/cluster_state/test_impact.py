@@ -66,13 +66,13 @@ PLUGIN = OperandRestart(apps=frozenset({operand_pods.PLUGIN, operand_pods.DISCOV
         (node(), pool(), NOTHING, {"pods": 1}),
         (node(), pool(replicas=4), NOTHING, {}),
         (node(), pool(replicas=4), PLUGIN, {"operand_pods": 2}),
-        (node(), pool(), DRIVER, {"drivers": 1, "pods": 2, "operand_pods": 6}),
-        (node(gpus=2), pool(), IN_PLACE, {"drivers": 1, "operand_pods": 1}),
+        (node(), pool(), DRIVER, {"driver_restarts": 1, "pods": 2, "operand_pods": 6}),
+        (node(gpus=2), pool(), IN_PLACE, {"driver_restarts": 1, "operand_pods": 1}),
         # The driver stays loaded, but one GPU less is left.
-        (node(), pool(), IN_PLACE, {"drivers": 1, "pods": 1, "operand_pods": 1}),
+        (node(), pool(), IN_PLACE, {"driver_restarts": 1, "pods": 1, "operand_pods": 1}),
         (node(labels=AMPERE), SEVENTHS, NOTHING, {"pods": 2, "operand_pods": 5, "repartitioned_nodes": 1, "resets": 1}),
         (node(labels=HOPPER), SEVENTHS, NOTHING, {"pods": 2, "operand_pods": 5, "repartitioned_nodes": 1}),
-        (node(labels=AMPERE), SEVENTHS, DRIVER, {"drivers": 1, "pods": 2, "operand_pods": 6, "repartitioned_nodes": 1, "resets": 1}),
+        (node(labels=AMPERE), SEVENTHS, DRIVER, {"driver_restarts": 1, "pods": 2, "operand_pods": 6, "repartitioned_nodes": 1, "resets": 1}),
         # The devices are there already, under another name of the configuration.
         (node(gpus=7, labels=CUT), SEVENTHS, NOTHING, {}),
         # From one layout to another the mode stays on.
@@ -99,8 +99,8 @@ def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
         operand_pods.operands_by_node(pods), classify_pods(parse_pods(pods, operator_namespace="gpu-operator")).gpu_pods
     )
     found = impact_by_pool(pools, nodes, assign_pools(pools, nodes), {}, DRIVER, running)
-    assert found["notebooks"] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "operand_pods": 1}
-    assert found[NO_POOL] == {**dict.fromkeys(COUNTS, 0), "drivers": 1, "operand_pods": 1, "pods": 1}
+    assert found["notebooks"] == {**dict.fromkeys(COUNTS, 0), "driver_restarts": 1, "operand_pods": 1}
+    assert found[NO_POOL] == {**dict.fromkeys(COUNTS, 0), "driver_restarts": 1, "operand_pods": 1, "pods": 1}
 
 
 def test_operands_are_nvidia_s_pods_by_node() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import find_nfd, object_traits
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import find_nfd, object_conditions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import DAEMONSETS, DEPLOYMENTS, GPU_CLUSTERS, NODES
@@ -77,7 +77,7 @@ class WithGpuClusters:
 
 
 @pytest.mark.parametrize(
-    ("version", "answer", "traits"),
+    ("version", "answer", "conditions"),
     [
         ("v26.7.0", [{}], {"gpucluster"}),
         ("v26.7.0", [], set()),
@@ -87,7 +87,7 @@ class WithGpuClusters:
         (None, [{}], set()),
     ],
 )
-def test_a_gpu_cluster_beside_the_policy(version: str | None, answer: Any, traits: set[str]) -> None:
+def test_a_gpu_cluster_beside_the_policy(version: str | None, answer: Any, conditions: set[str]) -> None:
     labels = {"app.kubernetes.io/version": version} if version else {}
     policy = None if version is None else {"metadata": {"name": "p", "labels": labels}}
-    assert object_traits(cast("Client", WithGpuClusters(answer)), policy) == traits
+    assert object_conditions(cast("Client", WithGpuClusters(answer)), policy) == conditions

@@ -63,19 +63,19 @@ def test_an_upgrade_replaces_drivers_by_the_policies_that_the_new_release_follow
 def test_report_of_driver_restarts() -> None:
     none = {"max_parallel": 0, "reasons": [], "in_place": False, "held_back": False, "allowed": False, "release": None}
     found = RestartPreview(reasons=("driver.version",), upgrade_policy=UpgradePolicy(automatic=True))
-    assert found.as_dict({"drivers": 0, "pods": 0}) == {"drivers": 0, "pods": 0, **none}
-    reported = {**none, "drivers": 8, "max_parallel": 1, "reasons": ["driver.version"], "held_back": True}
-    assert found.as_dict({"drivers": 8}) == reported
-    assert found._replace(upgrade_policy=UpgradePolicy(automatic=False)).as_dict({"drivers": 8}) == {
+    assert found.as_dict({"driver_restarts": 0, "pods": 0}) == {"driver_restarts": 0, "pods": 0, **none}
+    reported = {**none, "driver_restarts": 8, "max_parallel": 1, "reasons": ["driver.version"], "held_back": True}
+    assert found.as_dict({"driver_restarts": 8}) == reported
+    assert found._replace(upgrade_policy=UpgradePolicy(automatic=False)).as_dict({"driver_restarts": 8}) == {
         **reported,
         "max_parallel": 0,
     }
-    assert found.as_dict({"drivers": 8}, allowed=True) == {**reported, "held_back": False, "allowed": True}
+    assert found.as_dict({"driver_restarts": 8}, allowed=True) == {**reported, "held_back": False, "allowed": True}
     in_place = found._replace(restart=OperandRestart(in_place=True))
-    assert in_place.as_dict({"drivers": 8}) == {**reported, "held_back": False, "in_place": True}
+    assert in_place.as_dict({"driver_restarts": 8}) == {**reported, "held_back": False, "in_place": True}
     # An upgrade is refused as a whole, and nothing is held back.
     release = {"installed": "v1", "desired": "v2"}
-    assert found._replace(versions=("v1", "v2")).as_dict({"drivers": 8}) == {
+    assert found._replace(versions=("v1", "v2")).as_dict({"driver_restarts": 8}) == {
         **reported,
         "held_back": False,
         "release": release,

@@ -22,12 +22,12 @@ X4 = {"mode": "time-slicing", "replicas": 4}
 WHOLE = {"name": "t", "match": {"model": "T4"}}
 
 
-def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), version: str = "v25.3.4") -> list[str]:
-    return doubts(derive({**CLOUD, "operator": {"version": version}}, {}, pools), traits)
+def _doubts(pools: list[dict[str, t.Any]], conditions: t.Collection[str] = (), version: str = "v25.3.4") -> list[str]:
+    return doubts(derive({**CLOUD, "operator": {"version": version}}, {}, pools), conditions)
 
 
 @pytest.mark.parametrize(
-    ("pools", "traits", "version", "words"),
+    ("pools", "conditions", "version", "words"),
     [
         ([WHOLE], (), "v25.3.4", []),
         (
@@ -106,8 +106,8 @@ def _doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str] = (), versi
         ),
     ],
 )
-def test_doubts(pools: list[dict[str, t.Any]], traits: t.Collection[str], version: str, words: list[str]) -> None:
-    reported = _doubts(pools, traits, version)
+def test_doubts(pools: list[dict[str, t.Any]], conditions: t.Collection[str], version: str, words: list[str]) -> None:
+    reported = _doubts(pools, conditions, version)
     assert len(reported) == len(words), reported
     assert [word for word in words if not any(word in text for text in reported)] == []
 
@@ -139,7 +139,7 @@ RDMA = {"driver": {"rdma": {"enabled": True}}}
 
 
 @pytest.mark.parametrize(
-    ("version", "traits", "operator", "words"),
+    ("version", "conditions", "operator", "words"),
     [
         ("v24.9.0", ("k3s-or-rke2",), {}, "container toolkit v1.17.0 does not start"),
         ("v24.9.2", ("k0s",), {}, "On k0s, the container toolkit before v1.17.6"),
@@ -153,10 +153,10 @@ RDMA = {"driver": {"rdma": {"enabled": True}}}
     ],
 )
 def test_issues_are_shown_where_they_apply(
-    version: str, traits: tuple[str, ...], operator: dict[str, t.Any], words: str
+    version: str, conditions: tuple[str, ...], operator: dict[str, t.Any], words: str
 ) -> None:
     declared = {"name": "lab", "operator": {"version": version, **operator}}
-    assert any(words in text for text in doubts(derive(declared, {}, [WHOLE]), traits))
+    assert any(words in text for text in doubts(derive(declared, {}, [WHOLE]), conditions))
     silent = {"name": "lab", "operator": {"version": version}}
     assert not any(words in text for text in doubts(derive(silent, {}, [WHOLE])))
-    assert not any(words in text for text in doubts(derive({"name": "lab"}, {}, [WHOLE]), traits))
+    assert not any(words in text for text in doubts(derive({"name": "lab"}, {}, [WHOLE]), conditions))

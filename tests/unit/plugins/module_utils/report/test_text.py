@@ -88,7 +88,10 @@ PROOF = {"node": "t4-1", "devices": {"GPU-1": 4}, "current": True}
 
 
 def _costing(**counts: t.Any) -> dict[str, t.Any]:
-    each = {name: counts.pop(name, 0) for name in ("drivers", "pods", "operand_pods", "repartitioned_nodes", "resets")}
+    each = {
+        name: counts.pop(name, 0)
+        for name in ("driver_restarts", "pods", "operand_pods", "repartitioned_nodes", "resets")
+    }
     facts = {"max_parallel": 0, "reasons": [], "in_place": False, "held_back": False, "allowed": False, "release": None}
     total = {**each, **facts, "upgrade": None, **counts}
     return _info(pools={"notebooks": _pool(changes=CHANGES, impact=each)}, impact=total)
@@ -206,7 +209,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "costs",
         "plan",
         _costing(
-            drivers=4,
+            driver_restarts=4,
             pods=9,
             operand_pods=31,
             repartitioned_nodes=2,
@@ -226,7 +229,9 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     (
         "another operator",
         "plan",
-        _costing(drivers=2, reasons=["operator a becomes b"], release={"installed": "v25.3.2", "desired": "v25.10.1"}),
+        _costing(
+            driver_restarts=2, reasons=["operator a becomes b"], release={"installed": "v25.3.2", "desired": "v25.10.1"}
+        ),
         [
             "operator: upgrade from v25.3.2 to v25.10.1, which restarts all operands",
             "drivers: the driver of 2 node(s) is updated once its driver pod is deleted: operator a becomes b; "
@@ -237,7 +242,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "another operator that site refuses",
         "plan",
         _costing(
-            drivers=2,
+            driver_restarts=2,
             max_parallel=1,
             reasons=["operator a becomes b"],
             release={"installed": "v25.10.1", "desired": "v26.7.0"},
@@ -258,7 +263,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "another operator whose chart is missing",
         "plan",
         _costing(
-            drivers=2,
+            driver_restarts=2,
             max_parallel=1,
             allowed=True,
             reasons=["operator a becomes b"],
@@ -273,7 +278,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     (
         "in place",
         "plan",
-        _costing(drivers=4, operand_pods=31, max_parallel=1, reasons=["daemonsets.tolerations"], in_place=True),
+        _costing(driver_restarts=4, operand_pods=31, max_parallel=1, reasons=["daemonsets.tolerations"], in_place=True),
         [
             "drivers: the driver pods of 4 node(s) restart in place, at most 1 at a time: daemonsets.tolerations; each node is "
             "cordoned meanwhile, and no pod is evicted",
@@ -362,7 +367,7 @@ def test_a_driver_upgrade_in_progress_is_reported() -> None:
 def test_drivers_by_nvidiadriver_objects_are_reported() -> None:
     driver = {"name": "accel-gpu-a", "managed": True, "version": "570.148.08", "nodes": 2, "message": ""}
     foreign = {**driver, "name": "other", "managed": False, "version": None, "message": "state notReady"}
-    text = " ".join(" ".join(lines(_info(drivers=[driver, foreign]))).split())
+    text = " ".join(" ".join(lines(_info(nvidia_drivers=[driver, foreign]))).split())
     assert "driver 570.148.08, 2 node(s), ready" in text
     assert "driver without a version, 2 node(s), state notReady; not of this collection, so it stays as it is" in text
 

@@ -16,13 +16,13 @@ POOLS = [{"name": "p", "match": {"model": "T4"}}]
 TEXT = "On our image it breaks (ticket 12)"
 
 
-def shown(issue: dict[str, t.Any], traits: t.Collection[str] = (), **cluster: t.Any) -> bool:
+def shown(issue: dict[str, t.Any], conditions: t.Collection[str] = (), **cluster: t.Any) -> bool:
     plan = derive({"name": "c", "known_issues": [{"text": TEXT, **issue}], **cluster}, {}, POOLS)
-    return any(text.endswith(TEXT) for text in plan_warnings(plan, traits))
+    return any(text.endswith(TEXT) for text in plan_warnings(plan, conditions))
 
 
 @pytest.mark.parametrize(
-    ("issue", "traits", "cluster", "expected"),
+    ("issue", "conditions", "cluster", "expected"),
     [
         ({}, (), {}, True),
         ({"releases": ["v25.10"]}, (), {}, True),
@@ -41,9 +41,9 @@ def shown(issue: dict[str, t.Any], traits: t.Collection[str] = (), **cluster: t.
     ],
 )
 def test_when_it_is_shown(
-    issue: dict[str, t.Any], traits: t.Collection[str], cluster: dict[str, t.Any], expected: bool
+    issue: dict[str, t.Any], conditions: t.Collection[str], cluster: dict[str, t.Any], expected: bool
 ) -> None:
-    assert shown(issue, traits, **cluster) == expected
+    assert shown(issue, conditions, **cluster) == expected
 
 
 @pytest.mark.parametrize(

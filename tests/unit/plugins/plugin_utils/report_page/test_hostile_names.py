@@ -152,7 +152,7 @@ results = st.fixed_dictionaries(
         "reason": names,
         "totals": st.fixed_dictionaries({}, optional={"nodes": numbers, "gpus": numbers, "allocatable": resources}),
         "models": st.dictionaries(
-            names, st.fixed_dictionaries({}, optional={"nodes": numbers, "drivers": st.lists(names)})
+            names, st.fixed_dictionaries({}, optional={"nodes": numbers, "driver_versions": st.lists(names)})
         ),
         "nodes": maybe(st.lists(rows, max_size=6)),
         "pools": maybe(st.dictionaries(st.sampled_from("ab"), pools, max_size=2)),

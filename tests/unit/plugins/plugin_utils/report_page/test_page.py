@@ -44,7 +44,7 @@ def rare() -> dict[str, t.Any]:
     pools["train-h200"]["demand"] = {"3g.40gb": 2}
     pools["notebooks"]["drifted_nodes"] = 7
     info["unusual_nodes"] = [{"name": info["nodes"][0]["name"], "reason": "rebooting"}]
-    info["models"]["Tesla-T4"]["drivers"] = ["1", "2", "3", "4", "5"]
+    info["models"]["Tesla-T4"]["driver_versions"] = ["1", "2", "3", "4", "5"]
     workloads = info["nodes"][1]["workloads"]
     workloads += [
         {"namespace": f"team-{number}", "pod": "a", "resource": "nvidia.com/gpu", "count": 1} for number in range(230)

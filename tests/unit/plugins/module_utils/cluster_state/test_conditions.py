@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The traits that known issues need, as nodes and pods show them."""
+"""The conditions that known issues need, as nodes and pods show them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.known_issues import KNOWN_ISSUES, MODEL_TRAIT, TRAITS
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.known_issues import (
+    CONDITIONS,
+    KNOWN_ISSUES,
+    MODEL_CONDITION,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.conditions import cluster_conditions
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.traits import cluster_traits
 
 RELEASE = "feature.node.kubernetes.io/system-os_release"
 GPU = {"nvidia.com/gpu.present": "true"}
 
 
 @pytest.mark.parametrize(
-    ("node", "traits"),
+    ("node", "conditions"),
     [
         (Node("n", GPU), set()),
         (Node("n", kubelet_version="v1+k3s1"), set()),
@@ -39,18 +43,23 @@ GPU = {"nvidia.com/gpu.present": "true"}
         (Node("n", {"node.openshift.io/os_id": "rhcos"}), set()),
     ],
 )
-def test_traits_of_nodes(node: Node, traits: set[str]) -> None:
-    assert cluster_traits([node]) == traits
+def test_conditions_of_nodes(node: Node, conditions: set[str]) -> None:
+    assert cluster_conditions([node]) == conditions
 
 
 @pytest.mark.parametrize(
-    ("spec", "traits"), [({"hostUsers": False}, {"host-users"}), ({"hostUsers": True}, set()), ({}, set())]
+    ("spec", "conditions"), [({"hostUsers": False}, {"host-users"}), ({"hostUsers": True}, set()), ({}, set())]
 )
-def test_traits_of_pods(spec: dict[str, t.Any], traits: set[str]) -> None:
-    assert cluster_traits([], [{"spec": spec}]) == traits
+def test_conditions_of_pods(spec: dict[str, t.Any], conditions: set[str]) -> None:
+    assert cluster_conditions([], [{"spec": spec}]) == conditions
 
 
-def test_issues_have_known_traits() -> None:
-    used = {trait for issue in KNOWN_ISSUES for trait in issue.traits if not trait.startswith(MODEL_TRAIT)}
-    assert used <= TRAITS.keys()
-    assert all(issue.traits for issue in KNOWN_ISSUES)
+def test_issues_have_known_conditions() -> None:
+    used = {
+        condition
+        for issue in KNOWN_ISSUES
+        for condition in issue.conditions
+        if not condition.startswith(MODEL_CONDITION)
+    }
+    assert used <= CONDITIONS.keys()
+    assert all(issue.conditions for issue in KNOWN_ISSUES)

@@ -1,11 +1,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Derives the traits of a cluster from its nodes and pods, for the known issues (catalog/known_issues.py): pure."""
+"""Derives the conditions of a cluster from its nodes and pods, for the known issues (catalog/known_issues.py): pure."""
 
 from __future__ import annotations
 
 import typing as t
 
+from ..catalog.known_issues import HOST_USERS
 from ..catalog.names import NFD_PREFIX
 from .distribution import distribution_of
 
@@ -17,15 +18,15 @@ NETWORK_CARD_LABELS = tuple(f"{NFD_PREFIX}pci-{name}.present" for name in ("15b3
 _RUNTIMES = ("containerd", "cri-o")
 
 
-def cluster_traits(nodes: t.Iterable[Node], pods: t.Iterable[t.Mapping[str, t.Any]] = ()) -> set[str]:
-    """The traits of the GPU nodes and of these pods."""
-    traits: set[str] = set()
+def cluster_conditions(nodes: t.Iterable[Node], pods: t.Iterable[t.Mapping[str, t.Any]] = ()) -> set[str]:
+    """The conditions of the GPU nodes and of these pods."""
+    conditions: set[str] = set()
     for node in nodes:
         if node.has_gpu:
-            traits.update(_node_traits(node))
+            conditions.update(_node_conditions(node))
     if any((pod.get("spec") or {}).get("hostUsers") is False for pod in pods):
-        traits.add("host-users")
-    return traits
+        conditions.add(HOST_USERS)
+    return conditions
 
 
 def has_network_card(node: Node) -> bool:
@@ -33,7 +34,7 @@ def has_network_card(node: Node) -> bool:
     return any(node.labels.get(label) == "true" for label in NETWORK_CARD_LABELS)
 
 
-def _node_traits(node: Node) -> t.Iterator[str]:
+def _node_conditions(node: Node) -> t.Iterator[str]:
     labels = node.labels
     if "node.openshift.io/os_id" in labels:
         yield "openshift"
@@ -44,9 +45,7 @@ def _node_traits(node: Node) -> t.Iterator[str]:
         yield "selinux"
     distribution = distribution_of(node)
     if distribution is not None:
-        yield distribution.name
-        if distribution.name in ("k3s", "rke2"):
-            yield "k3s-or-rke2"
+        yield from distribution.conditions
     runtime = node.container_runtime.partition(":")[0]
     if runtime in _RUNTIMES:
         yield runtime
