@@ -12,6 +12,8 @@ import re
 
 # API version and kind.
 Kind = tuple[str, str]
+# The first two numbers of a version; for a release of the operator, they are the year and the month.
+Release = tuple[int, int]
 
 # NVIDIA's Helm repository, and NFD's registry of charts since v0.17 (their installation guides).
 OPERATOR_CHART = "gpu-operator"
@@ -40,11 +42,9 @@ _DRA_KINDS: tuple[Kind, ...] = (
     ("resource.nvidia.com/v1beta1", "ComputeDomainClique"),
 )
 # The first release with the kind GPUCluster (crds/ of the tag v26.7.0).
-GPU_CLUSTER_SINCE = (26, 7)
+GPU_CLUSTER_SINCE: Release = (26, 7)
 _VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
 
-# The first two numbers of a version; for a release of the operator, they are the year and the month.
-Release = tuple[int, int]
 _NEWEST: Release = (98, 0)
 _NEVER: Release = (99, 0)
 
@@ -52,9 +52,6 @@ _NEVER: Release = (99, 0)
 # v25.10.0).
 DRIVER_FIELDS_SINCE: dict[str, Release] = {"kernel_module_type": (25, 3), "secret_env": (25, 10)}
 
-# The release from which on the operator restarts driver pods in place if the digest of the driver's configuration stays equal
-# (internal/predicates/restart_only.go of the tag v26.7.0, and that it does not exist in the tags up to v26.3.3).
-_RESTARTS_IN_PLACE_SINCE: Release = (26, 7)
 # The same for fields of a pool's `driver`, which are those of NVIDIADriver (CRDs of the tags v24.9.2 to v26.7.0).
 POOL_DRIVER_FIELDS_SINCE: dict[str, Release] = {
     "kernel_module_type": (25, 3),
@@ -62,6 +59,16 @@ POOL_DRIVER_FIELDS_SINCE: dict[str, Release] = {
     "licensing_secret": (25, 10),
     "upgrade": (26, 7),
 }
+# The releases that added keys of gpu_cluster.operator to the chart, and with `gdrcopy` also to the ClusterPolicy (tags v24.3.0, v26.7.0).
+FEATURES_SINCE: dict[tuple[str, ...], Release] = {
+    ("gdrcopy", "enabled"): (24, 3),
+    ("driver", "fabric_manager", "mode"): (26, 7),
+}
+# The release from which on the operator restarts driver pods in place if the digest of the driver's configuration stays equal
+# (internal/predicates/restart_only.go of the tag v26.7.0, and that it does not exist in the tags up to v26.3.3).
+_RESTARTS_IN_PLACE_SINCE: Release = (26, 7)
+# The first release of the driver manager that compares digests (k8s-driver-manager v0.10.0, cmd/driver-manager/main.go).
+DRIVER_MANAGER_COMPARES_SINCE: Release = (0, 10)
 # Since this release each NVIDIADriver has its own upgrade policy, and one of them can be the default (crds/ of the tags v26.3.3 and v26.7.0);
 # before, the ClusterPolicy's applies to all.
 OWN_UPGRADE_POLICY_SINCE: Release = (26, 7)

@@ -13,11 +13,14 @@ import typing as t
 
 from ..catalog.names import DRIVER_DEPLOY_LABEL, NFD_PREFIX, NOUVEAU_LABEL, SECURE_BOOT_LABEL
 from ..common.nested import get_nested
+from ..schema.driver import driver_of_values, effective_driver
 from ..schema.messages import abbreviate_nodes
 from .conditions import has_network_card
+from .pool_assignment import assign_pools, may_match, undiscovered_candidates
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan
+    from ..schema.types import Document
     from .node import Node
 
 # The values of ID in os-release for which NVIDIA publishes driver images.
@@ -26,21 +29,44 @@ PUBLISHED_SYSTEMS = frozenset({"ubuntu", "rhel", "rhcos", "rocky"})
 _UNPUBLISHED_IMAGES = ("Fedora", "Flatcar", "Debian", "Bottlerocket", "Talos", "openSUSE", "CentOS Stream CoreOS")
 _REMEDY = (
     "Install the driver on these nodes and label them nvidia.com/gpu.deploy.driver=pre-installed (on all GPU nodes: driver.enabled: false in "
-    "gpu_cluster.operator), or build an image and set driver.repository in gpu_cluster.operator.values"
+    "gpu_cluster.operator), or build an image and set driver.repository in their pool or in gpu_cluster.operator.values"
 )
 _MOFED_LABEL = "network.nvidia.com/operator.mofed.wait"
 
 
 def nodes_without_images(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
     """The GPU nodes without a driver whose driver pods would not find an image; while no GPU node is known, all nodes if none of them has one."""
-    if not _installs_driver(plan) or get_nested(plan.operator.values, "driver", "repository"):
+    if not _installs_driver(plan):
         return []
     nodes = list(nodes)
+    drivers = possible_drivers(plan, nodes)
     gpu_nodes = [node for node in nodes if node.has_gpu]
     without = sorted(
-        node.name for node in gpu_nodes or nodes if _gets_driver(node) and not (node.driver or _has_image(node))
+        node.name
+        for node in gpu_nodes or nodes
+        if _gets_driver(node)
+        and not (node.driver or _has_image(node))
+        and not any(driver.get("repository") for driver in drivers[node.name])
     )
     return without if gpu_nodes or len(without) == len(nodes) else []
+
+
+def possible_drivers(plan: Plan, nodes: t.Sequence[Node]) -> dict[str, list[Document]]:
+    """The driver of each node by the keys of `driver`: that of its pool, else the operator's; several while its pool is not known yet."""
+    inherited = driver_of_values(plan.operator.values)
+    membership = assign_pools(plan.pools, nodes)
+    by_pool = {pool.name: effective_driver(inherited, pool.driver) for pool in plan.pools}
+    pool_of = {name: pool for pool, names in membership.by_pool.items() for name in names}
+    undiscovered = set(undiscovered_candidates(plan.pools, nodes, membership))
+    drivers: dict[str, list[Document]] = {}
+    for node in nodes:
+        pools = []
+        if node.name in pool_of:
+            pools = [pool_of[node.name]]
+        elif node.name in undiscovered or not node.has_gpu:
+            pools = [pool.name for pool in plan.pools if may_match(pool, node)]
+        drivers[node.name] = [by_pool[name] for name in pools] or [inherited]
+    return drivers
 
 
 def missing_image_problem(plan: Plan, nodes: t.Iterable[Node]) -> str:
@@ -61,18 +87,24 @@ def driver_warnings(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
     if not _installs_driver(plan):
         return warnings
     drivers = [node for node in nodes if node.has_gpu and _gets_driver(node)]
+    by_node = possible_drivers(plan, nodes)
     nouveau = sorted(node.name for node in drivers if node.labels.get(NOUVEAU_LABEL) == "true" and not node.driver)
     if nouveau:
         warnings.append(
             f"{abbreviate_nodes(nouveau)}: the kernel module nouveau is loaded. The driver pod tries to unload it, which fails while a console or "
             "another program uses it; blacklist nouveau on these nodes and reboot them."
         )
-    secured = sorted(node.name for node in drivers if node.labels.get(SECURE_BOOT_LABEL) == "true")
-    if secured and not get_nested(plan.operator.values, "driver", "usePrecompiled"):
+    secured = sorted(
+        node.name
+        for node in drivers
+        if node.labels.get(SECURE_BOOT_LABEL) == "true"
+        and not any(driver.get("precompiled") for driver in by_node[node.name])
+    )
+    if secured:
         warnings.append(
             f"{abbreviate_nodes(secured)}: Secure Boot is enabled, so the kernel rejects the modules that the driver pod compiles. Use a driver with "
-            "signed modules (driver.precompiled: true in gpu_cluster.operator, where NVIDIA publishes one), install a signed driver on the nodes, "
-            "or disable Secure Boot."
+            "signed modules (driver.precompiled: true in their pool or in gpu_cluster.operator, where NVIDIA publishes one), install a signed driver "
+            "on the nodes, or disable Secure Boot."
         )
     return [*warnings, *_network_warnings(plan, drivers)]
 

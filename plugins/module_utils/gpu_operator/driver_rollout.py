@@ -21,7 +21,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.releases import release_of, restarts_in_place
+from ..catalog.releases import DRIVER_MANAGER_COMPARES_SINCE, release_of, restarts_in_place
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.operand_pods import daemonset_status
 from ..common.nested import get_nested
@@ -59,8 +59,8 @@ _NOT_IN_DIGEST: frozenset[Path] = frozenset(
     }
 )
 _DIGEST = "DRIVER_CONFIG_DIGEST"
-# The driver manager, its setting that makes it unload the driver in any case, and the release in which it began to compare digests.
-_MANAGER, _FORCE_REINSTALL, _MANAGER_SINCE = "k8s-driver-manager", "FORCE_REINSTALL", (0, 10)
+# The driver manager, and its setting that makes it unload the driver in any case.
+_MANAGER, _FORCE_REINSTALL = "k8s-driver-manager", "FORCE_REINSTALL"
 # Fields whose values may be shown; other fields may be confidential.
 _SHOWN = frozenset({"version", "image", "repository", "enabled", "usePrecompiled", "kernelModuleType"})
 
@@ -103,8 +103,8 @@ def keeps_digest(paths: t.Iterable[Path]) -> bool:
 def is_in_place(paths: t.Iterable[Path], version: str, policy: UpgradePolicy, drivers: t.Collection[Document]) -> bool:
     """Whether changes at these paths restart the pods of these driver DaemonSets without evicting GPU pods.
 
-    `version` is that of the operator, which stays: another release may change the DaemonSets' templates themselves. Pods of an older template may have
-    another digest than the template.
+    `version`: the operator's release, which this change does not replace. Another release may change the DaemonSets' templates themselves. Pods of an
+    older template may have another digest than the template.
     """
     return (
         policy.automatic
@@ -123,7 +123,7 @@ def _has_digest(daemonset: Document) -> bool:
     return (
         bool(env.get(_DIGEST))
         and env.get(_FORCE_REINSTALL) != "true"
-        and all(release_of(image.rpartition(":")[2]) >= _MANAGER_SINCE for image in managers)
+        and all(release_of(image.rpartition(":")[2]) >= DRIVER_MANAGER_COMPARES_SINCE for image in managers)
     )
 
 

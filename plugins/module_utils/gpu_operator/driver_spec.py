@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The spec of an NVIDIADriver: from the ClusterPolicy's driver, and from a pool's `driver` over it (pure).
+"""The spec of an NVIDIADriver: from the ClusterPolicy's driver, overridden by a pool's `driver` (pure).
 
 Source: gpu-operator v25.10.1 deployments/gpu-operator/templates/nvidiadriver.yaml and internal/image/image.go.
 """
@@ -11,6 +11,7 @@ import typing as t
 
 from ..common.nested import get_nested
 from ..pools.variables import merge
+from ..schema.driver import BUILD_KEYS
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -43,9 +44,9 @@ _UPGRADE_KEYS = {
     "max_parallel": "maxParallelUpgrades",
     "max_unavailable": "maxUnavailable",
 }
-# A precompiled driver does not use these.
-_BUILD_FIELDS = ("secretEnv", "repoConfig", "certConfig")
-# As NVIDIA's chart has them, where the ClusterPolicy leaves them to the operator.
+# The fields that a precompiled driver does not use.
+_BUILD_FIELDS = frozenset(_KEYS[key][0] for key in BUILD_KEYS)
+# The chart's values, used if the ClusterPolicy does not set them.
 _DEFAULT_IMAGE = {"repository": "nvcr.io/nvidia", "image": "driver"}
 
 

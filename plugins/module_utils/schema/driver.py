@@ -19,6 +19,7 @@ from .types import (
     MAX_NODES,
     Boolean,
     Choice,
+    Document,
     ListOf,
     PoolVariables,
     Problems,
@@ -60,9 +61,36 @@ DRIVER = Section(
         ),
     },
 )
-# A precompiled driver does not use these.
-_BUILD_FIELDS = ("secret_env", "repo_config", "cert_config")
+# The keys that a precompiled driver does not use.
+BUILD_KEYS = ("secret_env", "repo_config", "cert_config")
+# The keys that checks read from the Helm values, too, with their names there.
+_VALUES = {
+    "version": "version",
+    "repository": "repository",
+    "kernel_module_type": "kernelModuleType",
+    "precompiled": "usePrecompiled",
+}
 _CRD_VALUES = ("driver", "nvidiaDriverCRD")
+
+
+def driver_of_values(values: t.Any) -> Document:
+    """The driver that Helm values of the operator describe, by the keys of a pool's `driver`."""
+    driver = get_nested(values, "driver")
+    return {key: value for key, name in _VALUES.items() if (value := get_nested(driver, name)) is not None}
+
+
+def operator_driver(cluster: t.Any) -> Document:
+    """The driver of gpu_cluster.operator, by the same keys; its Helm values take precedence."""
+    operator = get_nested(cluster, "operator")
+    declared = get_nested(operator, "driver")
+    of_keys = {key: value for key in _VALUES if (value := get_nested(declared, key)) is not None}
+    return {**of_keys, **driver_of_values(get_nested(operator, "values"))}
+
+
+def effective_driver(inherited: Document, declared: t.Any) -> Document:
+    """The driver that the nodes of a pool get: what its `driver` does not declare is inherited from the operator's."""
+    own = declared if isinstance(declared, dict) else {}
+    return {**inherited, **{key: value for key, value in own.items() if value is not None}}
 
 
 def version_problem(version: t.Any, precompiled: t.Any) -> str | None:
@@ -88,7 +116,7 @@ def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
     operator = get_nested(cluster, "operator")
     if get_nested(operator, "driver", "enabled") is False:
         yield f"{path}: has no effect with gpu_cluster.operator.driver.enabled: false; remove one of both"
-    yield from _precompiled_problems(path, driver, get_nested(operator, "driver", "precompiled"))
+    yield from _precompiled_problems(path, driver, operator_driver(cluster))
     yield from _vgpu_problems(path, driver)
     yield from _release_problems(path, driver, get_nested(operator, "version"))
     declared = get_nested(operator, "values", *_CRD_VALUES)
@@ -99,17 +127,17 @@ def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
         yield f"{path}: the chart's own NVIDIADriver would select the same nodes, which the operator refuses; {remedy}"
 
 
-def _precompiled_problems(path: str, driver: t.Mapping[str, t.Any], of_cluster: t.Any) -> Problems:
+def _precompiled_problems(path: str, driver: t.Mapping[str, t.Any], inherited: Document) -> Problems:
     own = driver.get("precompiled")
-    precompiled = of_cluster if own is None else own
+    precompiled = effective_driver(inherited, driver).get("precompiled")
     reason = version_problem(driver.get("version"), precompiled)
     if reason:
         yield f"{path}.version: {reason}"
-    if own in (True, False) and bool(of_cluster) != own and driver.get("version") is None:
+    if own in (True, False) and bool(inherited.get("precompiled")) != own and driver.get("version") is None:
         example = '"580"' if own else "580.105.08"
         yield f"{path}.version: is missing; with precompiled: {quote(own)} set it, such as {example}"
     if precompiled is True:
-        for key in _BUILD_FIELDS:
+        for key in BUILD_KEYS:
             if driver.get(key) is not None:
                 yield f"{path}.{key}: has no effect with precompiled: true; remove it"
 

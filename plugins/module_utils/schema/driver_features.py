@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUDirect RDMA and Storage, GDRCopy and Fabric Manager in gpu_cluster.operator, and what has to be true for each to work.
+"""GPUDirect RDMA and Storage, GDRCopy and Fabric Manager in gpu_cluster.operator, and the conditions of each.
 
 Sources: gpu-operator-rdma.rst, platform-support.rst and gpu-operator-kubevirt-dra.rst in gpu-operator/ of NVIDIA/cloud-native-docs;
 gpu-operator v25.10.1 controllers/object_controls.go (transformPeerMemoryContainer, transformGDSContainer, transformGDRCopyContainer): all three
@@ -15,6 +15,7 @@ import typing as t
 from ..catalog import models, releases
 from ..common.nested import get_nested
 from . import validators
+from .driver import effective_driver, operator_driver
 from .messages import quote
 from .types import Boolean, Choice, Document, Field, PoolVariables, Problems, Section, Text
 
@@ -46,13 +47,12 @@ DRIVER_FEATURES: dict[str, Field] = {
     "rdma": Section(fields={"enabled": Boolean(default=False), "use_host_mofed": Boolean(default=False)}),
     "fabric_manager": Section(fields={"mode": Choice(known=("full-passthrough", "shared-nvswitch"))}),
 }
+_SIDECARS = {"gds": "GPUDirect Storage", "gdrcopy": "GDRCopy"}
 # FABRIC_MODE of fabricmanager.cfg (Fabric Manager user guide).
 FABRIC_MODES = {"full-passthrough": "0", "shared-nvswitch": "1"}
 # The socket at which the DRA driver activates partitions (gpu-operator-kubevirt-dra.rst).
 FABRIC_SOCKET = "/run/nvidia-fabricmanager/socket"
 
-# The release of the operator that added each value to its chart, and with `gdrcopy` also to the ClusterPolicy (tags v24.3.0, v26.7.0).
-_SINCE = {("gdrcopy", "enabled"): (24, 3), ("driver", "fabric_manager", "mode"): (26, 7)}
 # What a feature needs on a node whose driver is not the operator's.
 _ON_THE_HOST = {
     ("driver", "rdma", "enabled"): "load nvidia-peermem on the nodes instead",
@@ -85,32 +85,33 @@ def sidecars_are_built(cluster: Document) -> Problems:
     """nvidia-fs and gdrdrv are compiled beside the driver."""
     if get_nested(cluster, "operator", "driver", "precompiled") is not True:
         return
-    for key, title in (("gds", "GPUDirect Storage"), ("gdrcopy", "GDRCopy")):
+    for key, title in _SIDECARS.items():
         if get_nested(cluster, "operator", key, "enabled") is True:
-            yield (
-                f"{_PATH}.{key}.enabled: the operator refuses {title} with driver.precompiled: true, since its kernel module is compiled for the "
-                "driver; remove one of them"
-            )
+            yield f"{_PATH}.{key}.enabled: {_not_precompiled(title)}; remove one of them"
+
+
+def _not_precompiled(title: str) -> str:
+    return f"the operator refuses {title} with driver.precompiled: true, since its kernel module is compiled for the driver"
 
 
 def storage_has_open_modules(cluster: Document) -> Problems:
     """nvidia-fs uses symbols that only the open kernel modules export."""
-    if not _needs_open_modules(cluster):
-        return
-    path = f"{_PATH}.driver.kernel_module_type"
-    kind = get_nested(cluster, "operator", "driver", "kernel_module_type")
+    problem = _open_modules_problem(operator_driver(cluster)) if _needs_open_modules(cluster) else ""
+    # Operators before v25.3 read this value instead of kernel_module_type.
+    is_open = get_nested(cluster, "operator", "values", "driver", "useOpenKernelModules") is True
+    if problem and not (is_open and get_nested(cluster, "operator", "driver", "kernel_module_type") in (None, "auto")):
+        yield f"{_PATH}.driver.kernel_module_type: {problem}"
+
+
+def _open_modules_problem(driver: Document) -> str:
+    """Why this driver does not have the open kernel modules, as the end of a sentence; empty if it may have them."""
+    kind = driver.get("kernel_module_type")
     if kind == "proprietary":
-        yield f"{path}: {quote(kind)} excludes gds, which needs the open kernel modules; set open, or remove gds"
-    elif (
-        kind in (None, "auto")
-        and get_nested(cluster, "operator", "values", "driver", "useOpenKernelModules") is not True
-    ):
-        driver = _driver_branch(cluster)
-        if driver and driver < _CHOOSES_OPEN_SINCE:
-            yield (
-                f"{path}: is missing; gds needs the open kernel modules, which drivers before {_CHOOSES_OPEN_SINCE} do not choose automatically; "
-                "set open"
-            )
+        return f"{quote(kind)} excludes gds, which needs the open kernel modules; set open, or remove gds"
+    branch = _driver_branch(driver.get("version"))
+    if kind in (None, "auto") and branch and branch < _CHOOSES_OPEN_SINCE:
+        return f"is missing; gds needs the open kernel modules, which drivers before {_CHOOSES_OPEN_SINCE} do not choose automatically; set open"
+    return ""
 
 
 def features_are_in_the_release(cluster: Document) -> Problems:
@@ -119,7 +120,7 @@ def features_are_in_the_release(cluster: Document) -> Problems:
     version = releases.OPERATOR_VERSION if version is None else version
     if not isinstance(version, str):
         return
-    for keys, since in _SINCE.items():
+    for keys, since in releases.FEATURES_SINCE.items():
         if get_nested(cluster, "operator", *keys) not in (None, False) and releases.release_of(version) < since:
             yield (
                 f"{_PATH}.{'.'.join(keys)}: is not supported by operator {version}; it was added in v{since[0]}.{since[1]}; remove it, or install "
@@ -136,9 +137,11 @@ FEATURE_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
 
 
 def driver_feature_problems(cluster: t.Any, pools: t.Sequence[PoolVariables]) -> Problems:
-    """Pools whose GPUs cannot use a feature that the driver of the whole cluster has."""
+    """Pools whose driver excludes, or whose GPUs cannot use, a feature that the drivers of the whole cluster have."""
     if not isinstance(cluster, dict):
         return
+    for pool in pools:
+        yield from _pool_driver_problems(cluster, pool)
     known = [(pool, model) for pool in pools if (model := _model(pool))]
     if _needs_open_modules(cluster):
         for pool, model in known:
@@ -160,6 +163,26 @@ def driver_feature_problems(cluster: t.Any, pools: t.Sequence[PoolVariables]) ->
         )
 
 
+def _pool_driver_problems(cluster: Document, pool: PoolVariables) -> Problems:
+    """The conflicts of a feature with what this pool's `driver` declares; the operator's own driver is checked by FEATURE_CHECKS."""
+    declared = get_nested(pool.merged, "driver")
+    if not isinstance(declared, dict):
+        return
+    inherited = operator_driver(cluster)
+    driver = effective_driver(inherited, declared)
+    if driver.get("precompiled") is True and inherited.get("precompiled") is not True:
+        for key, title in _SIDECARS.items():
+            if get_nested(cluster, "operator", key, "enabled") is True:
+                yield f"{pool.path}.driver.precompiled: {_not_precompiled(title)}; remove it, or {_PATH}.{key}"
+    if _needs_open_modules(cluster) and any(declared.get(key) is not None for key in ("version", "kernel_module_type")):
+        problem = _open_modules_problem(driver)
+        if problem and driver.get("kernel_module_type") == inherited.get("kernel_module_type") == "proprietary":
+            # The same mistake is reported at the operator's field.
+            return
+        if problem:
+            yield f"{pool.path}.driver.kernel_module_type: {problem}"
+
+
 def _needs_open_modules(cluster: Document) -> bool:
     if get_nested(cluster, "operator", "gds", "enabled") is not True:
         return False
@@ -168,8 +191,7 @@ def _needs_open_modules(cluster: Document) -> bool:
     return match is None or tuple(map(int, match[1].split("."))) >= _OPEN_SINCE
 
 
-def _driver_branch(cluster: Document) -> int | None:
-    version = get_nested(cluster, "operator", "driver", "version")
+def _driver_branch(version: t.Any) -> int | None:
     match = _NUMBERS.fullmatch(version) if isinstance(version, str) else None
     if match:
         return int(match[1].partition(".")[0])

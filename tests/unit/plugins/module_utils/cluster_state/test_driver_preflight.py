@@ -31,6 +31,15 @@ def planned(**operator: t.Any) -> Plan:
     return derive({"name": "c", "operator": operator}, {}, [{"name": "p", "match": {"model": "T4"}}])
 
 
+def pooled(driver: dict[str, t.Any], operator: dict[str, t.Any]) -> Plan:
+    """Rack a has a driver of its own; rack b has that of the operator, and one model is not known before its driver runs."""
+    pools = [
+        {"name": "p", "match": {"labels": {"rack": "a"}}, "driver": driver},
+        {"name": "q", "match": {"labels": {"rack": "b"}}},
+    ]
+    return derive({"name": "c", "operator": operator}, {}, pools)
+
+
 def node(*labels: dict[str, str], image: str = "Ubuntu 24.04.3 LTS", name: str = "a") -> Node:
     return Node(name, {key: value for each in labels for key, value in each.items()}, os_image=image)
 
@@ -81,3 +90,81 @@ def test_warnings(operator: dict[str, t.Any], labels: list[dict[str, str]], word
     found = driver_warnings(planned(**operator), [node(GPU, *labels)])
     assert len(found) == len(words)
     assert all(word in text for word, text in zip(words, found, strict=True))
+
+
+FLATCAR = "Flatcar Container Linux by Kinvolk 4230.2.3"
+MIRROR: dict[str, t.Any] = {"values": {"driver": {"repository": "registry.example.com/nvidia"}}}
+A, B = {"rack": "a"}, {"rack": "b"}
+
+
+@pytest.mark.parametrize(
+    ("driver", "operator", "nodes", "names"),
+    [
+        ({"repository": "registry.example/own"}, {}, [node(GPU, A, image=FLATCAR)], ""),
+        ({"repository": "registry.example/own"}, {}, [node(GPU, B, image=FLATCAR, name="b")], "node b:"),
+        (
+            {"repository": "registry.example/own"},
+            {},
+            [node(GPU, A, image=FLATCAR), node(GPU, B, image=FLATCAR, name="b"), node(GPU, image=FLATCAR, name="c")],
+            "2 nodes, b, c:",
+        ),
+        ({"version": "580.105.08"}, {}, [node(GPU, A, image=FLATCAR)], "node a:"),
+        ({"version": "580.105.08"}, MIRROR, [node(GPU, A, image=FLATCAR), node(GPU, B, image=FLATCAR)], ""),
+        # Before NFD runs.
+        ({"repository": "registry.example/own"}, {}, [node(A, image=FLATCAR)], ""),
+        ({"repository": "registry.example/own"}, {}, [node(B, image=FLATCAR)], "node a:"),
+    ],
+)
+def test_images_of_the_drivers_of_pools(
+    driver: dict[str, t.Any], operator: dict[str, t.Any], nodes: list[Node], names: str
+) -> None:
+    problem = missing_image_problem(pooled(driver, operator), nodes)
+    assert problem.startswith(names)
+    assert bool(problem) == bool(names)
+
+
+def test_a_node_whose_pool_is_not_known_yet_may_get_any_of_the_drivers() -> None:
+    pools = [{"name": "p", "match": {"model": "T4"}, "driver": {"repository": "registry.example/own"}}]
+    undiscovered = node(GPU, image=FLATCAR)
+    assert missing_image_problem(derive({"name": "c"}, {}, pools), [undiscovered]) == ""
+    discovered = node(GPU, {"nvidia.com/gpu.product": "NVIDIA-L40S"}, image=FLATCAR)
+    assert missing_image_problem(derive({"name": "c"}, {}, pools), [discovered]).startswith("node a:")
+
+
+PRECOMPILED: dict[str, t.Any] = {"driver": {"precompiled": True, "version": "580"}}
+
+
+@pytest.mark.parametrize(
+    ("driver", "operator", "names"),
+    [
+        ({}, {}, "2 nodes, a, b:"),
+        ({"precompiled": True, "version": "580"}, {}, "node b:"),
+        ({"precompiled": False, "version": "580.105.08"}, PRECOMPILED, "node a:"),
+        ({}, PRECOMPILED, ""),
+        ({"precompiled": False, "version": "580.105.08"}, {}, "2 nodes, a, b:"),
+    ],
+)
+def test_secure_boot_and_the_drivers_of_pools(driver: dict[str, t.Any], operator: dict[str, t.Any], names: str) -> None:
+    nodes = [node(GPU, UBUNTU, SECURED, A), node(GPU, UBUNTU, SECURED, B, name="b")]
+    found = [text for text in driver_warnings(pooled(driver, operator), nodes) if "Secure Boot" in text]
+    assert [text[: len(names)] for text in found] == ([names] if names else [])
+
+
+DRIVERS: list[dict[str, t.Any]] = [
+    {},
+    {"version": "580.105.08"},
+    {"version": "580.105.08", "repository": "registry.example/own"},
+    {"version": "580", "precompiled": True},
+    {"version": "580", "precompiled": True, "repository": "registry.example/own"},
+]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_pool_and_the_operator_with_the_same_driver_have_the_same_warnings(driver: dict[str, t.Any]) -> None:
+    nodes = [node(GPU, A, *labels, image=FLATCAR) for labels in ([], [SECURED], [SECURED, NOUVEAU])]
+    values = {"driver": {"repository": driver["repository"]}} if "repository" in driver else {}
+    operator = {"driver": {key: value for key, value in driver.items() if key != "repository"}, "values": values}
+    for item in nodes:
+        of_operator = driver_warnings(pooled({}, operator), [item])
+        assert driver_warnings(pooled(driver, {}), [item]) == of_operator
+        assert missing_image_problem(pooled(driver, {}), [item]) == missing_image_problem(pooled({}, operator), [item])

@@ -7,6 +7,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -18,6 +20,10 @@ SHARED = {"fabric_manager": {"mode": "shared-nvswitch"}}
 T4 = [{"name": "p", "match": {"model": "T4"}}]
 V100 = [{"name": "old", "match": {"model": "V100-SXM2-16GB"}}]
 H100 = [{"name": "h", "match": {"model": "H100-80GB-HBM3"}}]
+
+
+def with_driver(**driver: t.Any) -> list[dict[str, t.Any]]:
+    return [{**T4[0], "driver": driver}]
 
 
 def problems(operator: dict[str, t.Any], pools: list[dict[str, t.Any]]) -> list[str]:
@@ -72,6 +78,41 @@ def test_values(operator: dict[str, t.Any], path: tuple[str, ...], value: t.Any)
         ({"driver": SHARED}, H100, ["fabric_manager.mode: is not supported by operator v25.10.1"]),
         ({"version": "v26.7.0", "driver": SHARED}, H100, []),
         ({"version": "v26.7.0", "driver": SHARED}, T4, ["no pool has GPUs that NVSwitches connect"]),
+        (
+            GDS,
+            with_driver(kernel_module_type="proprietary"),
+            ['gpu_pools[0].driver.kernel_module_type: "proprietary" excludes gds'],
+        ),
+        (
+            GDS,
+            with_driver(version="550.144.03"),
+            ["gpu_pools[0].driver.kernel_module_type: is missing; gds needs the open"],
+        ),
+        (
+            GDS,
+            with_driver(version="550.144.03", kernel_module_type="auto"),
+            ["gpu_pools[0].driver.kernel_module_type: "],
+        ),
+        (GDS, with_driver(version="550.144.03", kernel_module_type="open"), []),
+        (GDS, with_driver(version="580.105.08", kernel_module_type="auto"), []),
+        # What a pool does not declare is that of the operator.
+        ({**GDS, "driver": {"kernel_module_type": "open"}}, with_driver(version="550.144.03"), []),
+        (
+            {**GDS, "driver": {"kernel_module_type": "proprietary"}},
+            with_driver(version="580.105.08"),
+            ["gpu_cluster.operator.driver"],
+        ),
+        (
+            GDS,
+            with_driver(precompiled=True, version="580"),
+            ["gpu_pools[0].driver.precompiled: the operator refuses GPUDirect Storage"],
+        ),
+        (
+            GDRCOPY,
+            with_driver(precompiled=True, version="580"),
+            ["gpu_pools[0].driver.precompiled: the operator refuses GDRCopy"],
+        ),
+        (GDRCOPY, with_driver(version="550.144.03", kernel_module_type="proprietary"), []),
         # A pool of unknown model may have NVSwitches.
         ({"version": "v26.7.0", "driver": SHARED}, [*T4, {"name": "pinned"}], []),
         ({"version": "v26.7.0", "driver": {"fabric_manager": {"mode": "shared"}}}, H100, ["did you mean"]),
@@ -81,3 +122,30 @@ def test_constraints(operator: dict[str, t.Any], pools: list[dict[str, t.Any]], 
     found = problems(operator, pools)
     assert len(found) == len(words), found
     assert all(word in text for word, text in zip(words, found, strict=True)), found
+
+
+_BUILT = st.fixed_dictionaries(
+    {},
+    optional={
+        "version": st.sampled_from(["550.144.03", "580.105.08"]),
+        "kernel_module_type": st.sampled_from(["auto", "open", "proprietary"]),
+        "precompiled": st.just(False),
+    },
+)
+_PRECOMPILED = st.fixed_dictionaries(
+    {"precompiled": st.just(True), "version": st.sampled_from(["550", "580"])},
+    optional={"kernel_module_type": st.sampled_from(["auto", "open", "proprietary"])},
+)
+
+
+@given(
+    st.one_of(_BUILT, _PRECOMPILED),
+    st.sampled_from([{}, GDS, GDRCOPY, {**GDS, **GDRCOPY}, {"gds": {"enabled": True, "version": "2.16.1"}}]),
+)
+def test_the_driver_of_a_pool_is_checked_like_that_of_the_operator(
+    driver: dict[str, t.Any], features: dict[str, t.Any]
+) -> None:
+    of_operator = problems({**features, "driver": driver}, T4)
+    of_pool = problems(features, with_driver(**driver))
+    assert len(of_pool) == len(of_operator), (of_operator, of_pool)
+    assert all(text.startswith("gpu_pools[0].driver.") for text in of_pool)
