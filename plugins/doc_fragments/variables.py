@@ -401,7 +401,7 @@ options:
             type: dict
           load_image:
             description:
-              - Image of the load for all nodes (C(gpu_validation_burn_seconds)), with the program C(nbody). The default is
+              - Image of the load for all nodes (C(gpu_validation_load_seconds)), with the program C(nbody). The default is
                 the newest of V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0)
                 that fits the driver.
             type: str

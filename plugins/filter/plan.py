@@ -68,9 +68,9 @@ _value:
       type: dict
       sample: {name: accel-gpu-device-plugin, namespace: gpu-operator}
     validation:
-      description: Images and namespace of the validation pods. C(images) and C(load_images) are by CUDA version.
+      description: Images and namespace of the validation pods. C(images) are by their key in C(gpu_cluster.validation) and by CUDA version.
       type: dict
-      sample: {images: {"12.5": "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"}, namespace: gpu-operator}
+      sample: {images: {image: {"12.5": "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"}}, namespace: gpu-operator}
     pools:
       description: Every pool with its derived values, in the order given. Its C(registration) holds the C(node_labels) and C(taints)
         of a node group or MachineSet, its C(nodegroup) the node group that a run creates, or null.

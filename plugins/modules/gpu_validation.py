@@ -19,7 +19,7 @@ description:
     each, and shared GPUs have no more pods than shares.
   - The kernel is NVIDIA's CUDA sample vectorAdd. Its image is the newest one that the driver of the node supports
     (C(gpu_cluster.validation)). A failure has the node, the end of the log, its meaning and the remedy.
-  - O(burn_seconds), O(all_reduce) and O(all_reduce_nodes) add a load and measurements with NCCL. None of them runs
+  - O(load_seconds), O(all_reduce) and O(all_reduce_nodes) add a load and measurements with NCCL. None of them runs
     unless it is requested.
   - If no other pod holds a share of the node and the pods hold all units of a resource, the module verifies that one more pod must wait. If
     GPUs or MIG devices are shared and requests for more than one share must fail, it verifies that a request for two shares is refused.
@@ -43,13 +43,13 @@ options:
     default: false
   max_pods:
     description:
-      - Maximum number of pods for each pool. For a pool that shares GPUs, at least one more pod than its node has
+      - Maximum number of pods for each pool, V(1) to V(1000). For a pool that shares GPUs, at least one more pod than its node has
         GPUs is started, because fewer pods could not verify sharing.
     type: int
     default: 8
   hold_seconds:
     description:
-      - Number of seconds that each pod holds its device, so that all pods run at the same time.
+      - Number of seconds that each pod holds its device, V(1) to V(3600), so that all pods run at the same time.
     type: int
     default: 10
   kernel_timeout:
@@ -57,7 +57,7 @@ options:
       - Seconds after which a kernel that has not ended counts as hung, V(1) to V(3600). Other pools are not affected.
     type: int
     default: 60
-  burn_seconds:
+  load_seconds:
     description:
       - Seconds for which each pod loads its device before the kernel, from V(0) (no load) to V(86400). The load is
         NVIDIA's CUDA sample nbody, in an init container of the same pod.
@@ -87,6 +87,7 @@ options:
   all_reduce_timeout:
     description:
       - Seconds within which the pods of an all-reduce must complete, V(30) to V(7200), with the pull of NCCL's large image.
+        The measurement itself is ended after a third of this time.
     type: int
     default: 900
   image_pull_secrets:
@@ -102,12 +103,12 @@ options:
     default: 65534
   wait_timeout:
     description:
-      - Timeout in seconds for the pods of all pools to complete, in addition to O(burn_seconds).
+      - Timeout in seconds for the pods of all pools to complete, V(1) to V(86400), in addition to O(load_seconds).
     type: int
     default: 300
   wait_sleep:
     description:
-      - Seconds between two reads of the pods.
+      - Seconds between two reads of the pods, V(1) to V(60).
     type: int
     default: 1
 notes:
@@ -133,7 +134,7 @@ EXAMPLES = r"""
   accel.gpu.gpu_validation:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
-    burn_seconds: 600
+    load_seconds: 600
     all_reduce: true
     all_reduce_nodes: 2
     min_bandwidth: 300
@@ -208,18 +209,18 @@ from ..module_utils.common.results import diff_of
 from ..module_utils.drain.operand_diagnosis import failing_operands
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
 from ..module_utils.kube.plan_module import PlanModule
-from ..module_utils.validation.all_reduce import AllReduceOptions
-from ..module_utils.validation.all_reduce_runner import AllReduceRunner
+from ..module_utils.validation import evidence
 from ..module_utils.validation.evaluation import DeviceCheck, PoolTest
-from ..module_utils.validation.evidence import entry_results
-from ..module_utils.validation.limits import check_limits
-from ..module_utils.validation.pods import NotTestable, Workload
+from ..module_utils.validation.node_program_runner import NodeProgramRunner
+from ..module_utils.validation.options import check_limits, option_spec
+from ..module_utils.validation.pods import Workload
+from ..module_utils.validation.sites import NotTestable
 from ..module_utils.validation.validator import ValidationState, Validator, undeleted
 
 if t.TYPE_CHECKING:
-    from ..module_utils.cluster_state.gpu_pods import GpuRequest
     from ..module_utils.kube.lease import Lease
     from ..module_utils.pools.plan import PoolPlan
+    from ..module_utils.validation.sites import UsedGpus
 
 PoolResult = dict[str, t.Any]
 
@@ -230,13 +231,10 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     params = module.params
     check_limits(params)
     plan = module.plan = adapt_plan_to_cluster(module.client, module.plan)
-    options = AllReduceOptions.from_params(params, plan.validation.nccl_image)
     workload = Workload.from_params(params, plan.validation, module.run_id)
-    validator = Validator(
-        module.client, plan, workload, params["max_pods"], module.progress, float(params["wait_sleep"])
-    )
+    validator = Validator(module.client, plan, workload, module.progress)
     state = validator.read()
-    pools = _initial_results(module, state, validator.workload, options)
+    pools = _initial_results(module, state, workload)
     result: dict[str, t.Any] = {"pools": pools, "leftovers": len(state.leftovers), "seconds": 0.0}
     before = {name: _summary(pool) for name, pool in pools.items()}
     later = _after_discovery(module, state) if module.check_mode else {}
@@ -248,10 +246,10 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         with module.lease() as lease:
             # Another run may have changed the state while this run waited for the lease.
             state = validator.read()
-            pools.update(_initial_results(module, state, validator.workload, options))
+            pools.update(_initial_results(module, state, workload))
             if state.leftovers and (left := validator.pods.delete_leftovers()):
                 module.warn(f"Of a former run: {undeleted(left)}.")
-            problems = _validate(module, validator, options, state, pools, lease)
+            problems = _validate(module, validator, state, pools, lease)
         result["seconds"] = round(time.monotonic() - started, 1)
         changed = bool(state.leftovers) or any(pool["status"] in ("verified", "failed") for pool in pools.values())
     after = {name: "verified" if pool["status"] == "would_run" else _summary(pool) for name, pool in pools.items()}
@@ -261,20 +259,18 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     return output
 
 
-def _initial_results(
-    module: PlanModule, state: ValidationState, workload: Workload, options: AllReduceOptions
-) -> dict[str, PoolResult]:
+def _initial_results(module: PlanModule, state: ValidationState, workload: Workload) -> dict[str, PoolResult]:
     """The known results of each pool before any pod runs."""
     pools: dict[str, PoolResult] = {}
     for pool in module.plan.pools:
         entry, current = state.evidence.get(pool.name) or {}, state.is_current(pool.name)
-        covered = current and state.covers(pool.name, workload, options)
+        covered = current and evidence.covers(entry, workload.options)
         if not state.members(pool.name):
             pools[pool.name] = {"status": "empty", "reason": "no node of the cluster belongs to it"}
         elif pool.without_containers:
             pools[pool.name] = {"status": "not_applicable", "reason": pool.without_containers}
         elif covered and not module.params["force"]:
-            pools[pool.name] = {"status": "skipped", **entry_results(entry)}
+            pools[pool.name] = {"status": "skipped", **evidence.entry_results(entry)}
         else:
             more = "verified, but not with all programs of this run"
             reason = (
@@ -299,7 +295,6 @@ def _summary(pool: PoolResult) -> str:
 def _validate(
     module: PlanModule,
     validator: Validator,
-    options: AllReduceOptions,
     state: ValidationState,
     pools: dict[str, PoolResult],
     lease: Lease,
@@ -311,7 +306,7 @@ def _validate(
     problems: list[str] = []
     tests: list[PoolTest] = []
     used = validator.used_gpus()
-    for name, site in validator.choose_sites(list(remaining.values()), state, used).items():
+    for name, site in validator.choose_sites(remaining.values(), state, used).items():
         if not isinstance(site, NotTestable):
             tests.append(PoolTest(remaining[name], site, validator.workload))
             continue
@@ -322,8 +317,8 @@ def _validate(
             problems.append(f"{name}: {site.reason}")
     if not tests:
         return problems
-    results = validator.run(tests, module.params["wait_timeout"], lease)
-    _measure(validator, options, state, used, results, remaining, lease)
+    results = validator.run(tests, lease)
+    _measure(validator, state, used, results, remaining, lease)
     for test in tests:
         name, result = test.pool.name, results[test.pool.name]
         pools[name] = {
@@ -342,19 +337,19 @@ def _validate(
 
 def _measure(
     validator: Validator,
-    options: AllReduceOptions,
     state: ValidationState,
-    used: t.Mapping[str, t.Sequence[GpuRequest]],
+    used: UsedGpus,
     results: dict[str, DeviceCheck],
     pools: t.Mapping[str, PoolPlan],
     lease: Lease,
 ) -> None:
-    """Run the requested all-reduces on the pools whose kernels have passed; add their results to `results`."""
+    """Run the requested programs that use whole nodes, on the pools whose kernels have passed; add their results to `results`."""
     passed = {name: (pools[name], state.members(name)) for name, result in results.items() if not result.problems}
-    if not options.kinds or not passed:
+    runner = NodeProgramRunner(validator.pods, validator.workload)
+    if not runner.programs or not passed:
         return
-    for name, measured in AllReduceRunner(validator.pods, validator.workload, options).run(passed, used, lease).items():
-        programs = {**results[name].programs, **{kind: dict(one.values) for kind, one in measured.items()}}
+    for name, measured in runner.run(passed, used, lease).items():
+        programs = {**results[name].programs, **{key: dict(one.values) for key, one in measured.items()}}
         problems = tuple(problem for one in measured.values() for problem in one.problems)
         results[name] = replace(results[name], programs=programs, problems=problems)
 
@@ -373,19 +368,9 @@ def main() -> None:
     """Run the module."""
     spec: ArgumentSpec = {
         "force": {"type": "bool", "default": False},
-        "max_pods": {"type": "int", "default": 8},
-        "hold_seconds": {"type": "int", "default": 10},
         "image_pull_secrets": {"type": "list", "elements": "str", "default": [], "no_log": False},
         "run_as_user": {"type": "int", "default": 65534},
-        "kernel_timeout": {"type": "int", "default": 60},
-        "burn_seconds": {"type": "int", "default": 0},
-        "all_reduce": {"type": "bool", "default": False},
-        "all_reduce_nodes": {"type": "int", "default": 0},
-        "min_bandwidth": {"type": "int", "default": 0},
-        "min_network_bandwidth": {"type": "int", "default": 0},
-        "all_reduce_timeout": {"type": "int", "default": 900},
-        "wait_timeout": {"type": "int", "default": 300},
-        "wait_sleep": {"type": "int", "default": 1},
+        **option_spec(),
     }
     module = PlanModule(spec, lease=True)
     module.run(work)

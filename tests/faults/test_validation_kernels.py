@@ -152,7 +152,7 @@ def test_the_image_fits_the_driver_of_each_node(kernels: Cluster) -> None:
 def test_load_and_all_reduce_are_measured_on_request(kernels: Cluster) -> None:
     first = validated(kernels, "good", "shared", force=True)["gpu_validation"]["pools"]["good"]
     assert not {"load", "all_reduce", "network_all_reduce"} & first.keys()
-    more = {"burn_seconds": 2, "all_reduce": True, "all_reduce_nodes": 2, "min_bandwidth": 100}
+    more = {"load_seconds": 2, "all_reduce": True, "all_reduce_nodes": 2, "min_bandwidth": 100}
     predicted = validated(kernels, "good", "shared", check=True, **more)["gpu_validation"]["pools"]
     assert {pool["reason"] for pool in predicted.values()} == {"verified, but not with all programs of this run"}
     result = validated(kernels, "good", "shared", **more)
@@ -185,7 +185,7 @@ def test_a_quota_counts_the_device_of_load_and_kernel_once(kernels: Cluster, tmp
     kernels.kubectl("create", "-f", str(path))
     try:
         until(lambda: kernels.get("quota", "kernels", "-n", NAMESPACE).get("status", {}).get("used"))
-        result = validated(kernels, "good", force=True, burn_seconds=1)
+        result = validated(kernels, "good", force=True, load_seconds=1)
     finally:
         kernels.kubectl("delete", "-f", str(path))
     assert not result.get("failed"), result["msg"]

@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from ansible_collections.accel.gpu.plugins.doc_fragments import kube
-from ansible_collections.accel.gpu.plugins.module_utils.catalog.cuda import KERNEL_IMAGES, LOAD_IMAGES, NCCL_IMAGE
 from ansible_collections.accel.gpu.plugins.module_utils.schema.cluster import CLUSTER
 from ansible_collections.accel.gpu.plugins.module_utils.schema.mig_layout import LayoutField
 from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import DEFAULTS, POOL
@@ -28,6 +27,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.schema.types import (
     Section,
     Text,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import PROGRAMS
 from tests.programs import REPO
 
 PAGE = REPO / "docs" / "variables.md"
@@ -37,12 +37,9 @@ ROLE = REPO / "roles" / "pools" / "meta" / "argument_specs.yml"
 MARK = "  # Written by `make docs`, from here to the end.\n"
 
 _TEXTS = Path(__file__).with_suffix(".yml").read_text(encoding="utf-8")
-for _name, _text in (
-    ("{KERNEL_IMAGES}", ", ".join(f"V({image})" for image in KERNEL_IMAGES.values())),
-    ("{LOAD_IMAGES}", ", ".join(f"V({image})" for image in LOAD_IMAGES.values())),
-    ("{NCCL_IMAGE}", NCCL_IMAGE),
-):
-    _TEXTS = _TEXTS.replace(_name, _text)
+for _program in PROGRAMS:
+    _images = ", ".join(f"V({image})" for image in _program.public_images.values())
+    _TEXTS = _TEXTS.replace(f"{{default {_program.image}}}", _images)
 DESCRIPTIONS: dict[str, dict[str, str]] = yaml.safe_load(_TEXTS)
 DOCUMENTS = {"gpu_cluster": CLUSTER, "gpu_pools": POOL}
 _POOLS = (

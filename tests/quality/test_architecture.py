@@ -25,14 +25,15 @@ SHARED_PACKAGES: dict[str, set[str]] = {
     "sharing_modes": {"catalog", "mig"},
     "nvidia_config": {"catalog", "mig", "sharing_modes"},
     "common": {"catalog"},
-    "schema": {"catalog", "common", "mig", "sharing_modes"},
-    "pools": {"catalog", "common", "mig", "sharing_modes", "nvidia_config", "schema"},
+    "validation_programs": {"catalog"},
+    "schema": {"catalog", "common", "mig", "sharing_modes", "validation_programs"},
+    "pools": {"catalog", "common", "mig", "sharing_modes", "validation_programs", "nvidia_config", "schema"},
     "kube": {"catalog", "common", "schema", "pools"},
     "cluster_state": {"catalog", "common", "mig", "sharing_modes", "nvidia_config", "schema", "pools"},
     "drain": {"catalog", "common", "schema", "pools", "kube", "cluster_state"},
     "nodegroups": {"catalog", "common", "schema", "pools", "cluster_state", "drain"},
     "helm": {"catalog", "common", "schema", "kube", "cluster_state"},
-    "report": {"catalog", "mig", "sharing_modes", "schema", "pools", "cluster_state"},
+    "report": {"catalog", "mig", "sharing_modes", "validation_programs", "schema", "pools", "cluster_state"},
 }
 
 

@@ -46,7 +46,7 @@ var (
 	programNodes  = regexp.MustCompile(`--nnodes=(\d+)`)
 	programRank   = regexp.MustCompile(`--node-rank=(\d+)`)
 	baseImage     = regexp.MustCompile(`(^|/)cuda:`)
-	minCompute    = map[int]float64{12: 5.0, 13: 7.5}
+	minCompute    = map[int]float64{11: 3.5, 12: 5.0, 13: 7.5}
 	cudaErrorText = map[string]string{
 		"old":  "CUDA driver version is insufficient for CUDA runtime version",
 		"arch": "no kernel image is available for execution on the device",

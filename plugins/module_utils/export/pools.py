@@ -55,7 +55,7 @@ class _Member:
 
 
 def add_drivers(exported: ExportedPools, drivers: t.Iterable[t.Mapping[str, t.Any]]) -> None:
-    """Give each pool the driver that it declared when its NVIDIADriver was written; remark on objects of others."""
+    """Give each pool the driver that it declared when its NVIDIADriver was written; report foreign objects."""
     by_name = {pool["name"]: pool for pool in exported.pools}
     for item in drivers:
         name = item["metadata"]["name"]

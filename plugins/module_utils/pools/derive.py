@@ -18,6 +18,7 @@ from ..schema.matching import resolve_match
 from ..schema.types import Document
 from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
+from ..validation_programs.registry import PROGRAMS
 from .nodegroups import cloud_of, drain_options, nodegroup_plan, nodegroups_option
 from .operator_values import mirrored_image, nfd_values, operator_values
 from .plan import (
@@ -37,6 +38,9 @@ from .plan import (
     rollout_plan,
 )
 from .variables import load, merge
+
+if t.TYPE_CHECKING:
+    from ..validation_programs.program import Program
 
 # Every GPU workload tolerates the usual taint of GPU nodes.
 _GPU_TOLERATION: Toleration = {"key": names.GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
@@ -103,7 +107,10 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         config=config,
         mig=mig,
         validation=ValidationPlan(
-            **_validation_images(settings["validation"], operator.get("registry")),
+            images={
+                program.image: _program_images(program, settings["validation"], operator.get("registry"))
+                for program in PROGRAMS
+            },
             namespace=settings["validation"].get("namespace") or operator["namespace"],
             configmap=names.VALIDATION_CONFIGMAP,
         ),
@@ -120,20 +127,12 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     )
 
 
-def _validation_images(validation: Document, registry: str | None) -> dict[str, t.Any]:
-    """The images of the validation pods: the declared ones, else NVIDIA's, from the mirror if there is one."""
-
-    def by_version(image: str, images: str, catalog: t.Mapping[str, str]) -> dict[str, str]:
-        if validation.get(image):
-            return {cuda.ANY_VERSION: validation[image]}
-        mirrored = {version: mirrored_image(public, registry) for version, public in catalog.items()}
-        return dict(validation.get(images) or mirrored)
-
-    return {
-        "images": by_version("image", "images", cuda.KERNEL_IMAGES),
-        "load_images": by_version("load_image", "", cuda.LOAD_IMAGES),
-        "nccl_image": validation.get("nccl_image") or mirrored_image(cuda.NCCL_IMAGE, registry),
-    }
+def _program_images(program: Program, validation: Document, registry: str | None) -> dict[str, str]:
+    """The images of a program by CUDA version: the declared ones, else NVIDIA's, from the mirror if there is one."""
+    if validation.get(program.image):
+        return {cuda.ANY_VERSION: validation[program.image]}
+    mirrored = {version: mirrored_image(public, registry) for version, public in program.public_images.items()}
+    return dict(validation.get(program.images) or mirrored)
 
 
 def per_node_plan(plan: Plan, layouts: t.Mapping[str, t.Mapping[str, tuple[Layout, int]]]) -> Plan:

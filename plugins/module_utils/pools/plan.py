@@ -106,12 +106,10 @@ class MigPlan:
 class ValidationPlan:
     """The namespace and the images of the validation pods, and the ConfigMap with their results.
 
-    `images` (CUDA kernel) and `load_images` are by CUDA version; the newest that a node's driver supports is used.
+    `images`: by their key in gpu_cluster.validation and by CUDA version; the newest that a node's driver supports is used.
     """
 
-    images: t.Mapping[str, str]
-    load_images: t.Mapping[str, str]
-    nccl_image: str
+    images: t.Mapping[str, t.Mapping[str, str]]
     namespace: str
     configmap: str
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Formats numbers and properties of pools as plain text for the page (pure)."""
+"""Formats numbers and properties of pools as plain text (pure)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import re
 import typing as t
 
 from ..sharing_modes.registry import MODES
-from .text import negative_checks, program_results
+from ..validation_programs.registry import PROGRAMS
 
 Document = t.Mapping[str, t.Any]
 
 _MODES = {"undiscovered": "not discovered", **{mode.name: mode.page_name for mode in MODES.values() if mode.page_name}}
 DOT = " \u00b7 "
 _TIMES = "\u00d7"
+_NEGATIVE_CHECKS = {"one_more": "one more waited", "two_shares": "two at once were refused"}
 
 
 def number(count: int) -> str:
@@ -67,16 +68,25 @@ def mig_layout(pool: Document) -> str:
 
 def verification(pool: Document) -> str:
     """The result of the last validation with workloads."""
-    proof = pool.get("validation")
-    if not proof:
+    validation = pool.get("validation")
+    if not validation:
         return "Not verified by workloads yet."
-    devices = proof.get("devices") or {}
-    result = (
-        f"{plural(sum(devices.values()), 'pod')} on {proof.get('node')} ran at the same time on {plural(len(devices), 'device')}"
-        + program_results(proof)
-        + negative_checks(proof)
+    when = "Verified" if validation.get("current") else "Verified before the last change"
+    return f"{when}: {validation_result(validation)}."
+
+
+def validation_result(validation: Document) -> str:
+    """The pods of a validation, the results of their programs, and those of the negative checks that were run."""
+    devices = validation.get("devices") or {}
+    pods = plural(sum(devices.values()), "pod")
+    programs = [program.describe(validation.get(program.name)) for program in PROGRAMS]
+    return ", ".join(
+        [
+            f"{pods} on {validation.get('node')} ran at the same time on {plural(len(devices), 'device')}",
+            *(text for text in programs if text),
+            *(text for key, text in _NEGATIVE_CHECKS.items() if validation.get(key)),
+        ]
     )
-    return f"Verified: {result}." if proof.get("current") else f"Verified before the last change: {result}."
 
 
 def pending_changes(pool: Document) -> list[str]:

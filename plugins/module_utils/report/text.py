@@ -10,14 +10,13 @@ import typing as t
 from ..mig import layout as layouts
 from ..schema.messages import abbreviate
 from ..sharing_modes.registry import mode_with_replicas
+from .formatting import validation_result
 from .plan_text import gpus_of, impact_lines, layout_lines, profiles_of, sharing_costs
 from .table import WIDTH, Column, Paragraph, table, wrap
 
 Document = t.Mapping[str, t.Any]
 
 KINDS = ("plan", "report")
-_NEGATIVE_CHECKS = {"one_more": "one more waited", "two_shares": "two at once were refused"}
-_ALL_REDUCES = {"all_reduce": "a node", "network_all_reduce": "{} nodes"}
 _NO_NODE = "no node of the cluster belongs to it"
 # The text in a plan for each action that the provider's module previews.
 _NODEGROUP_ACTIONS = {
@@ -153,31 +152,8 @@ def _validation(pool: Document) -> str:
     validation = pool.get("validation")
     if not validation:
         return ", not validated yet"
-    pods, devices = sum(validation["devices"].values()), len(validation["devices"])
-    text = f"{pods} pods on {validation['node']} ran together on {devices} device(s){program_results(validation)}"
-    text += negative_checks(validation)
+    text = validation_result(validation)
     return f"; {text}" if validation["current"] else f"; validated before its last change: {text}"
-
-
-def program_results(validation: Document) -> str:
-    """The results of the programs that the pods have run, as the end of a sentence; empty if there are none."""
-    parts = ["the CUDA kernel passed"] if validation.get("kernel") == "passed" else []
-    load = validation.get("load") or {}
-    if load:
-        rate = f" at {load['min_gflops']} to {load['max_gflops']} GFLOP/s" if "min_gflops" in load else ""
-        parts.append(f"{load['seconds']} s of load{rate}")
-    for key, where in _ALL_REDUCES.items():
-        result = validation.get(key) or {}
-        if "bus_bandwidth" in result:
-            parts.append(
-                f"{result['bus_bandwidth']} GB/s between {result['gpus']} GPUs of {where.format(len(result['nodes']))}"
-            )
-    return "".join(f", {part}" for part in parts)
-
-
-def negative_checks(validation: Document) -> str:
-    """The results of the checks with one pod too many and with a request that is too large, as the end of a sentence; empty if not tested."""
-    return "".join(f", {text}" for key, text in _NEGATIVE_CHECKS.items() if validation.get(key))
 
 
 def _changes(pool: Document) -> str:
@@ -207,7 +183,7 @@ def _notes(info: Document) -> t.Iterator[Paragraph]:
     for warning in info.get("warnings") or ():
         yield "warning", warning
     for driver in info.get("nvidia_drivers") or ():
-        owner = "" if driver["managed"] else "; not of this collection, so it stays as it is"
+        owner = "" if driver["managed"] else "; foreign, not changed"
         state = driver["message"] or "ready"
         text = f"driver {driver['version'] or 'without a version'}, {driver['nodes']} node(s), {state}{owner}"
         yield f"NVIDIADriver {driver['name']}", text

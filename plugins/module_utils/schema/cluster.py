@@ -11,6 +11,7 @@ import typing as t
 from ..catalog import releases
 from ..catalog.distributions import BY_NAME
 from ..common.nested import get_nested
+from ..validation_programs.registry import PROGRAMS
 from . import validators
 from .driver import KERNEL_MODULE_TYPES, version_problem
 from .driver_features import DRIVER_FEATURES, FEATURE_CHECKS, OPERATOR_FEATURES
@@ -107,6 +108,18 @@ _RELEASES = {
     "nfd": _release(releases.NFD_NAMESPACE, releases.NFD_RELEASE, releases.NFD_CHART, "", releases.NFD_VERSION),
 }
 
+
+def _image_fields() -> dict[str, Field]:
+    """For each program of validation pods one image, and images by CUDA version if these can be set."""
+    image = Text((validators.image,))
+    fields: dict[str, Field] = {}
+    for program in PROGRAMS:
+        fields[program.image] = image
+        if program.images:
+            fields[program.images] = MapOf(default=None, keys=(validators.cuda_version,), item=image)
+    return fields
+
+
 CLUSTER = Section(
     fields={
         "name": Text(
@@ -130,10 +143,7 @@ CLUSTER = Section(
         **_RELEASES,
         "validation": Section(
             fields={
-                "image": Text((validators.image,)),
-                "images": MapOf(default=None, keys=(validators.cuda_version,), item=Text((validators.image,))),
-                "load_image": Text((validators.image,)),
-                "nccl_image": Text((validators.image,)),
+                **_image_fields(),
                 "namespace": Text((validators.dns_label,)),
             }
         ),

@@ -8,10 +8,16 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from .programs import TIMEOUT_CODES
+from ..catalog.names import MPS_MODE
+from ..validation_programs.registry import PROGRAMS
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
+    from ..validation_programs.program import Program
+
+# coreutils: timeout ends with 124 if the program ended at its signal, with 137 if it had to be killed.
+_TIMEOUT_CODES = (124, 137)
+_COMMANDS = "|".join(["timeout", *(command for program in PROGRAMS for command in program.commands)])
 
 _CARE = (
     "cordon the node, look for XIDs in its kernel log (dmesg | grep NVRM) and for errors in nvidia-smi -q -d ECC,ROW_REMAPPER, "
@@ -21,7 +27,7 @@ _CARE = (
 
 @dataclass(frozen=True)
 class _Finding:
-    """A pattern in a log or message, and its explanation with {driver}, {cuda}, {image}, {model} and {node}."""
+    """A pattern in a log or message, and its explanation with {driver}, {cuda}, {image}, {variable}, {model} and {compute}."""
 
     pattern: re.Pattern[str]
     meaning: str
@@ -35,8 +41,8 @@ def _finding(pattern: str, meaning: str) -> _Finding:
 _FINDINGS = (
     _finding(
         r"driver version is insufficient|unsatisfied condition: cuda|PTX was compiled with an unsupported toolchain",
-        "Driver {driver} supports CUDA {cuda}, and {image} needs a newer one. Update the driver "
-        "(gpu_cluster.operator.driver.version), or set gpu_cluster.validation.image to one for CUDA {cuda} or older",
+        "Driver {driver} supports CUDA {cuda}, and {image} needs a newer one. Update the driver (driver.version of the pool, or "
+        "gpu_cluster.operator.driver.version), or set {variable} to an image for CUDA {cuda} or older",
     ),
     _finding(r"result verification failed", f"A GPU computes wrong results: {_CARE}"),
     _finding(
@@ -44,7 +50,7 @@ _FINDINGS = (
     ),
     _finding(
         r"no kernel image is available",
-        "{image} has no code for {model} (compute capability {compute}). Set gpu_cluster.validation.image to one of "
+        "{image} has no code for {model} (compute capability {compute}). Set {variable} to an image of "
         "a CUDA version that supports it",
     ),
     _finding(
@@ -66,8 +72,8 @@ _FINDINGS = (
         "The container toolkit has not mounted the driver into the container: check the toolkit's pod and the RuntimeClass nvidia",
     ),
     _finding(
-        r"(?:vectorAdd|nbody|_perf_mpi|timeout|torchrun)\b.*(?:not found|no such file)",
-        "{image} lacks this program. Set gpu_cluster.validation to NVIDIA's images, or to ones with the program in their PATH",
+        rf"(?:{_COMMANDS})\b.*(?:not found|no such file)",
+        "{image} lacks this program. Remove {variable} to use NVIDIA's image, or set it to one with the program in its PATH",
     ),
     _finding(
         r"OOMKilled", "The pod reached its memory limit: raise the default limit of the LimitRange in its namespace"
@@ -75,24 +81,23 @@ _FINDINGS = (
 )
 
 
-def diagnose(text: str, node: Node, image: str, exit_code: int | None = None, on_timeout: str = "") -> str:
-    """The meaning of a failed program's output on a node, with the remedy, as a sentence; empty if it is unknown.
-
-    `on_timeout`: the remedy for a program that does not end, in place of hang().
-    """
+def diagnose(text: str, node: Node, program: Program, image: str, exit_code: int | None = None) -> str:
+    """The meaning of a failed program's output on a node, with the remedy, as a sentence; empty if it is unknown."""
     for finding in _FINDINGS:
         if finding.pattern.search(text):
             values = {
+                "image": image,
+                "variable": f"gpu_cluster.validation.{program.image}",
                 "driver": node.driver or "(unknown)",
                 "cuda": node.cuda or "(unknown)",
                 "compute": node.compute or "unknown",
                 "model": node.model or "the GPU",
             }
-            return f"{finding.meaning.format(image=image, node=node.name, **values)}."
-    return (on_timeout or hang(node)) if exit_code in TIMEOUT_CODES else ""
+            return f"{finding.meaning.format(**values)}."
+    return (program.timeout_remedy or hang(node)) if exit_code in _TIMEOUT_CODES else ""
 
 
 def hang(node: Node) -> str:
     """The remedy for a program that does not end."""
     mps = " With MPS, processes of another user id wait for each other: set gpu_validation_run_as_user to that of the workloads."
-    return f"The GPU does not answer: {_CARE}.{mps if node.mode == 'mps' else ''}"
+    return f"The GPU does not answer: {_CARE}.{mps if node.mode == MPS_MODE else ''}"

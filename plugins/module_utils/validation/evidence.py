@@ -11,14 +11,17 @@ import typing as t
 from ..cluster_state import expected_state
 from ..cluster_state.node import Node
 from ..common.nested import parse_json
+from ..validation_programs.registry import KERNEL, PROGRAMS
 from .images import choose_image
-
-# Results that an entry has only as far as they apply.
-_RESULTS = ("image", "kernel", "load", "all_reduce", "network_all_reduce", "one_more", "two_shares")
+from .sites import ONE_MORE, TWO_SHARES
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
+    from ..validation_programs.program import Options
+
+# Results that an entry has only as far as they apply.
+_RESULTS = ("image", *(program.name for program in PROGRAMS), ONE_MORE, TWO_SHARES)
 
 
 def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], images: t.Mapping[str, str]) -> dict[str, t.Any]:
@@ -53,8 +56,9 @@ def pool_facts(pool: PoolPlan, nodes: t.Iterable[Node], images: t.Mapping[str, s
 
 def facts_by_pool(plan: Plan, nodes: t.Mapping[str, Node], membership: Membership) -> dict[str, dict[str, t.Any]]:
     """pool_facts() of each pool by its name; `nodes` are by name."""
+    images = plan.validation.images[KERNEL.image]
     return {
-        pool.name: pool_facts(pool, [nodes[name] for name in membership.by_pool[pool.name]], plan.validation.images)
+        pool.name: pool_facts(pool, [nodes[name] for name in membership.by_pool[pool.name]], images)
         for pool in plan.pools
     }
 
@@ -88,6 +92,6 @@ def entry_results(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {"node": entry.get("node"), "devices": entry.get("devices") or {}, **results}
 
 
-def covers(entry: t.Mapping[str, t.Any], burn_seconds: int) -> bool:
-    """Whether an entry has the results of the optional programs that are requested now."""
-    return int((entry.get("load") or {}).get("seconds", 0)) >= burn_seconds
+def covers(entry: t.Mapping[str, t.Any], options: Options) -> bool:
+    """Whether an entry has the results of the programs that are requested now."""
+    return all(program.covers(entry.get(program.name), options) for program in PROGRAMS if program.requested(options))

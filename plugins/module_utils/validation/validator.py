@@ -13,23 +13,23 @@ from ..cluster_state.gpu_pods import gpu_requests
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.pool_assignment import assign_pools
 from ..kube.paths import NODES, PODS, object_path
-from . import all_reduce, evidence
+from ..validation_programs.program import excerpt
+from ..validation_programs.registry import KERNEL, PROGRAMS
+from . import evidence
 from .diagnosis import diagnose, hang
-from .evaluation import MAX_TEXTS, DeviceCheck, PodFailure, PoolTest, check_devices, devices, excerpt
-from .images import choose_image
+from .evaluation import MAX_TEXTS, DeviceCheck, PodFailure, PoolTest, check_devices, devices
 from .pod_client import DELETE_TIMEOUT, PodClient
-from .pods import KERNEL, LOAD, NotTestable, ValidationSite, choose_node, manifest
-from .programs import kernel_passed, load_result
+from .pods import device_pod
+from .sites import NotTestable, ValidationSite, choose_node
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.gpu_pods import GpuRequest
     from ..common.progress import Progress
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
-    from .all_reduce import AllReduceOptions
     from .pods import Workload
+    from .sites import UsedGpus
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,6 @@ class ValidationState:
         entry = self.evidence.get(pool)
         return entry is not None and entry.get("evidence") == evidence.fingerprint(self.facts[pool])
 
-    def covers(self, pool: str, workload: Workload, options: AllReduceOptions) -> bool:
-        """Whether the evidence has the results of the requested programs."""
-        entry = self.evidence.get(pool) or {}
-        return evidence.covers(entry, workload.burn_seconds) and all_reduce.covers(entry, options)
-
     def members(self, pool: str) -> list[Node]:
         """The nodes of a pool."""
         return [self.nodes[name] for name in self.membership.by_pool.get(pool, ())]
@@ -60,14 +55,12 @@ class ValidationState:
 class Validator:
     """Validates the pools of one plan on one cluster."""
 
-    def __init__(
-        self, client: Client, plan: Plan, workload: Workload, max_pods: int, progress: Progress, interval: float
-    ) -> None:
+    def __init__(self, client: Client, plan: Plan, workload: Workload, progress: Progress) -> None:
         """Send no request yet."""
         self._client = client
         self._plan = plan
         self.workload = workload
-        self._max_pods = max_pods
+        interval = float(workload.options["wait_sleep"])
         self.pods = PodClient(client, workload.namespace, workload.run_id, progress, interval)
         self._evidence = object_path("v1", "ConfigMap", plan.validation.configmap, workload.namespace)
 
@@ -80,22 +73,23 @@ class Validator:
         entries = evidence.read_evidence(self._client.get(self._evidence))
         return ValidationState(nodes, membership, entries, facts, leftovers)
 
-    def used_gpus(self) -> dict[str, list[GpuRequest]]:
+    def used_gpus(self) -> UsedGpus:
         """The requests of all pods that have not ended, by node; one list."""
         return gpu_requests(self._client.list(PODS, field_selector=LIVE_PODS))
 
     def choose_sites(
-        self, pools: t.Sequence[PoolPlan], state: ValidationState, used: t.Mapping[str, t.Sequence[GpuRequest]]
+        self, pools: t.Iterable[PoolPlan], state: ValidationState, used: UsedGpus
     ) -> dict[str, ValidationSite | NotTestable]:
         """The node of each pool."""
-        return {pool.name: choose_node(pool, state.members(pool.name), used, self._max_pods) for pool in pools}
+        limit = self.workload.options["max_pods"]
+        return {pool.name: choose_node(pool, state.members(pool.name), used, limit) for pool in pools}
 
-    def run(self, tests: t.Sequence[PoolTest], timeout: float, lease: Lease) -> dict[str, DeviceCheck]:
+    def run(self, tests: t.Sequence[PoolTest], lease: Lease) -> dict[str, DeviceCheck]:
         """Run the pods of all tests; return the result of each pool with its problems."""
         left: list[str] = []
         try:
             self._create(tests, lease)
-            self._await_pods(tests, timeout + self.workload.burn_seconds)
+            self._await_pods(tests)
             results = {test.pool.name: self._evaluate(test) for test in tests}
         finally:
             left = self.pods.delete()
@@ -138,10 +132,10 @@ class Validator:
         # The pods of the negative checks are created last, so that they queue behind the others.
         holders = [(test, request) for test in tests for request in test.site.holders]
         for wave in (holders, [(test, request) for test in tests for request in test.site.negative_checks]):
-            bodies = (manifest(test.pool, test.site, request, self.workload) for test, request in wave)
+            bodies = (device_pod(test.pool, test.site, request, self.workload) for test, request in wave)
             self.pods.create(bodies, lease)
 
-    def _await_pods(self, tests: t.Sequence[PoolTest], timeout: float) -> None:
+    def _await_pods(self, tests: t.Sequence[PoolTest]) -> None:
         def update(pods: dict[str, dict[str, t.Any]]) -> None:
             for test in tests:
                 test.update(pods)
@@ -149,15 +143,17 @@ class Validator:
         self.pods.await_pods(
             update,
             lambda: all(test.finished for test in tests),
-            timeout,
+            self.workload.timeout,
             lambda: "; ".join(f"{test.pool.name}: {test.observation}" for test in tests if not test.finished),
         )
 
     def _evaluate(self, test: PoolTest) -> DeviceCheck:
         expected, observation, node = test.site.pods, test.observation, test.site.node
-        programs: dict[str, t.Any] = {"image": choose_image(self.workload.images, node), "kernel": "failed"}
+        programs: dict[str, t.Any] = {"image": self.workload.image(KERNEL, node), KERNEL.name: KERNEL.failed}
         if observation.failures:
-            problems = tuple(self._explain(test, failure) for failure in observation.failures[:MAX_TEXTS])
+            problems = tuple(
+                explain(self.pods, failure, node, self.workload) for failure in observation.failures[:MAX_TEXTS]
+            )
             return DeviceCheck(problems=problems, programs=programs)
         if not observation.ended:
             reasons = "; ".join((*observation.waiting[:MAX_TEXTS], *self._hanging(test))) or "they are still running"
@@ -169,31 +165,29 @@ class Validator:
         if test.problems:
             return DeviceCheck(problems=test.problems)
         pods = [test.pod_name(request) for request in test.site.holders]
-        result = check_devices(test.pool, node, self.pods.logs(pods, KERNEL))
-        if not result.problems:
-            programs["kernel"] = "passed"
-            if self.workload.burn_seconds:
-                loads = self.pods.logs(pods, LOAD)
-                programs["load"] = load_result(self.workload.burn_seconds, loads.values())
-        return replace(result, programs=programs)
-
-    def _explain(self, test: PoolTest, failure: PodFailure) -> str:
-        images = self.workload.load_images if failure.container == LOAD else self.workload.images
-        node = test.site.node
-        return explain(self.pods, failure, node, choose_image(images, node))
+        logs = self.pods.logs(pods, KERNEL.container)
+        result = check_devices(test.pool, node, logs)
+        wrong = list(result.problems)
+        for program in self.workload.device_programs if not wrong else ():
+            own = logs if program is KERNEL else self.pods.logs(pods, program.container)
+            programs[program.name], more = program.evaluate(own, self.workload.options)
+            wrong += more
+        return replace(result, programs=programs, problems=tuple(wrong))
 
     def _hanging(self, test: PoolTest) -> t.Iterator[str]:
         """Which running pods have listed their device, but not ended the kernel."""
         for pod in test.observation.running[:MAX_TEXTS]:
-            log = self.pods.log_if_any(pod, KERNEL)
-            if devices(log) and not kernel_passed(log):
+            log = self.pods.log_if_any(pod, KERNEL.container)
+            if devices(log) and KERNEL.evaluate({pod: log}, self.workload.options)[1]:
                 yield f"{pod}{_device(log)} has not ended its kernel; its log: {excerpt(log)}. {hang(test.site.node)}"
 
 
-def explain(pods: PodClient, failure: PodFailure, node: Node, image: str, on_timeout: str = "") -> str:
+def explain(pods: PodClient, failure: PodFailure, node: Node, workload: Workload) -> str:
     """A failure with the end of its log, and with its remedy; a refused pod has no log."""
+    program = next((each for each in PROGRAMS if each.container == failure.container), KERNEL)
     log = pods.log_if_any(failure.pod, failure.container) if failure.exit_code is not None else ""
-    remedy = diagnose(f"{failure.reason}\n{log}", node, image, failure.exit_code, on_timeout)
+    image = workload.image(program, node)
+    remedy = diagnose(f"{failure.reason}\n{log}", node, program, image, failure.exit_code)
     text = f"{failure.pod}{_device(log)}: {failure.reason}"
     text += f"; its log: {excerpt(log)}" if failure.exit_code is not None else ""
     return f"{text}. {remedy}" if remedy else text

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import cuda, names, releases
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import names, releases
 from ansible_collections.accel.gpu.plugins.module_utils.schema import validators
 
 
@@ -29,7 +29,7 @@ def test_operator_brings_the_cluster_policy(version: str) -> None:
 
 def test_defaults_are_legal() -> None:
     assert validators.chart(releases.NFD_CHART) is validators.chart(releases.OPERATOR_CHART) is None
-    assert validators.chart_repo(releases.OPERATOR_CHART_REPO) is validators.image(cuda.NCCL_IMAGE) is None
+    assert validators.chart_repo(releases.OPERATOR_CHART_REPO) is None
     assert (
         validators.release_version(releases.NFD_VERSION)
         is validators.release_version(releases.OPERATOR_VERSION)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import cuda
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import release_of
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import mirrored_image
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import KERNEL
 from tests.helpers.variables import CLUSTER, Document, leaves
 
 REGISTRY = "registry.example.com:5000/mirror"
@@ -109,11 +109,11 @@ def test_nfd_comes_from_the_registry_too_and_with_its_secrets() -> None:
 @pytest.mark.parametrize(
     ("cluster", "images"),
     [
-        ({}, cuda.KERNEL_IMAGES),
-        ({"validation": {"images": {}}}, cuda.KERNEL_IMAGES),
+        ({}, KERNEL.public_images),
+        ({"validation": {"images": {}}}, KERNEL.public_images),
         (
             {"operator": {"registry": REGISTRY}},
-            {version: image.replace("nvcr.io", REGISTRY) for version, image in cuda.KERNEL_IMAGES.items()},
+            {version: image.replace("nvcr.io", REGISTRY) for version, image in KERNEL.public_images.items()},
         ),
         (
             {"operator": {"registry": REGISTRY}, "validation": {"image": "x.example.com/k:1"}},
@@ -123,16 +123,18 @@ def test_nfd_comes_from_the_registry_too_and_with_its_secrets() -> None:
     ],
 )
 def test_images_of_the_validation_pods(cluster: Document, images: dict[str, str]) -> None:
-    assert derive({**CLUSTER, **cluster}, {}, []).validation.images == images
+    assert derive({**CLUSTER, **cluster}, {}, []).validation.images["image"] == images
     assert all(mirrored_image(image, None) == image for image in images.values())
 
 
 def test_images_of_optional_programs_come_from_the_mirror_too() -> None:
     plan = derive({**CLUSTER, "operator": {"registry": REGISTRY}}, {}, []).validation
-    assert all(image.startswith(f"{REGISTRY}/nvidia/") for image in (*plan.load_images.values(), plan.nccl_image))
+    assert all(
+        image.startswith(f"{REGISTRY}/nvidia/") for by_version in plan.images.values() for image in by_version.values()
+    )
     declared = {"load_image": "x.example.com/nbody:1", "nccl_image": "x.example.com/nccl:1"}
     plan = derive({**CLUSTER, "validation": declared}, {}, []).validation
-    assert (plan.load_images, plan.nccl_image) == ({"0.0": "x.example.com/nbody:1"}, "x.example.com/nccl:1")
+    assert {key: plan.images[key] for key in declared} == {key: {"0.0": image} for key, image in declared.items()}
 
 
 @pytest.mark.parametrize(

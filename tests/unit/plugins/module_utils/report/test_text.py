@@ -108,13 +108,13 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "verified",
         "report",
         _info(pools={"a": _pool(validation=PROOF)}),
-        ["as declared; 4 pods on t4-1 ran together on 1 device"],
+        ["as declared; 4 pods on t4-1 ran at the same time on 1 device"],
     ),
     (
         "verified, with what was not granted",
         "report",
         _info(pools={"a": _pool(validation={**PROOF, "one_more": "waited", "two_shares": "refused"})}),
-        ["on 1 device(s), one more waited, two at once were refused"],
+        ["on 1 device, one more waited, two at once were refused"],
     ),
     (
         "verified, with further programs",
@@ -369,7 +369,7 @@ def test_drivers_by_nvidiadriver_objects_are_reported() -> None:
     foreign = {**driver, "name": "other", "managed": False, "version": None, "message": "state notReady"}
     text = " ".join(" ".join(lines(_info(nvidia_drivers=[driver, foreign]))).split())
     assert "driver 570.148.08, 2 node(s), ready" in text
-    assert "driver without a version, 2 node(s), state notReady; not of this collection, so it stays as it is" in text
+    assert "driver without a version, 2 node(s), state notReady; foreign, not changed" in text
 
 
 def test_node_group_of_a_pool() -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation.diagnosis import diagnose
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import Program
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import KERNEL, PROGRAMS
 from tests.helpers.fleet import node
 
 IMAGE = "registry.example/kernel:13"
@@ -52,17 +54,39 @@ LOST = "The container toolkit has not mounted the driver"
     ],
 )
 def test_meaning(text: str, code: int, meaning: str) -> None:
-    found = diagnose(text, NODE, IMAGE, code)
+    found = diagnose(text, NODE, KERNEL, IMAGE, code)
     assert meaning in found
     assert bool(found) == bool(meaning)
 
 
-def test_a_program_may_have_its_own_remedy_for_a_timeout() -> None:
-    assert diagnose("", NODE, IMAGE, 124, "Check the network.") == "Check the network."
-    assert "use the GPU's memory" in diagnose("out of memory", NODE, IMAGE, 124, "Check the network.")
+@pytest.mark.parametrize(("name", "words"), [("all_reduce", "nvidia-smi nvlink"), ("network_all_reduce", "port 29500")])
+def test_a_program_may_have_its_own_remedy_for_a_timeout(name: str, words: str) -> None:
+    [program] = [program for program in PROGRAMS if program.name == name]
+    assert words in diagnose("", NODE, program, IMAGE, 124)
+    assert "use the GPU's memory" in diagnose("out of memory", NODE, program, IMAGE, 124)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=[program.name for program in PROGRAMS])
+def test_each_program_that_its_image_lacks_is_recognized(program: Program) -> None:
+    for command in program.commands:
+        for text in (f"sh: 1: {command}: not found", f"failed to run command '{command}': No such file or directory"):
+            assert diagnose(text, NODE, program, IMAGE, 127) == (
+                f"{IMAGE} lacks this program. Remove gpu_cluster.validation.{program.image} to use NVIDIA's image, "
+                "or set it to one with the program in its PATH."
+            )
+
+
+def test_the_remedies_name_the_variables_of_driver_and_image() -> None:
+    meaning = diagnose("CUDA driver version is insufficient", NODE, PROGRAMS[1], IMAGE, 1)
+    for variable in (
+        "driver.version of the pool",
+        "gpu_cluster.operator.driver.version",
+        "gpu_cluster.validation.load_image",
+    ):
+        assert variable in meaning
 
 
 def test_under_mps_another_user_may_hold_the_gpu() -> None:
     shared = node(labels={"nvidia.com/gpu.sharing-strategy": "mps"})
-    assert "gpu_validation_run_as_user" in diagnose("", shared, IMAGE, 124)
-    assert "gpu_validation_run_as_user" not in diagnose("", NODE, IMAGE, 124)
+    assert "gpu_validation_run_as_user" in diagnose("", shared, KERNEL, IMAGE, 124)
+    assert "gpu_validation_run_as_user" not in diagnose("", NODE, KERNEL, IMAGE, 124)

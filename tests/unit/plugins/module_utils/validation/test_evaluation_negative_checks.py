@@ -10,14 +10,14 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation.evaluation import (
     PoolTest,
-    pair_result,
-    surplus_result,
+    one_more_result,
+    two_shares_result,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import ValidationSite, Workload
+from ansible_collections.accel.gpu.plugins.module_utils.validation.sites import ValidationSite
 from tests.helpers.fleet import node, pool
+from tests.helpers.validation import workload
 
 GPU = "nvidia.com/gpu"
-WORKLOAD = Workload("gpu-operator", {"0.0": "registry.example/cuda:1"}, "run-1", hold_seconds=10, deadline=300)
 
 
 def pod(phase: str, start: int | None = None, end: int | None = None, **status: t.Any) -> dict[str, t.Any]:
@@ -55,7 +55,7 @@ ONE_ENDED = [pod("Succeeded", 1, 11), pod("Running", 3)]
 COMING = [pod("Running", 1), pod("Pending")]
 
 # The extra pod, the pods that hold all devices, whether these ran together, and the result: None, an answer, a problem.
-SURPLUS: list[tuple[str, t.Any, list[t.Any], bool, str | None, str]] = [
+ONE_MORE: list[tuple[str, t.Any, list[t.Any], bool, str | None, str]] = [
     ("waits while all run", FULL, RUN, True, "waited", ""),
     ("waits until all have ended", FULL, ENDED, True, "waited", ""),
     ("waits, but not all run yet", FULL, COMING, False, None, ""),
@@ -73,12 +73,12 @@ SURPLUS: list[tuple[str, t.Any, list[t.Any], bool, str | None, str]] = [
 
 @pytest.mark.parametrize(
     ("late", "crowd", "together", "expected", "problem"),
-    [case[1:] for case in SURPLUS],
-    ids=[case[0] for case in SURPLUS],
+    [case[1:] for case in ONE_MORE],
+    ids=[case[0] for case in ONE_MORE],
 )
 def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, expected: str | None, problem: str) -> None:
     over = all(other["status"]["phase"] == "Succeeded" for other in crowd)
-    answer = surplus_result(late, crowd, GPU, ran_together=together, ended=over)
+    answer = one_more_result(late, crowd, GPU, ran_together=together, ended=over)
     assert (answer and answer.answer) == expected
     assert bool(answer and answer.problem) == bool(problem)
     assert problem in (answer.problem if answer else "")
@@ -96,7 +96,7 @@ def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, expected: str
     ],
 )
 def test_two_shares(asked: t.Any, expected: str | None, problem: str) -> None:
-    answer = pair_result(asked, GPU)
+    answer = two_shares_result(asked, GPU)
     assert (answer and answer.answer) == expected
     assert bool(answer and answer.problem) == bool(problem)
     assert problem in (answer.problem if answer else "")
@@ -104,7 +104,9 @@ def test_two_shares(asked: t.Any, expected: str | None, problem: str) -> None:
 
 def looked(*looks: list[t.Any]) -> PoolTest:
     """A test_run of two pods, one more and one for two shares, after these looks at them, in that order."""
-    test_run = PoolTest(pool(replicas=2), ValidationSite(node(replicas=2), (GPU, GPU), surplus=GPU, pair=GPU), WORKLOAD)
+    test_run = PoolTest(
+        pool(replicas=2), ValidationSite(node(replicas=2), (GPU, GPU), one_more=GPU, two_shares=GPU), workload()
+    )
     names = [test_run.pod_name(ask) for ask in (*test_run.site.holders, *test_run.site.negative_checks)]
     for pods in looks:
         test_run.update({name: {**seen, "metadata": {"name": name}} for name, seen in zip(names, pods, strict=False)})
@@ -125,7 +127,7 @@ def test_a_test_is_not_finished_before_both_answers() -> None:
     assert test_run.answers == {"one_more": "waited"}
     [problem] = test_run.problems
     assert problem.startswith(
-        "it is not known in time whether a request for two shares is refused: Pending, Unschedulable"
+        "the time limit was reached before it was known whether a request for two shares is refused: Pending, Unschedulable"
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation import evidence
 from tests.helpers.fleet import node, pool
+from tests.helpers.validation import DEFAULTS
 
 SHARED = pool(replicas=4)
 IMAGES = {"0.0": "image:1"}
@@ -48,9 +49,29 @@ def test_evidence_depends_on_the_image_that_is_used() -> None:
     assert facts[0] == facts[1] != facts[2]
 
 
+MEASURED = {"nodes": ["a"], "gpus": 8, "bus_bandwidth": 350.0}
+NODE, NETWORK = "all_reduce", "network_all_reduce"
+
+
 @pytest.mark.parametrize(
-    ("entry", "seconds", "covered"),
-    [({}, 0, True), ({}, 60, False), ({"load": {"seconds": 60}}, 60, True), ({"load": {"seconds": 60}}, 61, False)],
+    ("entry", "options", "covered"),
+    [
+        ({}, {}, True),
+        ({}, {"load_seconds": 60}, False),
+        ({"load": {"seconds": 60}}, {"load_seconds": 60}, True),
+        ({"load": {"seconds": 60}}, {"load_seconds": 61}, False),
+        ({}, {NODE: True}, False),
+        ({NODE: MEASURED}, {NODE: True}, True),
+        ({NODE: MEASURED}, {NODE: True, "min_bandwidth": 360}, False),
+        ({NODE: {"skipped": "shared"}}, {NODE: True, "min_bandwidth": 360}, True),
+        ({NODE: MEASURED}, {NODE: True, "all_reduce_nodes": 2}, False),
+        ({NETWORK: {**MEASURED, "nodes": ["a", "b"]}}, {"all_reduce_nodes": 2}, True),
+        ({NETWORK: {**MEASURED, "nodes": ["a", "b"]}}, {"all_reduce_nodes": 3}, False),
+        ({NETWORK: {"skipped": "too few"}}, {"all_reduce_nodes": 3}, True),
+    ],
 )
-def test_a_shorter_load_is_run_again(entry: dict[str, t.Any], seconds: int, covered: bool) -> None:
-    assert evidence.covers(entry, seconds) is covered
+def test_evidence_covers_what_is_requested(entry: dict[str, t.Any], options: dict[str, t.Any], covered: bool) -> None:
+    verified = {"kernel": "passed", **entry}
+    assert evidence.covers(verified, {**DEFAULTS, **options}) is covered
+    assert evidence.covers(verified, DEFAULTS)
+    assert not evidence.covers(entry, {**DEFAULTS, **options})

@@ -1,116 +1,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The choice of the node, the negative checks that can be run there, and the manifest of a pod."""
+"""The manifests of the pods."""
 
 from __future__ import annotations
 
-import typing as t
-from dataclasses import replace
-
-import pytest
-
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import GpuRequest
-from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import (
-    NotTestable,
-    ValidationSite,
-    Workload,
-    choose_node,
-    manifest,
-)
+from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import device_pod, node_program_pod
+from ansible_collections.accel.gpu.plugins.module_utils.validation.sites import NodeProgramSite, ValidationSite
+from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import NODE_PROGRAMS
 from tests.helpers.fleet import node, pool
+from tests.helpers.validation import workload
 
-WORKLOAD = Workload("gpu-operator", {"0.0": "registry.example/cuda:1"}, "run-1", hold_seconds=10, deadline=300)
-SHARED = pool(replicas=4)
-STARTING = {"key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu", "effect": "NoSchedule"}
-
-
-def lenient(of_pool: t.Any) -> t.Any:
-    """The pool, without failRequestsGreaterThanOne."""
-    return replace(of_pool, sharing=replace(of_pool.sharing, fail_requests=False))
-
-
-def _used(name: str, count: int) -> dict[str, list[GpuRequest]]:
-    return {name: [GpuRequest("ns", "p", "nvidia.com/gpu", count)]}
-
-
-def test_the_node_with_most_free_shares_is_chosen() -> None:
-    nodes = [node("a", gpus=4), node("b", gpus=4)]
-    assert choose_node(pool(), nodes, _used("a", 1), 8) == ValidationSite(
-        nodes[1], ("nvidia.com/gpu",) * 4, surplus="nvidia.com/gpu"
-    )
-
-
-@pytest.mark.parametrize(
-    ("nodes", "used", "words"),
-    [
-        ([node(ready=False), node("b", unschedulable=True)], {}, "ready and schedulable"),
-        ([node(taints=(STARTING,))], {}, "ready and schedulable"),
-        ([node(allocatable={})], {}, "has allocatable nvidia.com/gpu"),
-        ([node(gpus=2)], _used("n1", 2), "all 2 nvidia.com/gpu of the pool are in use"),
-    ],
-)
-def test_why_no_node(nodes: list[t.Any], used: dict[str, list[GpuRequest]], words: str) -> None:
-    found = choose_node(pool(), nodes, used, 8)
-    assert isinstance(found, NotTestable)
-    assert words in found.reason
-    assert found.busy == ("in use" in words)
-
-
-@pytest.mark.parametrize(("gpus", "replicas", "pods"), [(1, 4, 4), (8, 4, 9), (2, 4, 8), (16, 1, 8), (2, 1, 2)])
-def test_required_pods(gpus: int, replicas: int, pods: int) -> None:
-    site = choose_node(pool(replicas=replicas), [node(gpus=gpus, replicas=replicas)], {}, 8)
-    assert isinstance(site, ValidationSite)
-    assert site.pods == pods
-
-
-MIXTURE = pool(layout={0: {"3g.20gb": 1, "1g.5gb": 4}}, gpus_per_node=2)
-MIXED = {"nvidia.com/mig-1g.5gb": 4, "nvidia.com/mig-3g.20gb": 1, "nvidia.com/gpu": 1}
-
-# What is offered, what others hold of it, how many pods there may be, and what is tried beside them (surplus, pair).
-NEGATIVE_CHECKS: list[tuple[str, t.Any, t.Any, int, int, tuple[str, str]]] = [
-    ("exclusive", pool(), node(gpus=8), 0, 8, ("nvidia.com/gpu", "")),
-    ("more GPUs than pods", pool(), node(gpus=16), 0, 8, ("", "")),
-    ("one GPU is held", pool(), node(gpus=4), 1, 8, ("", "")),
-    ("shared", SHARED, node(replicas=4), 0, 8, ("nvidia.com/gpu", "nvidia.com/gpu")),
-    ("shared, one share is held", SHARED, node(replicas=4), 1, 8, ("", "")),
-    ("shared, three stay free", SHARED, node(gpus=4, replicas=4), 5, 8, ("", "nvidia.com/gpu")),
-    ("MPS", pool(replicas=4, mode="mps"), node(replicas=4), 0, 8, ("nvidia.com/gpu", "nvidia.com/gpu")),
-    ("two may be asked for", lenient(SHARED), node(replicas=4), 0, 8, ("nvidia.com/gpu", "")),
-    ("renamed", pool(replicas=4, rename=True), node(replicas=4, rename=True), 0, 8, ("nvidia.com/gpu.shared",) * 2),
-    ("a mixture, all of it", MIXTURE, node(gpus=2, allocatable=MIXED), 0, 8, ("nvidia.com/mig-1g.5gb", "")),
-    ("a mixture, the first pods of it", MIXTURE, node(gpus=2, allocatable=MIXED), 0, 4, ("nvidia.com/mig-3g.20gb", "")),
-    (
-        "MIG devices that are shared",
-        pool(layout={"1g.5gb": 7}, replicas=2),
-        node(allocatable={"nvidia.com/gpu": 14}),
-        0,
-        14,
-        ("nvidia.com/gpu", "nvidia.com/gpu"),
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("of_pool", "of_node", "others", "limit", "tried"),
-    [case[1:] for case in NEGATIVE_CHECKS],
-    ids=[case[0] for case in NEGATIVE_CHECKS],
-)
-def test_negative_checks_that_can_be_run(
-    of_pool: t.Any, of_node: t.Any, others: int, limit: int, tried: tuple[str, str]
-) -> None:
-    site = choose_node(of_pool, [of_node], _used("n1", others), limit)
-    assert isinstance(site, ValidationSite)
-    assert (site.surplus, site.pair) == tried
-    assert [(request.name, request.count, request.holds) for request in site.negative_checks] == [
-        (name, count, False) for name, count, on in (("surplus", 1, tried[0]), ("pair", 2, tried[1])) if on
-    ]
+WORKLOAD = workload()
 
 
 def test_manifest() -> None:
     toleration = {"key": "a", "operator": "Exists", "effect": "NoSchedule"}
     of_pool = pool(replicas=4, rename=True, tolerations=(toleration,))
-    site = ValidationSite(node("n7"), of_pool.resources * 4, pair=of_pool.resource)
-    pod = manifest(of_pool, site, site.holders[2], WORKLOAD)
+    site = ValidationSite(node("n7"), of_pool.resources * 4, two_shares=of_pool.resource)
+    pod = device_pod(of_pool, site, site.holders[2], WORKLOAD)
     spec = pod["spec"]
     assert "nodeName" not in spec
     assert spec["tolerations"] == [toleration]
@@ -120,7 +27,7 @@ def test_manifest() -> None:
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert pod["metadata"]["labels"]["accel.gpu/validation"] == "notebooks"
     assert len(pod["metadata"]["name"]) <= 63 + len("notebooks")
-    pair = manifest(of_pool, site, site.negative_checks[0], WORKLOAD)
+    pair = device_pod(of_pool, site, site.negative_checks[0], WORKLOAD)
     assert pair["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu.shared": "2"}
     assert "sleep" in str(spec["containers"][0]["command"])
     assert "sleep" not in str(pair["spec"]["containers"][0]["command"])
@@ -128,12 +35,32 @@ def test_manifest() -> None:
 
 
 def test_a_load_is_an_init_container_with_the_same_device() -> None:
-    burning = replace(WORKLOAD, burn_seconds=90, load_images={"0.0": "registry.example/nbody:1"})
-    site = ValidationSite(node("n7"), (pool().resource,), surplus=pool().resource)
-    spec = manifest(pool(), site, site.holders[0], burning)["spec"]
+    loading = workload(load_seconds=90)
+    site = ValidationSite(node("n7"), (pool().resource,), one_more=pool().resource)
+    spec = device_pod(pool(), site, site.holders[0], loading)["spec"]
     [load], [kernel] = spec["initContainers"], spec["containers"]
-    assert (load["name"], load["image"], kernel["name"]) == ("load", "registry.example/nbody:1", "kernel")
+    assert (load["name"], load["image"], kernel["name"]) == ("load", "registry.example/load_image:1", "kernel")
     assert load["resources"] == kernel["resources"]
+    assert spec["activeDeadlineSeconds"] == 300 + 90 + 10
     assert "+ 90" in load["command"][2]
-    assert "initContainers" not in manifest(pool(), site, site.negative_checks[0], burning)["spec"]
-    assert "initContainers" not in manifest(pool(), site, site.holders[0], WORKLOAD)["spec"]
+    assert "initContainers" not in device_pod(pool(), site, site.negative_checks[0], loading)["spec"]
+    assert "initContainers" not in device_pod(pool(), site, site.holders[0], WORKLOAD)["spec"]
+
+
+def test_manifests_of_a_program_on_two_nodes() -> None:
+    site = NodeProgramSite(NODE_PROGRAMS[1], pool(), (node("a"), node("b")), 8)
+    first, second = (
+        node_program_pod(site, rank, address, workload(all_reduce_nodes=2))
+        for rank, address in ((0, ""), (1, "10.1.2.3"))
+    )
+    assert [body["metadata"]["name"].rpartition("-")[2] for body in (first, second)] == ["0", "1"]
+    containers = [body["spec"]["containers"][0] for body in (first, second)]
+    assert [each["resources"]["limits"] for each in containers] == [{"nvidia.com/gpu": "8"}] * 2
+    assert [f"--node-rank={rank} " in each["command"][2] for rank, each in enumerate(containers)] == [True, True]
+    env = [{entry["name"]: entry for entry in each["env"]} for each in containers]
+    assert env[0]["RANK_0"]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert env[1]["RANK_0"]["value"] == "10.1.2.3"
+    assert "a" in str(first["spec"]["affinity"])
+    assert first["spec"]["activeDeadlineSeconds"] == 900
+    assert containers[0]["name"] == "network-all-reduce"
+    assert first["spec"]["volumes"][0]["emptyDir"] == {"medium": "Memory"}

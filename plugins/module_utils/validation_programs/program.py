@@ -1,0 +1,109 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The base classes of the programs that validation pods run; registry.py lists the programs (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+# The values of the module's options, by name.
+Options = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Number:
+    """An option of gpu_validation: its default, and its lowest and highest value; with `or_zero`, 0 is allowed as well."""
+
+    default: int
+    low: int
+    high: int
+    or_zero: bool = False
+
+
+def excerpt(log: str, limit: int = 300) -> str:
+    """The end of a log on one line."""
+    text = " | ".join(line.strip() for line in log.splitlines() if line.strip())
+    return text[-limit:] or "(empty)"
+
+
+class Program:
+    """A program that validation pods run, and the meaning of its output."""
+
+    name: t.ClassVar[str]
+    """The key of its result."""
+    title: t.ClassVar[str]
+    """Its name in messages."""
+    commands: t.ClassVar[tuple[str, ...]]
+    """The commands that the shell does not find if the image lacks the program."""
+    image: t.ClassVar[str]
+    """The key of its image in gpu_cluster.validation."""
+    images: t.ClassVar[str] = ""
+    """The key of its images by CUDA version there, if these can be set."""
+    public_images: t.ClassVar[t.Mapping[str, str]]
+    """NVIDIA's images by CUDA version, which are used by default."""
+    options: t.ClassVar[t.Mapping[str, Number | bool]]
+    """Its options in gpu_validation; a truth value is the default of a switch."""
+    requested_by: t.ClassVar[str] = ""
+    """The option that requests the program; if empty, it always runs."""
+    timeout_remedy: t.ClassVar[str] = ""
+    """The remedy if it does not end; if empty, the GPU counts as hung."""
+
+    @property
+    def container(self) -> str:
+        """The name of its container."""
+        return self.name.replace("_", "-")
+
+    def requested(self, options: Options) -> bool:
+        """Whether a run with these options includes the program."""
+        return not self.requested_by or bool(options[self.requested_by])
+
+    def covers(self, result: t.Any, options: Options) -> bool:
+        """Whether the result of an earlier run is sufficient for these options; `result` is None if there is none."""
+        return result is not None
+
+    def describe(self, result: t.Any) -> str:
+        """A result as a part of a sentence; empty if it has nothing to report."""
+        raise NotImplementedError
+
+
+class DeviceProgram(Program):
+    """A program that runs in every pod with one device."""
+
+    def command(self, options: Options) -> str:
+        """The shell command."""
+        raise NotImplementedError
+
+    def seconds(self, options: Options) -> int:
+        """The time for which it runs because the options request it."""
+        return 0
+
+    def evaluate(self, logs: t.Mapping[str, str], options: Options) -> tuple[t.Any, tuple[str, ...]]:
+        """The result in the logs of its containers, which are given by pod, and the problems."""
+        raise NotImplementedError
+
+
+class NodeProgram(Program):
+    """A program that runs after the others on the free GPUs of one or several nodes, in one pod for each node.
+
+    Its pods know the address of rank 0 as RANK_0. The result is in the log of rank 0.
+    """
+
+    min_gpus: t.ClassVar[int]
+    """How many free GPUs each node needs."""
+    timeout: t.ClassVar[str]
+    """The option with the seconds within which its pods must end."""
+    env: t.ClassVar[t.Mapping[str, str]] = {}
+    """Further environment variables of its pods."""
+
+    def node_count(self, options: Options) -> int:
+        """The number of its nodes."""
+        return 1
+
+    def command(self, rank: int, gpus: int, options: Options) -> str:
+        """The shell command in the pod of a rank; `gpus` is the number on each node."""
+        raise NotImplementedError
+
+    def evaluate(self, log: str, options: Options) -> tuple[dict[str, t.Any], str]:
+        """The measured values, and what is wrong with them; an empty text if nothing is."""
+        raise NotImplementedError
