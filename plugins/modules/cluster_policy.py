@@ -224,7 +224,7 @@ from ..module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClien
 from ..module_utils.gpu_operator.daemonsets import driver_nodes, is_driver
 from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.gpu_operator.driver_objects import DriverObjects
-from ..module_utils.gpu_operator.driver_rollout import SWITCH, DriverRollout, is_in_place
+from ..module_utils.gpu_operator.driver_rollout import SWITCH, DriverRollout, held_back_warning, is_in_place
 from ..module_utils.gpu_operator.readiness import OperatorReadiness, RequiredEffect, mounted_configmaps
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.objects import InvalidObjects
@@ -367,11 +367,7 @@ def _warn_about_driver(module: PlanModule, diff: _PolicyDiff) -> None:
     for note in diff.objects.notes:
         module.warn(note)
     if diff.rollout and diff.held_back:
-        of_policy = " of the ClusterPolicy" if diff.held_back[-1].startswith("spec.") else ""
-        module.warn(
-            f"{', '.join(diff.held_back)}{of_policy} was held back: it would restart the driver on {diff.rollout.nodes} nodes and "
-            "evict their GPU pods. Set allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it."
-        )
+        module.warn(held_back_warning(diff.held_back, diff.rollout.nodes))
     elif diff.rollout:
         module.warn(diff.rollout.announcement)
 

@@ -298,7 +298,7 @@ from ..module_utils.gpu_operator.detect import detect, object_conditions
 from ..module_utils.gpu_operator.driver_report import add_driver_objects
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
 from ..module_utils.gpu_operator.toolkit_settings import adapt_finding, operator_result, with_settings
-from ..module_utils.gpu_operator.upgrade_preview import Controller, preview_upgrade_of_site
+from ..module_utils.gpu_operator.upgrade_refusals import HelmTools, preview_upgrade_of_site
 from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.paths import NODES, PODS, object_path
@@ -371,9 +371,9 @@ def _compare(
         for name, pool in info["pools"].items():
             pool["impact"] = counts[name]
         allow = module.params["allow_driver_rollout"]
-        controller = Controller(module.params["binary_path"], module.get_bin_path, module.run_command, module.tmpdir)
+        tools = HelmTools(module.params["binary_path"], module.get_bin_path, module.run_command, module.tmpdir)
         plan = with_settings(module.plan, settings)
-        upgrade = preview_upgrade_of_site(client, plan, operator, controller, allowed=allow)
+        upgrade = preview_upgrade_of_site(client, plan, operator, tools, allowed=allow)
         info["impact"] = restarts.as_dict(total_impact(counts.values()), allowed=allow)
         info["impact"]["upgrade"] = upgrade.as_dict() if upgrade else None
         info["steps"] = {change.node: change.as_dict() for change in changes.node_changes[:MAX_LISTED]}

@@ -244,7 +244,7 @@ helm_release:
       sample: {"DaemonSet nfd-worker": "20/20"}
 code:
   description:
-    - Reason of the failure. V(helm_missing), V(chart) if the chart cannot be used, V(custom_fields) if Helm would overwrite fields,
+    - Reason of the failure. V(helm_missing), V(chart) if the chart cannot be used, V(manual_fields) if Helm would overwrite fields,
       V(driver_rollout) if a rollout of the driver is not allowed, V(timeout).
     - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that was named. V(connection) - no usable
       connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if
@@ -352,7 +352,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 def _warn_about_driver(module: GpuModule, decision: UpgradeDecision) -> None:
     if decision.rollout and decision.held_back:
         module.warn(
-            f"{', '.join(decision.held_back)} of the Helm values was held back, because {decision.rollout}. "
+            f"{', '.join(decision.held_back)} of the Helm values {'was' if len(decision.held_back) == 1 else 'were'} held back, because {decision.rollout}. "
             "Set allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it."
         )
     elif decision.rollout:

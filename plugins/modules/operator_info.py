@@ -25,7 +25,7 @@ description:
   - The module fails before anything is installed if NVIDIA publishes no driver image for the operating system of GPU nodes (Fedora CoreOS, for
     example), unless the driver is preinstalled or C(driver.repository) in the operator's values names another repository.
   - The module detects the Kubernetes distribution of the nodes and returns the settings that the container toolkit needs for its containerd. An
-    installed operator whose toolkit works, or whose ClusterPolicy was edited by hand, keeps its settings.
+    installed operator whose toolkit works, or whose ClusterPolicy was changed manually, keeps its settings.
   - The module also fails if Helm will be used and C(HELM_KUBE*) in the environment names another cluster or user than this module uses.
   - The module sends two list requests for each component and one for up to 100 GPU nodes, and reads one Lease if Helm manages the component.
 extends_documentation_fragment:

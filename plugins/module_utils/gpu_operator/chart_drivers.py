@@ -26,7 +26,7 @@ _DRIVER = re.compile(rf"^kind:\s*[\"']?{KIND}\b", re.MULTILINE)
 # Values of `driver` that the chart's object has under the same name.
 _VALUES = ("repository", "image", "version", "kernelModuleType", "imagePullSecrets", "secretEnv", "env", "args")
 # The fields that only say how pods are replaced, or which nodes are selected.
-_NOT_IN_TEMPLATE = frozenset({"upgradePolicy", "default"})
+_NOT_IN_OBJECT_TEMPLATE = frozenset({"upgradePolicy", "default"})
 
 
 def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict[str, list[str]]:
@@ -59,7 +59,7 @@ def _reasons(name: str, spec: Document, patch: Document) -> list[str]:
 
 def template_fields(before: Document, after: Document) -> list[Path]:
     """The paths below spec at which two NVIDIADriver objects differ so that their DaemonSets change."""
-    return [path for path in differing_fields(before, after) if path[0] not in _NOT_IN_TEMPLATE]
+    return [path for path in differing_fields(before, after) if path[0] not in _NOT_IN_OBJECT_TEMPLATE]
 
 
 def rolled_nodes(

@@ -137,7 +137,7 @@ class ClusterPolicyClient:
             self._client.apply(f"{NVIDIA_DRIVERS}/{change.name}", change.body, dry_run=check, field_validation="Strict")
 
     def _label_new_nodes(self, lease: t.Callable[[], Lease]) -> None:
-        """Give nodes that were discovered since the label of their pool, by which their driver is chosen."""
+        """Set the pool label on nodes discovered since the last read; the label selects their driver."""
         nodes = [parse_node(node) for node in self._nodes or ()]
         edits = pool_label_edits(self._pools, nodes)
         if not edits:

@@ -20,7 +20,6 @@ from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, GPU_CLUSTERS
 from ..pools.plan import Plan, ReleasePlan
 from ..schema.messages import abbreviate_nodes
 from .cluster_policy import policy_version
-from .driver_findings import may_have_gpu_clusters, with_driver_source, with_gpu_clusters
 from .installation import (
     Installation,
     InstallationFinding,
@@ -32,6 +31,7 @@ from .installation import (
     unlabelled_nodes,
     with_reverted_fields,
 )
+from .installation_conflicts import may_have_gpu_clusters, with_driver_source, with_gpu_clusters
 
 Object = dict[str, t.Any]
 

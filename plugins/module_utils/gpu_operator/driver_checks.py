@@ -47,7 +47,7 @@ def object_problems(pool: PoolPlan, live: Document | None, body: Document) -> t.
 def overlap_problems(
     plan: Plan, drivers: t.Iterable[Document], nodes: t.Iterable[Node], pool_of: t.Mapping[str, str]
 ) -> t.Iterator[str]:
-    """Objects of others that select nodes of the pools: the operator refuses both."""
+    """Foreign NVIDIADriver objects that select nodes of the pools; the operator refuses such an overlap."""
     for item in drivers:
         if is_managed(item) or is_default(item):
             continue
@@ -93,7 +93,7 @@ def uncovered_problems(
     ]
     if without:
         yield (
-            f"{abbreviate_nodes(without)}: no NVIDIADriver would select them, since they belong to no pool, and before v26.7 the operator has "
-            "no default one, so that they would have no driver. Declare a pool for them. If only their GPU model assigns them to a pool, it is "
+            f"{abbreviate_nodes(without)}: no NVIDIADriver would select a node that belongs to no pool, so it would have no driver (operators "
+            "before v26.7 have no default NVIDIADriver). Declare a pool for them. If only their GPU model assigns them to a pool, it is "
             f"not known before a driver runs: select them by match.labels, or label them ({POOL_LABEL}=<pool>)."
         )

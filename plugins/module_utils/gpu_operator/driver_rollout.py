@@ -25,13 +25,13 @@ from ..catalog.releases import DRIVER_MANAGER_COMPARES_SINCE, release_of, restar
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.operand_pods import daemonset_status
 from ..common.nested import get_nested
-from ..schema.messages import join_words
+from ..schema.messages import abbreviate, join_words
 
 Document = t.Mapping[str, t.Any]
 Path = tuple[str, ...]
 
 # Settings of the upgrade itself, and of other DaemonSets.
-_NOT_IN_TEMPLATE: frozenset[Path] = frozenset(
+_NOT_IN_POLICY_TEMPLATE: frozenset[Path] = frozenset(
     {
         ("driver", "upgradePolicy"),
         ("daemonsets", "updateStrategy"),
@@ -61,8 +61,22 @@ _NOT_IN_DIGEST: frozenset[Path] = frozenset(
 _DIGEST = "DRIVER_CONFIG_DIGEST"
 # The driver manager, and its setting that makes it unload the driver in any case.
 _MANAGER, _FORCE_REINSTALL = "k8s-driver-manager", "FORCE_REINSTALL"
-# Fields whose values may be shown; other fields may be confidential.
-_SHOWN = frozenset({"version", "image", "repository", "enabled", "usePrecompiled", "kernelModuleType"})
+# Fields whose values may be shown in messages, as booleans and numbers of all fields; other values may be confidential.
+_SHOWN = frozenset(
+    {
+        *(
+            "configMapName",
+            "default",
+            "image",
+            "imagePullPolicy",
+            "kernelModuleType",
+            "name",
+            "repository",
+            "secretName",
+        ),
+        *("strategy", "version"),
+    }
+)
 
 
 # The field that replaces the ClusterPolicy's driver DaemonSet by those of NVIDIADriver objects.
@@ -79,7 +93,7 @@ def driver_fields(before: Document, after: Document) -> list[Path]:
         old, new = before.get(part), after.get(part)
         if part in _SIDECARS and not any(isinstance(item, dict) and item.get("enabled") for item in (old, new)):
             continue
-        paths += [path for path in differing_fields(old, new, (part,)) if path[:2] not in _NOT_IN_TEMPLATE]
+        paths += [path for path in differing_fields(old, new, (part,)) if path[:2] not in _NOT_IN_POLICY_TEMPLATE]
     return paths
 
 
@@ -130,10 +144,17 @@ def _has_digest(daemonset: Document) -> bool:
 def format_change(before: Document, after: Document, path: Path) -> str:
     """A path at which two specs differ, with both values if they may be shown."""
     name = ".".join(path)
-    if path[-1] not in _SHOWN:
+    values = [get_nested(document, *path) for document in (before, after)]
+    if not may_show(path, *values):
         return name
-    old, new = (_format_value(get_nested(document, *path)) for document in (before, after))
+    old, new = map(_format_value, values)
     return f"{name} {old} becomes {new}"
+
+
+def may_show(path: Path, *values: t.Any) -> bool:
+    """Whether messages may contain these values of a field; lists and maps are never shown."""
+    allowed = (bool, int, str) if path[-1] in _SHOWN else (bool, int)
+    return all(value is None or isinstance(value, allowed) for value in values)
 
 
 def is_empty(value: t.Any) -> bool:
@@ -210,19 +231,19 @@ class DriverRollout:
         reasons = "; ".join(self.reasons)
         if self.in_place:
             return f"the driver pods of {self.nodes} nodes restart in place, at most {self.max_parallel} at a time: {reasons}"
-        by_hand = [(nodes, policy) for nodes, policy in self._all_parts() if nodes and not policy.automatic]
-        left = sum(nodes for nodes, dummy in by_hand)
+        manual = [(nodes, policy) for nodes, policy in self._all_parts() if nodes and not policy.automatic]
+        left = sum(nodes for nodes, dummy in manual)
         rolling = self.nodes - left
         texts = []
-        if rolling or not by_hand:
+        if rolling or not manual:
             where = "at the same time" if self._is_at_once else f"at most {self.max_parallel} at a time"
             texts.append(f"the driver restarts on {rolling} nodes, {where}: {reasons}")
-        if by_hand:
-            fields = join_words([policy.setting for dummy, policy in by_hand])
+        if manual:
+            fields = join_words([policy.setting for dummy, policy in manual])
             because = "" if texts else f": {reasons}"
             texts.append(
                 f"the driver is out of date on {left} nodes{because}. {fields[:1].upper()}{fields[1:]} "
-                f"{'is' if len(by_hand) == 1 else 'are'} off, so each node keeps its driver until its driver pod is deleted"
+                f"{'is' if len(manual) == 1 else 'are'} off, so each node keeps its driver until its driver pod is deleted"
             )
         return "; ".join(texts)
 
@@ -260,6 +281,16 @@ class DriverRollout:
         for nodes, policy in self.parts:
             merged[policy] = merged.get(policy, 0) + nodes
         return [(nodes, policy) for policy, nodes in merged.items()]
+
+
+def held_back_warning(parts: t.Sequence[str], nodes: int) -> str:
+    """The warning about parts of a change: paths below the ClusterPolicy's spec, and NVIDIADriver objects."""
+    names = [f"{part} of the ClusterPolicy" if part.startswith("spec.") else part for part in parts]
+    was, it = ("was", "it") if len(names) == 1 else ("were", "they")
+    return (
+        f"{abbreviate(names)} {was} held back: {it} would restart the driver on {nodes} nodes and evict their GPU pods. Set "
+        "allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it."
+    )
 
 
 # The result of modules if the driver does not change.

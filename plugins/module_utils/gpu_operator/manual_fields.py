@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fields of a ClusterPolicy that were set by hand and that an upgrade of the Helm release would overwrite: pure.
+"""The fields of a ClusterPolicy that were set manually and that an upgrade of the Helm release would overwrite: pure.
 
 Helm sends the difference of two manifests as a merge patch. The patch also reaches fields that no user has set: their value is a default of the CRD, which
 the API server stores when Helm creates the object, or a value that the collection has applied.
@@ -15,7 +15,7 @@ from ..catalog.names import FIELD_MANAGER
 from ..common.nested import get_nested
 from ..kube.crd_defaults import defaults_at
 from ..kube.managed_fields import has_records, writers
-from .driver_rollout import Path, is_empty
+from .driver_rollout import Path, is_empty, may_show
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -26,26 +26,11 @@ _HELM = ("helm", "helm-controller")
 _OPERATOR = ("gpu-operator",)
 # Terraform's provider adds its version to its name.
 _TERRAFORM = "terraform-provider-helm"
-# Scalars under these names, and booleans and numbers, may be shown in messages; other values may be confidential.
-_SHOWN = frozenset(
-    {
-        "configMapName",
-        "default",
-        "image",
-        "imagePullPolicy",
-        "kernelModuleType",
-        "name",
-        "repository",
-        "secretName",
-        "strategy",
-        "version",
-    }
-)
 
 
 @dataclass(frozen=True)
 class ManualField:
-    """A field below spec that was set by hand: its live value, the one that Helm would write (None: it is removed), and the writers."""
+    """A field below spec that was set manually: its live value, the one that Helm would write (None: it is removed), and the writers."""
 
     path: Path
     value: t.Any = field(repr=False)
@@ -61,15 +46,14 @@ class ManualField:
     def as_value(self) -> str:
         """The value of the Helm release that keeps the field, as text."""
         name = ".".join(self.path)
-        shown = self.path[-1] in _SHOWN or isinstance(self.value, (bool, int))
-        if not shown or isinstance(self.value, (dict, list)):
+        if not may_show(self.path, self.value):
             return f"{name} (as in the ClusterPolicy)"
         return f"{name}: {str(self.value).lower() if isinstance(self.value, bool) else self.value}"
 
 
 @dataclass(frozen=True)
 class KnownSources:
-    """The explanations for a value of the ClusterPolicy other than an edit by hand.
+    """The explanations for a value of the ClusterPolicy other than a manual change.
 
     `manifests` are the specs in the old and in the new chart's manifest, `desired` are the values that the user sets for the Helm release, and `definitions`
     are CRDs of the ClusterPolicy: the live one, that of the new chart, and that of the installed one. The live one may already be the new one.
@@ -89,7 +73,7 @@ class KnownSources:
 
 
 def manual_fields(live: Document, patch: Document, sources: KnownSources) -> list[ManualField]:
-    """The fields of the live object that the patch of its spec changes, and whose values only an edit by hand explains.
+    """The fields of the live object that the patch of its spec changes, and whose values only a manual change explains.
 
     If the object has no managedFields, its values alone decide.
     """
@@ -147,7 +131,7 @@ def manual_fields_message(fields: t.Sequence[ManualField], name: str) -> str:
     paths = ", ".join(map(str, fields))
     values = ", ".join(each.as_value for each in fields)
     return (
-        f"Helm would overwrite fields that were set by hand in ClusterPolicy {name}: {paths}. To keep them, set these values of the Helm release "
+        f"Helm would overwrite fields that were set manually in ClusterPolicy {name}: {paths}. To keep them, set these values of the Helm release "
         f"(release_values; gpu_cluster.operator.values): {values}. To discard them, set the values of the new chart there, or remove the fields from the "
         f"ClusterPolicy (kubectl edit clusterpolicy {name}). Nothing has been upgraded."
     )

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The container toolkit's settings for the distribution of the nodes, where gpu_cluster.distribution does not name it.
 
-An installation whose toolkit works keeps its settings, as does one whose ClusterPolicy was edited by hand: what the Helm release has recorded
+An installation whose toolkit works keeps its settings, as does one whose ClusterPolicy was changed manually: what the Helm release has recorded
 is given to Helm again, so that nothing changes.
 """
 
@@ -55,7 +55,7 @@ class InstalledToolkit:
     """The toolkit of an installed operator: its variables in the ClusterPolicy and in the Helm release.
 
     `ready_nodes` are the nodes where its pod is ready; `working`: it is ready on all of its nodes, and there is one. `edited_by` is the manager that
-    has written its variables by hand.
+    has set its variables manually.
     """
 
     live: t.Mapping[str, t.Any]
@@ -173,7 +173,7 @@ def declared_change(plan: Plan, policy: Document | None, detected: str = "") -> 
 def adapt_finding(
     client: Client, plan: Plan, finding: InstallationFinding, policy: Document | None, nodes: t.Sequence[Node]
 ) -> tuple[InstallationFinding, ToolkitSettings]:
-    """The operator's finding with what these nodes mean for it, and the toolkit's settings.
+    """The operator's finding, extended by problems and notes about these nodes, and the toolkit's settings.
 
     A driver without an image is a problem only before the operator is installed, since an installed one may work already.
     """

@@ -114,7 +114,7 @@ class UpgradeRefused(Exception):
     """The upgrade is not started; the message contains the reason and the remedy, and `code` identifies the reason."""
 
     def __init__(self, code: str, message: str) -> None:
-        """`code` is custom_fields or driver_rollout."""
+        """`code` is manual_fields or driver_rollout."""
         super().__init__(message)
         self.code = code
 
@@ -188,7 +188,7 @@ class OperatorUpgrade:
         refusals = []
         if preview.manual:
             message = manual_fields_message(preview.manual, live["metadata"]["name"])
-            refusals.append(UpgradeRefused("custom_fields", message))
+            refusals.append(UpgradeRefused("manual_fields", message))
         rollout = self._rollout(preview, live, chart, drivers)
         if rollout is None or self._allowed or rollout.in_place:
             return UpgradeDecision(step, rollout, refusals=tuple(refusals))

@@ -106,7 +106,7 @@ def test_settings_are_detected_and_then_kept(lab: Lab, tmp_path: Path) -> None:
     play(lab, "site", variables, *tags, distribution=None).require_success()
     assert play(lab, "site", variables, *tags, distribution=None).require_success().changed() == 0
     assert play(lab, "site", variables, *tags).require_success().changed() == 0
-    # What was edited by hand stays.
+    # What was changed manually stays.
     cluster = Cluster(lab)
     env = [{"name": SOCKET, "value": DISTRIBUTIONS["rke2"].socket}, {"name": "TOOLKIT_LOG_LEVEL", "value": "debug"}]
     patch = json.dumps({"spec": {"toolkit": {"env": env}}})

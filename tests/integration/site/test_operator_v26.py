@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Upgrades to a chart with the CRD and the manifest of v26: only edits by hand are refused, the collection's values stay, and the plan says it."""
+"""Upgrades to a chart with the CRD and the manifest of v26: only manual changes are refused, the collection's values stay, and the plan says it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Scenario:
         return name
 
     def edit(self, spec: dict[str, Any]) -> None:
-        """Change the ClusterPolicy by hand."""
+        """Change the ClusterPolicy manually."""
         words = ["patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p", json.dumps({"spec": spec})]
         self.cluster.kubectl(*words)
 
@@ -149,7 +149,7 @@ def test_an_upgrade_of_an_untouched_cluster(plain: Scenario) -> None:
     assert refused.startswith(
         "Not upgraded, because the driver restarts on 2 nodes, at most 2 at a time: chart gpu-operator-v25.10.1 becomes"
     )
-    assert "by hand" not in refused
+    assert "set manually" not in refused
 
     announced = plain.plan(T4, allow=True)
     assert announced.shown(
@@ -231,7 +231,7 @@ def test_from_an_older_release(charts: Scenario, pools: list[dict[str, Any]]) ->
     charts.install(*pools, version=OLDER)
     name = charts.mig_name()
     assert name == (STANDARD if len(pools) == 1 else OWN)
-    assert "by hand" not in charts.refusal(*pools)
+    assert "set manually" not in charts.refusal(*pools)
     charts.play(VERSION, *pools, allow=True).require_success()
     assert charts.mig_name() == (None if len(pools) == 1 else OWN)
     assert charts.play(VERSION, *pools).require_success().changed() == 0

@@ -46,7 +46,7 @@ CHANGES: list[tuple[str, str, list[Object], dict[str, list[str]]]] = [
         [live(version="1"), live("other", version="1")],
         {"default": ["version 1 becomes 2 in NVIDIADriver default"]},
     ),
-    # A field that was changed by hand stays where both manifests agree.
+    # A field that was changed manually stays where both manifests agree.
     (manifest(version="1"), manifest(version="1"), [live(version="9")], {}),
     (manifest(version="1"), manifest(version="1", upgradePolicy={"autoUpgrade": True}), [live(version="1")], {}),
     (manifest(version="1"), "", [live(version="1")], {"default": ["NVIDIADriver default is deleted"]}),

@@ -16,8 +16,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_roll
     UpgradePolicies,
     UpgradePolicy,
     driver_fields,
+    held_back_warning,
     is_in_place,
     keeps_digest,
+    may_show,
 )
 
 Object = dict[str, Any]
@@ -131,6 +133,37 @@ def test_any_other_rollout_evicts_gpu_pods() -> None:
     rollout = DriverRollout(20, UpgradePolicy(automatic=True), ("driver.version 1 becomes 2",))
     assert rollout.announcement.endswith("driver.version 1 becomes 2. GPU pods are evicted from each node first.")
     assert not rollout.as_dict()["in_place"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        (["spec.daemonsets.tolerations"], "spec.daemonsets.tolerations of the ClusterPolicy was held back: it would"),
+        (["NVIDIADriver accel-gpu-a"], "NVIDIADriver accel-gpu-a was held back: it would"),
+        (
+            ["spec.hostPaths.rootFS", "NVIDIADriver accel-gpu-a"],
+            "spec.hostPaths.rootFS of the ClusterPolicy, NVIDIADriver accel-gpu-a were held back: they would",
+        ),
+    ],
+)
+def test_what_is_held_back(parts: list[str], text: str) -> None:
+    assert held_back_warning(parts, 20).startswith(f"{text} restart the driver on 20 nodes")
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "shown"),
+    [
+        (("driver", "version"), ("1", "2"), True),
+        (("driver", "version"), (None, "2"), True),
+        (("driver", "rdma", "enabled"), (False, True), True),
+        (("driver", "startupProbe", "periodSeconds"), (10, 20), True),
+        (("driver", "secretEnv"), ("a", "b"), False),
+        (("driver", "env"), ([], [{"name": "a", "value": "secret"}]), False),
+        (("driver", "name"), ({"a": "secret"}, "b"), False),
+    ],
+)
+def test_values_in_messages(path: Path, values: tuple[Any, ...], shown: bool) -> None:
+    assert may_show(path, *values) is shown
 
 
 ON, OFF = {"driver": {"useNvidiaDriverCRD": True}}, {"driver": {"useNvidiaDriverCRD": False}}

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which fields of a ClusterPolicy count as set by hand, as a table of what may explain a value."""
+"""Which fields of a ClusterPolicy count as set manually, as a table of what may explain a value."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_distributions_with_different_settings(found: dict[str, list[str]]) -> N
         ("rke2", InstalledToolkit(THEIRS, THEIRS, ready_nodes=3, working=True), THEIRS, "so it stays as it is"),
         # The settings of an older release of the operator become those of the new one.
         ("k0s", InstalledToolkit(OLD_K0S, OLD_K0S, "v25.3.4", 2, working=True), K0S, "toolkit.env changes"),
-        # Edited by hand: what Helm has recorded stays recorded.
+        # Changed manually: what Helm has recorded stays recorded.
         ("rke2", InstalledToolkit(THEIRS, {}, edited_by="kubectl-edit"), {}, "was edited by kubectl-edit"),
         ("rke2", InstalledToolkit(THEIRS, RKE2, edited_by="kubectl-patch"), RKE2, "set gpu_cluster.distribution: rke2"),
     ],

@@ -248,7 +248,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             release={"installed": "v25.10.1", "desired": "v26.7.0"},
             upgrade={
                 "refusals": [
-                    {"code": "custom_fields", "message": "Helm would overwrite x."},
+                    {"code": "manual_fields", "message": "Helm would overwrite x."},
                     {"code": "driver_rollout", "message": "Not upgraded, because y."},
                 ],
                 "problem": "",

@@ -33,7 +33,7 @@ Object = dict[str, t.Any]
 
 
 @dataclass(frozen=True)
-class Controller:
+class HelmTools:
     """The tools of the machine that runs Ansible: helm at `binary`, or by `search` on PATH, and a `folder` for charts."""
 
     binary: str | None
@@ -55,7 +55,7 @@ class RefusalPreview:
 
 
 def preview_upgrade_of_site(
-    client: Client, plan: Plan, finding: InstallationFinding, controller: Controller, *, allowed: bool
+    client: Client, plan: Plan, finding: InstallationFinding, tools: HelmTools, *, allowed: bool
 ) -> RefusalPreview | None:
     """The refusals of the upgrade that site would make; None if site does not change the release, or installs it. `allowed`: the driver may roll."""
     installation = finding.installation
@@ -78,8 +78,8 @@ def preview_upgrade_of_site(
     try:
         if _is_up_to_date(revision, content, operator, initial):
             return None
-        with tempfile.TemporaryDirectory(dir=controller.folder) as folder:
-            return _preview(client, operator, initial, controller, folder, allowed=allowed)
+        with tempfile.TemporaryDirectory(dir=tools.folder) as folder:
+            return _preview(client, operator, initial, tools, folder, allowed=allowed)
     except (ChartProblem, HelmMissing) as error:
         return RefusalPreview(problem=str(error))
 
@@ -110,7 +110,7 @@ def _same_version(installed: str, desired: str) -> bool:
 
 
 def _preview(
-    client: Client, operator: ReleasePlan, initial: Object, controller: Controller, folder: str, *, allowed: bool
+    client: Client, operator: ReleasePlan, initial: Object, tools: HelmTools, folder: str, *, allowed: bool
 ) -> RefusalPreview:
     preparation = ReleasePreparation(
         client,
@@ -123,14 +123,14 @@ def _preview(
             operator.values,
             initial,
         ),
-        controller.run_command,
+        tools.run_command,
         check=True,
         expected=ExpectedObjects(),
         run_id="",
         waiting=WaitOptions(0, 1, Progress(None)),
         before_write=lambda: None,
     )
-    binary = find_helm(controller.binary, controller.search)
+    binary = find_helm(tools.binary, tools.search)
     chart, definitions = preparation.load_chart(binary, folder)
     preparation.recover_pending()
     preparation.kept_values = recorded_own_values(preparation.content.config) if preparation.content else {}

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_findings import (
-    may_have_gpu_clusters,
-    with_driver_source,
-    with_gpu_clusters,
-)
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
     HELM,
     Installation,
     InstallationFinding,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation_conflicts import (
+    may_have_gpu_clusters,
+    with_driver_source,
+    with_gpu_clusters,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 

@@ -21,14 +21,11 @@ if t.TYPE_CHECKING:
 
 Document = t.Mapping[str, t.Any]
 
-# The release that introduced GPUCluster.
-_GPU_CLUSTER_SINCE = (26, 7)
-
 
 def may_have_gpu_clusters(finding: InstallationFinding) -> bool:
     """Whether the installed operator knows GPUCluster; an unknown version may."""
     installation = finding.installation
-    return installation is not None and releases.release_of(installation.version) >= _GPU_CLUSTER_SINCE
+    return installation is not None and releases.release_of(installation.version) >= releases.GPU_CLUSTER_SINCE
 
 
 def with_gpu_clusters(

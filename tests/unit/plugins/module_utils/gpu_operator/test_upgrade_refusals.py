@@ -17,8 +17,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     Installation,
     InstallationFinding,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade_preview import (
-    Controller,
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.upgrade_refusals import (
+    HelmTools,
     RefusalPreview,
     initial_values,
     preview_upgrade_of_site,
@@ -69,8 +69,8 @@ def preview(planned: Plan, server: Server, found: InstallationFinding | None = N
     def run(*arguments: Any, **options: Any) -> tuple[int, str, str]:
         raise AssertionError(f"helm was called: {arguments}")
 
-    controller = Controller(None, lambda name: None, run, "/tmp")
-    return preview_upgrade_of_site(cast("Client", server), planned, found or finding(), controller, allowed=False)
+    tools = HelmTools(None, lambda name: None, run, "/tmp")
+    return preview_upgrade_of_site(cast("Client", server), planned, found or finding(), tools, allowed=False)
 
 
 def test_an_unchanged_release_needs_no_helm(tmp_path: Path) -> None:
