@@ -67,7 +67,7 @@ options:
         type: str
       kubeconfig:
         description:
-          - Path of a kubeconfig file, never its content.
+          - Absolute path of a kubeconfig file (or V(~/...)), never its content.
         type: str
       context:
         description:

@@ -31,6 +31,9 @@ IS_SUPPORTED = _RELEASES[0] <= tuple(int(number) for number in __version__.split
 # How a module that names nothing else has its options and its result written as JSON; older releases have one way.
 PROFILE: tuple[str, ...] = ("legacy",) if hasattr(basic, "_ANSIBLE_PROFILE") else ()
 
+# Set to false on the controller, it makes all modules run in Ansible's usual way.
+SWITCH_ENV = "ACCEL_GPU_DIRECT_EXECUTION"
+
 _CHUNK = 65536
 # A module that was ended by a signal has the exit status of a shell.
 _SIGNALLED = 128
@@ -59,16 +62,24 @@ def result_dict(parsed: t.Any) -> Result:
     return parsed if PROFILE else t.cast(Result, wrap_var(parsed))
 
 
-def execute(main: Main, options: bytes, environment: t.Mapping[str, str], on_start: t.Callable[[], None]) -> Result:
-    """Run the main function of a module, and return its `rc`, `stdout` and `stderr`; `on_start` is called after the fork."""
+def execute(
+    main: Main, options: bytes, environment: t.Mapping[str, str], folder: str, on_start: t.Callable[[], None]
+) -> Result:
+    """Run the main function of a module in this folder, and return its `rc`, `stdout` and `stderr`; `on_start` is called after the fork."""
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
     pid = os.fork()
     if not pid:
-        _run(main, options, environment, out_end, err_end)
+        _run(main, options, environment, folder, out_end, err_end)
     os.close(out_end)
     os.close(err_end)
-    on_start()
-    stdout, stderr = _read(out, err)
+    try:
+        on_start()
+        stdout, stderr = _read(out, err)
+    except BaseException:
+        # For example the time limit of the task: a task that has failed must not go on with its changes.
+        os.kill(pid, signal.SIGTERM)
+        os.waitpid(pid, 0)
+        raise
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return {"rc": status if status >= 0 else _SIGNALLED - status, "stdout": stdout, "stderr": stderr}
 
@@ -89,10 +100,12 @@ def _read(*ends: int) -> t.Iterator[str]:
     return (text.decode(errors="surrogateescape") for text in texts.values())
 
 
-def _run(main: Main, options: bytes, environment: t.Mapping[str, str], out: int, err: int) -> t.NoReturn:
+def _run(main: Main, options: bytes, environment: t.Mapping[str, str], folder: str, out: int, err: int) -> t.NoReturn:
     """The child process: never returns to the code of Ansible's worker."""
     status = 1
     try:
+        # A program that the module starts must not wait for the terminal.
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
         # The worker's connections to Ansible.
@@ -103,6 +116,7 @@ def _run(main: Main, options: bytes, environment: t.Mapping[str, str], out: int,
         # What the worker has to do at its end.
         atexit._clear()
         os.environ.update(environment)
+        os.chdir(folder)
         _prepare(options)
         status = _status(main)
         atexit._run_exitfuncs()

@@ -21,6 +21,7 @@ import types
 import typing as t
 
 from ansible import constants
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -84,6 +85,7 @@ class ModuleAction(ActionBase):
         interpreter = self._templar.template(variables.get("ansible_python_interpreter"))
         return (
             direct_execution.IS_SUPPORTED
+            and boolean(os.environ.get(direct_execution.SWITCH_ENV, True), strict=False)
             and self._connection.transport in ("local", "ansible.builtin.local")
             and self._connection.become is None
             and not self._task.async_val
@@ -104,6 +106,7 @@ class ModuleAction(ActionBase):
             self.MODULE.main,
             direct_execution.encode_options(options),
             {**{name: str(value) for name, value in of_task.items()}, **environment},
+            self._loader.get_basedir(),
             on_start,
         )
         return direct_execution.result_dict(self._parse_returned_data(completed, *direct_execution.PROFILE))

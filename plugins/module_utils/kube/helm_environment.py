@@ -3,7 +3,8 @@
 """Environment variables that make kubernetes.core.helm use the cluster that a module has verified; none of them is secret.
 
 kubernetes.core.helm reads K8S_AUTH_* (its helm_args_common.py), and the helm program KUBECONFIG and HELM_KUBE* (helm pkg/cli/environment.go).
-A kubeconfig is passed as KUBECONFIG and not as the option, because kubernetes.core copies the option's file to another folder.
+A kubeconfig is passed as KUBECONFIG and not as the option, because kubernetes.core copies the option's file to another folder. Paths are
+absolute, because helm may start in another folder than the module.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
         f"{_PREFIX}ASGROUPS": ",".join(options.impersonate_groups),
     }
     if isinstance(options.kubeconfig, str):
-        found["KUBECONFIG"] = os.path.expanduser(options.kubeconfig)
+        found["KUBECONFIG"] = os.path.abspath(os.path.expanduser(options.kubeconfig))
+    elif environ.get("KUBECONFIG") and not options.host:
+        paths = environ["KUBECONFIG"].split(os.pathsep)
+        found["KUBECONFIG"] = os.pathsep.join(os.path.abspath(path) for path in paths if path)
     elif options.host:
         # Otherwise, helm would combine the host with the default kubeconfig.
         found["KUBECONFIG"] = os.devnull
@@ -59,7 +63,7 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
         # The verified context, even if the current context of the file changes in the meantime.
         found[f"{_PREFIX}CONTEXT"] = connection.context_name
     if options.ca_cert:
-        found[f"{_PREFIX}CAFILE"] = options.ca_cert
+        found[f"{_PREFIX}CAFILE"] = os.path.abspath(options.ca_cert)
     return found
 
 

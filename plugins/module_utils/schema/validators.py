@@ -242,6 +242,9 @@ def kubeconfig_path(value: str) -> str | None:
         return "contains a kubeconfig's content; write that to a file and give its path"
     if "://" in value:
         return "is an address; give the path of a kubeconfig file (or the modules' own option host)"
+    if value and not value.startswith(("/", "~")):
+        # Modules and Helm do not always start in the same folder, so each could find another file.
+        return 'is a relative path; give an absolute path, ~/... or "{{ inventory_dir }}/..."'
     return None
 
 

@@ -22,7 +22,7 @@ from tests.programs import run as run_program
 
 
 def run(main: Callable[[], None], options: dict[str, Any] | None = None, **environment: str) -> Result:
-    return execute(main, encode_options(options or {}), environment, lambda: None)
+    return execute(main, encode_options(options or {}), environment, "/", lambda: None)
 
 
 def echo() -> None:
@@ -122,6 +122,35 @@ def test_a_module_has_no_open_files_of_this_process_and_the_usual_signal_handler
         signal.signal(signal.SIGTERM, before)
 
 
+def test_a_module_starts_in_the_given_folder_and_without_the_terminal(tmp_path: Path) -> None:
+    def main() -> None:
+        print(os.getcwd(), os.readlink("/proc/self/fd/0"))
+
+    completed = execute(main, encode_options({}), {}, str(tmp_path), lambda: None)
+    assert completed["stdout"] == f"{tmp_path} /dev/null\n"
+    assert os.getcwd() != str(tmp_path)
+
+
+def test_a_task_that_fails_meanwhile_ends_its_module(tmp_path: Path) -> None:
+    started, changed = tmp_path / "started", tmp_path / "changed"
+
+    def main() -> None:
+        started.write_text(str(os.getpid()))
+        threading.Event().wait(60)
+        changed.touch()
+
+    def time_limit() -> None:
+        while not (started.exists() and started.read_text()):
+            pass
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        execute(main, encode_options({}), {}, "/", time_limit)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
+    assert not changed.exists()
+
+
 def test_the_process_is_forked_before_on_start_is_called() -> None:
     """Threads that on_start begins do not exist when the process forks."""
     started: list[threading.Thread] = []
@@ -130,7 +159,7 @@ def test_the_process_is_forked_before_on_start_is_called() -> None:
         started.append(threading.Thread(target=lambda: None))
         started[0].start()
 
-    completed = execute(lambda: print(len(started)), encode_options({}), {}, on_start)
+    completed = execute(lambda: print(len(started)), encode_options({}), {}, "/", on_start)
     started[0].join()
     assert completed["stdout"] == "0\n"
 

@@ -293,6 +293,10 @@ def test_helm_gets_the_cluster_and_the_user_of_the_module(
     }
     # Helm has the same default kubeconfig as the collection; its current context may change meanwhile.
     assert environment({}, {}, {}) == {**no_user, "HELM_KUBECONTEXT": "default"}
+    # Helm may start in another folder.
+    monkeypatch.chdir(os.path.dirname(files["prod"]))
+    relative = {"KUBECONFIG": os.path.basename(files["prod"])}
+    assert environment({}, {}, relative) == {**no_user, "KUBECONFIG": files["prod"], "HELM_KUBECONTEXT": "default"}
     # Helm adds host and token of the environment automatically, and must find no other user in a default kubeconfig.
     secret = {"K8S_AUTH_HOST": PROD, "K8S_AUTH_API_KEY": "geheim", "K8S_AUTH_SSL_CA_CERT": files["ca"]}
     given = environment({}, {}, secret)

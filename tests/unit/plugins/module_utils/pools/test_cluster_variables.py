@@ -47,6 +47,8 @@ CLUSTER_MISTAKES: list[tuple[t.Any, str]] = [
     ),
     ({**CLUSTER, "kubeconfig": "apiVersion: v1\nkind: Config"}, "gpu_cluster.kubeconfig: "),
     ({**CLUSTER, "kubeconfig": "https://k8s:6443"}, "gpu_cluster.kubeconfig: "),
+    ({**CLUSTER, "kubeconfig": "./kubeconfig"}, 'gpu_cluster.kubeconfig: "./kubeconfig" is a relative path'),
+    ({**CLUSTER, "kubeconfig": "kubeconfig"}, 'gpu_cluster.kubeconfig: "kubeconfig" is a relative path'),
     ({**CLUSTER, "validation": {"image": "nvidia/cuda"}}, "gpu_cluster.validation.image: "),
     ({**CLUSTER, "validation": {"image": "https://nvcr.io/nvidia/cuda:1"}}, "gpu_cluster.validation.image: "),
     (
