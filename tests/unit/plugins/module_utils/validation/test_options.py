@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.validation.options import OPTIONS, check_limits
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import Number
 from tests.helpers.validation import DEFAULTS
+from tests.programs import REPO
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,13 @@ def test_defaults_and_bounds_are_valid() -> None:
     numbers = {name: option for name, option in OPTIONS.items() if isinstance(option, Number)}
     check_limits({**DEFAULTS, **{name: option.low for name, option in numbers.items()}})
     check_limits({**DEFAULTS, **{name: option.high for name, option in numbers.items()}})
+
+
+def test_the_role_has_each_option_with_the_same_default() -> None:
+    role = REPO / "roles" / "validation"
+    defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text())
+    tasks = yaml.safe_load((role / "tasks" / "main.yml").read_text())
+    [passed] = [task["accel.gpu.gpu_validation"] for task in tasks if "accel.gpu.gpu_validation" in task]
+    options = DEFAULTS.keys() - {"wait_sleep"}
+    assert {name: defaults[f"gpu_validation_{name}"] for name in options} == {name: DEFAULTS[name] for name in options}
+    assert all(f"gpu_validation_{name}" in passed[name] for name in options)
