@@ -45,6 +45,15 @@ def policy_version(live: Document) -> str:
     return str((live["metadata"].get("labels") or {}).get(_VERSION_LABEL) or "")
 
 
+def with_planned_values(live: Document, plan: Plan) -> Document:
+    """The policy as the planned Helm values for the driver leave it; another release's policy stays. Defaults of another chart are not known."""
+    operator = plan.operator
+    if helm_release_of(live) != (operator.name, operator.namespace):
+        return live
+    values = {part: operator.values[part] for part in PARTS if part in operator.values}
+    return {**live, "spec": apply_merge_patch(live.get("spec") or {}, values)}
+
+
 @dataclass(frozen=True)
 class DesiredPolicy:
     """The fields that the pools require; the previous values that they replace in an `adopted` policy are recorded."""

@@ -8,6 +8,7 @@ import typing as t
 
 from ..cluster_state.nvidia_driver import driver_results
 from ..kube.client import Client
+from .cluster_policy import with_planned_values
 from .cluster_policy_client import ClusterPolicyClient
 from .driver_objects import DriverObjects, plan_driver_objects
 
@@ -25,6 +26,9 @@ def add_driver_objects(
     drivers = ClusterPolicyClient(client, plan.operator.namespace).read_drivers(plan, policy)
     if drivers:
         info["nvidia_drivers"] = driver_results(drivers, [(node.name, node.labels) for node in nodes])
-    objects = plan_driver_objects(plan, policy, drivers, nodes) if policy else DriverObjects()
+    objects = DriverObjects()
+    if policy:
+        # A run applies the Helm values first, so the objects inherit their result.
+        objects = plan_driver_objects(plan, with_planned_values(policy, plan), drivers, nodes)
     info["warnings"] += [*objects.problems, *objects.notes]
     return objects

@@ -15,15 +15,13 @@ from ..catalog.releases import restarts_in_place
 from ..cluster_state import operand_pods
 from ..cluster_state.impact import OperandRestart
 from ..cluster_state.nvidia_driver import follows_own_policies
-from ..common.nested import apply_merge_patch
 from ..helm.release import helm_release_of
 from .chart_drivers import value_changes
-from .cluster_policy import DesiredPolicy, PolicyChange, plan_change, policy_version
+from .cluster_policy import DesiredPolicy, PolicyChange, plan_change, policy_version, with_planned_values
 from .cluster_policy_client import ClusterPolicyClient
 from .daemonsets import is_driver
 from .driver_objects import DriverObjects
 from .driver_rollout import (
-    PARTS,
     SWITCH,
     DriverRollout,
     Path,
@@ -134,8 +132,7 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
     planned = helm_release_of(live) == (operator.name, operator.namespace)
     installed = policy_version(live)
     upgraded = bool(planned and installed) and installed.removeprefix("v") != operator.version.removeprefix("v")
-    values = {part: operator.values[part] for part in PARTS if planned and part in operator.values}
-    outcome = t.cast("Document", apply_merge_patch(spec, values))
+    outcome = with_planned_values(live, plan).get("spec") or {}
     by_values = [path for path in driver_fields(spec, outcome) if path[:2] != _RENAMED]
     by_pools = [path for path in change.driver_paths if path not in by_values]
     reasons = [f"operator {installed} becomes {operator.version}"] if upgraded else []

@@ -1,0 +1,76 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The NVIDIADriver objects in a plan: the planned Helm values reach the objects of pools that inherit them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_objects import plan_driver_objects
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.driver_report import add_driver_objects
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
+
+Object = dict[str, Any]
+
+POOLS = [
+    {"name": "own", "match": {"labels": {"rack": "a"}}, "driver": {"version": "570.148.08"}},
+    {"name": "same", "match": {"labels": {"rack": "b"}}},
+]
+LABELS = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.driver": "true"}
+NODES = [
+    parse_node({"metadata": {"name": pool, "labels": {**LABELS, "rack": rack, "accel.gpu/pool": pool}}})
+    for pool, rack in (("own", "a"), ("same", "b"))
+]
+
+
+class Server:
+    """A cluster with these NVIDIADriver objects."""
+
+    def __init__(self, drivers: list[Object]) -> None:
+        self.drivers = drivers
+
+    def list_known(self, path: str) -> tuple[Object, ...]:
+        assert path.endswith("/nvidiadrivers")
+        return tuple(self.drivers)
+
+
+def planned(**driver: Any) -> Plan:
+    return derive({"name": "c", "operator": {"driver": driver}}, {}, POOLS)
+
+
+def policy(release: str = "gpu-operator") -> Object:
+    annotations = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "gpu-operator"}
+    return {
+        "metadata": {
+            "name": "cluster-policy",
+            "labels": {"app.kubernetes.io/version": "v25.10.1", "app.kubernetes.io/managed-by": "Helm"},
+            "annotations": annotations,
+        },
+        "spec": {"driver": {"version": "580.105.08", "useNvidiaDriverCRD": True}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("driver", "release", "rolled"),
+    [
+        ({}, "gpu-operator", set()),
+        ({"version": "580.105.08"}, "gpu-operator", set()),
+        ({"version": "580.126.16"}, "gpu-operator", {"same"}),
+        # Another Helm release does not get the planned values.
+        ({"version": "580.126.16"}, "other", set()),
+    ],
+)
+def test_planned_values_reach_the_pools_that_inherit_them(driver: Object, release: str, rolled: set[str]) -> None:
+    live = policy(release)
+    bodies = [copy.deepcopy(change.body) for change in plan_driver_objects(planned(), live, [], NODES).changes]
+    info: Object = {"warnings": []}
+    found = add_driver_objects(cast("Client", Server(bodies)), planned(**driver), live, NODES, info)
+    assert found.rolled_nodes == rolled
+    assert len(info["nvidia_drivers"]) == 2
+    assert not info["warnings"]
