@@ -32,8 +32,6 @@ class Program:
 
     name: t.ClassVar[str]
     """The key of its result."""
-    title: t.ClassVar[str]
-    """Its name in messages."""
     commands: t.ClassVar[tuple[str, ...]]
     """The commands that the shell does not find if the image lacks the program."""
     image: t.ClassVar[str]
@@ -89,6 +87,8 @@ class NodeProgram(Program):
     Its pods know the address of rank 0 as RANK_0. The result is in the log of rank 0.
     """
 
+    title: t.ClassVar[str]
+    """Its name in messages."""
     min_gpus: t.ClassVar[int]
     """How many free GPUs each node needs."""
     timeout: t.ClassVar[str]

@@ -32,7 +32,6 @@ class _Kernel(DeviceProgram):
     """NVIDIA's CUDA sample vectorAdd, which verifies its result (NVIDIA/cuda-samples, Samples/0_Introduction/vectorAdd/vectorAdd.cu)."""
 
     name = "kernel"
-    title = "CUDA kernel"
     commands = ("vectorAdd",)
     image = "image"
     images = "images"
@@ -64,7 +63,6 @@ class _Load(DeviceProgram):
     """NVIDIA's CUDA sample nbody, repeated (NVIDIA/cuda-samples, Samples/5_Domain_Specific/nbody/nbody.cpp)."""
 
     name = "load"
-    title = "load"
     commands = ("nbody",)
     image = "load_image"
     public_images: t.ClassVar = {
