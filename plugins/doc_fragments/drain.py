@@ -17,21 +17,22 @@ options:
       - Without this option, machines are deleted together with the pods on them, and the cloud chooses the machines.
       - All nodes to be removed are cordoned before the first pod is evicted. Evictions respect PodDisruptionBudgets.
         Pods of DaemonSets and static pods are not evicted.
-      - If a node cannot be drained, all nodes are uncordoned again, no machine is deleted, and the failure names the blocking
-        pods and the reason. Foreign cordons are not changed.
+      - If a node cannot be drained, all nodes are uncordoned again, no machine is deleted, and the error message names the blocking pods and the reason.
+        Nodes that were cordoned by others stay cordoned.
       - As in every run that changes the cluster, the Lease of the cluster is held until the machines are gone.
     type: dict
     suboptions:
       gpu_cluster:
         description:
           - The variable C(gpu_cluster), with C(name), C(uid), C(kubeconfig), C(context) and impersonation.
-          - The module fails before the first request to the cloud if the cluster has another name or UID.
+          - The module fails before the first request to the cloud if the name or UID of the cluster differs.
         type: dict
       kubeconfig:
         description:
-          - Path of a kubeconfig, or its content as a dictionary.
-          - The first source that is set provides both the cluster and the user. The sources are, in this order, these options, C(gpu_cluster), the variables
-            K8S_AUTH_*, and E(KUBECONFIG) or C(~/.kube/config). A variable K8S_AUTH_* that contradicts one of the first two sources is an error.
+          - Path to a kubeconfig, or its content as a dictionary.
+          - The first source that is set provides both the cluster and the user. The sources are, in this order, these options, C(gpu_cluster), the
+            environment variables K8S_AUTH_*, and E(KUBECONFIG) or C(~/.kube/config). The module fails if a variable K8S_AUTH_* contradicts one of the
+            first two sources.
         type: raw
       context:
         description: Context of the kubeconfig. The default is its current context.
@@ -47,15 +48,15 @@ options:
         type: bool
         aliases: [verify_ssl]
       ca_cert:
-        description: Path of the CA certificates for verifying the API server's certificate.
+        description: Path to the CA certificates for verifying the API server's certificate.
         type: path
         aliases: [ssl_ca_cert]
       client_cert:
-        description: Path of a client certificate. Needs C(host) or C(kubeconfig).
+        description: Path to a client certificate. Needs C(host) or C(kubeconfig).
         type: path
         aliases: [cert_file]
       client_key:
-        description: Path of the client certificate's key. Needs C(host) or C(kubeconfig).
+        description: Path to the client certificate's key. Needs C(host) or C(kubeconfig).
         type: path
         aliases: [key_file]
       proxy:
@@ -72,7 +73,7 @@ options:
         type: list
         elements: str
       request_timeout:
-        description: Seconds within which the API server must answer one request.
+        description: Timeout in seconds for a single request to the API server.
         type: int
         default: 30
       lease_namespace:
@@ -90,7 +91,7 @@ options:
         suboptions:
           evict:
             description:
-              - Whether pods are evicted. With V(false), the run waits until they end (like C(rollout.drain=none)).
+              - Whether pods are evicted. With V(false), the run waits until they terminate (like C(rollout.drain=none)).
             type: bool
             default: true
           force:
@@ -100,11 +101,11 @@ options:
             type: bool
             default: false
           grace_period:
-            description: Grace period of every pod in seconds. By default, the grace period of the pod.
+            description: Grace period for every evicted pod in seconds. By default, each pod's own grace period is used.
             type: int
           drain_timeout:
             description:
-              - Timeout in seconds for draining one node. An evicted pod may use its whole grace period, even beyond this timeout.
+              - Timeout in seconds for draining one node. An evicted pod can always use its whole grace period, even if this exceeds the timeout.
             type: int
             default: 600
           parallel:

@@ -17,16 +17,16 @@ options:
         C(impersonate_groups) are used unless O(impersonate_user) or O(impersonate_groups) is given.
       - If C(name) is set, C(name) or C(kube_name) must be the name of the context or of the cluster in the kubeconfig.
       - C(name) must also be the recorded name of the cluster (annotation C(accel.gpu/cluster-name) of the Lease C(kube-system/accel-gpu)).
-        The first change of a cluster records it. The module fails before it changes anything in another cluster.
+        The first run that changes the cluster records it. If the names differ, the module fails before it changes anything.
       - If C(uid) is set, it must be the UID of the namespace C(kube-system).
     type: dict
   kubeconfig:
     description:
-      - Path of a kubeconfig, or its content as a dictionary.
+      - Path to a kubeconfig, or its content as a dictionary.
       - The cluster and the user come from a single source. The first source that names a cluster is used, in this order - O(kubeconfig), O(context) or
         O(host); C(gpu_cluster.kubeconfig) or C(gpu_cluster.context); the environment variables E(K8S_AUTH_HOST), E(K8S_AUTH_KUBECONFIG) and the
         other variables K8S_AUTH_*; E(KUBECONFIG) and C(~/.kube/config); in a pod without these, the service account of the pod.
-      - If one of the first two sources is used, a variable K8S_AUTH_* that names another cluster or user is an error.
+      - If one of the first two sources is used, the module fails if a variable K8S_AUTH_* names a different cluster or user.
     type: raw
   context:
     description:
@@ -50,18 +50,18 @@ options:
     aliases: [verify_ssl]
   ca_cert:
     description:
-      - Path of the CA certificates for verifying the certificate of the API server.
+      - Path to the CA certificates for verifying the certificate of the API server.
       - The environment variable E(K8S_AUTH_SSL_CA_CERT) is used if the environment names the cluster.
     type: path
     aliases: [ssl_ca_cert]
   client_cert:
     description:
-      - Path of a client certificate. Needs O(host) or O(kubeconfig).
+      - Path to a client certificate. Needs O(host) or O(kubeconfig).
     type: path
     aliases: [cert_file]
   client_key:
     description:
-      - Path of the key of the client certificate. Needs O(host) or O(kubeconfig).
+      - Path to the key of the client certificate. Needs O(host) or O(kubeconfig).
     type: path
     aliases: [key_file]
   proxy:
@@ -76,7 +76,7 @@ options:
     type: str
   impersonate_user:
     description:
-      - User to impersonate. The authenticated user needs the right to impersonate that user.
+      - User to impersonate. The authenticated user needs permission to impersonate this user.
       - The default is C(gpu_cluster.impersonate_user), or the environment variable E(K8S_AUTH_IMPERSONATE_USER) if the environment names
         the cluster.
     type: str
@@ -89,9 +89,9 @@ options:
     elements: str
   request_timeout:
     description:
-      - Seconds within which the API server must answer one request.
-      - After a transient error a request is repeated for up to twice this time. If the API server has never answered, the module fails
-        sooner, after about 15 seconds.
+      - Timeout in seconds for a single request to the API server.
+      - After a transient error, a request is retried for up to twice this time. If the API server has never responded, the module fails earlier, after
+        about 15 seconds.
     type: int
     default: 30
 requirements:

@@ -18,7 +18,7 @@ options:
     default: 300
   lease_namespace:
     description:
-      - Namespace of the Lease C(accel-gpu), which all runs that change the cluster must share.
+      - Namespace of the Lease C(accel-gpu). All runs that change the cluster must use the same namespace.
     type: str
     default: kube-system
 """

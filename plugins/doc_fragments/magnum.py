@@ -12,12 +12,12 @@ class ModuleDocFragment:
 options:
   cloud:
     description:
-      - Name of a cloud in C(clouds.yaml), or a map with such a configuration. By default, the variables C(OS_*) of the environment are used.
+      - Name of a cloud in C(clouds.yaml), or a map with such a configuration. By default, the C(OS_*) environment variables are used.
     type: raw
   auth:
     description:
       - Credentials for the authentication plugin, such as C(auth_url), C(username), C(password) and C(project_name). Not needed with a named cloud or with
-        the variables C(OS_*).
+        the C(OS_*) environment variables.
     type: dict
   auth_type:
     description: Name of the authentication plugin. By default V(password).
@@ -33,25 +33,25 @@ options:
     type: bool
     aliases: [verify]
   ca_cert:
-    description: Path of the CA certificates for verifying the services' certificates.
+    description: Path to the CA certificates for verifying the services' certificates.
     type: str
     aliases: [cacert]
   client_cert:
-    description: Path of a client certificate.
+    description: Path to a client certificate.
     type: str
     aliases: [cert]
   client_key:
-    description: Path of the client certificate's key.
+    description: Path to the client certificate's key.
     type: str
     aliases: [key]
   interface:
-    description: The endpoint of the service catalog that is used.
+    description: The endpoint type to use from the service catalog.
     type: str
     choices: [admin, internal, public]
     default: public
     aliases: [endpoint_type]
   sdk_log_path:
-    description: Path of a log file for openstacksdk. By default, no log is written.
+    description: Path to a log file for openstacksdk. By default, no log is written.
     type: str
   sdk_log_level:
     description: Level of this log.
@@ -68,7 +68,7 @@ requirements:
   - python >= 3.11
   - openstacksdk >= 4.0.0
 notes:
-  - An address without TLS is refused unless it belongs to this machine or O(validate_certs) is V(false).
+  - An address without TLS is rejected unless it belongs to this machine or O(validate_certs) is V(false).
 """
 
     # In addition to the standard part, for modules that change something.
@@ -81,12 +81,12 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds to wait. After that, the module fails, and reports the status, the reason and the faults of incomplete resources.
+      - Seconds to wait. After this time, the module fails and reports the status, the reason and the faults of incomplete resources.
     type: int
     default: 3600
     aliases: [timeout]
   wait_sleep:
-    description: Maximum number of seconds between two checks. The first checks are faster.
+    description: Maximum number of seconds between two checks. The first checks follow each other faster.
     type: int
     default: 5
 """

@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   nodegroups:
     description:
-      - Several groups, each with the same options as a single group. They are validated together, and changed in parallel.
+      - Several groups, each with the same options as a single group. They are validated together and changed in parallel.
     type: list
     elements: dict
     suboptions:
@@ -52,8 +52,9 @@ options:
       image: &image
         description:
           - Name or id of the image. By default, the image of the cluster's template, which some drivers always use.
-          - An image with another operating system than the cluster is refused. For a flavor with GPUs, an image of a system for which NVIDIA publishes
-            no driver container is also refused, unless the label C(nvidia_gpu_enabled) shows that the cloud or the image installs a driver.
+          - An image whose operating system differs from that of the cluster is rejected. For a flavor with GPUs, an image with an operating system for
+            which NVIDIA publishes no driver image is also rejected, unless the label C(nvidia_gpu_enabled) shows that the cloud or the image installs a
+            driver.
         type: str
       role: &role
         description: Role of the nodes, any word except V(master). By default V(worker).
@@ -67,13 +68,13 @@ options:
         type: int
       node_labels: &node_labels
         description:
-          - Labels of the nodes. Other labels of the group stay. Null removes a label.
-          - Magnum supports node labels from release 23 (microversion 1.14) on. They are not sent to older releases, with a warning, and some drivers ignore
-            them. In these cases, set them with M(accel.gpu.node_metadata).
+          - Labels of the nodes. Other labels of the group are left unchanged. Null removes a label.
+          - Magnum supports node labels from release 23 (microversion 1.14) on. For older releases, they are not sent and a warning is shown. Some drivers
+            ignore them. In these cases, set them with M(accel.gpu.node_metadata).
         type: dict
       node_taints: &node_taints
         description:
-          - Taints of the nodes. Other taints of the group stay. They are supported by the same releases as O(node_labels).
+          - Taints of the nodes. Other taints of the group are left unchanged. The same releases support them as O(node_labels).
         type: list
         elements: dict
         suboptions:
@@ -96,7 +97,7 @@ options:
             default: present
   state:
     description:
-      - Whether the group must exist. V(absent) deletes it. The two groups that a cluster is created with cannot be deleted.
+      - Whether the group must exist. V(absent) deletes it. The two groups with which a cluster is created cannot be deleted.
       - Together with O(nodegroups), this option, O(recreate) and O(merge_labels) are the defaults for groups that do not set them.
     type: str
     choices: [present, absent]
@@ -104,7 +105,7 @@ options:
   recreate:
     description:
       - Whether the group may be replaced to change an immutable setting. Needs O(kubernetes).
-      - During the replacement, the nodes of both groups exist, and the quota must allow this.
+      - During the replacement, the nodes of both groups exist at the same time, so the quota must allow both.
     type: bool
     default: false
   merge_labels:

@@ -43,14 +43,14 @@ options:
         and C(impersonate_groups) are used unless O(impersonate_user) or O(impersonate_groups) is given.
       - If C(name) is set, C(name) or C(kube_name) must be the name of the context or of the cluster in the kubeconfig.
       - C(name) must also be the recorded name of the cluster (annotation C(accel.gpu/cluster-name) of the Lease C(kube-system/accel-gpu)).
-        The first change of a cluster records it. The module fails before it changes anything in another cluster.
+        The first run that changes the cluster records it. If the names differ, the module fails before it changes anything.
       - If C(uid) is set, it must be the UID of the namespace C(kube-system).
     type: dict
     suboptions:
       name:
         description:
           - The name of this cluster. It must match the name of the context or cluster in the kubeconfig, and the name that
-            is recorded in the cluster. Any other cluster is refused before anything is changed.
+            is recorded in the cluster. Otherwise the run fails before anything is changed.
         type: str
         required: true
       kube_name:
@@ -59,15 +59,16 @@ options:
         type: str
       uid:
         description:
-          - The UID of the namespace C(kube-system), which plan, report and export show. A cluster with another UID is refused.
+          - The UID of the namespace C(kube-system), as shown by plan, report and export. The run fails if the cluster has a
+            different UID.
         type: str
       renamed_from:
         description:
-          - The name that is recorded in the cluster. Set it for the one run that changes this name to C(name).
+          - The name that is currently recorded in the cluster. Set this key only for the run that renames the cluster to C(name).
         type: str
       kubeconfig:
         description:
-          - Absolute path of a kubeconfig file (or V(~/...)), never its content.
+          - Absolute path to a kubeconfig file (or V(~/...)). The content of a kubeconfig is not accepted.
         type: str
       context:
         description:
@@ -84,9 +85,9 @@ options:
         elements: str
       distribution:
         description:
-          - The Kubernetes distribution, if it has a containerd of its own. The container toolkit gets the settings that it
-            needs; variables in C(operator.values.toolkit.env) take precedence. Without this key, a run detects the distribution
-            by the nodes, and an installed operator whose container toolkit works keeps its settings.
+          - The Kubernetes distribution, if it ships its own containerd. The container toolkit is configured for this containerd;
+            variables in C(operator.values.toolkit.env) take precedence. Without this key, a run detects the distribution from
+            the nodes, and an installed operator whose container toolkit works keeps its settings.
         type: str
         choices:
           - kubeadm
@@ -96,20 +97,20 @@ options:
           - microk8s
       known_issues:
         description:
-          - Your own known issues. Plan and report show each if the cluster has all of its conditions, as they show those of
-            the catalog.
+          - Your own known issues. Plan and report show an issue if the cluster meets all of its conditions, in addition to
+            the known issues of the catalog.
         type: list
         elements: dict
         suboptions:
           releases:
             description:
-              - Releases of the operator, or their first numbers (V(v26.3)). By default all.
+              - Operator releases, or the first numbers of releases (V(v26.3)). By default, all releases.
             type: list
             elements: str
           conditions:
             description:
-              - What the cluster must have, such as V(mig), V(rke2) or V(model H100). docs/catalog.md lists the conditions.
-                By default nothing.
+              - Conditions that the cluster must meet, such as V(mig), V(rke2) or V(model H100). docs/catalog.md lists them.
+                By default, there are no conditions.
             type: list
             elements: str
           text:
@@ -119,8 +120,7 @@ options:
             required: true
       cloud:
         description:
-          - The cloud that creates node groups for this cluster. Set exactly one of its keys. Pools with C(nodes) need this
-            setting.
+          - The cloud that creates node groups for this cluster. Set exactly one of its keys. Required if a pool declares C(nodes).
         type: dict
         suboptions:
           magnum:
@@ -131,7 +131,7 @@ options:
               cloud:
                 description:
                   - The name of the cloud in C(clouds.yaml). By default, openstacksdk chooses the cloud from C(OS_CLOUD) and
-                    the variables C(OS_*).
+                    the other C(OS_*) environment variables.
                 type: str
               region_name:
                 description:
@@ -143,12 +143,13 @@ options:
                 type: str
               template:
                 description:
-                  - The cluster template from which a missing cluster is created. Without a template, a missing cluster is an
-                    error.
+                  - The cluster template from which a missing cluster is created. Without a template, the run fails if the cluster
+                    does not exist.
                 type: str
               nodegroup_label:
                 description:
-                  - The label of a node that names its node group. Drivers outside of Magnum may write another label.
+                  - The node label that contains the name of the node group. Magnum drivers from other sources may use a different
+                    label.
                 type: str
                 default: magnum.openstack.org/nodegroup
           vks:
@@ -182,19 +183,19 @@ options:
                 type: str
       operator:
         description:
-          - The Helm release of NVIDIA's GPU operator. Its keys become Helm values. A change of the driver's settings restarts
-            the driver on every GPU node, so it is held back until you allow it.
+          - The Helm release of the NVIDIA GPU operator. Its keys become Helm values. Changing driver settings restarts the
+            driver on every GPU node, so such a change is held back until you allow it.
         type: dict
         suboptions:
           version:
             description:
-              - One exact version. A range is refused, because it would allow upgrades without notice.
+              - One exact version. A range is not allowed, because it would permit upgrades without notice.
             type: str
             default: v25.10.1
           namespace:
             description:
-              - Namespace of the release, a DNS label. If you set it (or C(release)), a release of that name is upgraded even
-                if another tool installed it.
+              - Namespace of the release, a DNS label. If you set this key (or C(release)), a release with that name is upgraded
+                even if another tool installed it.
             type: str
             default: gpu-operator
           release:
@@ -216,7 +217,7 @@ options:
           values:
             description:
               - Your Helm values, merged over all derived values. C(nfd.enabled), C(devicePlugin.config) and C(operator.cleanupCRD)
-                are refused, because the collection manages them. Secrets are refused, too.
+                are not allowed, because the collection manages them. Secrets are also not allowed.
             type: dict
           registry:
             description:
@@ -225,8 +226,8 @@ options:
             type: str
           image_pull_secrets:
             description:
-              - Secrets in the operator's namespace for pulling the images of all operands. With C(registry), they are also
-                used for NFD, and NFD's namespace needs these Secrets, too.
+              - Secrets in the operator's namespace for pulling the images of all operands. With C(registry), NFD also uses
+                them, so the namespace of NFD must contain these Secrets as well.
             type: list
             elements: str
           driver:
@@ -236,19 +237,19 @@ options:
             suboptions:
               enabled:
                 description:
-                  - Set V(false) if every GPU node already has a driver. If only some nodes have one, keep V(true). The driver
-                    pods avoid these nodes automatically.
+                  - Set V(false) if the driver is preinstalled on every GPU node. If it is preinstalled only on some nodes,
+                    keep V(true); the driver pods avoid these nodes automatically.
                 type: bool
                 default: true
               version:
                 description:
                   - The bare version, such as V(580.105.08), or C(sha256:) and a digest. By default, the chart sets it. The
                     operator appends the operating system of the node, so a version that already ends with an operating system
-                    is refused.
+                    is rejected.
                 type: str
               kernel_module_type:
                 description:
-                  - The kind of kernel modules that are built. By default, the operator chooses. Needs operator v25.3 or later.
+                  - The kind of kernel modules to build. By default, the operator chooses. Needs operator v25.3 or later.
                 type: str
                 choices:
                   - auto
@@ -261,34 +262,36 @@ options:
                 default: false
               secret_env:
                 description:
-                  - A Secret whose keys become variables of the driver container, such as a proxy with its password. Needs operator
-                    v25.10 or later.
+                  - A Secret whose keys become environment variables of the driver container, for example a proxy with its password.
+                    Needs operator v25.10 or later.
                 type: str
               rdma:
                 description:
-                  - GPUDirect RDMA by the kernel module nvidia-peermem. DMA-BUF, which NVIDIA recommends, needs neither key
-                    with the network drivers of the Network Operator.
+                  - GPUDirect RDMA with the kernel module nvidia-peermem. DMA-BUF, which NVIDIA recommends, needs neither key
+                    if the Network Operator installs the network drivers.
                 type: dict
                 suboptions:
                   enabled:
                     description:
-                      - Whether the driver pods load nvidia-peermem. They wait for the drivers of the network cards.
+                      - Whether the driver pods load nvidia-peermem. They wait for the drivers of the network adapters.
                     type: bool
                     default: false
                   use_host_mofed:
                     description:
-                      - Whether MLNX_OFED or DOCA-OFED is installed on the nodes. By default the Network Operator installs it.
+                      - Whether MLNX_OFED or DOCA-OFED is installed on the nodes. By default, the Network Operator installs
+                        it.
                     type: bool
                     default: false
               fabric_manager:
                 description:
-                  - Fabric Manager, which the driver pods of nodes with NVSwitches run in the driver's version.
+                  - Fabric Manager. On nodes with NVSwitches, the driver pods run it in the same version as the driver.
                 type: dict
                 suboptions:
                   mode:
                     description:
                       - V(shared-nvswitch) divides the NVSwitch fabric into partitions, for virtual machines of the DRA driver.
-                        By default the driver image's, which is V(full-passthrough). Needs operator v26.7 or later.
+                        By default, the mode of the driver image is used, which is V(full-passthrough). Needs operator v26.7
+                        or later.
                     type: str
                     choices:
                       - full-passthrough
@@ -300,7 +303,7 @@ options:
             suboptions:
               http:
                 description:
-                  - C(http://host:port), without a password, because all users who can read the ClusterPolicy would see it.
+                  - C(http://host:port), without a password, because every user who can read the ClusterPolicy could see it.
                 type: str
               https:
                 description:
@@ -321,8 +324,8 @@ options:
             type: str
           gds:
             description:
-              - GPUDirect Storage. Needs the open kernel modules, which no GPU before Turing supports, and a driver that the
-                operator compiles.
+              - GPUDirect Storage. Needs the open kernel modules, which GPUs before Turing do not support, and a driver that
+                the operator compiles.
             type: dict
             suboptions:
               enabled:
@@ -332,7 +335,7 @@ options:
                 default: false
               version:
                 description:
-                  - The bare version of nvidia-fs, such as V(2.26.6). By default the chart's.
+                  - The bare version of nvidia-fs, such as V(2.26.6). By default, the version in the chart.
                 type: str
           gdrcopy:
             description:
@@ -346,7 +349,7 @@ options:
                 default: false
               version:
                 description:
-                  - The bare version of gdrdrv, such as V(v2.5.1). By default the chart's.
+                  - The bare version of gdrdrv, such as V(v2.5.1). By default, the version in the chart.
                 type: str
       nfd:
         description:
@@ -360,7 +363,7 @@ options:
             default: 0.19.0
           namespace:
             description:
-              - Namespace of the release, a DNS label. It works like C(operator.namespace).
+              - Namespace of the release, a DNS label. It has the same effect as C(operator.namespace).
             type: str
             default: node-feature-discovery
           release:
@@ -380,7 +383,7 @@ options:
           values:
             description:
               - Your Helm values, merged over the derived values. Your C(worker.tolerations) are added to the tolerations of
-                the pools. Secrets are refused.
+                the pools. Secrets are not allowed.
             type: dict
       validation:
         description:
@@ -391,23 +394,24 @@ options:
           image:
             description:
               - Image of the CUDA kernel for all nodes, with C(vectorAdd), C(sh) and C(timeout) in its PATH or in C(/cuda-samples).
-                By default, the image in C(images) that fits the driver of the node.
+                By default, the image in C(images) that matches the driver of the node.
             type: str
           images:
             description:
-              - Images of the CUDA kernel by CUDA version, such as V("12.5"). The newest that driver and GPUs of a node support
+              - Images of the CUDA kernel by CUDA version, such as V("12.5"). The newest one that a node's driver and GPUs support
                 is used. By default, V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.2.1), V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda11.7.1),
                 V(nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0).
             type: dict
           load_image:
             description:
-              - Image of the load for all nodes (C(gpu_validation_load_seconds)), with the program C(nbody). The default is
-                the newest of V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0)
-                that fits the driver.
+              - Image of the load test for all nodes (C(gpu_validation_load_seconds)), with C(nbody) in its PATH. The default
+                is the newest of V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0)
+                that the driver supports.
             type: str
           nccl_image:
             description:
-              - Image of the all-reduce, with C(mpirun), C(all_reduce_perf_mpi) of nccl-tests and C(torchrun). By default, V(nvcr.io/nvidia/pytorch:26.01-py3).
+              - Image of the all-reduce test, with C(mpirun), C(torchrun), and C(all_reduce_perf_mpi) from nccl-tests. By default,
+                V(nvcr.io/nvidia/pytorch:26.01-py3).
             type: str
           namespace:
             description:
@@ -466,15 +470,15 @@ options:
         type: bool
   gpu_pools:
     description:
-      - The pools of this cluster. Required, and null is refused. An explicit empty list means that there are no pools.
+      - The pools of this cluster. Required; null is not allowed. An explicit empty list means that there are no pools.
       - All errors of the three variables are reported together, each with its path.
     type: list
     elements: dict
     suboptions:
       name:
         description:
-          - Name of the pool, a DNS label, unique in the list. The node label C(accel.gpu/pool) pins a node to the pool of that
-            name.
+          - Name of the pool, a DNS label, unique in the list. The node label C(accel.gpu/pool) pins a node to the pool with
+            that name.
         type: str
         required: true
       match:
@@ -490,12 +494,12 @@ options:
             type: str
           labels:
             description:
-              - Labels that a node must have. All of them must match, in addition to C(model). To match a model that is not
+              - Labels that a node must have, in addition to C(model). All of them must match. To match a model that is not
                 in the catalog, use the label C(nvidia.com/gpu.product).
             type: dict
       model:
         description:
-          - The GPU model of C(nodes.flavor), so that the model is known before the first node exists. Only allowed with C(nodes),
+          - Declares the GPU model of C(nodes.flavor), so that it is known before the first node exists. Only allowed with C(nodes),
             and not with C(match.model).
         type: str
       nodes:
@@ -516,12 +520,12 @@ options:
             required: true
           count:
             description:
-              - Number of nodes. Required without C(autoscale). With C(autoscale), the initial number of nodes.
+              - Number of nodes. Required without C(autoscale). With C(autoscale), it is the initial number.
             type: int
           recreate:
             description:
               - Whether the group is replaced with a new one if the cloud cannot make a change in place. The old nodes are drained
-                first. By default V(false), so such a change is refused.
+                first. By default V(false); such a change is then rejected.
             type: bool
           image:
             description:
@@ -537,7 +541,7 @@ options:
             type: dict
           merge_labels:
             description:
-              - (Magnum) Whether C(labels) are merged over the cluster's labels instead of replacing them. By default V(true).
+              - (Magnum) Whether C(labels) are merged over the labels of the cluster instead of replacing them. By default V(true).
             type: bool
           docker_volume_size:
             description:
@@ -605,7 +609,7 @@ options:
             type: str
       autoscale:
         description:
-          - The range in which an autoscaler of the cloud chooses the number of nodes. Only with C(nodes).
+          - The range within which the cloud's autoscaler chooses the number of nodes. Only with C(nodes).
         type: dict
         suboptions:
           min:
@@ -620,13 +624,13 @@ options:
             required: true
       gpus_per_node:
         description:
-          - Number of GPUs of each node, 1 to 64. A node with another number is reported as drift. By default, the number is
-            not checked.
+          - Number of GPUs of each node, 1 to 64. A node with a different number is reported as drift. By default, the number
+            is not checked.
         type: int
       labels:
         description:
           - Labels for the nodes. Prefixes that other components write (C(accel.gpu/), C(nvidia.com/), C(feature.node.kubernetes.io/))
-            are refused, except the labels with which users select the operator's workloads on a node.
+            are not allowed, except the labels with which users select the operator's workloads on a node.
         type: dict
       taints:
         description:
@@ -637,7 +641,7 @@ options:
           key:
             description:
               - Key of the taint. Keys below C(accel.gpu/), C(node.kubernetes.io/), C(node.cloudprovider.kubernetes.io/) or
-                C(startup-taint.cluster-autoscaler.kubernetes.io/) are refused.
+                C(startup-taint.cluster-autoscaler.kubernetes.io/) are not allowed.
             type: str
             required: true
           value:
@@ -655,13 +659,14 @@ options:
             required: true
       sharing:
         description:
-          - How the GPUs of the nodes are offered to containers.
+          - How GPUs are exposed to containers.
         type: dict
         suboptions:
           mode:
             description:
-              - V(none) offers whole GPUs. V(time-slicing) and V(mps) offer each GPU C(replicas) times. V(mig) partitions each
-                GPU into MIG devices. A run does not stop the sharing of nodes that share GPUs unless the mode is set explicitly.
+              - V(none) exposes whole GPUs. V(time-slicing) and V(mps) advertise each GPU C(replicas) times. V(mig) partitions
+                each GPU into MIG devices. If nodes already share GPUs, a run does not stop the sharing unless the mode is set
+                explicitly.
             type: str
             choices:
               - none
@@ -677,17 +682,17 @@ options:
           layout:
             description:
               - 'The MIG devices of each GPU (V(mig) needs this key or C(demand)), as a map of counts (C({3g.20gb: 1, 2g.10gb:
-                2})) or a list of profiles. To partition the GPUs of a node differently, set one of these for each GPU index
+                2})) or a list of profiles. To partition the GPUs of a node differently, set a map or list for each GPU index
                 (C({0: {7g.40gb: 1}, 1: {3g.20gb: 2}})); a GPU whose index is missing is not partitioned. Not allowed in C(gpu_defaults).'
             type: raw
           demand:
             description:
-              - The number of MIG devices of each profile that all nodes of the pool offer together (V(mig) needs this key or
-                C(layout)). Not allowed in C(gpu_defaults).
+              - The number of MIG devices of each profile that all nodes of the pool provide together (V(mig) needs this key
+                or C(layout)). Not allowed in C(gpu_defaults).
             type: dict
           strategy:
             description:
-              - With V(single), MIG devices are offered as C(nvidia.com/gpu), and with V(mixed) as C(nvidia.com/mig-<profile>).
+              - With V(single), MIG devices are advertised as C(nvidia.com/gpu), and with V(mixed) as C(nvidia.com/mig-<profile>).
                 By default V(single) if all GPUs have the same devices of one profile, otherwise V(mixed).
             type: str
             choices:
@@ -695,17 +700,18 @@ options:
               - mixed
           rename:
             description:
-              - Whether shared resources get the suffix C(.shared), as in C(nvidia.com/gpu.shared).
+              - Whether the names of shared resources get the suffix C(.shared), as in C(nvidia.com/gpu.shared).
             type: bool
             default: false
           fail_requests_greater_than_one:
             description:
-              - Whether a container that requests several shares is refused, because it would get the time of only one GPU.
+              - Whether a container that requests more than one share is rejected, because it would still get the compute time
+                of only one GPU.
             type: bool
             default: true
       rollout:
         description:
-          - How a change of sharing is rolled out to the nodes of the pool.
+          - How changes to the sharing settings are rolled out to the nodes of the pool.
         type: dict
         suboptions:
           max_unavailable:
@@ -716,8 +722,9 @@ options:
             default: 1
           drain:
             description:
-              - The pods that are evicted. V(gpu-pods) evicts GPU pods that cannot stay. V(all) evicts all pods except static
-                pods and pods of DaemonSets. V(none) evicts no pods; the node stays cordoned until the pods have terminated.
+              - The pods that are evicted. V(gpu-pods) evicts GPU pods that cannot keep running during the change. V(all) evicts
+                all pods except static pods and pods of DaemonSets. V(none) evicts no pods; the node stays cordoned until the
+                pods have terminated.
             type: str
             choices:
               - none
@@ -726,7 +733,7 @@ options:
             default: gpu-pods
           force:
             description:
-              - Whether pods without a controller are evicted, too. Otherwise such a pod blocks the change of its node.
+              - Whether pods without a controller are also evicted. Otherwise, such a pod blocks the change to its node.
             type: bool
             default: false
           grace_period:
@@ -735,7 +742,7 @@ options:
             type: int
           drain_timeout:
             description:
-              - Seconds for the drain of one node, including waits for PodDisruptionBudgets.
+              - Timeout in seconds for draining one node, including the time spent waiting for PodDisruptionBudgets.
             type: int
             default: 600
           order:
@@ -748,17 +755,18 @@ options:
             default: idle-first
           limit:
             description:
-              - Number of nodes that one run changes, or a percentage. The next run continues. By default, all nodes.
+              - Maximum number of nodes that one run changes, or a percentage. The next run continues. By default, all nodes
+                are changed.
             type: raw
           pause_on_failure:
             description:
-              - Whether no further node of the pool is started after a node has failed. Nodes in progress are finished.
+              - Whether the rollout of the pool stops after a node has failed. Nodes that are already being changed are finished.
             type: bool
             default: true
           on_failure:
             description:
-              - V(rollback) rolls the node back to its last working configuration. V(leave) keeps the node cordoned, with a
-                taint that names the reason.
+              - V(rollback) rolls the node back to its last working configuration. V(leave) keeps the node cordoned and adds
+                a taint that contains the reason.
             type: str
             choices:
               - rollback
@@ -771,23 +779,23 @@ options:
             suboptions:
               command:
                 description:
-                  - Program and arguments, with C({node}) in place of the node's name, such as C([ssh, "core@{node}", sudo,
-                    systemctl, reboot]). The program runs without a shell, on the machine or in the execution environment where
-                    the playbook runs.
+                  - Command and arguments, with C({node}) as the placeholder for the node's name, such as C([ssh, "core@{node}",
+                    sudo, systemctl, reboot]). The command runs without a shell, on the machine or in the execution environment
+                    where the playbook runs.
                 type: list
                 elements: str
                 required: true
               timeout:
                 description:
-                  - Timeout in seconds for the node to be ready again with another boot id.
+                  - Timeout in seconds for the node to become ready with a new boot ID.
                 type: int
                 default: 900
       driver:
         description:
           - The driver of the nodes, if it differs between pools. As soon as one pool declares it, one NVIDIADriver object for
-            each pool describes the driver instead of the ClusterPolicy. Keys that are left out, and pools without C(driver),
-            have the ClusterPolicy's values. An empty map stands for all of these. A change restarts the driver on the nodes
-            of its pool only, and is held back until you allow it.
+            each pool describes the driver instead of the ClusterPolicy. Pools without C(driver), and keys that a pool does
+            not declare, use the values of the ClusterPolicy. An empty map uses them for all keys. A change restarts the driver
+            only on the nodes of its pool, and is held back until you allow it.
         type: dict
         suboptions:
           type:
@@ -805,7 +813,7 @@ options:
             type: str
           repository:
             description:
-              - The registry and folder of the driver's image, such as V(nvcr.io/nvidia). Required with C(type) V(vgpu).
+              - The registry and path of the driver image, such as V(nvcr.io/nvidia). Required with C(type) V(vgpu).
             type: str
           image:
             description:
@@ -813,7 +821,7 @@ options:
             type: str
           kernel_module_type:
             description:
-              - Which kernel modules are built. Needs operator v25.3 or later.
+              - The kind of kernel modules to build. Needs operator v25.3 or later.
             type: str
             choices:
               - auto
@@ -826,12 +834,12 @@ options:
             type: bool
           image_pull_secrets:
             description:
-              - Secrets in the operator's namespace with which the image is pulled.
+              - Secrets in the operator's namespace for pulling the image.
             type: list
             elements: str
           secret_env:
             description:
-              - A Secret whose keys become variables of the driver container. Needs operator v25.10 or later.
+              - A Secret whose keys become environment variables of the driver container. Needs operator v25.10 or later.
             type: str
           repo_config:
             description:
@@ -852,13 +860,13 @@ options:
             type: str
           upgrade:
             description:
-              - How the operator replaces the driver on the nodes of the pool. Needs operator v26.7 or later; before, the ClusterPolicy's
-                C(driver.upgradePolicy) applies to all nodes together.
+              - How the operator replaces the driver on the nodes of the pool. Needs operator v26.7 or later; in earlier releases,
+                C(driver.upgradePolicy) of the ClusterPolicy applies to all nodes together.
             type: dict
             suboptions:
               automatic:
                 description:
-                  - Whether the operator upgrades the driver node by node. With V(false) each node keeps its driver until its
+                  - Whether the operator upgrades the driver node by node. With V(false), each node keeps its driver until its
                     driver pod is deleted. By default V(true).
                 type: bool
               max_parallel:
@@ -871,7 +879,7 @@ options:
                 type: raw
       startup_taint:
         description:
-          - Whether new nodes get a taint that keeps workloads away until their GPUs are verified to be partitioned. Only allowed
+          - Whether new nodes get a taint that keeps workloads away until the partitioning of their GPUs is verified. Only allowed
             with C(sharing.mode) V(mig). The role C(accel.gpu.new_nodes) removes the taint after the verification. With C(autoscale),
             install the CronJob of that role; otherwise an added node keeps the taint until the next run.
         type: bool

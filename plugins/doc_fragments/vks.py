@@ -17,7 +17,7 @@ options:
     type: str
   client_secret:
     description:
-      - The service account's secret. A refused login is not repeated, because failed logins lock the account.
+      - The service account's secret. A rejected login is not retried, because failed logins lock the account.
       - The environment variables E(GRN_CLIENT_SECRET) and E(GRN_SECRET_ACCESS_KEY) are used if it is not set.
     type: str
   region:
@@ -38,7 +38,7 @@ options:
     choices: [v2, v1]
   vks_url:
     description:
-      - Address of VKS. By default, the address of the region. Plain HTTP is only allowed for this machine.
+      - Address of VKS. By default, the address of the region. Plain HTTP is only allowed for an address of this machine.
       - The environment variable E(VKS_URL) is used if it is not set.
     type: str
   vserver_url:
@@ -56,12 +56,12 @@ options:
     type: bool
     default: true
   ca_cert:
-    description: Path of the CA certificates for verifying the services' certificates. By default, the certificates of the system.
+    description: Path to the CA certificates for verifying the services' certificates. By default, the certificates of the system.
     type: path
   request_timeout:
     description:
       - Seconds to wait for the response to a request.
-      - If a request fails temporarily and is safe to repeat, it is repeated for up to twice this time.
+      - If a request fails temporarily and is safe to retry, it is retried for up to twice this time.
     type: int
     default: 30
 requirements:

@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   nodegroups:
     description:
-      - Several groups, each with the same options as a single group. They are validated together, and changed in parallel.
+      - Several groups, each with the same options as a single group. They are validated together and changed in parallel.
     type: list
     elements: dict
     suboptions:
@@ -58,7 +58,7 @@ options:
         type: int
       disk_type: &disk_type
         description:
-          - Volume type of the disk, by name, id, or kind (C(SSD), C(NVME)) if there is only one of the kind. Required for a new group.
+          - Volume type of the disk, given by name, by id, or by kind (C(SSD), C(NVME)) if there is only one of that kind. Required for a new group.
             It cannot be changed.
         type: str
       ssh_key: &ssh_key
@@ -76,12 +76,12 @@ options:
         elements: str
       security_groups: &security_groups
         description:
-          - Names or ids of all security groups of the nodes. Groups that the service adds stay.
+          - Names or ids of all security groups of the nodes. Groups that the service adds are left unchanged.
         type: list
         elements: str
       private_nodes: &private_nodes
         description:
-          - Whether the nodes have no public address. Such nodes need a NAT to pull images. It cannot be changed.
+          - Whether the nodes have no public address. Such nodes need a NAT gateway to pull images. It cannot be changed.
         type: bool
       encrypted_volume: &encrypted_volume
         description:
@@ -89,12 +89,12 @@ options:
         type: bool
       node_labels: &node_labels
         description:
-          - Labels of the nodes. Other labels of the group stay. Null removes a label.
+          - Labels of the nodes. Other labels of the group are left unchanged. Null removes a label.
           - Nodes that the autoscaler adds register with these labels.
         type: dict
         aliases: [labels]
       node_taints: &node_taints
-        description: Taints of the nodes. Other taints of the group stay. An existing taint with the same key and effect gets the new value.
+        description: Taints of the nodes. Other taints of the group are left unchanged. An existing taint with the same key and effect gets the new value.
         type: list
         elements: dict
         aliases: [taints]
@@ -117,10 +117,10 @@ options:
             choices: [present, absent]
             default: present
       tags: &tags
-        description: Tags of the machines. Other tags stay. Null removes a tag. Tags of the service itself cannot be set.
+        description: Tags of the machines. Other tags are left unchanged. Null removes a tag. Tags of the service itself cannot be set.
         type: dict
       upgrade_strategy: &upgrade_strategy
-        description: How nodes are replaced during an upgrade. By default, with a surge of 1 and no unavailable node.
+        description: How nodes are replaced during an upgrade. By default, one additional node is created and no node is unavailable.
         type: dict
         suboptions:
           max_surge:
@@ -130,7 +130,7 @@ options:
             description: Number of nodes that may be unavailable, 0 to 100.
             type: int
       kubernetes_version: &kubernetes_version
-        description: Kubernetes version of the nodes, which must be the version of the cluster. A change replaces all nodes.
+        description: Kubernetes version of the nodes, which must match the version of the cluster. Changing it replaces all nodes.
         type: str
   wait:
     description:
@@ -139,7 +139,7 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds to wait for one group. The drain of its nodes has a separate timeout. VKS itself gives up after three hours.
+      - Seconds to wait for one group. The drain of its nodes has a separate timeout. VKS itself stops trying after three hours.
     type: int
     default: 3600
     aliases: [timeout]
@@ -165,8 +165,8 @@ options:
     default: present
   recreate:
     description:
-      - Whether the group may be replaced to change an immutable setting. The new group, whose name ends with four hexadecimal digits, is created
-        first. Then the pods move, and the old group is deleted. Needs O(kubernetes).
+      - Whether the group may be replaced to change an immutable setting. The new group, whose name ends with four hexadecimal digits, is created first.
+        Then the old nodes are drained and the old group is deleted. Needs O(kubernetes).
     type: bool
     default: false
   node_count: *node_count

@@ -17,7 +17,7 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds to wait. After that, the module fails, and its result contains the state that was reached and the conditions that are not met.
+      - Seconds to wait. After this time, the module fails. Its result contains the state that was reached and the conditions that are not met.
     type: int
     default: 600
   wait_sleep:

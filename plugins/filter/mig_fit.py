@@ -34,7 +34,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Refuse a layout before anything is changed
+- name: Reject a layout before anything is changed
   ansible.builtin.assert:
     that: found.fits
     fail_msg: "A GPU of the pool {{ found.reason }}"
@@ -58,7 +58,7 @@ _value:
       type: bool
       sample: true
     placements:
-      description: The place of each device, the largest first. Empty if they do not fit.
+      description: The placement of each device, the largest first. Empty if they do not fit.
       type: list
       elements: dict
       contains:

@@ -8,8 +8,8 @@ name: mig_layouts
 short_description: List the maximal MIG layouts of a GPU model
 version_added: 0.1.0
 description:
-  - Lists the maximal MIG layouts of a GPU model, which are the layouts to which no device can be added. A layout fits on the GPU if it is a maximal
-    layout or a part of one.
+  - Lists the maximal MIG layouts of a GPU model, which are the layouts to which no device can be added. A layout fits on the GPU if and only if it is a
+    maximal layout or a subset of one.
   - The geometry of the model comes from the catalog of the collection. The filter reads only its input.
 positional: _input
 options:

@@ -11,8 +11,7 @@ description:
   - Compares names of variables with all variables of the roles and playbooks of this collection, and returns one line for each name
     that is similar to one of them. Ansible ignores a misspelled variable, so C(-e gpu_sharing_pool_name=train) would select all pools.
   - Names that begin with C(gpu_) and the name of a role, such as C(gpu_sharing_), are reserved for the collection, except C(gpu_pools_).
-  - Another name that continues the name of a variable, such as C(gpu_pools_of_team_a), is not reported. A name that does not resemble any variable is not
-    reported either.
+  - Other names that extend the name of a variable, such as C(gpu_pools_of_team_a), are not reported, nor are names that do not resemble any variable.
 positional: _input
 options:
   _input:
@@ -30,7 +29,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Refuse misspelled variables
+- name: Reject misspelled variables
   ansible.builtin.assert:
     that: problems | length == 0
     fail_msg: "{{ problems }}"

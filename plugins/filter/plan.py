@@ -12,7 +12,7 @@ description:
     so that all components agree. These values are tolerations, node labels, the device plugin's configurations, resource names,
     Helm values and the objects that a run will create.
   - The filter reads only its input. The same input gives the same plan.
-  - It reports all mistakes in the variables in one failure. Use P(accel.gpu.plan_problems#filter) to get them as a list.
+  - If the variables contain errors, it fails and reports all of them together. Use P(accel.gpu.plan_problems#filter) to get them as a list.
 positional: _input
 extends_documentation_fragment:
   - accel.gpu.variables.filter_input

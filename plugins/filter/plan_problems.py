@@ -5,10 +5,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: plan_problems
-short_description: List all mistakes in gpu_cluster, gpu_defaults and gpu_pools
+short_description: List all errors in gpu_cluster, gpu_defaults and gpu_pools
 version_added: 0.1.0
 description:
-  - Checks C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) and returns one line for each mistake.
+  - Checks C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) and returns one line for each error.
     The line begins with the path of the value, and names the rule and the remedy.
   - An empty list means that P(accel.gpu.plan#filter) accepts the variables. No cluster is contacted.
 positional: _input
@@ -22,7 +22,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Refuse pools that cannot work, before anything is changed
+- name: Reject pools that cannot work, before anything is changed
   ansible.builtin.assert:
     that: problems | length == 0
     fail_msg: "{{ problems }}"
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: One line for each mistake, in the order of the variables.
+  description: One line for each error, in the order of the variables.
   type: list
   elements: str
   sample: ["gpu_pools[0].sharing.mode: \"timeslicing\" is not a valid value; did you mean time-slicing? known: none, time-slicing, mps, mig"]

@@ -30,7 +30,7 @@ options:
   nodegroups:
     description:
       - The result of the module for the cloud's node groups (such as M(accel.gpu.magnum_nodegroup)) in check mode, so that a plan includes
-        the changes of node groups. A failed result is shown as an unreachable cloud.
+        the changes to node groups. A failed result is shown as an unreachable cloud.
     type: dict
     default: {}
 seealso:

@@ -12,7 +12,7 @@ description:
   - Empty text and null mean the default. A number or a boolean may be text. A list may be text with commas or line breaks between
     the elements, or a list in brackets. A map may be JSON text.
   - A variable whose default is a template is not converted.
-  - Fails with all variables whose values have another type, and says what to write instead.
+  - Fails if values have another type, lists all of these variables, and says what to write instead.
 positional: _input, defaults
 options:
   _input:

@@ -8,7 +8,7 @@ name: with_node_counts
 short_description: Change the number of nodes of pools
 version_added: 0.1.0
 description:
-  - Returns C(gpu_pools) with another C(nodes.count) for some pools, to scale their node groups.
+  - Returns C(gpu_pools) with a different C(nodes.count) for some pools, to scale their node groups.
   - Fails for a pool that is not declared, has no C(nodes), or has C(autoscale).
 positional: _input, counts, defaults
 options:
@@ -22,7 +22,7 @@ options:
     type: dict
     required: true
   defaults:
-    description: C(gpu_defaults). Its C(autoscale) applies to the pools, too.
+    description: C(gpu_defaults). Its C(autoscale) also applies to the pools.
     type: dict
     default: {}
 seealso:

@@ -13,12 +13,12 @@ author:
 description:
   - Each cluster of the named clouds becomes a host of the group C(gpu_clusters), with the variable C(gpu_cluster) that the roles of this collection
     read. The other variables belong in C(group_vars).
-  - The variable C(gpu_discovered) has what the cloud returns about the cluster, and its node groups with their flavors and GPUs.
+  - The variable C(gpu_discovered) contains the data that the cloud returns about the cluster and its node groups, with their flavors and GPUs.
   - Hosts are grouped by provider (C(magnum), C(vks)), cloud (C(cloud_NAME)), region (C(region_NAME)) and by the GPU models of their node groups, as
     far as the flavors name them (C(model_T4), C(model_H100)).
-  - If clusters share a name, their hosts get the region, the cloud, or a part of the id as a suffix, whichever makes them unique. The name of the host
-    is C(gpu_cluster.name), which the first change records in the cluster. If a host gets a longer name because another cluster with its name
-    has appeared, rename the cluster with C(gpu_cluster.renamed_from).
+  - If clusters share a name, their hosts get the region, the cloud, or a part of the id as a suffix, whichever makes them unique. The name of the host is
+    C(gpu_cluster.name), which the first run that changes the cluster records in it. If a host gets a longer name because a second cluster with the same
+    name has appeared, rename the cluster with C(gpu_cluster.renamed_from).
   - The name of the inventory file must end with C(clusters.yml) or C(clusters.yaml).
 options:
   plugin:
@@ -30,7 +30,7 @@ options:
     description:
       - The clouds to query. Each entry has one key, C(magnum) or C(vks), with settings below it.
       - C(magnum) has C(cloud) (its name in C(clouds.yaml), whose credentials are used), C(region_names) (a list, by default all regions that
-        C(clouds.yaml) has for the cloud) and C(gpu_aliases) (the catalog's models by the operator's names for cards).
+        C(clouds.yaml) has for the cloud) and C(gpu_aliases) (the catalog's models by the cloud operator's names for cards).
       - C(vks) has C(region), C(project_id), C(iam_url), C(iam_version), C(vks_url), C(vserver_url), C(ca_cert) and C(validate_certs), as
         M(accel.gpu.vks_nodegroup) has them, and C(client_id_env) and C(client_secret_env), the names of the environment variables with the account's
         credentials, by default the same variables that the modules read.
@@ -44,15 +44,15 @@ options:
     default: ['*']
   kubeconfig_folder:
     description:
-      - Folder of the kubeconfigs, which are called C(HOST.kubeconfig). A relative path begins in the folder of the inventory file.
+      - Folder of the kubeconfigs, which are called C(HOST.kubeconfig). A relative path starts in the folder of the inventory file.
     type: str
     default: kubeconfigs
   write_kubeconfigs:
     description:
-      - Whether a kubeconfig is fetched if it is missing, has another server than the cluster, or expires soon. Only its owner can read it.
-      - Magnum signs a new client certificate. VKS returns its kubeconfig, and issues a new one if it expires soon. Both give
-        administrator rights in the cluster.
-      - With V(false), a kubeconfig with another server than the cluster is an error. With O(fail_on_errors=false), the host of this cluster is left out.
+      - Whether a kubeconfig is fetched if it is missing, is for a different server than the cluster's, or is about to expire. Only its owner can read it.
+      - Magnum signs a new client certificate. VKS returns its kubeconfig, and issues a new one if it is about to expire. Both grant administrator
+        permissions in the cluster.
+      - With V(false), a kubeconfig for a different server is an error. With O(fail_on_errors=false), the host of this cluster is left out.
     type: bool
     default: true
   renew_before:
@@ -64,7 +64,7 @@ options:
     type: int
     default: 30
   fail_on_errors:
-    description: Whether the inventory fails if a cloud cannot be queried. With V(false), the cloud is left out with a warning.
+    description: Whether the inventory fails if a cloud cannot be queried. With V(false), the cloud is left out and a warning is shown.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -82,7 +82,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-# fleet.clusters.yml: two OpenStack clouds and a VNG Cloud account
+# fleet.clusters.yml - two OpenStack clouds and a VNG Cloud account
 plugin: accel.gpu.clusters
 clouds:
   - magnum: {cloud: cern}
@@ -94,7 +94,7 @@ clouds:
   - vks: {region: HAN, client_id_env: HAN_CLIENT_ID, client_secret_env: HAN_CLIENT_SECRET}
 names: ["prod-*"]
 
-# groups by what the cloud returns
+# Groups that depend on the data from the cloud
 groups:
   has_gpus: gpu_discovered.gpus > 0
 keyed_groups:
@@ -102,7 +102,7 @@ keyed_groups:
 compose:
   gpu_pools_file: "'pools/' ~ gpu_discovered.provider ~ '.yml'"
 
-# queried at most once an hour
+# Query the clouds at most once an hour
 cache: true
 cache_plugin: ansible.builtin.jsonfile
 cache_connection: ~/.cache/accel-gpu-clusters

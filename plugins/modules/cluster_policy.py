@@ -11,33 +11,33 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Manages the fields of the ClusterPolicy that are derived from the pools. All other fields stay as they are.
+  - Manages the fields of the ClusterPolicy that are derived from the pools. All other fields are left unchanged.
   - Maps and scalars are server-side applied under the field manager C(accel.gpu). In the list C(spec.daemonsets.tolerations), the
     module owns only the entries that it records in the annotation C(accel.gpu/tolerations), and removes only these.
   - The oldest ClusterPolicy is configured, regardless of its name, because the operator uses only the oldest.
   - If a ConfigMap that the policy will name does not exist, it is created first, because a pod that mounts a missing ConfigMap
     never starts. An existing ConfigMap is not changed by this module; M(accel.gpu.gpu_sharing) manages it.
-  - If the policy names another ConfigMap for the device plugin, the name and its default stay, and M(accel.gpu.gpu_sharing) adds the pools'
+  - If the policy names another ConfigMap for the device plugin, the name and its default are kept, and M(accel.gpu.gpu_sharing) adds the pools'
     entries to that ConfigMap. The name is replaced only if the ConfigMap does not exist, because no plugin could start in that case.
   - If C(spec.migManager.config.name) or C(spec.mig.strategy) of a foreign policy must change, the previous value is recorded in the
     annotation C(accel.gpu/former), so that M(accel.gpu.uninstall) can restore it.
   - If a pool uses MIG, C(spec.mig.strategy) is removed, because it overrides each node's own configuration.
   - If a pool declares C(driver), the module sets C(spec.driver.useNvidiaDriverCRD), and creates an NVIDIADriver for each pool, with the name
-    C(accel-gpu-<pool>) and the label C(accel.gpu/pool) as its selector. Nodes without this label get it first. What a pool does not declare is
-    taken from the ClusterPolicy's C(spec.driver). From operator v26.7 on, the NVIDIADriver C(accel-gpu) is the default for all other nodes.
-    Before v26.7, the module fails if GPU nodes belong to no pool, because they would have no driver. Foreign NVIDIADriver objects are not
-    changed. The module fails if one of them selects nodes of a pool, because the operator refuses both.
-  - A pool whose C(driver) is removed keeps its driver, and an NVIDIADriver whose pool is removed stays. A warning reports both.
-  - A change of the driver DaemonSet's template restarts the driver on every GPU node, which takes long and evicts GPU pods.
+    C(accel-gpu-<pool>) and the label C(accel.gpu/pool) as its selector. Nodes without this label get it first. Keys that a pool does not declare use the
+    values of C(spec.driver) of the ClusterPolicy. From operator v26.7 on, the NVIDIADriver C(accel-gpu) is the default for all other nodes. Before v26.7,
+    the module fails if GPU nodes belong to no pool, because they would have no driver. Foreign NVIDIADriver objects are not changed. The module fails if
+    one of them selects nodes of a pool, because the operator refuses both.
+  - A pool whose C(driver) is removed keeps its driver, and an NVIDIADriver whose pool is removed is not deleted. A warning reports both cases.
+  - A change to the driver DaemonSet's template restarts the driver on every GPU node, which takes a long time and evicts GPU pods.
     While a driver pod exists, such a change is held back unless O(allow_driver_rollout) is set; all other changes are applied.
-  - From operator v26.7.0 on, a change that leaves the digest of the driver's configuration as it is, such as a toleration, is not held back. The
-    operator restarts the driver pods on cordoned nodes, and evicts no GPU pod.
+  - From operator v26.7.0 on, a change that does not affect the driver configuration digest, such as a toleration, is not held back. The operator restarts
+    the driver pods on cordoned nodes, and evicts no GPU pod.
 notes:
   - "The operator is ready when all of these are met: its condition Ready has reason Reconciled (or NoGPUNodes while NFD has found no GPU
     node); it has labelled every GPU node that NFD has labelled; every DaemonSet of the policy has the policy's tolerations in its
-    template, the device plugin's mounts the ConfigMap, its status is for its current generation, and the numbers of its desired, updated and
-    available pods equal the number of nodes that match its selector, affinity and tolerations by this module's own count. C(status.state) alone
-    is not sufficient: it is C(ready) before the operator has processed an edit, and while DaemonSets have no desired count yet."
+    template, the device plugin's DaemonSet mounts the ConfigMap, its status is for its current generation, and the numbers of its desired, updated and
+    available pods equal the number of nodes that, according to this module, match its selector, affinity and tolerations. C(status.state) alone
+    is not sufficient: it is C(ready) before the operator has processed a change, and while DaemonSets have no desired count yet."
   - If an NVIDIA pod fails on a node for longer than a normal start (three restarts, or a minute without its image), the module does not wait for the
     node if it belongs to no pool or gpu-feature-discovery has not labelled it, as long as other GPU nodes work. Such nodes are returned in
     C(unusual_nodes).
@@ -49,7 +49,7 @@ notes:
     C(after) and C(changed) are the same.
 options:
   allow_driver_rollout:
-    description: Whether a change may restart the driver on the nodes that have a driver pod.
+    description: Whether a change may restart the driver on nodes that have a driver pod.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -73,7 +73,7 @@ EXAMPLES = r"""
     gpu_pools: "{{ gpu_pools }}"
     wait_timeout: 1800
 
-- name: Apply a new taint of a pool to the driver, too, in a maintenance window
+- name: Also apply a pool's new taint to the driver, in a maintenance window
   accel.gpu.cluster_policy:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -82,7 +82,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 cluster_policy:
-  description: The policy and the state of the operator. A timeout returns it, too.
+  description: The policy and the state of the operator. Also returned after a timeout.
   returned: success
   type: dict
   contains:
@@ -102,7 +102,7 @@ cluster_policy:
       returned: always
       sample: ready
     reason:
-      description: Reason of its condition.
+      description: Reason of the operator's condition.
       type: str
       returned: always
       sample: Reconciled
@@ -182,20 +182,20 @@ cluster_policy:
     note:
       description: The reason why the server has not checked the change.
       type: str
-      returned: in check mode, without the right to a dry run
+      returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: no right to a dry run"
 code:
   description:
     - Reason of the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting longer would not help.
-    - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that was named. V(connection) - no usable
-      connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if
-      another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
+      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: timeout
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -15,7 +15,7 @@ description:
   - Returns the model, driver, sharing mode, replicas and allocatable resources of each GPU node, from one paged list.
   - With O(gpu_pools), it also returns each pool's declaration and actual state, the changes that M(accel.gpu.gpu_sharing) would make, and
     whether the pool was validated by workloads since its last change. This reads two more small objects.
-  - With O(include_workloads), it also returns the pods that request GPUs, from one paged list of the pods that have not ended.
+  - With O(include_workloads), it also returns the pods that request GPUs, from one paged list of the pods that have not terminated.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -33,7 +33,7 @@ options:
   include_impact:
     description:
       - Whether to return the impact of the changes, which requires O(gpu_pools).
-      - This reads the ClusterPolicy and, if there are changes, all pods that have not ended.
+      - This reads the ClusterPolicy and, if there are changes, all pods that have not terminated.
       - If a run would upgrade the Helm release of the GPU operator, its chart is fetched and rendered on the controller, and the upgrade is checked
         as M(accel.gpu.helm_release) does.
     type: bool
@@ -41,14 +41,14 @@ options:
   allow_driver_rollout:
     description:
       - Whether a run may restart the driver, as in the same option of M(accel.gpu.helm_release).
-      - With O(include_impact), RV(gpu_info.impact) shows what would be refused or held back.
+      - With O(include_impact), RV(gpu_info.impact) shows which changes would be rejected or held back.
     type: bool
     default: false
   binary_path:
-    description: Path of helm, which O(include_impact) needs if a run would upgrade the GPU operator. By default, the first one on PATH.
+    description: Path to helm, which O(include_impact) needs if a run would upgrade the GPU operator. By default, the first C(helm) on PATH.
     type: path
   allow_release:
-    description: See the same option of M(accel.gpu.gpu_sharing). RV(gpu_info.release) shows whether a run with it would be refused.
+    description: See the same option of M(accel.gpu.gpu_sharing). RV(gpu_info.release) shows whether a run with it would fail.
     type: list
     elements: str
     default: []
@@ -123,7 +123,7 @@ gpu_info:
       description:
         - Up to O(limit) GPU nodes.
         - C(mig) is null if the GPU does not support MIG. Otherwise it has the desired C(config), the MIG manager's C(state) and the MIG C(devices)
-          by profile. C(driver_upgrade) is the state of the driver upgrade, or null.
+          by profile. C(driver_upgrade) is the state of the driver upgrade or null.
         - With O(gpu_pools), C(drift) lists the differences from the declaration of the node's pool as short sentences.
         - With O(include_workloads), C(workloads) lists the pods that request GPUs.
       type: list
@@ -152,7 +152,7 @@ gpu_info:
       type: dict
       returned: when the cluster is reachable
       sample: {states: {upgrade-required: 1, upgrade-failed: 1}, failed: [t4-1], skipped: []}
-    nodes_not_shown: {description: The number of GPU nodes beyond O(limit)., type: int, returned: when the cluster is reachable, sample: 0}
+    nodes_not_shown: {description: The number of GPU nodes that exceed O(limit)., type: int, returned: when the cluster is reachable, sample: 0}
     pools:
       description:
         - By name, each pool's declaration, including its C(nodegroup) (or null).
@@ -194,7 +194,7 @@ gpu_info:
     impact:
       description:
         - The sum of C(impact) for all nodes, including nodes without a pool.
-        - C(reasons) are the reasons for driver restarts. C(max_parallel) is the number of restarts at the same time (V(0) if drivers restart only when
+        - C(reasons) are the reasons for driver restarts. C(max_parallel) is the maximum number of simultaneous restarts (V(0) if drivers restart only when
           their pods are deleted).
         - C(release) is the operator's installed and desired version, or null. C(held_back) is true if only the driver restarts wait
           for O(accel.gpu.cluster_policy#module:allow_driver_rollout), and C(allowed) is O(allow_driver_rollout).
@@ -242,7 +242,7 @@ gpu_info:
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: [{name: t4-3, reason: label nvidia.com/gpu.deploy.operands=false keeps gpu-feature-discovery away}]
     undiscovered:
-      description: Up to 100 GPU nodes without labels of gpu-feature-discovery; with O(gpu_pools), nodes in C(unusual_nodes) are left out.
+      description: Up to 100 GPU nodes without labels from gpu-feature-discovery; with O(gpu_pools), nodes in C(unusual_nodes) are left out.
       type: list
       elements: str
       returned: when the cluster is reachable
@@ -260,7 +260,7 @@ gpu_info:
         - The number of released nodes of each pool (C(pools)), the previous pools of up to 100 C(nodes), and the C(pods) that are evicted (with
           O(include_impact)).
         - C(unshared) is the number of nodes of each pool that would stop sharing although no variable sets C(sharing.mode).
-        - C(refusal) is the reason why a run would be refused until O(allow_release) allows it or C(sharing.mode) is set; empty if it would not be refused.
+        - C(refusal) is the reason why a run would fail until O(allow_release) allows the release or C(sharing.mode) is set; empty if it would not fail.
       type: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: {pools: {old: 1}, nodes: {t4-6: old}, pods: [], unshared: {}, refusal: ""}
@@ -269,14 +269,14 @@ gpu_info:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options or variables. V(wrong_cluster) - not the cluster that was named. V(connection) - no usable connection
-      settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
+    - V(invalid) - errors in the options or variables. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
+      usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: connection
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

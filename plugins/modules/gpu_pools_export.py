@@ -17,9 +17,9 @@ description:
   - A node with the label C(accel.gpu/pool) is in the pool of that name. The other nodes are grouped by model, sharing and taints.
   - If this collection has configured the cluster, a plan with these variables shows no change. For any
     other cluster, the plan shows the labels that make the nodes members of their pools; the nodes' allocatable resources do not change.
-  - Helm releases that this collection did not install appear only as remarks, because a run upgrades any Helm release that C(gpu_cluster) names to
-    its declared version.
-  - Settings that C(gpu_pools) cannot express are left out with a remark, and never guessed. The source of a chart and the connection are
+  - Helm releases that this collection did not install appear only in remarks, because a run upgrades every Helm release that C(gpu_cluster) names to its
+    declared version.
+  - Settings that C(gpu_pools) cannot express are left out, and a remark lists them. No setting is guessed. The source of a chart and the connection are
     taken from O(gpu_cluster), because the cluster does not contain them.
   - Helm values may contain secrets. They are written only to the file O(path), never to the result or the diff. Values that look
     like secrets are not written at all.
@@ -38,7 +38,7 @@ options:
   path:
     description:
       - File for the configuration as YAML, with the remarks as comments. By default, nothing is written.
-      - Its mode is 0600; a symbolic link is refused.
+      - Its mode is 0600. The module fails if the path is a symbolic link.
     type: path
 seealso:
   - module: accel.gpu.gpu_info
@@ -99,7 +99,7 @@ code:
   sample: wrong_cluster
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

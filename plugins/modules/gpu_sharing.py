@@ -14,23 +14,23 @@ author:
 description:
   - Assigns nodes to pools, and gives each node the labels, taints, device plugin configuration and MIG configuration of its pool, in one patch.
   - Adds entries to the device plugin's ConfigMap (which the ClusterPolicy names) and to the MIG manager's ConfigMap before a node refers to them,
-    and removes entries that no node refers to any longer. Foreign entries stay.
+    and removes entries that no node refers to any longer. Foreign entries are left unchanged.
   - Applies changes that disturb no pod to all nodes in parallel. If pods must be evicted or GPUs partitioned, the nodes of a pool are changed in
     a rolling update of C(rollout.max_unavailable) nodes at a time. Each node is cordoned, drained, changed, verified and uncordoned.
     C(docs/rollout.md) describes each step and which pods are evicted.
   - Pods are evicted through the Eviction API, so PodDisruptionBudgets are respected. Pods of DaemonSets and static pods are not evicted. Pods without
     a controller are evicted only with C(rollout.force).
-  - Releases nodes that no pool claims any longer. Everything that the pool has set is removed, following the C(rollout) settings recorded on the node.
+  - Releases nodes that no longer belong to a pool. Everything that the pool has set is removed, according to the C(rollout) settings recorded on the node.
     MIG devices are removed first, and the node is uncordoned once their removal is verified.
   - Rolls a node back to its last good configuration if its change fails, or leaves it cordoned and tainted with the reason
-    (C(rollout.on_failure)). Foreign cordons stay.
-  - Records the progress on each node, so that the next run can continue after a killed run.
-  - Before a label refers to a new entry, updates an annotation of NVIDIA's pods on the nodes to be changed, so that the kubelet refreshes their copies
-    of the ConfigMap, which would otherwise lag by a minute or more.
-  - Waits until every node of every pool offers exactly the resources that the pool declares (and no resources of another mode), and has
-    the matching labels of gpu-feature-discovery.
-  - Holds back taints that the ClusterPolicy does not tolerate, with a warning, because NVIDIA's pods could not restart on such nodes. If
-    a node already has such a taint, the taint stays.
+    (C(rollout.on_failure)). Nodes that were cordoned by others stay cordoned.
+  - Records the progress on each node, so that the next run can continue if a run is killed.
+  - Before a label refers to a new entry, updates an annotation on the NVIDIA pods of the nodes to be changed, so that the kubelet refreshes their copies
+    of the ConfigMap promptly instead of after a minute or more.
+  - Waits until every node of every pool advertises exactly the resources that the pool declares (and no resources of another mode), and
+    gpu-feature-discovery has set the matching labels.
+  - Holds back taints that the ClusterPolicy does not tolerate, and shows a warning, because NVIDIA pods could not restart on such nodes. If a node already
+    has such a taint, the taint is kept.
   - Sends no changing request if nothing differs, and reads the nodes, the ClusterPolicies, the Lease and the ConfigMaps only once.
   - Keeps labels and taints that a node had before. The labels and taints that the module sets are recorded in annotations, and removed
     when the pool no longer declares them or the node is released. Other nodes are not changed.
@@ -44,8 +44,8 @@ options:
   state:
     description:
       - V(present) configures the nodes as the pools declare.
-      - V(reset) configures whole GPUs without sharing. The labels and taints of the pools stay.
-      - V(repaired) only repairs nodes that are stuck, because operands were left paused, a MIG manager has failed or stays pending,
+      - V(reset) configures whole GPUs without sharing. The labels and taints of the pools are kept.
+      - V(repaired) only repairs nodes that are stuck, because operands were left paused, a MIG manager has failed or is stuck in C(pending),
         a layout is only partly applied, or the MIG manager wrongly reports C(success).
       - V(new_nodes) works like V(present), but only for nodes that are new to their pool, have the startup taint, or were not finished by an earlier run.
     type: str
@@ -65,8 +65,8 @@ options:
   allow_release:
     description:
       - Names of pools (or V(all)) whose nodes may be released. Required if the run would release the nodes of more than one pool, or all
-        nodes that the collection manages. Otherwise such a run is refused before the first change, also in check mode.
-      - A node is released if it has the labels of a pool and no pool in O(gpu_pools) claims it. Releasing the nodes of one of several pools
+        nodes that the collection manages. Otherwise, such a run fails before the first change, also in check mode.
+      - A node is released if it has the labels of a pool but belongs to no pool in O(gpu_pools). Releasing the nodes of one of several pools
         only causes a warning.
       - Only O(state=present) without O(pool_names) releases nodes.
     type: list
@@ -79,8 +79,8 @@ options:
     default: true
   wait_timeout:
     description:
-      - Timeout in seconds for a node to be as declared after its labels were changed. After that, the module fails and reports the differences of each
-        node, since when they exist, and what to do.
+      - Timeout in seconds for a node to be as declared after its labels were changed. After this time, the module fails and reports the differences of
+        each node, how long they have existed, and what to do.
     type: int
     default: 600
   expected_policy:
@@ -91,13 +91,13 @@ options:
     default: {}
   report_path:
     description:
-      - File for the whole result as JSON. The result of the module names up to 100 nodes.
-      - A new file is created with mode 0600, and an existing file keeps its mode. A symbolic link is refused.
+      - File for the complete result as JSON. The module itself returns the names of up to 100 nodes.
+      - A new file is created with mode 0600, and an existing file keeps its mode. The module fails if the path is a symbolic link.
     type: path
 notes:
-  - A node that several pools match is not changed, and a warning names it. Set its label C(accel.gpu/pool) to choose the pool.
+  - A node that matches several pools is not changed, and a warning names it. Set its label C(accel.gpu/pool) to choose the pool.
   - A node that is not ready gets its labels, but the module neither waits for it nor verifies it.
-  - If the module fails after it has begun to read, the failure contains RV(gpu_sharing) with the result so far.
+  - If the module fails after it has started to read the cluster, the failure contains RV(gpu_sharing) with the result so far.
 seealso:
   - module: accel.gpu.cluster_policy
   - module: accel.gpu.gpu_info
@@ -105,7 +105,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Share each T4 by four pods, and leave the A100 GPUs whole
+- name: Share each T4 between four pods, and do not share the A100 GPUs
   accel.gpu.gpu_sharing:
     gpu_cluster: {name: prod, kubeconfig: ~/.kube/prod}
     gpu_pools:
@@ -150,8 +150,8 @@ gpu_sharing:
   contains:
     pools:
       description:
-        - By pool, the numbers of its nodes (C(nodes), C(changed), C(verified)), its C(resource) (the most frequent one), the C(wanted) and
-          C(allocatable) devices, and the same counts for each of its C(resources).
+        - By pool, the numbers of its nodes (C(nodes), C(changed), C(verified)), its most frequent C(resource), the numbers of C(wanted) and C(allocatable)
+          devices, and the same counts for each of its C(resources).
         - C(missing) are the devices of each profile of a C(sharing.demand) that do not fit the nodes.
       type: dict
       returned: always
@@ -180,7 +180,7 @@ gpu_sharing:
     steps:
       description:
         - The changes of up to 100 nodes. Each has the C(pool), the kind of C(change), the pods that it C(evicts), and whether the node
-          C(reboot)s (V(no) or V(may)). The change of a released node has the name of its former pool in C(released_from).
+          C(reboot)s (V(no) or V(may)). For a released node, C(released_from) contains the name of its former pool.
         - C(blocked_by) lists pods that prevent the change and that no drain evicts, C(stops) lists pods of DaemonSets that are stopped through the label
           C(nvidia.com/gpu.deploy.client), and C(possible_holders) lists privileged pods of the cluster that may hold a GPU and are not evicted.
       type: dict
@@ -210,7 +210,7 @@ gpu_sharing:
       returned: always
       sample: []
     not_started:
-      description: Nodes that are left for another run, by C(rollout.limit) or after a failure (C(rollout.pause_on_failure)).
+      description: Nodes that are left for another run because of C(rollout.limit), or after a failure (C(rollout.pause_on_failure)).
       type: list
       elements: str
       returned: always
@@ -236,9 +236,9 @@ gpu_sharing:
       sample: []
     unusual_nodes:
       description:
-        - GPU nodes that gpu-feature-discovery will not label, or has not labelled because a pod of NVIDIA's fails there, each with
+        - GPU nodes that gpu-feature-discovery will not label, or has not labelled because an NVIDIA pod fails there, each with
           C(name) and C(reason).
-        - The run does not wait for such nodes without a pool. If such a node is pinned to a pool, or belongs to its node group, the run fails after all
+        - The run does not wait for such a node if it has no pool. If such a node is pinned to a pool, or belongs to its node group, the run fails after all
           other nodes are done.
       type: list
       elements: dict
@@ -257,12 +257,12 @@ gpu_sharing:
       returned: always
       sample: {added: [time-slicing-4], removed: []}
     refreshed_pods:
-      description: Number of NVIDIA's pods whose copy of the ConfigMap was refreshed.
+      description: Number of NVIDIA pods whose copy of the ConfigMap was refreshed.
       type: int
       returned: always
       sample: 8
     overlaps:
-      description: Nodes that several pools match, with those pools.
+      description: Nodes that match several pools, with the names of these pools.
       type: dict
       returned: always
       sample: {}
@@ -290,27 +290,27 @@ gpu_sharing:
     unchecked:
       description: The reason why the API server did not validate the changes in check mode.
       type: str
-      returned: in check mode, if the user has no right to a dry run
+      returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: nodes is forbidden"
     report_path:
-      description: The file with the whole result.
+      description: The file with the complete result.
       type: str
       returned: if O(report_path) is set
       sample: /home/admin/gpu_sharing.json
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes could not be changed.
+    - V(invalid) - errors in the options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes could not be changed.
       V(timeout) - see O(wait_timeout).
-    - V(wrong_cluster) - not the cluster that was named. V(connection) - no usable connection settings. V(unreachable) - the API server does not
-      answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost
-      it.
+    - V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API
+      server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run
+      has lost it.
   returned: failure
   type: raw
   sample: partial
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

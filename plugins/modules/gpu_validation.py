@@ -13,16 +13,16 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - For each pool, in parallel, runs pods on one node. They request the pool's resource, tolerate its taints, list
-    their device with C(nvidia-smi -L), run a CUDA kernel on it whose result is compared with the processor's, and hold it.
+    their device with C(nvidia-smi -L), run a CUDA kernel on it whose result is compared with that of the CPU, and hold it.
   - A pool is verified when the cluster's own scheduler has scheduled its pods, all have run at the same time and
     completed, the kernel has passed in each, and their logs show the devices of the mode - exclusive GPUs have one pod
     each, and shared GPUs have no more pods than shares.
   - The kernel is NVIDIA's CUDA sample vectorAdd. Its image is the newest one that the driver of the node supports
-    (C(gpu_cluster.validation)). A failure has the node, the end of the log, its meaning and the remedy.
-  - O(load_seconds), O(all_reduce) and O(all_reduce_nodes) add a load and measurements with NCCL. None of them runs
+    (C(gpu_cluster.validation)). A failure contains the node, the end of the log, its meaning and the remedy.
+  - O(load_seconds), O(all_reduce) and O(all_reduce_nodes) add a load test and measurements with NCCL. None of them runs
     unless it is requested.
   - If no other pod holds a share of the node and the pods hold all units of a resource, the module verifies that one more pod must wait. If
-    GPUs or MIG devices are shared and requests for more than one share must fail, it verifies that a request for two shares is refused.
+    GPUs or MIG devices are shared and requests for more than one share must fail, it verifies that a request for two shares is rejected.
   - The module uses the node with the most free shares, and does not affect other pods. If all shares of a pool are in use, the
     pool's status is V(busy), with a warning.
   - The pods are always deleted, including pods that a killed run has left.
@@ -38,7 +38,7 @@ extends_documentation_fragment:
 options:
   force:
     description:
-      - Whether to validate pools again although their evidence is current.
+      - Whether to validate pools again even if their evidence is current.
     type: bool
     default: false
   max_pods:
@@ -54,7 +54,7 @@ options:
     default: 10
   kernel_timeout:
     description:
-      - Seconds after which a kernel that has not ended counts as hung, V(1) to V(3600). Other pools are not affected.
+      - Seconds after which a kernel that has not finished counts as hung, V(1) to V(3600). Other pools are not affected.
     type: int
     default: 60
   load_seconds:
@@ -185,15 +185,15 @@ gpu_validation:
 code:
   description:
     - Reason of the failure; without a code, RV(gpu_validation.pools) has the problems of the pools.
-    - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that O(gpu_cluster) names. V(connection) - no
-      usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held)
-      if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster)
+      declares. V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API
+      server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: lease_held
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -13,34 +13,33 @@ author:
 description:
   - This module does not install, upgrade or delete a Helm release. Call it before M(kubernetes.core.helm), which installs or upgrades the Helm release
     unless RV(helm_release.action) is V(none), and once more afterwards to wait for the workloads.
-  - Verifies that helm and the chart exist and that the chart accepts the values. The failure message names what is missing and what to do.
-  - Repairs a Helm release that a killed helm has left C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling), which
-    Helm itself refuses to change ("another operation is in progress").
+  - Verifies that helm and the chart exist and that the chart accepts the values. The error message says what is missing and what to do.
+  - Repairs a Helm release that a killed helm has left C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling), which Helm itself
+    does not change ("another operation is in progress").
   - Applies the CRDs of the chart and of the sub-charts that the values enable. Helm creates CRDs but never upgrades them. The module sends one read
     request for a CRD that does not differ, and deletes no CRD.
   - Compares chart name, version, app version and values, so that helm is not started when nothing has changed.
   - Waits until the workloads of an unchanged Helm release are rolled out.
   - For a Helm release of the GPU operator, returns in advance on how many nodes an upgrade restarts the driver, on how many at a time, and why.
-    Without O(allow_driver_rollout), such an upgrade is refused, or held back if only values of the driver differ. With it, the old operator
-    is stopped first, because it would begin a rollout that the new operator would repeat. Helm then starts the new operator.
-  - Refuses an upgrade in which Helm would overwrite a field of the ClusterPolicy that was set manually. Helm does not change such a field
-    as long as the two charts have the same value for it.
-    A field counts as set manually if neither chart, nor a default of the CRD, nor this collection explains its value, and its managed fields name
-    another manager than Helm, the operator and this collection. Without managed fields, the value alone decides.
-  - A change of values that leaves the digest of the driver's configuration as it is needs no permission from operator v26.7.0 on. It restarts the
-    driver pods on cordoned nodes, and evicts no GPU pod.
-  - If an upgrade would reset the name of a ConfigMap that this collection has set in the ClusterPolicy, RV(helm_release.initial_values) contains
-    this name, too.
+    Without O(allow_driver_rollout), the module fails, or holds the upgrade back if only driver values differ. With it, the old operator is stopped first,
+    because it would start a rollout that the new operator would repeat. Helm then starts the new operator.
+  - Fails if an upgrade would overwrite a field of the ClusterPolicy that was set manually. Helm does not change such a field as long as both charts have
+    the same value for it. A field counts as set manually if its value comes neither from one of the charts, nor from a default of the CRD, nor from this
+    collection, and C(managedFields) names a manager other than Helm, the operator and this collection. Without C(managedFields), only the value counts.
+  - From operator v26.7.0 on, a change to values that does not change the driver configuration digest needs no permission. It restarts the driver pods on
+    cordoned nodes, and evicts no GPU pod.
+  - If an upgrade would reset the name of a ConfigMap that this collection has set in the ClusterPolicy, RV(helm_release.initial_values) also contains this
+    name.
 notes:
   - "A running helm is not disturbed. An unfinished revision is checked by these rules, in this order:
     a helm process on this machine that works on the Helm release is running;
-    a revision that this collection let helm write from this machine (it leaves a Lease C(accel-gpu-helm-<release>) in the namespace of the
+    a revision that this collection wrote through helm on this machine (it leaves a Lease C(accel-gpu-helm-<release>) in the namespace of the
     Helm release beforehand) is abandoned if no such process exists;
-    any other revision is abandoned if it is older than O(pending_timeout), and is waited for until then."
+    any other revision is abandoned if it is older than O(pending_timeout); until then, the module waits for it."
   - The record of an abandoned revision is deleted. The record of an abandoned first installation is marked C(superseded) instead, because
-    Helm can then upgrade from it. The record of a failed revision stays, and Helm upgrades from it.
+    Helm can then upgrade from it. The record of a failed revision is kept, and Helm upgrades from it.
   - The module reads the Secrets of Helm releases to get the chart, the values and the names of workloads. No result contains the values.
-  - The module fails if C(HELM_KUBE*) in the environment names another cluster or user than this module uses, and if the connection cannot be
+  - The module fails if C(HELM_KUBE*) in the environment names a different cluster or user than this module uses, or if the connection cannot be
     passed to Helm (because an option such as O(host) or O(client_cert) has no equivalent in Helm).
   - helm itself is only used for C(helm pull) and C(helm template), without a connection to the cluster.
 options:
@@ -56,7 +55,7 @@ options:
     aliases: [namespace]
   chart_ref:
     description:
-      - A path (unpacked or .tgz), a chart name in O(chart_repo_url), a URL, an C(oci://) reference or C(repository/name).
+      - A path (to a directory or a .tgz file), a chart name in O(chart_repo_url), a URL, an C(oci://) reference or C(repository/name).
     type: str
     required: true
   chart_repo_url:
@@ -77,16 +76,16 @@ options:
     type: dict
     default: {}
   binary_path:
-    description: Path of helm. By default, the first C(helm) on PATH.
+    description: Path to helm. By default, the first C(helm) on PATH.
     type: path
   pending_timeout:
     description:
-      - Seconds after which an unfinished revision of another machine or tool counts as abandoned.
+      - Seconds after which an unfinished revision from another machine or tool counts as abandoned.
       - Must be longer than the longest timeout that is used with helm for this Helm release.
     type: int
     default: 600
   allow_driver_rollout:
-    description: Whether an upgrade of the GPU operator may restart the driver on the nodes that have a driver pod.
+    description: Whether an upgrade of the GPU operator may restart the driver on nodes that have a driver pod.
     type: bool
     default: false
   node_annotation:
@@ -131,7 +130,7 @@ EXAMPLES = r"""
   when: preparation.helm_release.action != 'none'
 
 # The same options as before: the release is now unchanged, so the module only waits.
-- name: Wait until the workers of NFD run and have labelled their nodes
+- name: Wait until the NFD workers run and have labelled their nodes
   accel.gpu.helm_release:
     release_name: nfd
     release_namespace: node-feature-discovery
@@ -162,7 +161,7 @@ helm_release:
       returned: success
       sample: upgrade
     reasons:
-      description: The reasons for the action. Values that differ are only listed by name.
+      description: The reasons for the action. For values that differ, only the names are listed.
       type: list
       elements: str
       returned: success
@@ -196,7 +195,7 @@ helm_release:
       contains:
         created: {description: New CRDs., type: list, elements: str, returned: success, sample: []}
         updated: {description: Changed CRDs., type: list, elements: str, returned: success, sample: [clusterpolicies.nvidia.com]}
-        unchanged: {description: Equal CRDs., type: list, elements: str, returned: success, sample: []}
+        unchanged: {description: CRDs without a difference., type: list, elements: str, returned: success, sample: []}
     initial_values:
       description:
         - The part of O(initial_values) to pass to Helm, and the names of this collection's ConfigMaps that an upgrade would otherwise reset in the
@@ -205,7 +204,7 @@ helm_release:
       returned: success
       sample: {}
     driver_rollout:
-      description: The impact of an upgrade of a GPU operator on its driver.
+      description: The impact of an operator upgrade on the driver.
       type: dict
       returned: success
       sample: {nodes: 20, max_parallel: 1, in_place: false, reasons: [chart gpu-operator-v25.3.4 becomes gpu-operator-v25.10.1]}
@@ -238,23 +237,23 @@ helm_release:
       returned: success
       sample: [driver.version]
     workloads:
-      description: The numbers of ready and desired pods of each awaited workload, by kind and name. A timeout returns it, too.
+      description: The numbers of ready and desired pods of each awaited workload, by kind and name. Also returned after a timeout.
       type: dict
       returned: success
       sample: {"DaemonSet nfd-worker": "20/20"}
 code:
   description:
     - Reason of the failure. V(helm_missing), V(chart) if the chart cannot be used, V(manual_fields) if Helm would overwrite fields,
-      V(driver_rollout) if a rollout of the driver is not allowed, V(timeout).
-    - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that was named. V(connection) - no usable
-      connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if
-      another run holds the Lease, V(lease_lost) if this run has lost it.
+      V(driver_rollout) if a driver rollout is not allowed, V(timeout).
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
+      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: driver_rollout
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -13,9 +13,9 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Reads each object, compares it with its definition and with the fields that this collection applied earlier, and sends a
-    server-side apply only if they differ. The module sends one read request for each object without a difference.
-  - Fields of other managers stay. A field that was in an earlier definition, and is missing in the current one, is removed.
-  - Quantities, numbers written as text, and defaults that the API server adds do not count as a difference.
+    server-side apply only if they differ. For each object without a difference, it sends only one read request.
+  - Fields of other managers are left unchanged. A field that was in an earlier definition, and is missing in the current one, is removed.
+  - Different notations of quantities and numbers, and defaults that the API server adds, do not count as differences.
   - In check mode, the API server validates the change (a dry run), so C(changed) and the diff are the same as in the
     real run.
   - Objects whose kind or namespace does not exist yet can be previewed on a first run; see O(expected).
@@ -43,18 +43,18 @@ options:
     default: present
   force:
     description:
-      - Whether to take over fields that another manager owns. Otherwise, the module fails with the name of that manager.
+      - Whether to take over fields that another manager owns. Otherwise, the module fails and names that manager.
     type: bool
     default: true
   note_creation:
     description:
       - Used by the roles of this collection; not a stable interface.
       - Whether an object that this module creates gets the annotation C(accel.gpu/created), so that M(accel.gpu.uninstall)
-        may delete it. An object that existed before never gets it.
+        may delete it. An object that already existed never gets it.
     type: bool
     default: false
 notes:
-  - Without write permission, a preview is marked as not checked by the server.
+  - Without write permission, the preview says that the server has not checked it.
   - Values of Secrets are hidden in the diff.
 seealso:
   - module: kubernetes.core.k8s
@@ -140,15 +140,15 @@ kube_object:
 code:
   description:
     - Reason of the failure. V(invalid) objects are not sent, because all objects are checked first.
-    - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that was named. V(connection) - no usable
-      connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if
-      another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
+      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: invalid
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -13,8 +13,8 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Reads the flavors with the GPUs that their extra specs name, images, key pairs, cluster templates, and the project's quota.
-  - Operators name GPUs in extra specs in different ways. PCI aliases, resource classes and traits are recognized if they contain a model of
-    the catalog, or a common word for a graphics card. Declare other names in O(gpu_aliases). If the user may not read extra specs, the GPUs
+  - Cloud operators name GPUs in extra specs in different ways. PCI aliases, resource classes and traits are recognized if they contain a model of
+    the catalog, or a common term for a graphics card. Declare other names in O(gpu_aliases). If the user may not read extra specs, the GPUs
     are unknown.
 extends_documentation_fragment:
   - accel.gpu.magnum
@@ -22,7 +22,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   gpu_aliases:
-    description: The catalog's GPU models by the operator's names for cards (PCI aliases, custom resource classes and traits).
+    description: The catalog's GPU models by the cloud operator's names for cards (PCI aliases, custom resource classes and traits).
     type: dict
     default: {}
 seealso:
@@ -105,14 +105,14 @@ catalog:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does
+    - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does
       not answer. Otherwise, the HTTP status of the cloud's error.
   returned: failure
   type: raw
   sample: connection
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -13,11 +13,11 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Creates a cluster from a template, or verifies that the existing cluster matches the declaration.
-  - Magnum cannot change an existing cluster, and especially not its labels. The label C(nvidia_gpu_enabled), with which a cloud installs its own GPU
-    support, only has an effect when the cluster is created. Differences are refused, and the message contains the actual values. Node groups are changed with
-    M(accel.gpu.magnum_nodegroup).
-  - Magnum creates a second cluster with the same name without an error. The module refuses a name that two clusters have, and reports their ids. It lists
-    the clusters before it repeats a request whose response was lost.
+  - Magnum cannot change an existing cluster, and especially not its labels. The label C(nvidia_gpu_enabled), through which a cloud installs its own GPU
+    support, only has an effect when the cluster is created. If the cluster differs, the module fails and reports the actual values. Node groups are
+    changed with M(accel.gpu.magnum_nodegroup).
+  - Magnum creates a second cluster with the same name without an error. The module fails if two clusters have the name, and reports their IDs. It lists
+    the clusters before it retries a request whose response was lost.
 extends_documentation_fragment:
   - accel.gpu.magnum.waiting
   - accel.gpu.magnum
@@ -29,7 +29,7 @@ options:
     type: str
     required: true
   state:
-    description: Whether the cluster must exist. V(absent) deletes it with everything in it.
+    description: Whether the cluster must exist. V(absent) deletes it and everything in it.
     type: str
     choices: [present, absent]
     default: present
@@ -76,7 +76,7 @@ options:
     description: Whether the masters get a load balancer.
     type: bool
   create_timeout:
-    description: Number of minutes after which Magnum cancels the creation. It is not compared later.
+    description: Number of minutes after which Magnum stops creating the cluster. It is not compared later.
     type: int
 seealso:
   - module: accel.gpu.magnum_cluster_info
@@ -102,7 +102,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 magnum_cluster:
-  description: The current cluster, or in check mode the predicted one as far as it is known. Empty if there is no cluster.
+  description: The current cluster, or in check mode the predicted cluster as far as it is known. Empty if there is no cluster.
   returned: always
   type: dict
   sample:
@@ -115,7 +115,7 @@ magnum_cluster:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options. V(partial) - the creation failed. V(timeout) - see O(wait_timeout).
+    - V(invalid) - errors in the options. V(partial) - the cluster could not be created. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not answer. Otherwise, the HTTP status
       of the cloud's error.
   returned: failure
@@ -123,7 +123,7 @@ code:
   sample: connection
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

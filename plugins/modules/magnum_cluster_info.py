@@ -51,14 +51,14 @@ clusters:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does
+    - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does
       not answer. Otherwise, the HTTP status of the cloud's error.
   returned: failure
   type: raw
   sample: connection
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

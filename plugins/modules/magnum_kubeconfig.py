@@ -12,10 +12,11 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Creates a private key, lets the cluster's CA sign a certificate for it, and writes both as a kubeconfig that only its owner can read.
+  - Creates a private key, has the cluster's CA sign a certificate for it, and writes both as a kubeconfig that only its owner can read.
   - The private key is never returned or logged.
-  - A file that belongs to this cluster and is valid for long enough stays as it is, and no certificate is requested.
-  - An existing kubeconfig for a single other cluster is replaced. A kubeconfig with several contexts, or any other file, is refused.
+  - A file that belongs to this cluster and is valid for long enough is kept, and no certificate is requested.
+  - An existing kubeconfig for a single, different cluster is replaced. The module fails if the file is a kubeconfig with several contexts, or any other
+    file.
   - The certificate is for the cluster's administrator (group C(system:masters)), as in C(openstack coe cluster config). Magnum signs it for
     members of the project if its policy allows this.
   - Context, cluster and user in the kubeconfig have the cluster's name.
@@ -29,11 +30,11 @@ options:
     type: str
     required: true
   dest:
-    description: Path of the file. Its folder must exist.
+    description: Path to the file. Its folder must exist.
     type: path
     required: true
   renew_before:
-    description: A certificate is replaced this number of days before it expires.
+    description: The certificate is replaced this number of days before it expires.
     type: int
     default: 30
 requirements:
@@ -58,7 +59,7 @@ kubeconfig:
   type: dict
   contains:
     dest:
-      description: Path of the file.
+      description: Path to the file.
       type: str
       returned: always
       sample: /home/user/.kube/prod
@@ -95,14 +96,14 @@ kubeconfig:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does
+    - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does
       not answer. Otherwise, the HTTP status of the cloud's error.
   returned: failure
   type: raw
   sample: connection
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

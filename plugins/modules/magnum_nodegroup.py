@@ -16,10 +16,11 @@ description:
   - Everything is validated before the first request (names, bounds, flavors, images, quota, labels that a kubelet must not set), because Magnum
     accepts most mistakes and fails later.
   - Magnum also loses requests while another operation is in progress. The module waits until a group is settled before each request, verifies
-    that the request took effect, and repeats it if it did not.
+    that the request took effect, and retries it if it did not.
   - The bounds and the number of nodes are changed in an order that Magnum accepts at every step.
   - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) of an existing group cannot be changed. With O(recreate), the group is
-    replaced. A new group whose name ends with four hexadecimal digits is created, its nodes become ready, the pods move, and the old group is deleted.
+    replaced. A new group whose name ends with four hexadecimal digits is created, its nodes become ready, the old nodes are drained, and the old group is
+    deleted.
   - With an autoscaler, the number of nodes is not changed if it is between O(min_node_count) and O(max_node_count).
   - If N groups need no change and C(auth_url) ends with C(/v3), the module sends N+3 requests, including the request for a token.
 extends_documentation_fragment:
@@ -32,7 +33,7 @@ extends_documentation_fragment:
 options:
   cluster:
     description:
-      - Name or id of the cluster. A name that two clusters have is refused, and the message lists their ids.
+      - Name or id of the cluster. If two clusters have the name, the module fails and lists their IDs.
     type: str
     required: true
   name:
@@ -117,17 +118,17 @@ nodegroup:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
+    - V(invalid) - errors in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not answer. Otherwise, the HTTP status
       of the cloud's error.
-    - With O(kubernetes), also V(wrong_cluster) - not the cluster that was named. V(lease_held) if another run holds the Lease, V(lease_lost) if this
-      run has lost it, and V(unreachable) or the HTTP status of the cluster's API server.
+    - With O(kubernetes), also V(wrong_cluster) - the connection leads to a different cluster than declared. V(lease_held) if another run holds the Lease,
+      V(lease_lost) if this run has lost it, and V(unreachable) or the HTTP status of the cluster's API server.
   returned: failure
   type: raw
   sample: connection
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the node groups of a cluster, with the options of M(accel.gpu.magnum_nodegroup). Each group is read on its own, because Magnum's list
-    has wrong bounds and labels.
+  - Reads the node groups of a cluster, with the options of M(accel.gpu.magnum_nodegroup). Each group is read individually, because Magnum's list contains
+    wrong bounds and labels.
 extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   names:
-    description: Names of the groups. By default, all groups. Names without a group are left out.
+    description: Names of the groups. By default, all groups. Names that do not exist are left out.
     type: list
     elements: str
 seealso:
@@ -69,14 +69,14 @@ cluster_id:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does
+    - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does
       not answer. Otherwise, the HTTP status of the cloud's error.
   returned: failure
   type: raw
   sample: connection
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

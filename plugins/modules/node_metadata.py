@@ -15,7 +15,7 @@ description:
   - One call handles any number of sets and nodes. All nodes are read once, in pages. Only nodes that differ are patched,
     with one request each, several at a time. If nothing differs, no changing request is sent.
   - Everything that this module sets on a node is recorded in annotations of the node (C(accel.gpu/labels), C(accel.gpu/annotations),
-    C(accel.gpu/taints)), so that it can be removed again. Existing and foreign metadata stays.
+    C(accel.gpu/taints)), so that it can be removed again. Existing and foreign metadata is left unchanged.
   - A label or taint that a pool sets on its nodes (M(accel.gpu.gpu_sharing)) cannot be changed with this module.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -47,8 +47,8 @@ options:
     default: 16
   report_path:
     description:
-      - File for the whole result as JSON, with all names. The module's result has the names of up to 100 nodes.
-      - A new file is created with mode 0600, and an existing file keeps its mode. A symbolic link is refused.
+      - File for the complete result as JSON, with all names. The module itself returns the names of up to 100 nodes.
+      - A new file is created with mode 0600, and an existing file keeps its mode. The module fails if the path is a symbolic link.
     type: path
 notes:
   - If a node is deleted during the run, it is counted in RV(node_metadata.gone). This is not a failure.
@@ -58,7 +58,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Assign all L40S nodes to the team vision, for its pods only
+- name: Reserve all L40S nodes for the pods of the team vision
   accel.gpu.node_metadata:
     sets:
       - name: vision
@@ -138,25 +138,25 @@ node_metadata:
     note:
       description: The reason why a preview may be wrong.
       type: str
-      returned: in check mode, without the right to a dry run
+      returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: no right to a dry run"
     report_path:
-      description: Path of the file with the whole result.
+      description: Path to the file with the complete result.
       type: str
       returned: when O(report_path) is given
       sample: /tmp/nodes.json
 code:
   description:
     - Reason of the failure. V(partial) - some nodes could not be changed, see RV(node_metadata.failures).
-    - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that was named. V(connection) - no usable
-      connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if
-      another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
+      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: partial
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - A cloud reports a node group as complete when its machines run. This module waits until their nodes have joined the cluster and are ready.
+  - A cloud reports a node group as complete as soon as its machines run. This module waits until their nodes have joined the cluster and are ready.
   - If the cloud did not pass on the pool's labels and taints, a node gets them in one patch as soon as it joins. They are
-    recorded in annotations of the node. On a node that already offers GPUs, only the label C(accel.gpu/pool) is set, because
+    recorded in annotations of the node. On a node that already advertises GPUs, only the label C(accel.gpu/pool) is set, because
     M(accel.gpu.gpu_sharing) must drain the node before it changes the sharing of its GPUs.
   - A node belongs to a group by the label that names the group (C(gpu_cluster.cloud.magnum.nodegroup_label)), or else by the label
     C(accel.gpu/pool).
@@ -42,7 +42,7 @@ options:
     default: {}
   wait_timeout:
     description:
-      - Seconds to wait until all nodes are ready. After that, the module fails, and reports for each group how many nodes are not ready, since when,
+      - Seconds to wait until all nodes are ready. After this time, the module fails and reports for each group how many nodes are not ready, for how long,
         and why.
     type: int
     default: 900
@@ -123,16 +123,16 @@ nodegroup_nodes:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options or variables. V(timeout) - see O(wait_timeout).
-    - V(wrong_cluster) - not the cluster that O(gpu_cluster) names. V(connection) - no usable connection settings. V(unreachable) - the API server
-      does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run
-      has lost it.
+    - V(invalid) - errors in the options or variables. V(timeout) - see O(wait_timeout).
+    - V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares. V(connection) - no usable connection settings.
+      V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease,
+      V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: timeout
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -15,19 +15,19 @@ description:
   - Finds NFD's master and the GPU operator in any namespace and under any release name, by their Deployments. Labels and annotations show
     whether Argo CD, Flux, Helm, OLM, another object or nothing manages them.
   - An installation is managed if this collection has made it (the Lease C(accel-gpu-helm-<release>) records this), or if it is a Helm release that
-    C(gpu_cluster) names by C(release) or C(namespace). Helm installs and upgrades it.
-  - Every other installation is adopted. It is used as it is, and neither upgraded nor installed a second time. The same applies to every
-    installation by Argo CD or Flux, even if it is managed or named. If one of them reconciles the ClusterPolicy, RV(operator_info.operator.notes)
-    contains the fields of the pools that it would revert, and how to exclude them.
-  - "Fails with one message when the state cannot be used: two conflicting installations, an operator without a ClusterPolicy, a
+    C(gpu_cluster) selects through C(release) or C(namespace). Helm installs and upgrades it.
+  - Every other installation is adopted. It is used unchanged, and is neither upgraded nor installed a second time. The same applies to every installation
+    by Argo CD or Flux, even if it is managed or selected. If one of them reconciles the ClusterPolicy, RV(operator_info.operator.notes) contains the
+    fields of the pools that it would revert, and how to exclude them.
+  - "Fails with one message if the state cannot be used: two conflicting installations, an operator without a ClusterPolicy, a
     ClusterPolicy without an operator, a managed Helm release for which the configuration has another name or namespace, and OpenShift if a
     component is not installed yet, because OLM must install both components there."
   - The module fails before anything is installed if NVIDIA publishes no driver image for the operating system of GPU nodes (Fedora CoreOS, for
     example), unless the driver is preinstalled or C(driver.repository) in the operator's values names another repository.
   - The module detects the Kubernetes distribution of the nodes and returns the settings that the container toolkit needs for its containerd. An
     installed operator whose toolkit works, or whose ClusterPolicy was changed manually, keeps its settings.
-  - The module also fails if Helm will be used and C(HELM_KUBE*) in the environment names another cluster or user than this module uses.
-  - The module sends two list requests for each component and one for up to 100 GPU nodes, and reads one Lease if Helm manages the component.
+  - The module also fails if Helm will be used and C(HELM_KUBE*) in the environment names a different cluster or user than this module uses.
+  - The module sends two list requests for each component and one list request for up to 100 GPU nodes, and reads one Lease if Helm manages the component.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -43,8 +43,8 @@ options:
     default: [nfd, operator]
   allow_release:
     description:
-      - See the option of M(accel.gpu.gpu_sharing). If set, this module fails if M(accel.gpu.gpu_sharing) would refuse to release nodes from pools that
-        O(gpu_pools) no longer declares, so that a run of several roles ends before it has changed anything.
+      - See the option of M(accel.gpu.gpu_sharing). If set, this module fails if M(accel.gpu.gpu_sharing) would not be allowed to release nodes from pools
+        that O(gpu_pools) no longer declares, so that a run of several roles fails before it has changed anything.
     type: list
     elements: str
 seealso:
@@ -115,14 +115,15 @@ operator_info:
           returned: always
           sample: []
         distribution:
-          description: The Kubernetes distribution of the nodes, declared or detected; empty if unknown. Only of the operator.
+          description: The Kubernetes distribution of the nodes, declared or detected; empty if unknown. Only for the operator.
           type: str
           returned: for the operator
           sample: rke2
         toolkit_env:
           description:
-            - Variables of the container toolkit that follow from the detected distribution, to be added to C(toolkit.env) of the operator's Helm values.
-            - Empty if C(gpu_cluster.distribution) is set, since C(gpu_plan.operator.values) contains them then.
+            - Environment variables for the container toolkit that the detected distribution requires, to be added to C(toolkit.env) in the operator's Helm
+              values.
+            - Empty if C(gpu_cluster.distribution) is set, because C(gpu_plan.operator.values) then contains them.
           type: list
           elements: dict
           returned: for the operator
@@ -130,14 +131,15 @@ operator_info:
 code:
   description:
     - Reason of the failure. V(release_refused) - see O(allow_release).
-    - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that O(gpu_cluster) names. V(connection) - no
-      usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster)
+      declares. V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API
+      server's error.
   returned: failure
   type: raw
   sample: invalid
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -26,7 +26,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 attributes:
   check_mode:
-    description: Prints in check mode, too.
+    description: Also prints in check mode.
   diff_mode:
     description: There is nothing to compare.
   idempotent:

@@ -12,11 +12,11 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Runs one of the three stages of an uninstallation. Two stages come before, and one after, Helm uninstalls its releases (M(kubernetes.core.helm),
+  - Runs one of the three stages of an uninstallation. Two stages run before and one runs after Helm uninstalls its releases (M(kubernetes.core.helm),
     C(release_state=absent)). The role P(accel.gpu.uninstall#role) calls all stages.
-  - "O(stage=new_nodes) removes the CronJob of the role P(accel.gpu.new_nodes#role) with its permissions and inventory, and its namespace if
+  - "O(stage=new_nodes) removes the CronJob of the role P(accel.gpu.new_nodes#role) with its RBAC objects and inventory, and its namespace if
     this collection has created it and it is empty."
-  - "O(stage=before_helm) runs while the operator still works. It removes everything of this collection from nodes, after it has reset
+  - "O(stage=before_helm) runs while the operator still works. It removes everything that this collection has set on nodes, after it has reset
     the collection's MIG layouts; it deletes a ClusterPolicy of a managed Helm release and waits until its DaemonSets and pods are gone; it removes
     its fields from any other ClusterPolicy; then it deletes its ConfigMaps, which are no longer named or mounted."
   - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes; the CRDs of
@@ -26,18 +26,18 @@ description:
     C(accel.gpu/); entries of the ClusterPolicy's C(spec.daemonsets.tolerations) in its annotation C(accel.gpu/tolerations); fields and entries
     of ConfigMaps in the API server's C(managedFields) (field manager C(accel.gpu)); Helm releases in the Lease
     C(accel-gpu-helm-<release>); and namespaces in the annotation C(accel.gpu/created)."
-  - A foreign operator or NFD is kept. RV(uninstall.kept) contains everything that is kept, with the reason.
+  - A foreign operator or NFD is kept. RV(uninstall.kept) lists the objects that are kept and why.
   - The module can be killed and run again at any time. A second run changes nothing. O(gpu_cluster) is sufficient; pools are ignored.
-  - A MIG manager in state V(failed) does not retry. It is restarted once in each run; if it fails again, the run fails with the pods that
-    hold GPUs of that node. Until its MIG layout is reset, a node keeps the labels and taints of its pool.
+  - A MIG manager in state V(failed) does not retry. It is restarted once in each run; if it fails again, the run fails and lists the pods that hold GPUs
+    of that node. Until its MIG layout is reset, a node keeps the labels and taints of its pool.
 notes:
   - The chart's clean-up hooks are not used. They are Jobs, which need an image and more permissions, and cannot be run again after a failure.
   - In a kept policy, C(mig.strategy) and C(migManager.config.name) are restored from the annotation C(accel.gpu/former).
-  - Removing entries from C(spec.daemonsets.tolerations) of a kept ClusterPolicy restarts the driver on every GPU node. If drivers run, it is
-    held back, together with the record of the entries, unless O(allow_driver_rollout) is set or the driver pods restart in place
-    (operator v26.7.0 and later), which evicts no GPU pod.
-  - In check mode, O(stage=after_helm) assumes that the earlier stages and Helm have removed their objects. NVIDIA's agents remove some of
-    their labels in between, so the real run may change fewer labels.
+  - Removing entries from C(spec.daemonsets.tolerations) of a kept ClusterPolicy restarts the driver on every GPU node. If drivers run, this change is held
+    back, together with the record of the entries, unless O(allow_driver_rollout) is set or the driver pods restart in place (operator v26.7.0 and later),
+    which evicts no GPU pod.
+  - In check mode, O(stage=after_helm) assumes that the earlier stages and Helm have removed their objects. NVIDIA components remove some of their labels
+    in between, so the real run may change fewer labels.
 options:
   stage:
     description:
@@ -48,17 +48,17 @@ options:
     required: true
   allow_driver_rollout:
     description:
-      - Whether to remove the collection's tolerations from a kept ClusterPolicy, although this restarts the driver.
+      - Whether to remove the collection's tolerations from a ClusterPolicy that is kept, even though this restarts the driver.
     type: bool
     default: false
   reset_mig:
     description:
-      - Whether to reset MIG layouts that this collection has set. Needs O(wait); otherwise the GPUs stay partitioned.
+      - Whether to reset MIG layouts that this collection has set. Needs O(wait); otherwise, the GPUs remain partitioned.
     type: bool
     default: true
   pending_timeout:
     description:
-      - Seconds after which an unfinished operation of another machine's helm counts as abandoned.
+      - Seconds after which an unfinished Helm operation of another machine counts as abandoned.
     type: int
     default: 600
 extends_documentation_fragment:
@@ -93,12 +93,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 uninstall:
-  description: The removed objects, or in check mode the objects to be removed. A failure contains the objects that were removed before it.
+  description: The removed objects, or in check mode the objects to be removed. After a failure, the objects that had been removed until then.
   returned: always
   type: dict
   contains:
     releases:
-      description: The Helm releases of the operator and of NFD, in the order of their uninstallation.
+      description: The Helm releases of the operator and of NFD, in the order in which they are uninstalled.
       type: list
       elements: dict
       returned: success
@@ -115,7 +115,7 @@ uninstall:
       returned: success
       sample: {KUBECONFIG: /etc/kube/prod}
     removed:
-      description: Objects that were deleted, or from which the collection's part was removed. Nodes are counted separately.
+      description: Objects that were deleted, or from which the collection's fields were removed. Nodes are counted separately.
       type: list
       elements: str
       returned: always
@@ -132,7 +132,7 @@ uninstall:
       returned: always
       sample: [gpu-1, gpu-2]
     kept:
-      description: Objects that are kept, with the reason.
+      description: Objects that are kept, and the reason for each.
       type: list
       elements: str
       returned: always
@@ -146,21 +146,21 @@ uninstall:
     unchecked:
       description: The reason why the server did not check the changes in check mode.
       type: str
-      returned: in check mode, without the right to a dry run
+      returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: no right to a dry run"
 code:
   description:
     - Reason of the failure. V(timeout) - pods or objects were not deleted in time; V(partial) - nodes could not be changed, or a MIG
       layout could not be reset.
-    - V(invalid) - mistakes in the options or the configuration. V(wrong_cluster) - not the cluster that O(gpu_cluster) names. V(connection) - no
-      usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held)
-      if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster)
+      declares. V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API
+      server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: timeout
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

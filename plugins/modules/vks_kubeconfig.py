@@ -13,7 +13,7 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Writes the kubeconfig that VKS has issued for a cluster to a file that only its owner can read.
-  - VKS first issues a new kubeconfig if there is none, if it expires soon, or if the service warns about its expiry.
+  - VKS first issues a new kubeconfig if there is none, if it is about to expire, or if the service warns that it expires soon.
   - The content of the file is never part of a result, a diff or a log.
 extends_documentation_fragment:
   - accel.gpu.vks
@@ -25,7 +25,7 @@ options:
     type: str
     required: true
   dest:
-    description: Path of the file. Its folder must exist. Its mode is always C(0600).
+    description: Path to the file. Its folder must exist. Its mode is always C(0600).
     type: path
     required: true
   expiration_days:
@@ -33,7 +33,7 @@ options:
     type: int
     default: 30
   renew_before:
-    description: A kubeconfig is replaced this number of days before it expires.
+    description: The kubeconfig is replaced this number of days before it expires.
     type: int
     default: 3
   wait_timeout:
@@ -48,7 +48,7 @@ options:
 requirements:
   - PyYAML
 notes:
-  - The kubeconfig gives the rights of a cluster administrator. The account needs the right C(RequestKubeconfig) in IAM.
+  - The kubeconfig grants cluster administrator permissions. The account needs the permission C(RequestKubeconfig) in IAM.
 seealso:
   - module: accel.gpu.vks_kubeconfig_info
 """
@@ -68,7 +68,7 @@ kubeconfig:
   type: dict
   contains:
     dest:
-      description: Path of the file.
+      description: Path to the file.
       type: str
       returned: always
       sample: /home/user/.kube/prod
@@ -105,7 +105,7 @@ kubeconfig:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options. V(timeout) - see O(wait_timeout). V(partial) - VKS could not create a kubeconfig.
+    - V(invalid) - errors in the options. V(timeout) - see O(wait_timeout). V(partial) - VKS could not create a kubeconfig.
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not answer. Otherwise, the HTTP status
       of the cloud's error.
   returned: failure
@@ -113,7 +113,7 @@ code:
   sample: connection
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

@@ -13,11 +13,11 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Reconciles one node group, or several in parallel, with their declaration. Undeclared settings of a group are not changed.
-  - Everything is validated before the first request. Names are looked up in the cluster's VPC and the subnet's zone. Ambiguous names, flavors
-    that are sold out and exceeded quotas are refused.
+  - Everything is validated before the first request. Names are looked up in the cluster's VPC and the subnet's zone. The module fails if a name is
+    ambiguous, a flavor is sold out, or a quota would be exceeded.
   - The module waits until a group shows the change, is ACTIVE, and has as many ready nodes as declared.
-  - A request whose response was lost may have been carried out. The module lists the groups before it requests a group again.
-  - Settings that VKS cannot change are refused, unless O(recreate) allows the replacement of the group.
+  - A request whose response was lost may have succeeded. The module lists the groups before it requests a group again.
+  - The module fails if a setting must change that VKS cannot change in place, unless O(recreate) allows the group to be replaced.
 extends_documentation_fragment:
   - accel.gpu.vks
   - accel.gpu.vks_nodegroup
@@ -32,7 +32,7 @@ options:
 notes:
   - VKS chooses the nodes that a scale-down removes, so they cannot be drained first. With O(kubernetes), the nodes of a deleted or replaced
     group are drained.
-  - Names need requests for their look-ups in every run; ids do not.
+  - Names are looked up in every run, which takes additional requests; IDs are not.
 seealso:
   - module: accel.gpu.vks_nodegroup_info
   - module: accel.gpu.vks_catalog_info
@@ -101,17 +101,17 @@ nodegroup:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
+    - V(invalid) - errors in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
     - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not answer. Otherwise, the HTTP status
       of the cloud's error.
-    - With O(kubernetes), also V(wrong_cluster) - not the cluster that was named. V(lease_held) if another run holds the Lease, V(lease_lost) if this
-      run has lost it, and V(unreachable) or the HTTP status of the cluster's API server.
+    - With O(kubernetes), also V(wrong_cluster) - the connection leads to a different cluster than declared. V(lease_held) if another run holds the Lease,
+      V(lease_lost) if this run has lost it, and V(unreachable) or the HTTP status of the cluster's API server.
   returned: failure
   type: raw
   sample: connection
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

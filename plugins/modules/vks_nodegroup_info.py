@@ -23,11 +23,11 @@ options:
     type: str
     required: true
   names:
-    description: Names of the groups. By default, all groups. Names without a group are left out.
+    description: Names of the groups. By default, all groups. Names that do not exist are left out.
     type: list
     elements: str
   include_nodes:
-    description: Whether the nodes of each group are read, too. This takes one more request for each group.
+    description: Whether the nodes of each group are also read. This takes one additional request for each group.
     type: bool
     default: false
 seealso:
@@ -69,14 +69,14 @@ cluster_id:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - mistakes in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does
+    - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does
       not answer. Otherwise, the HTTP status of the cloud's error.
   returned: failure
   type: raw
   sample: connection
 details:
   description:
-    - Details of the failure. C(problems) lists all mistakes in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}

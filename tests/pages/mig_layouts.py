@@ -23,14 +23,14 @@ _HEAD = """# MIG layouts
 
 Use this page to choose a `sharing.layout` for [a pool](pools.md#mig-layouts). `make docs` writes it from [the catalog](catalog.md); do not edit it.
 
-The tables list the *maximal* layouts of each model: no device can be added to them. A layout fits exactly if it is one of them or a part of one.
-Two filters return the same in a playbook:
+The tables list the *maximal* layouts of each model: no device can be added to them. A layout fits if and only if it is one of them or a subset of one.
+In a playbook, two filters return the same information:
 
 - `'A100-SXM4-80GB' | accel.gpu.mig_layouts` lists the layouts of a model.
-- `['3g.40gb', '2g.20gb'] | accel.gpu.mig_fit('A100-SXM4-80GB')` checks whether these devices fit, and returns their placement, or the nearest
-  layouts if they do not fit.
+- `['3g.40gb', '2g.20gb'] | accel.gpu.mig_fit('A100-SXM4-80GB')` checks whether these devices fit, and returns their placement or, if they do not fit, the
+  most similar layouts that fit.
 
-Each drawing shows the memory slices of the GPU from 0. A device is named by its profile, without the memory if the name is too long; lines are
+Each drawing shows the memory slices of the GPU from 0. Each device is labeled with its profile, without the memory size if the name is too long; lines are
 unused slices. The last columns show what no device uses: compute slices, memory slices, and the OFA engine. A GPU has one OFA engine; it belongs
 to devices with `+me` or `+me.all`, or to the whole GPU.
 
