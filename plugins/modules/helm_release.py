@@ -267,7 +267,7 @@ import typing as t
 from ..module_utils.cluster_state.own_values import recorded_own_values
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
-from ..module_utils.gpu_operator.driver_rollout import NO_ROLLOUT
+from ..module_utils.gpu_operator.driver_rollout import ALLOW_DRIVER_ROLLOUT, NO_ROLLOUT
 from ..module_utils.gpu_operator.upgrade import OperatorUpgrade, UpgradeDecision, UpgradeRefused
 from ..module_utils.helm.chart import ChartProblem
 from ..module_utils.helm.cli import HelmMissing, find_helm
@@ -352,7 +352,7 @@ def _warn_about_driver(module: GpuModule, decision: UpgradeDecision) -> None:
     if decision.rollout and decision.held_back:
         module.warn(
             f"{', '.join(decision.held_back)} of the Helm values {'was' if len(decision.held_back) == 1 else 'were'} held back, because {decision.rollout}. "
-            "Set allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it."
+            f"Set {ALLOW_DRIVER_ROLLOUT} to allow it."
         )
     elif decision.rollout:
         module.warn(decision.rollout.announcement)

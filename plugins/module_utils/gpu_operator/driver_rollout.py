@@ -25,10 +25,12 @@ from ..catalog.releases import DRIVER_MANAGER_COMPARES_SINCE, release_of, restar
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.operand_pods import daemonset_status
 from ..common.nested import get_nested
-from ..schema.messages import abbreviate, join_words
+from ..schema.messages import abbreviate, join_words, option_of_role
 
 Document = t.Mapping[str, t.Any]
 Path = tuple[str, ...]
+
+ALLOW_DRIVER_ROLLOUT = option_of_role("gpu_operator_allow_driver_rollout", "allow_driver_rollout")
 
 # Settings of the upgrade itself, and of other DaemonSets.
 _NOT_IN_POLICY_TEMPLATE: frozenset[Path] = frozenset(
@@ -288,8 +290,8 @@ def held_back_warning(parts: t.Sequence[str], nodes: int) -> str:
     names = [f"{part} of the ClusterPolicy" if part.startswith("spec.") else part for part in parts]
     was, it = ("was", "it") if len(names) == 1 else ("were", "they")
     return (
-        f"{abbreviate(names)} {was} held back: {it} would restart the driver on {nodes} nodes and evict their GPU pods. Set "
-        "allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it."
+        f"{abbreviate(names)} {was} held back: {it} would restart the driver on {nodes} nodes and evict their GPU pods. "
+        f"Set {ALLOW_DRIVER_ROLLOUT} to allow it."
     )
 
 

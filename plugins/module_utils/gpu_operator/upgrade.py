@@ -33,7 +33,16 @@ from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NAMESPAC
 from .chart_drivers import changed_objects, rolled_nodes
 from .cluster_policy import KIND
 from .daemonsets import driver_nodes, is_driver
-from .driver_rollout import PARTS, DriverRollout, Path, UpgradePolicies, driver_fields, format_change, is_in_place
+from .driver_rollout import (
+    ALLOW_DRIVER_ROLLOUT,
+    PARTS,
+    DriverRollout,
+    Path,
+    UpgradePolicies,
+    driver_fields,
+    format_change,
+    is_in_place,
+)
 from .manual_fields import KnownSources, ManualField, manual_fields, manual_fields_message
 
 Object = dict[str, t.Any]
@@ -292,4 +301,4 @@ def _defines_policy(definition: Document) -> bool:
 
 def _refusal_message(rollout: DriverRollout, installed: Chart, chart: Chart) -> str:
     alternative = f"keep version {installed.version}" if installed != chart else "remove the driver's values"
-    return f"Not upgraded, because {rollout}. Set allow_driver_rollout (gpu_operator_allow_driver_rollout) to allow it, or {alternative}."
+    return f"Not upgraded, because {rollout}. Set {ALLOW_DRIVER_ROLLOUT} to allow it, or {alternative}."

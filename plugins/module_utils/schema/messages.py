@@ -88,6 +88,11 @@ def abbreviate_nodes(names: t.Iterable[str]) -> str:
     return f"{word} {abbreviate(ordered)}"
 
 
+def option_of_role(variable: str, option: str) -> str:
+    """The name of an option for users of the roles, who set it by this variable, and of the module: `gpu_sharing_x (option x of the module)`."""
+    return f"{variable} (option {option} of the module)"
+
+
 def nearest(word: str, known: t.Iterable[str]) -> str | None:
     """The most similar known word, regardless of case and separators."""
     by_folded = {re.sub(r"[-_\s]", "", name).casefold(): name for name in known}

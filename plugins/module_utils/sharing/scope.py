@@ -13,6 +13,7 @@ from ..cluster_state.pool_release import is_abandoned, is_being_repaired
 from ..common.errors import InvalidOptions
 from ..pools.derive import derive
 from ..pools.variables import merge
+from ..schema.messages import option_of_role
 from .node_change import is_marked
 
 if t.TYPE_CHECKING:
@@ -22,6 +23,8 @@ if t.TYPE_CHECKING:
 
 PRESENT, RESET, REPAIRED, NEW_NODES = "present", "reset", "repaired", "new_nodes"
 STATES = (PRESENT, RESET, REPAIRED, NEW_NODES)
+_POOL_NAMES = option_of_role("gpu_sharing_pool_names", "pool_names")
+_LABEL_SELECTORS = option_of_role("gpu_sharing_label_selectors", "label_selectors")
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def scope_of(module: PlanModule) -> Scope:
     state, pool_names = params["state"], params["pool_names"]
     declared = {pool.name for pool in module.plan.pools}
     problems = [
-        f"pool_names (gpu_sharing_pool_names): {name} is not a declared pool; declared are {', '.join(sorted(declared))}"
+        f"{_POOL_NAMES}: {name} is not a declared pool; declared are {', '.join(sorted(declared))}"
         for name in pool_names or ()
         if name not in declared
     ]
@@ -74,11 +77,9 @@ def scope_of(module: PlanModule) -> Scope:
         try:
             requirements += parse_selector(text)
         except ValueError as error:
-            problems.append(f"label_selectors (gpu_sharing_label_selectors): {text!r} {error}")
+            problems.append(f"{_LABEL_SELECTORS}: {text!r} {error}")
     if state == RESET and pool_names is not None and not pool_names:
-        problems.append(
-            "pool_names (gpu_sharing_pool_names): names no pool; name the pools to reset, or leave it out to reset all"
-        )
+        problems.append(f"{_POOL_NAMES}: names no pool; name the pools to reset, or leave it out to reset all")
     if problems:
         raise InvalidOptions(problems)
     if state == RESET:

@@ -29,7 +29,7 @@ from ..schema.messages import abbreviate, abbreviate_nodes
 from . import ownership_marks
 from .cluster_policy import restore_policy
 from .configmaps import CONFIGMAPS, configmap_removals, pod_removals
-from .driver_objects import driver_removals, refusal
+from .driver_objects import ALLOW_DRIVER_ROLLOUT, driver_removals, refusal
 from .mig_reset import MigReset
 from .node_cleanup import MIG_OFF, NodeRestoration, kept_parts, managed_parts, restore_node
 from .operands import await_operands
@@ -203,8 +203,8 @@ class BeforeHelm(Stage):
         )
         if hold_driver:
             reason = (
-                f"without our entries the driver would restart on {driver_nodes} nodes and evict their GPU pods "
-                "(gpu_uninstall_allow_driver_rollout)"
+                f"without our entries the driver would restart on {driver_nodes} nodes and evict their GPU pods; "
+                f"{ALLOW_DRIVER_ROLLOUT} allows it"
             )
             yield Removal(f"{_TOLERATIONS} of {label}", action="", kept=reason, held_back=_TOLERATIONS)
 

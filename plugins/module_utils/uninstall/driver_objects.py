@@ -10,9 +10,12 @@ import typing as t
 from ..cluster_state.operand_pods import daemonset_status
 from ..kube.client import Client
 from ..kube.paths import NVIDIA_DRIVERS
+from ..schema.messages import option_of_role
 from .stage import Removal
 
 Document = t.Mapping[str, t.Any]
+
+ALLOW_DRIVER_ROLLOUT = option_of_role("gpu_uninstall_allow_driver_rollout", "allow_driver_rollout")
 
 
 def driver_removals(client: Client, drivers: t.Iterable[Document]) -> t.Iterator[Removal]:
@@ -36,6 +39,6 @@ def refusal(drivers: t.Iterable[Document], daemonsets: t.Iterable[Document]) -> 
     names = ", ".join(sorted(item["metadata"]["name"] for item in drivers))
     return (
         f"The operator is kept, and the driver of {nodes} nodes is that of NVIDIADriver {names}, which this collection created. Without them "
-        "all these nodes lose their driver at the same time and get that of the ClusterPolicy. Set allow_driver_rollout "
-        "(gpu_uninstall_allow_driver_rollout) to allow it. Nothing has been removed."
+        "all these nodes lose their driver at the same time and get that of the ClusterPolicy. Set "
+        f"{ALLOW_DRIVER_ROLLOUT} to allow it. Nothing has been removed."
     )

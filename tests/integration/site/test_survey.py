@@ -75,7 +75,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("reset", {"gpu_sharing_pool_names": "", "gpu_confirm": "one"}, NO_CLUSTER),
     ("reset", {"gpu_sharing_pool_names": "notebooks"}, NO_CLUSTER),
     ("reset", {"gpu_sharing_pool_names": "[notebooks]"}, NO_CLUSTER),
-    ("reset", {"gpu_sharing_pool_names": "notebook"}, "pool_names (gpu_sharing_pool_names): notebook is not a declared pool"),
+    ("reset", {"gpu_sharing_pool_names": "notebook"}, "gpu_sharing_pool_names (option pool_names of the module): notebook is not a declared pool"),
     ("share", {"gpu_sharing_pool_names": "train, notebooks", "gpu_sharing_wait_timeout": "60", "gpu_sharing_wait": "yes"}, NO_CLUSTER),
     ("share", {"gpu_sharing_pool_names": "", "gpu_sharing_wait_timeout": "", "gpu_sharing_label_selectors": ""}, NO_CLUSTER),
     ("share", {"gpu_sharing_label_selectors": "zone in (a, b), !spare"}, NO_CLUSTER),

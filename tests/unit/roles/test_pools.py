@@ -41,7 +41,7 @@ def test_each_cluster_has_its_own_plan(tmp_path: Path) -> None:
     run = play(
         tmp_path,
         one={"gpu_cluster": CLUSTER, "gpu_pools": LAB_POOLS[:2]},
-        two={"gpu_cluster": {"name": "two"}, "gpu_pools": LAB_POOLS[3:]},
+        two={"gpu_cluster": {"name": "two"}, "gpu_pools": LAB_POOLS[4:]},
         none={"gpu_cluster": CLUSTER, "gpu_pools": []},
     ).require_success()
     message = {
@@ -50,9 +50,11 @@ def test_each_cluster_has_its_own_plan(tmp_path: Path) -> None:
     }
     assert message == {
         "one": ["notebooks inference", "other"],
-        "two": ["train-h100 train-h200", "other"],
+        "two": ["train-h200", "other"],
         "none": ["", "other"],
     }
+    checked = [run.module_results("ansible.builtin.assert", host)[0]["msg"] for host in ("one", "two", "none")]
+    assert checked == ["2 pools", "1 pool", "0 pools"]
 
 
 @pytest.mark.usual(3)

@@ -147,7 +147,9 @@ def test_any_other_rollout_evicts_gpu_pods() -> None:
     ],
 )
 def test_what_is_held_back(parts: list[str], text: str) -> None:
-    assert held_back_warning(parts, 20).startswith(f"{text} restart the driver on 20 nodes")
+    warning = held_back_warning(parts, 20)
+    assert warning.startswith(f"{text} restart the driver on 20 nodes")
+    assert " Set gpu_operator_allow_driver_rollout (option allow_driver_rollout of the module) to allow it." in warning
 
 
 @pytest.mark.parametrize(

@@ -27,18 +27,21 @@ NO_CLUSTER = "The kubeconfig /nonexistent does not exist."
         ({"pool_names": ""}, NO_CLUSTER),
         ({"pool_names": ["notebooks", " inference "]}, NO_CLUSTER),
         ({"pool_names": ","}, "pool_names: contains no name; set names"),
-        ({"pool_names": "notebook"}, "pool_names (gpu_sharing_pool_names): notebook is not a declared pool"),
+        (
+            {"pool_names": "notebook"},
+            "gpu_sharing_pool_names (option pool_names of the module): notebook is not a declared pool",
+        ),
         (
             {"pool_names": "", "state": "reset"},
-            "pool_names (gpu_sharing_pool_names): names no pool; name the pools to reset",
+            "gpu_sharing_pool_names (option pool_names of the module): names no pool; name the pools to reset",
         ),
         (
             {"pool_names": [], "state": "reset"},
-            "pool_names (gpu_sharing_pool_names): names no pool; name the pools to reset",
+            "gpu_sharing_pool_names (option pool_names of the module): names no pool; name the pools to reset",
         ),
         ({"state": "reset"}, NO_CLUSTER),
         ({"label_selectors": "zone in (a, b), !spare"}, NO_CLUSTER),
-        ({"label_selectors": "zone in (a, b"}, "label_selectors (gpu_sharing_label_selectors): "),
+        ({"label_selectors": "zone in (a, b"}, "gpu_sharing_label_selectors (option label_selectors of the module): "),
     ],
 )
 def test_text_for_a_list(options: dict[str, t.Any], message: str) -> None:
