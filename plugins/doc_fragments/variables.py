@@ -821,7 +821,8 @@ options:
             type: str
           kernel_module_type:
             description:
-              - The kind of kernel modules to build. Needs operator v25.3 or later.
+              - The kind of kernel modules to build, which must support the GPU model that the pool declares. Needs operator
+                v25.3 or later.
             type: str
             choices:
               - auto

@@ -21,6 +21,10 @@ NVSWITCH_MODELS = frozenset(
     }
 )
 
+# The first GPUs that the open kernel modules support (Turing). Blackwell and Grace Hopper need them (NVIDIA's developer blog, "NVIDIA Transitions
+# Fully Towards Open-Source GPU Kernel Modules").
+_OPEN_COMPUTE = 7.5
+
 
 @dataclasses.dataclass(frozen=True)
 class Model:
@@ -46,6 +50,13 @@ class Model:
     def has_nvswitch(self) -> bool:
         """Whether its GPUs are usually connected by NVSwitches, which Fabric Manager configures."""
         return self.key in NVSWITCH_MODELS
+
+    @property
+    def kernel_modules(self) -> str:
+        """The only kind of the driver's kernel modules that supports it: open or proprietary; empty if both do."""
+        if self.family == "blackwell" or self.key.startswith("GH200"):
+            return "open"
+        return "proprietary" if float(self.compute) < _OPEN_COMPUTE else ""
 
     @property
     def mig_capable(self) -> bool:

@@ -11,6 +11,7 @@ from ..catalog import models, names, releases
 from ..catalog.distributions import BY_NAME, DEFAULT_SOCKET, DROP_IN, SOCKET
 from ..catalog.known_issues import HOST_USERS, MODEL_CONDITION, KnownIssue, issues_of
 from ..common.nested import get_nested
+from ..schema.driver import driver_of_values, module_type_problem
 from ..schema.messages import join_words
 
 if t.TYPE_CHECKING:
@@ -40,6 +41,7 @@ def plan_warnings(plan: Plan, conditions: t.Collection[str] = ()) -> list[str]:
         *_declared_issues(plan, all_conditions),
         *_toolkit_conflicts(plan),
         *_fabric_manager(plan),
+        *_kernel_modules(plan),
         *(text for pool in plan.pools for text in _pool_warnings(pool)),
     ]
 
@@ -105,6 +107,19 @@ def _fabric_manager(plan: Plan) -> t.Iterator[str]:
             "where a node has NVSwitches, nvidia-fabricmanager must run on it in exactly the driver's version, or CUDA fails with error 802 "
             "(system not yet initialized)."
         )
+
+
+def _kernel_modules(plan: Plan) -> t.Iterator[str]:
+    """Kernel modules of the operator's driver that do not support the GPUs of a pool; a pool's own `driver` is refused in that case."""
+    if get_nested(plan.operator.values, "driver", "enabled") is False:
+        return
+    for pool in plan.pools:
+        model = models.find(pool.model) if pool.model else None
+        if pool.driver is None and (problem := module_type_problem(driver_of_values(plan.operator.values), model)):
+            yield (
+                f"Pool {pool.name}: gpu_cluster.operator.driver.kernel_module_type: {problem}, or declare `driver` in the pool. Nodes with a "
+                "preinstalled driver are not affected."
+            )
 
 
 def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..catalog import releases
+from ..catalog import models, releases
 from ..common.nested import get_nested
 from . import validators
 from .messages import quote
@@ -93,6 +93,21 @@ def effective_driver(inherited: Document, declared: t.Any) -> Document:
     return {**inherited, **{key: value for key, value in own.items() if value is not None}}
 
 
+def module_type_problem(driver: Document, model: models.Model | None) -> str:
+    """Why this driver's kernel modules do not support a GPU model, as the end of a sentence; empty if they do, or may."""
+    kind = driver.get("kernel_module_type")
+    needed = model.kernel_modules if model else ""
+    if kind not in ("open", "proprietary") or needed in ("", kind) or model is None:
+        return ""
+    return f"{quote(kind)} kernel modules do not support the GPUs {model.key}; set {needed}, or auto"
+
+
+def pool_model(pool: PoolVariables) -> models.Model | None:
+    """The GPU model that a pool declares."""
+    name = get_nested(pool.merged, "match", "model") or get_nested(pool.merged, "model")
+    return models.find(name) if isinstance(name, str) else None
+
+
 def version_problem(version: t.Any, precompiled: t.Any) -> str | None:
     """Why a version does not fit: a precompiled driver's image is named by its branch, any other by its full version."""
     if not isinstance(version, str) or precompiled not in (None, True, False):
@@ -117,6 +132,8 @@ def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
     if get_nested(operator, "driver", "enabled") is False:
         yield f"{path}: has no effect with gpu_cluster.operator.driver.enabled: false; remove one of both"
     yield from _precompiled_problems(path, driver, operator_driver(cluster))
+    if problem := module_type_problem(effective_driver(operator_driver(cluster), driver), pool_model(pool)):
+        yield f"{path}.kernel_module_type: {problem}"
     yield from _vgpu_problems(path, driver)
     yield from _release_problems(path, driver, get_nested(operator, "version"))
     declared = get_nested(operator, "values", *_CRD_VALUES)

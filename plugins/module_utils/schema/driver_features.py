@@ -15,7 +15,7 @@ import typing as t
 from ..catalog import models, releases
 from ..common.nested import get_nested
 from . import validators
-from .driver import effective_driver, operator_driver
+from .driver import effective_driver, operator_driver, pool_model
 from .messages import quote
 from .types import Boolean, Choice, Document, Field, PoolVariables, Problems, Section, Text
 
@@ -26,8 +26,6 @@ _NUMBERS = re.compile(r"v?(\d+(?:\.\d+)*)(?:-.*)?", re.ASCII)
 _OPEN_SINCE = (2, 17, 5)
 # Drivers that choose the open kernel modules automatically, if kernel_module_type is auto (platform-support.rst).
 _CHOOSES_OPEN_SINCE = 570
-# The first GPUs that the open kernel modules support (Turing).
-_OPEN_COMPUTE = 7.5
 
 
 def _sidecar_version(value: str) -> str | None:
@@ -142,10 +140,10 @@ def driver_feature_problems(cluster: t.Any, pools: t.Sequence[PoolVariables]) ->
         return
     for pool in pools:
         yield from _pool_driver_problems(cluster, pool)
-    known = [(pool, model) for pool in pools if (model := _model(pool))]
+    known = [(pool, model) for pool in pools if (model := pool_model(pool))]
     if _needs_open_modules(cluster):
         for pool, model in known:
-            if float(model.compute) < _OPEN_COMPUTE:
+            if model.kernel_modules == "proprietary":
                 yield (
                     f"{_PATH}.gds.enabled: {pool.title} has GPUs {model.key}, which the open kernel modules do not support, and GPUDirect Storage "
                     "needs those on every node with a driver pod; remove gds, or the pool"
@@ -196,8 +194,3 @@ def _driver_branch(version: t.Any) -> int | None:
     if match:
         return int(match[1].partition(".")[0])
     return None
-
-
-def _model(pool: PoolVariables) -> models.Model | None:
-    name = get_nested(pool.merged, "match", "model") or get_nested(pool.merged, "model")
-    return models.find(name) if isinstance(name, str) else None

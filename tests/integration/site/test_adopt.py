@@ -117,7 +117,7 @@ CONFIG = {
 }
 
 
-def configure_by_hand(lab: Lab) -> None:
+def configure_manually(lab: Lab) -> None:
     """As in guides: a ConfigMap with a default, named by the ClusterPolicy, and a label on a node."""
     entries = [f"--from-literal={name}={text}" for name, text in CONFIG.items()]
     run("kubectl", "-n", HELM_NAMESPACE, "create", "configmap", "time-slicing-config-all", *entries, env=lab.env)
@@ -138,7 +138,7 @@ def test_a_foreign_release_with_manual_settings(empty: Lab) -> None:
     """The foreign ConfigMap gets the collection's entries, no plugin restarts, and uninstall restores everything."""
     lab = empty
     STATES["helm"](lab)
-    configure_by_hand(lab)
+    configure_manually(lab)
     wait = ("kubectl", "wait", "-n", HELM_NAMESPACE, "--timeout=120s")
     run(*wait, "--for=create", "daemonset/nvidia-device-plugin-daemonset", env=lab.env)
     run(*wait, "--for=condition=Ready", "clusterpolicy/cluster-policy", env=lab.env)

@@ -175,7 +175,7 @@ def test_an_upgrade_of_an_untouched_cluster(plain: Scenario) -> None:
 
 
 @sampled
-def test_edits_by_hand_are_refused_with_their_writer(plain: Scenario) -> None:
+def test_manual_changes_are_refused_with_their_writer(plain: Scenario) -> None:
     """An edit, both after an interrupted upgrade that has replaced the CRD and with the value that keeps it."""
     definition = write_definition(plain.charts[VERSION], plain.folder / "definition.yaml")
     plain.cluster.kubectl("replace", "-f", str(definition))

@@ -166,6 +166,19 @@ def test_vgpu(key: str, vgpu: bool) -> None:
     assert model.vgpu is vgpu
 
 
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        *(("V100-SXM2-16GB", "proprietary"), ("T4", ""), ("A100-SXM4-80GB", ""), ("H200", ""), ("B200", "open")),
+        *(("GH200-480GB", "open"), ("GB300", "open"), ("RTX-PRO-6000-BLACKWELL-SERVER-EDITION", "open")),
+    ],
+)
+def test_kernel_modules(key: str, kind: str) -> None:
+    model = find(key)
+    assert model is not None
+    assert model.kernel_modules == kind
+
+
 def test_pci_ids_are_unique() -> None:
     owners: dict[str, set[str]] = {}
     for model in MODELS:

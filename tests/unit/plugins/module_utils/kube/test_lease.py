@@ -122,7 +122,7 @@ def restored(server: Server) -> None:
     server.edit(renewTime="2000-01-01T00:00:00.000000Z")
 
 
-def released_by_hand(server: Server) -> None:
+def released_manually(server: Server) -> None:
     server.edit(holderIdentity="")
 
 
@@ -130,7 +130,7 @@ LOSSES: dict[Callable[[Server], None], str] = {
     stolen: "another run, awx-7/prod, took it",
     stolen_and_released: "another run held it meanwhile",
     stolen_and_back_with_ourselves: "another run held it meanwhile",
-    released_by_hand: "another run held it meanwhile",
+    released_manually: "another run held it meanwhile",
     deleted: "it was deleted",
     recreated: "it was deleted",
     restored: "set back to an earlier state",

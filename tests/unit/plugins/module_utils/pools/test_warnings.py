@@ -160,3 +160,25 @@ def test_issues_are_shown_where_they_apply(
     silent = {"name": "lab", "operator": {"version": version}}
     assert not any(words in text for text in doubts(derive(silent, {}, [WHOLE])))
     assert not any(words in text for text in doubts(derive({"name": "lab"}, {}, [WHOLE]), conditions))
+
+
+OLD = {"name": "old", "match": {"model": "V100-SXM2-16GB"}}
+OPEN = {"driver": {"kernel_module_type": "open"}}
+
+
+@pytest.mark.parametrize(
+    ("operator", "pool", "count"),
+    [
+        (OPEN, OLD, 1),
+        ({"values": {"driver": {"kernelModuleType": "open"}}}, OLD, 1),
+        (OPEN, {**OLD, "driver": {"kernel_module_type": "proprietary"}}, 0),
+        (OPEN, {"name": "new", "match": {"model": "B200"}}, 0),
+        (OPEN, {"name": "pinned"}, 0),
+        ({}, OLD, 0),
+        ({"values": {"driver": {"kernelModuleType": "open", "enabled": False}}}, OLD, 0),
+    ],
+)
+def test_kernel_modules_of_the_operators_driver(operator: dict[str, t.Any], pool: dict[str, t.Any], count: int) -> None:
+    found = [text for text in doubts(derive({"name": "lab", "operator": operator}, {}, [pool])) if "kernel" in text]
+    assert len(found) == count
+    assert all("Pool old" in text and "set proprietary, or auto" in text for text in found)

@@ -70,6 +70,38 @@ def test_driver_of_a_pool(driver: Object, operator: Object, problems: list[str])
         assert expected in message
 
 
+@pytest.mark.parametrize(
+    ("model", "driver", "operator", "path"),
+    [
+        ("T4", {"kernel_module_type": "open"}, {}, ""),
+        ("T4", {"kernel_module_type": "proprietary"}, {}, ""),
+        ("V100-SXM2-16GB", {"kernel_module_type": "proprietary"}, {}, ""),
+        ("V100-SXM2-16GB", {"kernel_module_type": "auto"}, {}, ""),
+        (
+            "V100-SXM2-16GB",
+            {"kernel_module_type": "open"},
+            {},
+            '"open" kernel modules do not support the GPUs V100-SXM2-16GB; set proprietary',
+        ),
+        (
+            "B200",
+            {"kernel_module_type": "proprietary"},
+            {},
+            '"proprietary" kernel modules do not support the GPUs B200; set open',
+        ),
+        ("GH200-480GB", {"kernel_module_type": "proprietary"}, {}, "set open"),
+        # What the pool does not declare is that of the operator, and what it declares wins.
+        ("V100-SXM2-16GB", {"version": "580.105.08"}, {"driver": {"kernel_module_type": "open"}}, "set proprietary"),
+        ("V100-SXM2-16GB", {"kernel_module_type": "auto"}, {"driver": {"kernel_module_type": "open"}}, ""),
+    ],
+)
+def test_kernel_modules_that_do_not_support_the_model(model: str, driver: Object, operator: Object, path: str) -> None:
+    pool = {"name": "a", "match": {"model": model}, "driver": driver}
+    found = validate({"name": "lab", "operator": operator}, {}, [pool])
+    assert len(found) == bool(path), found
+    assert all(text.startswith("gpu_pools[0].driver.kernel_module_type: ") and path in text for text in found)
+
+
 def test_defaults_give_every_pool_a_driver() -> None:
     assert validate({"name": "lab"}, {"driver": {"version": "580"}}, [{"name": "a"}])
     assert not validate({"name": "lab"}, {"driver": {"version": "580.105.08"}}, [{"name": "a"}])

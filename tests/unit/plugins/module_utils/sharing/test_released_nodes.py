@@ -127,8 +127,8 @@ def test_a_run_without_sharing_mode_ends_no_sharing(
 
 
 def test_mig_devices_and_sharing_by_others_count() -> None:
-    by_hand = node("t4-9", replicas=2)
-    assert changes([BARE], [by_hand]).releases.unshared == {"notebooks": 1}
+    manual = node("t4-9", replicas=2)
+    assert changes([BARE], [manual]).releases.unshared == {"notebooks": 1}
     cut = {
         "nvidia.com/mig.config": "accel-gpu-1",
         "nvidia.com/mig-1g.10gb.count": "7",
