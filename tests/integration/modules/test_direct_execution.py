@@ -50,7 +50,7 @@ def test_both_ways_return_the_same(kube: Kube, core: str) -> None:
     name = f"{kube.prefix}-both"
     configmap = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
     options = {"kubeconfig": "kubeconfig", "definitions": [{**configmap, "data": {"text": "ü"}}]}
-    calls = [
+    calls: list[dict[str, Any]] = [
         {"accel.gpu.kube_object": options, "check_mode": True, "diff": True},
         {"accel.gpu.kube_object": {**options, "kubeconfig": "elsewhere"}, "ignore_errors": True},
         {"accel.gpu.kube_object": {**options, "definitions": "none"}, "ignore_errors": True},
