@@ -12,9 +12,9 @@ PARALLEL = -n 3 --dist loadscope --no-loadscope-reorder
 
 help:
 	@echo "make demo      an empty cluster with simulated GPU nodes becomes shared GPUs; ends with the report"
-	@echo "make test      what CI runs: linters, unit tests, ansible-test sanity, integration on the lab"
+	@echo "make test      what CI runs: linters, unit tests, ansible-test sanity, integration in the lab"
 	@echo "make soak      everything, as long as it takes: three releases of ansible-core, kills, faults, 500 nodes"
-	@echo "make bench     how fast it is, beside kubectl and openstack, on the lab; writes docs/performance.md"
+	@echo "make bench     how fast it is, compared with kubectl and openstack, in the lab; writes docs/performance.md"
 	@echo "make h200      what NVIDIA's agents say on a real H200, from the simulator and from the agents themselves"
 	@echo "make docs      writes the pages, fragments and specifications that are generated from the schema and the catalog"
 	@echo "make lint      the linters alone"

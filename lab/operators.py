@@ -185,7 +185,7 @@ def _require_program(program: Path) -> None:
     if header[:5] != expected[:5]:
         raise LabError(f"--binary: {program} is not a program for Linux (ELF, {expected[4] * 32} bits)")
     if header[18:20] != expected[18:20]:
-        raise LabError(f"--binary: {program} is built for another processor architecture than this machine")
+        raise LabError(f"--binary: {program} is built for a CPU architecture other than that of this machine")
     usage = _usage(program)
     missing = [flag for flag in _FLAGS if f"-{flag}" not in usage]
     if missing:

@@ -59,7 +59,7 @@ class Lab:
         return {**self.env, **reached_by(kubeconfig)}
 
     def env_as(self, playbook: str) -> dict[str, str]:
-        """The environment of a user with only the rights that are shipped for a playbook."""
+        """The environment of a user with only the RBAC rules that are shipped for a playbook."""
         return self._environment("--rbac", playbook)
 
     def command(self, *words: str) -> str:

@@ -4,7 +4,7 @@
 
 The driver replaces Heat or Cluster API behind Magnum's conductor; API, conductor, certificates and database are Magnum's
 own. An operation is IN_PROGRESS until the nodes are in the desired state, and ends COMPLETE or, with a fault, FAILED. A
-cluster's status is derived from its node groups as in Magnum's former Heat driver. Clusters with another name than the lab
+cluster's status is derived from its node groups as in Magnum's former Heat driver. Clusters with a different name than the lab
 have no Kubernetes, and nothing listens at their API address.
 """
 

@@ -24,7 +24,7 @@ description:
   - If no other pod holds a share of the node and the pods hold all units of a resource, the module verifies that one more pod must wait. If
     GPUs or MIG devices are shared and requests for more than one share must fail, it verifies that a request for two shares is rejected.
   - The module uses the node with the most free shares, and does not affect other pods. If all shares of a pool are in use, the
-    pool's status is V(busy), with a warning.
+    pool's status is V(busy), and a warning is shown.
   - The pods are always deleted, including pods that a killed run has left.
   - The results are stored as evidence in the ConfigMap C(accel-gpu-validation). While the pool, the kinds of its
     nodes, their drivers and the image stay the same, and no further program is requested, the pool is skipped, and

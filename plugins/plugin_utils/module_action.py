@@ -134,7 +134,7 @@ class _Reader:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> str | None:
-        """Return the path of the file; None when it cannot be created (a full disk), and then no progress is shown."""
+        """Return the path to the file; None when it cannot be created (a full disk), and then no progress is shown."""
         with contextlib.suppress(OSError):
             self._path = make_file("progress")
         return self._path

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rolling updates that are forbidden, or whose objects are deleted: they succeed, or fail with the reason and the next run succeeds."""
+"""Rolling updates that are forbidden, or whose objects are deleted: they succeed, or fail and report the reason, and the next run succeeds."""
 
 from __future__ import annotations
 

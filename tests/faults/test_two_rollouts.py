@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two runs change how the same GPUs are shared: one after another, or the second one fails with the name of the first."""
+"""Two runs change how the same GPUs are shared: one after another, or the second one fails and names the first."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Kube:
         return found
 
     def limited_user(self, rules: list[Object]) -> Path:
-        """A kubeconfig of a service account that has only these rights."""
+        """A kubeconfig of a service account that has only these permissions."""
         name = f"{self.prefix}-user"
         group = "rbac.authorization.k8s.io"
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}

@@ -113,7 +113,7 @@ def admin_config(cluster: Cluster) -> dict[str, Any]:
 
 
 def token_config(cluster: Cluster, account: str) -> dict[str, Any]:
-    """A kubeconfig with a token of a service account with all rights."""
+    """A kubeconfig with a token of a service account with all permissions."""
     cluster.kubectl("create", "serviceaccount", account, "-n", "default")
     cluster.kubectl("create", "clusterrolebinding", account, "--clusterrole=cluster-admin", f"--serviceaccount=default:{account}")  # fmt: skip
     token = cluster.kubectl("-n", "default", "create", "token", account).strip()

@@ -28,7 +28,7 @@ TARGET = "a100-2"
 ALL_AT_ONCE = {"max_unavailable": 3}
 NONE: Object = {"mode": "none"}
 CORDONED, FAILED = "accel.gpu/cordoned", "accel.gpu/failed"
-# A MIG change takes 3 seconds on the lab.
+# A MIG change takes 3 seconds in the lab.
 ROLLOUT: Object = {"max_unavailable": 2, "drain": "gpu-pods", "drain_timeout": 60}
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Users' pods on the lab, which use GPUs in every possible way, and a watch that records which of them ended, and how."""
+"""Users' pods in the lab, which use GPUs in every possible way, and a watch that records which of them ended, and how."""
 
 from __future__ import annotations
 

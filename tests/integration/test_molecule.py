@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every molecule scenario, on the lab of the tests."""
+"""Every molecule scenario, in the lab of the tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCENARIOS = sorted(path.parent.name for path in (REPO / "molecule").glob("*/mole
 SCENARIOS.remove("default")
 
 
-# Scenarios on a lab with clouds, which is another lab: a lab keeps its parts.
+# Scenarios in a lab with clouds, which is another lab: a lab keeps its parts.
 CLOUDS = {"nodegroups": ("openstack",)}
 
 

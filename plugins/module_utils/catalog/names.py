@@ -100,6 +100,6 @@ DRIVER_UPGRADE_SKIP_LABEL = "nvidia.com/gpu-driver-upgrade.skip"
 
 # Kubernetes; for extended resources a ResourceQuota only supports requests (its documentation, "Quota for extended resources")
 QUOTA_PREFIX = "requests."
-# A field selector without pods that have ended, which hold no resources.
+# A field selector without pods that have finished, which hold no resources.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"

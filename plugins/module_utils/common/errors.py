@@ -136,7 +136,7 @@ class ServiceError(Exception):
 
     @property
     def fails_every_request(self) -> bool:
-        """Whether every further request of this run would fail in the same way (missing rights, no connection)."""
+        """Whether every further request of this run would fail in the same way (missing permissions, no connection)."""
         return self.unreachable or self.status in (401, 403)
 
     @property

@@ -33,7 +33,7 @@ class Outcome(t.Generic[T]):
 
 
 def is_fatal(error: Exception) -> bool:
-    """Whether every further call would fail in the same way (missing rights, no connection, a bug)."""
+    """Whether every further call would fail in the same way (missing permissions, no connection, a bug)."""
     return not isinstance(error, ServiceError) or error.fails_every_request
 
 

@@ -230,7 +230,7 @@ class Lease:
             try:
                 self._renew()
             except ApiError as error:
-                # As in client-go, give up well before other runs may take the lease.
+                # As in client-go, give up well before other runs may acquire the Lease.
                 if self.clock() - self._renewed_at >= self.duration * 2 / 3:
                     self._lose(f"it could not be renewed in time ({error.message})")
 

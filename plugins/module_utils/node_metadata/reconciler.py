@@ -172,7 +172,7 @@ def _record(outcome: NodesOutcome, patches: list[Outcome[PatchStatus]], client: 
             outcome.failures[patch.name] = (
                 explain(error, client.connection) if isinstance(error, ApiError) else str(error)
             )
-            # An error that affects every node (missing rights, no connection, a lost lease) is raised directly.
+            # An error that affects every node (missing permissions, no connection, a lost lease) is raised directly.
             if is_fatal(error):
                 outcome.cause = error
         elif error is not None:

@@ -55,7 +55,7 @@ class NodeRunner:
         self._verifier = NodeVerifier(context, self._node, change.pool, self.result)
 
     def run(self) -> NodeResult:
-        """Make the change. An error in the result also stops all other changes (missing rights, no connection, a lost lease)."""
+        """Make the change. An error in the result also stops all other changes (missing permissions, no connection, a lost lease)."""
         try:
             self._run()
         except Exception as error:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A demand of a pool on the lab: it is planned on unused GPUs, and existing devices that serve it stay."""
+"""A demand of a pool in the lab: it is planned on unused GPUs, and existing devices that serve it stay."""
 
 from __future__ import annotations
 

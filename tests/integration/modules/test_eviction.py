@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""evict_pods on a real API server: disruption budgets, finalizers, grace periods, a lost lease, missing rights."""
+"""evict_pods on a real API server: disruption budgets, finalizers, grace periods, a lost lease, missing permissions."""
 
 from __future__ import annotations
 

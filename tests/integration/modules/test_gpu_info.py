@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpu_info on the lab: the fleet is read with one list, drift is reported, and an unreachable cluster is handled."""
+"""gpu_info in the lab: the fleet is read with one list, drift is reported, and an unreachable cluster is handled."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpu_sharing on the lab: modes, check mode, labels and taints, ConfigMap entries, failures."""
+"""gpu_sharing in the lab: modes, check mode, labels and taints, ConfigMap entries, failures."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpu_validation on the lab: it verifies the pools once with scheduled pods, reports every failure, and deletes its objects."""
+"""gpu_validation in the lab: it verifies the pools once with scheduled pods, reports every failure, and deletes its objects."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MIG and MPS on the lab: nodes offer what their pool declares, and changes back leave nothing behind."""
+"""MIG and MPS in the lab: nodes offer what their pool declares, and changes back leave nothing behind."""
 
 from __future__ import annotations
 

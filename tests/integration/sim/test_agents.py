@@ -74,7 +74,7 @@ def test_an_edited_config_is_read_after_a_restart(cluster: SimCluster) -> None:
     cluster.set_config("t4-4", "edited")
     cluster.wait(lambda: cluster.gpus("t4-4") == {"nvidia.com/gpu": 3}, what="three replicas")
     cluster.configs({"edited": sharing(7)})
-    time.sleep(LAG + 2)  # no change may happen in this time
+    time.sleep(LAG + 2)  # no change may happen during this time
     assert cluster.gpus("t4-4") == {"nvidia.com/gpu": 3}
     [pod] = cluster.pods("t4-4", PLUGIN)
     cluster.api.request("DELETE", f"/api/v1/namespaces/{OPERATOR}/pods/{pod['metadata']['name']}")

@@ -171,7 +171,7 @@ def test_mig_failed(mig: SimCluster) -> None:
 def test_mig_pending(mig: SimCluster, waiting_since: float) -> None:
     time.sleep(max(0.0, waiting_since + 5 * 60 * 0.05 + 2 - time.monotonic()))  # until the MIG manager gives up
     mig.fault("h200-1", None)
-    time.sleep(2)  # no change may happen in this time
+    time.sleep(2)  # no change may happen during this time
     assert mig.mig("h200-1") == ("pending", "paused-for-mig-change")
     mig.restart("h200-1", MIG_MANAGER)
     mig.wait(lambda: mig.mig("h200-1") == ("success", "true"), what="a new MIG manager to apply it")

@@ -138,7 +138,7 @@ def test_nodes_are_added_and_removed_with_the_shipped_rights(clouds: Clouds) -> 
 
     def play(playbook: str, count: int, *arguments: str) -> PlaybookRun:
         environ = lab.env_as(playbook)
-        # An existing kubeconfig: none is fetched from the cloud, since that one has all rights.
+        # An existing kubeconfig: none is fetched from the cloud, since that one has all permissions.
         cluster = {"name": lab.name, "kubeconfig": environ["KUBECONFIG"], "cloud": {"magnum": {"cloud": "lab"}}}
         created = {"name": "rights", "labels": {"team": "rights"}, "nodes": {"flavor": "g2.5xlarge", "count": count}}
         variables = {

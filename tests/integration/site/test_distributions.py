@@ -45,7 +45,7 @@ def reset(lab: Lab, folder: Path, distribution: str, pools: list[dict[str, Any]]
 
 
 def play(lab: Lab, playbook: str, variables: dict[str, Any], *arguments: str, **cluster: Any) -> PlaybookRun:
-    """Run a playbook with an example's variables on the lab; `cluster` are further keys of gpu_cluster."""
+    """Run a playbook with an example's variables in the lab; `cluster` are further keys of gpu_cluster."""
     declared = dict(variables["gpu_cluster"])
     for key in ("kube_name", "kubeconfig"):
         declared.pop(key, None)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rights in `examples/rbac` are sufficient: each playbook runs with only its own, and names a missing one."""
+"""The RBAC rules in `examples/rbac` are sufficient: each playbook runs with only its own, and names a missing one."""
 
 from __future__ import annotations
 

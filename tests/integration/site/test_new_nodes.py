@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CronJob of the role new_nodes: its files and rights are sufficient for its command in a pod, and it can be removed."""
+"""The CronJob of the role new_nodes: its files and permissions are sufficient for its command in a pod, and it can be removed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook site on the lab: check mode, run, second run, and changes."""
+"""The playbook site in the lab: check mode, run, second run, and changes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook uninstall on the lab: it removes all managed objects, keeps foreign ones, and survives being killed."""
+"""The playbook uninstall in the lab: it removes all managed objects, keeps foreign ones, and survives being killed."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MINT = "POST /v1/clusters/ID/kubeconfig"
 
 @pytest.fixture
 def dest(tmp_path: Path) -> Path:
-    """The path of the file."""
+    """The path to the file."""
     return tmp_path / "kubeconfig"
 
 

@@ -139,7 +139,7 @@ def _without(name: str) -> Callable[[Files], None]:
         (lambda files: files.program.write_text("#!/bin/sh\n"), "is not a program for Linux"),
         (
             lambda files: files.program.write_bytes(files.program.read_bytes()[:18] + b"\xff\xff"),
-            "is built for another processor architecture",
+            "is built for a CPU architecture other than",
         ),
         (_without("Chart.yaml"), "--chart: .* has no Chart.yaml"),
         (lambda files: (files.chart / "Chart.yaml").write_text("{"), "cannot read .*Chart.yaml: while parsing"),

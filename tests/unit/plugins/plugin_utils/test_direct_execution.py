@@ -26,7 +26,7 @@ def run(main: Callable[[], None], options: dict[str, Any] | None = None, **envir
 
 
 def echo() -> None:
-    """A module that returns its options, a variable of the environment, and a warning."""
+    """A module that returns its options, an environment variable, and a warning."""
     module = AnsibleModule(
         {"text": {"type": "str"}, "number": {"type": "int"}, "secret": {"type": "str", "no_log": True}},
         supports_check_mode=True,

@@ -49,7 +49,7 @@ def test_outcomes_come_in_order_and_no_more_than_the_limit_run() -> None:
 @pytest.mark.parametrize(
     ("error", "stops"),
     [
-        (ApiError("no rights", status=403), True),
+        (ApiError("no permission", status=403), True),
         (ApiError("no answer"), True),
         (ValueError("bug"), True),
         (ApiError("conflict", status=409), False),

@@ -126,8 +126,8 @@ def test_nodes_are_drained_before_their_machines_are_removed(spec: NodeGroupSpec
 @pytest.mark.parametrize("spec", [SHRINK, DELETE])
 def test_a_refused_request_leaves_no_node_cordoned(spec: NodeGroupSpec) -> None:
     cluster = Cluster(3)
-    with pytest.raises(ServiceError, match="no rights"):
-        reconcile(Refusing(ServiceError("no rights", status=403), cluster.calls, [group_of_three()]), cluster, spec)
+    with pytest.raises(ServiceError, match="no permission"):
+        reconcile(Refusing(ServiceError("no permission", status=403), cluster.calls, [group_of_three()]), cluster, spec)
     assert cluster.calls[-1].startswith("reopen")
     assert cluster.cordoned == set()
 
@@ -153,8 +153,8 @@ def test_nodes_are_also_drained_without_wait(spec: NodeGroupSpec, calls: list[st
 @pytest.mark.parametrize("spec", [SHRINK, DELETE])
 def test_a_refused_request_leaves_no_node_cordoned_without_wait(spec: NodeGroupSpec) -> None:
     cluster = Cluster(3)
-    refusing = Refusing(ServiceError("no rights", status=403), cluster.calls, [group_of_three()])
-    with pytest.raises(ServiceError, match="no rights"):
+    refusing = Refusing(ServiceError("no permission", status=403), cluster.calls, [group_of_three()])
+    with pytest.raises(ServiceError, match="no permission"):
         reconciler(refusing, cluster, spec).request()
     assert cluster.cordoned == set()
 
