@@ -11,7 +11,7 @@ from ..catalog import models, names, releases
 from ..catalog.distributions import BY_NAME, DEFAULT_SOCKET, DROP_IN, SOCKET
 from ..catalog.known_issues import HOST_USERS, MODEL_CONDITION, KnownIssue, issues_of
 from ..common.nested import get_nested
-from ..schema.driver import driver_of_values, module_type_problem
+from ..schema.driver import VGPU_TYPE, driver_of_values, module_type_problem
 from ..schema.messages import join_words
 
 if t.TYPE_CHECKING:
@@ -59,6 +59,8 @@ def _planned_conditions(plan: Plan) -> t.Iterator[str]:
     for pool in plan.pools:
         if pool.model:
             yield f"{MODEL_CONDITION}{pool.model.partition('-')[0]}"
+        if get_nested(pool.driver, "type") == VGPU_TYPE:
+            yield "vgpu"
     if plan.mig.needed:
         yield "mig"
     values = plan.operator.values

@@ -182,3 +182,10 @@ def test_kernel_modules_of_the_operators_driver(operator: dict[str, t.Any], pool
     found = [text for text in doubts(derive({"name": "lab", "operator": operator}, {}, [pool])) if "kernel" in text]
     assert len(found) == count
     assert all("Pool old" in text and "set proprietary, or auto" in text for text in found)
+
+
+def test_the_vgpu_driver_of_a_pool_is_a_condition() -> None:
+    vgpu = {**WHOLE, "driver": {"type": "vgpu", "repository": "registry.example.com/nvidia"}}
+    declared = {"name": "lab", "known_issues": [{"conditions": ["vgpu"], "text": "Licenses expire."}]}
+    for pool, count in ((WHOLE, 0), ({**WHOLE, "driver": {}}, 0), (vgpu, 1)):
+        assert sum("Licenses expire" in text for text in doubts(derive(declared, {}, [pool]))) == count
