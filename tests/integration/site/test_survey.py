@@ -17,7 +17,7 @@ import ansible_runner
 import pytest
 import yaml
 
-from tests.programs import environment
+from tests.programs import REPO, environment
 
 CLUSTERS = ("one", "two")
 POOLS: list[dict[str, Any]] = [
@@ -204,3 +204,25 @@ def test_check_mode_shows_the_requested_changes(
     assert shows(job.output, expected)
     assert shows(job.output, "one: a run without --check needs the confirmation -e gpu_confirm=one")
     assert "Nothing was done" not in job.output
+
+
+TAGS = sorted(
+    tag for role in yaml.safe_load((REPO / "playbooks" / "site.yml").read_text())[1]["roles"] for tag in role["tags"]
+)
+
+
+@pytest.mark.sampled(2, group="tags of site")
+@pytest.mark.usual(6)
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_misspelled_variable_fails_with_every_tag(tmp_path: Path, tag: str) -> None:
+    """A misspelled restriction would otherwise change all pools."""
+    job = run_job(tmp_path, "site", {"gpu_sharing_pool_name": "train"}, limit="one", arguments=f"--tags {tag}")
+    assert not job.successful
+    assert shows(job.output, "did you mean gpu_sharing_pool_names?")
+
+
+def test_declared_pools_are_checked_with_the_tag_of_a_later_role(tmp_path: Path) -> None:
+    answers = {"replicas": "many"}
+    job = run_job(tmp_path, "site", answers, limit="one", arguments="--tags sharing")
+    assert not job.successful
+    assert shows(job.output, "gpu_pools[0].sharing.replicas")
