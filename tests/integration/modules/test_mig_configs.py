@@ -44,7 +44,9 @@ class Fleet:
             labels = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "1", "nvidia.com/gpu.present": "true"}
             kube.client.patch(f"{NODES}/{name}", {"metadata": {"labels": labels}})
             # A change of a node that is not ready would wait until it is.
-            kube.client.patch(f"{NODES}/{name}/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+            kube.client.patch(
+                f"{NODES}/{name}/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+            )
         path = collection_path("v1", "ConfigMap", self.namespace)
         for name, model in zip(self.names, MODELS, strict=True):
             kube.client.create(path, generated_of(name, generated_entries(model), self.namespace))
