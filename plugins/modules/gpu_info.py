@@ -167,30 +167,12 @@ gpu_info:
       returned: when O(gpu_pools) is set
       sample:
         notebooks:
-          model: T4
-          nodegroup: null
-          match_labels: {}
-          mode: time-slicing
-          replicas: 4
-          layout: []
-          demand: {}
-          gpu_layouts: []
-          resource: nvidia.com/gpu
-          gpus_per_node: 1
-          driver: null
-          shares_per_gpu: 4
-          memory_mib_per_share: 3840
-          models: [Tesla-T4]
-          nodes: 2
-          gpus: 2
-          expected: 8
-          allocatable: 5
-          resources: {nvidia.com/gpu: {expected: 8, allocatable: 5}}
-          changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], taints: []}
-          drift: ["t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected"]
-          drifted_nodes: 1
-          as_declared: false
-          impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}
+          {model: T4, nodegroup: null, match_labels: {}, mode: time-slicing, replicas: 4, layout: [], demand: {}, gpu_layouts: [],
+           resource: nvidia.com/gpu, gpus_per_node: 1, driver: null, shares_per_gpu: 4, memory_mib_per_share: 3840, models: [Tesla-T4], nodes: 2,
+           gpus: 2, expected: 8, allocatable: 5, resources: {nvidia.com/gpu: {expected: 8, allocatable: 5}},
+           changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], taints: []},
+           drift: ["t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected"], drifted_nodes: 1, as_declared: false,
+           impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}}
     impact:
       description:
         - The sum of C(impact) for all nodes, including nodes without a pool.
@@ -219,6 +201,15 @@ gpu_info:
       elements: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: [{pool: notebooks, message: 1 node(s) have labels or taints that differ from the declaration}]
+    releases:
+      description:
+        - The Helm releases of C(nfd) and C(operator) as O(gpu_cluster) declares them, with C(version), C(release) and C(namespace).
+        - The operator also has the C(distribution), declared or detected, and C(toolkit_env), the variables of the container toolkit for it.
+      type: dict
+      returned: when O(gpu_pools) is set
+      sample:
+        nfd: {version: 0.19.0, release: nfd, namespace: node-feature-discovery}
+        operator: {version: v25.10.1, release: gpu-operator, namespace: gpu-operator, distribution: kubeadm, toolkit_env: []}
     installed:
       description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info).
       type: dict
@@ -293,6 +284,7 @@ from ..module_utils.cluster_state.gpu_pods import gpu_requests
 from ..module_utils.cluster_state.impact import total_impact
 from ..module_utils.cluster_state.node import Node, parse_node
 from ..module_utils.common.errors import ConnectionProblem
+from ..module_utils.common.nested import get_nested
 from ..module_utils.common.results import MAX_LISTED
 from ..module_utils.gpu_operator.detect import detect, object_conditions
 from ..module_utils.gpu_operator.driver_report import add_driver_objects
@@ -315,7 +307,10 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     if module.params["gpu_pools"] is not None:
         # Invalid variables fail before the cluster is contacted.
         info["pools"] = {pool.name: report_data.declared_pool(pool) for pool in module.plan.pools}
-        info["warnings"] = plan_warnings(module.plan)
+        info["releases"] = report_data.declared_releases(module.plan)
+        # An operator that is adopted may be of another release than the default.
+        version_known = get_nested(module.params["gpu_cluster"], "operator", "version") is not None
+        info["warnings"] = plan_warnings(module.plan, version_known=version_known)
     try:
         nodes = [parse_node(raw) for raw in module.client.list(NODES)]
     except (ApiError, ConnectionProblem) as error:
@@ -353,6 +348,8 @@ def _compare(
     plan, membership, changes = overview.plan, overview.membership, overview.changes
     info["installed"] = {name: finding.as_dict() for name, finding in detection.findings.items()}
     info["installed"]["operator"] = operator_result(operator, settings, module.plan)
+    if settings.env:
+        info["releases"]["operator"].update(distribution=settings.distribution, toolkit_env=list(settings.env))
     info["pools"] = report_data.pool_results(overview.allocation, nodes, membership, changes.edits, overview.geometries)
     results = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     for name, validation in evidence.validated_pools(plan, nodes, membership, results).items():
@@ -361,7 +358,8 @@ def _compare(
     pods = list_pods() if reads_pods and needs_pods(plan) else ()
     conditions = cluster_conditions(nodes, pods) | object_conditions(client, detection.policy)
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
-    info["warnings"] = [*plan_warnings(plan, conditions), *drivers, *overview.warnings]
+    version_known = not (operator.adopted and operator.installation and not operator.installation.version)
+    info["warnings"] = [*plan_warnings(plan, conditions, version_known=version_known), *drivers, *overview.warnings]
     add_nodes(client, overview, nodes, info)
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)
     if module.params["include_impact"]:

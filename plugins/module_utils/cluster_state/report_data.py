@@ -19,7 +19,7 @@ from .node_check import check_node
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
     from ..pools.membership import Membership
-    from ..pools.plan import PoolPlan
+    from ..pools.plan import Plan, PoolPlan
     from .gpu_pods import GpuRequest
     from .mig_allocation import MigAllocation
     from .node import Node
@@ -157,6 +157,19 @@ def pool_results(
             "as_declared": bool(members) and not findings and not changes and not missing,
         }
     return results
+
+
+def declared_releases(plan: Plan) -> dict[str, dict[str, t.Any]]:
+    """NFD and the operator as Helm installs them, with the declared distribution and the variables of the container toolkit for it."""
+    releases: dict[str, dict[str, t.Any]] = {
+        component: {"version": release.version, "release": release.name, "namespace": release.namespace}
+        for component, release in (("nfd", plan.nfd), ("operator", plan.operator))
+    }
+    releases["operator"] |= {
+        "distribution": plan.cluster.distribution or "",
+        "toolkit_env": list(plan.cluster.toolkit_env),
+    }
+    return releases
 
 
 def declared_pool(pool: PoolPlan) -> dict[str, t.Any]:

@@ -20,7 +20,7 @@ from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
 from ..validation_programs.registry import PROGRAMS
 from .nodegroups import cloud_of, drain_options, nodegroup_plan, nodegroups_option
-from .operator_values import mirrored_image, nfd_values, operator_values
+from .operator_values import declared_toolkit_env, mirrored_image, nfd_values, operator_values
 from .plan import (
     ClusterPlan,
     ConfigPlan,
@@ -91,6 +91,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             impersonate_user=settings.get("impersonate_user"),
             impersonate_groups=tuple(settings["impersonate_groups"]),
             distribution=settings.get("distribution"),
+            toolkit_env=tuple(declared_toolkit_env(operator, settings.get("distribution"))),
             known_issues=tuple(settings["known_issues"]),
         ),
         operator=_release(

@@ -43,7 +43,12 @@ def operator_values(settings: Document, distribution: str | None = None) -> Docu
         values["driver"] = {**values["driver"], "env": _merged_env(driver.get("env", []), users)}
     if distribution is None:
         return values
-    return with_toolkit_env(values, toolkit_env(BY_NAME[distribution], settings["version"], values))
+    return with_toolkit_env(values, declared_toolkit_env(settings, distribution))
+
+
+def declared_toolkit_env(settings: Document, distribution: str | None) -> list[Document]:
+    """The variables of the container toolkit that operator_values() adds for the declared distribution."""
+    return toolkit_env(BY_NAME[distribution], settings["version"], settings["values"]) if distribution else []
 
 
 def toolkit_env(distribution: Distribution, operator_version: str, values: t.Mapping[str, t.Any]) -> list[Document]:

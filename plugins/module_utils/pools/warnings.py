@@ -21,10 +21,11 @@ if t.TYPE_CHECKING:
 _MIG_MANAGER_LABEL = f"{names.DEPLOY_PREFIX}mig-manager"
 
 
-def plan_warnings(plan: Plan, conditions: t.Collection[str] = ()) -> list[str]:
+def plan_warnings(plan: Plan, conditions: t.Collection[str] = (), *, version_known: bool = True) -> list[str]:
     """The warnings, one sentence each; empty for a plan without pools, because nothing is installed in that case.
 
     `conditions` are the known conditions of the cluster (see known_issues.py): a known issue is reported if the cluster has all its conditions.
+    Without `version_known`, the cluster may have another release of the operator than the plan, so nothing about the release is reported.
     """
     if not plan.pools:
         return []
@@ -33,12 +34,12 @@ def plan_warnings(plan: Plan, conditions: t.Collection[str] = ()) -> list[str]:
     issues = [
         f"GPU operator {known.release.version}: {issue.text}"
         for issue in issues_of(known.release.version)
-        if issue.conditions <= all_conditions
+        if version_known and issue.conditions <= all_conditions
     ]
     return [
-        *([known.warning] if known.warning else []),
+        *([known.warning] if version_known and known.warning else []),
         *issues,
-        *_declared_issues(plan, all_conditions),
+        *_declared_issues(plan, all_conditions, version_known=version_known),
         *_toolkit_conflicts(plan),
         *_fabric_manager(plan),
         *_kernel_modules(plan),
@@ -71,13 +72,13 @@ def _planned_conditions(plan: Plan) -> t.Iterator[str]:
         yield from BY_NAME[plan.cluster.distribution].conditions
 
 
-def _declared_issues(plan: Plan, conditions: t.Collection[str]) -> t.Iterator[str]:
+def _declared_issues(plan: Plan, conditions: t.Collection[str], *, version_known: bool) -> t.Iterator[str]:
     """The issues of gpu_cluster.known_issues; without releases an issue concerns every release."""
     version = f"v{plan.operator.version.removeprefix('v')}"
     for declared in plan.cluster.known_issues:
         releases_of_it = tuple(f"v{release.removeprefix('v')}" for release in declared["releases"])
         issue = KnownIssue(releases_of_it, frozenset(declared["conditions"]), declared["text"])
-        if issue.conditions <= set(conditions) and (not releases_of_it or issue.affects(version)):
+        if issue.conditions <= set(conditions) and (not releases_of_it or (version_known and issue.affects(version))):
             yield f"Known issue (gpu_cluster.known_issues): {issue.text}"
 
 

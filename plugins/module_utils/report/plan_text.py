@@ -8,6 +8,7 @@ import operator
 import typing as t
 
 from ..catalog import benchmarks
+from ..catalog.distributions import BY_NAME
 from ..cluster_state.impact import COUNTS
 from ..mig.drawing import draw_gpu
 from ..mig.placement import Placement
@@ -19,7 +20,27 @@ from .table import Column, Paragraph, table, wrap
 Document = t.Mapping[str, t.Any]
 
 _TITLES = ("DRIVER RESTARTS", "PODS LOSE GPU", "OPERAND PODS", "NODES REPARTITIONED", "GPU RESETS")
+_COMPONENTS = {"nfd": "NFD", "operator": "GPU operator"}
 _SOURCE = f"times were measured on {benchmarks.MEASURED}; other GPUs and kernels differ, see docs/modes.md"
+
+
+def component_paragraphs(info: Document) -> t.Iterator[Paragraph]:
+    """NFD and the operator as a run installs them; without a cluster, the operator's settings for the declared distribution."""
+    releases: Document = info.get("releases") or {}
+    installed: Document = info.get("installed") or {}
+    if not info.get("pools") or any(finding["problem"] for finding in installed.values()):
+        return
+    for component, release in releases.items():
+        parts = []
+        finding = installed.get(component)
+        if finding and finding["managed"] and not finding["found"]:
+            title = f"{_COMPONENTS[component]} {release['version']}"
+            parts.append(f"installs {title} as Helm release {release['namespace']}/{release['release']}")
+        if (parts or not info.get("reachable")) and release.get("toolkit_env"):
+            settings = ", ".join(f"{entry['name']}={entry['value']}" for entry in release["toolkit_env"])
+            parts.append(f"settings of {BY_NAME[release['distribution']].title}: {settings}")
+        if parts:
+            yield component, "; ".join(parts)
 
 
 def layout_lines(pools: Document, width: int) -> list[str]:

@@ -78,7 +78,10 @@ def toolkit_paths(cluster: Cluster) -> dict[str, str]:
 def test_an_example_works_on_its_distribution(lab: Lab, tmp_path: Path, distribution: str) -> None:
     variables = example(distribution)
     reset(lab, tmp_path, distribution, variables["gpu_pools"])
-    play(lab, "plan", variables).require_success()
+    planned = play(lab, "plan", variables).require_success()
+    version = variables["gpu_cluster"]["operator"]["version"]
+    assert planned.shown(f"operator: installs GPU operator {version} as Helm release gpu-operator/gpu-operator")
+    assert planned.shown(f"{SOCKET}={DISTRIBUTIONS[distribution].socket}") == (distribution != "kubeadm")
     play(lab, "site", variables).require_success()
     cluster = Cluster(lab)
     socket = DISTRIBUTIONS[distribution].socket

@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.helpers.playbook import run_playbook
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.distributions import BY_NAME
+from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
+from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.programs import REPO, environment
 
 EXAMPLES = sorted(path.parent for path in (REPO / "examples").glob("*/inventory.yml"))
+
+
+def printed(run: PlaybookRun, host: str) -> str:
+    """The lines of a host's plan, with each white space as one space."""
+    (result,) = run.module_results("accel.gpu.gpu_info", host)
+    return " ".join(" ".join(lines(result["gpu_info"], "plan")).split())
 
 
 @pytest.mark.usual(30)
@@ -29,3 +37,11 @@ def test_plan_accepts_every_example(tmp_path: Path) -> None:
     }
     assert len(EXAMPLES) >= 7
     assert {host for host in hosts if not run.module_results("accel.gpu.gpu_info", host)} == set()
+    for name in ("rke2", "k3s", "k0s", "microk8s"):
+        distribution = BY_NAME[name]
+        assert f"operator: settings of {distribution.title}: " in printed(run, name)
+        assert f"CONTAINERD_SOCKET={distribution.toolkit_variables('v25.10.1')['CONTAINERD_SOCKET']}" in printed(
+            run, name
+        )
+    # Its operator is adopted, in a version that only the cluster knows.
+    assert "GPU operator v" not in printed(run, "openshift")

@@ -112,6 +112,18 @@ def test_doubts(pools: list[dict[str, t.Any]], conditions: t.Collection[str], ve
     assert [word for word in words if not any(word in text for text in reported)] == []
 
 
+@pytest.mark.parametrize("version", ["v25.10.1", "v99.1.0"])
+def test_nothing_is_reported_about_an_unknown_release(version: str) -> None:
+    declared = [{"text": "Always."}, {"text": "There.", "releases": [version]}]
+    cluster = {"name": "c", "known_issues": declared, "operator": {"version": version}}
+    plan = derive(cluster, {}, [{**A100, "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}}}])
+    known, unknown = doubts(plan), doubts(plan, version_known=False)
+    assert [text for text in known if "GPU operator v" in text or text.endswith("There.")]
+    assert [text for text in unknown if "GPU operator v" in text or text.endswith("There.")] == []
+    assert [text for text in unknown if text.endswith("Always.")]
+    assert set(unknown) < set(known)
+
+
 NFD = "feature.node.kubernetes.io"
 
 

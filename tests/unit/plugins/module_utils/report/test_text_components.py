@@ -1,0 +1,79 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A plan shows the Helm releases of NFD and the operator that a run installs, and the settings of the distribution."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
+
+RELEASES = {
+    "nfd": {"version": "0.19.0", "release": "nfd", "namespace": "nfd-ns"},
+    "operator": {
+        "version": "v25.10.1",
+        "release": "gpu-operator",
+        "namespace": "gpus",
+        "distribution": "rke2",
+        "toolkit_env": [{"name": "CONTAINERD_SOCKET", "value": "/run/k3s/containerd/containerd.sock"}],
+    },
+}
+MISSING = {"found": False, "managed": True, "adopted": False, "problem": "", "notes": []}
+SETTINGS = "settings of RKE2: CONTAINERD_SOCKET=/run/k3s/containerd/containerd.sock"
+ADOPTED = {**MISSING, "found": True, "managed": False, "adopted": True, "what": "NFD v0.18.2 in namespace x (OLM)"}
+POOL = {
+    "model": "Tesla-T4", "models": ["Tesla-T4"], "mode": "none", "replicas": 1, "resource": "nvidia.com/gpu", "memory_mib_per_share": 15360,
+    "nodes": 1, "gpus": 1, "expected": 1, "allocatable": 1, "changes": {}, "drift": [], "drifted_nodes": 0, "as_declared": True,
+}  # fmt: skip
+
+
+def _info(**changes: t.Any) -> dict[str, t.Any]:
+    totals = {"nodes": 1, "gpu_nodes": 1, "gpus": 1, "allocatable": {}}
+    return {
+        "reachable": True,
+        "cluster": "lab",
+        "pools": {"p": POOL},
+        "totals": totals,
+        "releases": RELEASES,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        (
+            {"installed": {"nfd": MISSING, "operator": MISSING}},
+            [
+                "nfd: installs NFD 0.19.0 as Helm release nfd-ns/nfd",
+                f"operator: installs GPU operator v25.10.1 as Helm release gpus/gpu-operator; {SETTINGS}",
+            ],
+        ),
+        (
+            {"installed": {"nfd": ADOPTED, "operator": MISSING}},
+            ["is used unmanaged", "operator: installs GPU operator v25.10.1"],
+        ),
+        ({"reachable": False}, [f"operator: {SETTINGS}"]),
+    ],
+)
+def test_a_plan_shows_what_helm_installs(info: dict[str, t.Any], words: list[str]) -> None:
+    text = " ".join(" ".join(lines(_info(**info), "plan")).split())
+    assert [word for word in words if word not in text] == []
+    assert "installs" not in "\n".join(lines(_info(**info), "report"))
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"pools": {}, "installed": {"nfd": MISSING, "operator": MISSING}},
+        {"installed": {"nfd": MISSING, "operator": {**MISSING, "managed": False, "problem": "Two."}}},
+        {"installed": {name: {**MISSING, "found": True} for name in RELEASES}},
+    ],
+    ids=["no pools", "a problem ends the run", "installed"],
+)
+def test_a_plan_that_installs_nothing(info: dict[str, t.Any]) -> None:
+    text = "\n".join(lines(_info(**info), "plan"))
+    assert "installs" not in text
+    assert "settings of" not in text
