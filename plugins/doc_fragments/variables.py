@@ -27,7 +27,7 @@ options:
         default: {}
       gpu_pools:
         description:
-          - The pools, as in C(gpu_pools). Required, and null is refused. An empty list says that there are no pools.
+          - The pools, as in C(gpu_pools). Required, and null is rejected. An empty list says that there are no pools.
         type: list
         elements: dict
         required: true

@@ -80,7 +80,7 @@ def refusing(
 
 @pytest.mark.parametrize("answer", [CONFLICT, BUSY], ids=["409", "429"])
 def test_many_refused_requests(rolling: Rolling, tmp_path: Path, rng: random.Random, answer: Answer) -> None:
-    """One of three changing requests is refused, including those for the Lease."""
+    """One of three changing requests is rejected, including those for the Lease."""
     start_gpu_pods(rolling)
     refused = itertools.count()
 

@@ -52,6 +52,21 @@ STILTED = {
     r"[a-z] any more\b": "no longer, any longer",
     r"\bone after the other\b": "one after another",
     r"\b(is|are) (not|neither) waited for\b": "does not wait for",
+    r"(?<![-_\w\"'])rights\b(?![.:\"'])": "permissions (of a user), RBAC rules, RBAC objects",
+    r"\bvariables? of the environment\b": "environment variable",
+    r"\bexactly if\b": "if and only if",
+    r"\b[Aa]nother ([A-Za-z'-]+ ){1,4}than\b": "a different X than, an X other than",
+    r", with a (warning|message)\b(?!\")": "and a warning is shown",
+    r"\b[Oo]n (the|a) lab\b(?!'s)": "in the lab",
+    r"\bpods (that )?have ended\b": "terminated (pods), finished (jobs, kernels), exited (processes)",
+    r"\b[Pp]ath of (helm|the file)\b": "path to",
+    r"\b[Tt]akes? the [Ll]ease\b": "acquires the Lease",
+    r"(?<!\) )\b(is|are) refused\b": "a value is rejected, a run fails",
+    r"\bby hand\b": "manually",
+    r"\b(fails?|failed) with the (name|reason)\b": "fails and names, fails and reports why",
+    r"\b[Dd]iscovered inventory\b": "dynamic inventory",
+    r"\b(Application of Argo CD|HelmRelease of Flux|Kustomization of Flux|[Ww]orkers of NFD)\b": "Argo CD Application",
+    r"^> .*\w > \w": "one paragraph of a block quote, wrapped wrongly",
     r"\b(Recorded|Refused|Counted|Returned|Reported|Released|Managed|Kept|Listed|Needed) (are|is) (?!not\b)": "begin with the subject",
 }
 # The words of a CamelCase name are separated before the search.
@@ -117,6 +132,11 @@ def test_stilted_constructions() -> None:
         "label a=b is to be removed",
         "which no label names any more",
         "Recorded are the labels",
+        "a user without rights",
+        "the value is refused",
+        "leads to another cluster than the run names",
+        "is kept, with a warning",
+        "the second run fails with the name of the first",
     ],
 )
 def test_a_stilted_construction_is_found(line: str) -> None:

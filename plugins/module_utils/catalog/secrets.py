@@ -59,7 +59,7 @@ _OPTION = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]*)\s+(?!\*\*\*(?:\s|$))(?
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
 # The last words in the names of signed parameters (Azure: sig, AWS: X-Amz-Signature, Google: X-Goog-Signature).
 _SIGNATURES = frozenset({"sig", "signature", "hmac"})
-# This limit exceeds the length that a message quotes; it is needed because text is not limited yet when it is refused.
+# This limit exceeds the length that a message quotes; it is needed because text is not limited yet when it is rejected.
 _MAX_CHECKED = 4096
 # Bits per character; text with less is words, not random.
 _RANDOM_ENTROPY = 3.6

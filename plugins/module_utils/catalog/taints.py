@@ -47,7 +47,7 @@ def merge_taints(
     """The node's whole list with the desired taints (None: unchanged), and the owned taints in the format of format_taint().
 
     `recorded` are the taints that the owner has recorded on the node. A recorded taint that is not desired is removed when `removes` accepts
-    its identity. A taint that others had set is left alone; with another value than the desired one it is replaced, and owned from then on.
+    its identity. A taint that others had set is left alone; with a different value than the desired one it is replaced, and owned from then on.
     """
     missing = {taint_identity(taint): taint for taint in desired}
     merged: list[dict[str, t.Any]] = []

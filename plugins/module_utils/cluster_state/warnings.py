@@ -54,7 +54,7 @@ def _membership_warnings(membership: Membership, released: t.Collection[str]) ->
     for pool, names in sorted(membership.mismatched.items()):
         yield f"Pool {pool} does not match {abbreviate(names)}, pinned to it by the label accel.gpu/pool; the pin takes precedence."
     for pool, names in sorted(membership.wrong_model.items()):
-        yield f"{abbreviate(names)}: another GPU model than pool {pool} declares (model). Correct the flavor or model."
+        yield f"{abbreviate(names)}: a different GPU model than pool {pool} declares (model). Correct the flavor or model."
     for pool, names in sorted(membership.undeclared_pins.items()):
         pinned = [name for name in names if name not in members and name not in released]
         if pinned:

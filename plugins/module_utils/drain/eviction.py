@@ -277,7 +277,10 @@ def _refusal(error: ApiError, pod: PodOnNode) -> tuple[str, bool]:
         # The budget's controller lags behind after many disruptions.
         return f"{error.message}.", True
     if error.forbidden and 'resource "pods/eviction"' not in error.message:
-        return f"{error.message}. Allow the eviction where it is refused, or delete the pod.", False
+        return (
+            f"{error.message}. Allow the eviction in the policy or webhook that rejects it, or delete the pod.",
+            False,
+        )
     raise error
 
 

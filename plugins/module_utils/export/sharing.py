@@ -119,7 +119,7 @@ def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> 
 
 
 def _check_structure(content: t.Any) -> None:
-    """Check the structure, because a foreign file may contain anything; the plugin would not start with the content that is refused here."""
+    """Check the structure, because a foreign file may contain anything; the plugin would not start with the content that is rejected here."""
     maps: list[t.Any] = [content]
     if isinstance(content, dict):
         maps += [content.get(key) or {} for key in ("flags", "sharing")]
@@ -228,7 +228,7 @@ def export_layout(entry: t.Any, gpus: int, pci_ids: t.Collection[str]) -> Export
     layouts = list(by_gpu.values())
     if all(layout == layouts[0] for layout in layouts) and any(part["devices"] == "all" for part in parts):
         return ExportedLayout(by_gpu[0])
-    # Listing whole GPUs explicitly results in another entry than leaving them out, and only one of the two forms has
+    # Listing whole GPUs explicitly results in a different entry than leaving them out, and only one of the two forms has
     # the same entry name.
     partitioned = {index: layout for index, layout in by_gpu.items() if layout}
     before_last = {index: by_gpu[index] for part in parts[:-1] if part["devices"] != "all" for index in part["devices"]}

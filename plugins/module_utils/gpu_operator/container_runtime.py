@@ -82,7 +82,7 @@ def host_paths(toolkit: Document) -> dict[str, str]:
 def toolkit_problems(
     toolkit: Document, pods: t.Iterable[Document], nodes: t.Iterable[Document], version: str, now: float
 ) -> list[str]:
-    """Why nodes cannot start pods with the runtime class: their containerd is at another place than the toolkit expects.
+    """Why nodes cannot start pods with the runtime class: their containerd is at a different place than the toolkit expects.
 
     `pods` are those of SELECTOR; only nodes are considered where one of them fails lastingly. `version` is the operator's.
     """

@@ -120,7 +120,7 @@ def is_in_place(paths: t.Iterable[Path], version: str, policy: UpgradePolicy, dr
     """Whether changes at these paths restart the pods of these driver DaemonSets without evicting GPU pods.
 
     `version`: the operator's release, which this change does not replace. Another release may change the DaemonSets' templates themselves. Pods of an
-    older template may have another digest than the template.
+    older template may have a different digest than the template.
     """
     return (
         policy.automatic
@@ -220,7 +220,7 @@ class DriverRollout:
     """A change that restarts the driver: the number of nodes, the upgrade policy, and the reasons.
 
     `in_place`: the driver stays loaded while its pod restarts, and no GPU pod is evicted, so that the change needs no permission.
-    `parts` are the numbers of nodes with another upgrade policy than `upgrade_policy`: those of NVIDIADriver objects with their own.
+    `parts` are the numbers of nodes with a different upgrade policy than `upgrade_policy`: those of NVIDIADriver objects with their own.
     """
 
     nodes: int

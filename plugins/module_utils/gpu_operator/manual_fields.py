@@ -127,7 +127,7 @@ def _get(document: Document, path: Path) -> t.Any:
 
 
 def manual_fields_message(fields: t.Sequence[ManualField], name: str) -> str:
-    """Why an upgrade is refused, with the values that keep the fields."""
+    """Why an upgrade is rejected, with the values that keep the fields."""
     paths = ", ".join(map(str, fields))
     values = ", ".join(each.as_value for each in fields)
     return (

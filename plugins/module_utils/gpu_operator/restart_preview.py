@@ -72,7 +72,7 @@ class RestartPreview(t.NamedTuple):
             "max_parallel": DriverRollout(drivers, self.upgrade_policy, self.reasons, parts=self.parts).max_parallel,
             "reasons": list(self.reasons) if drivers else [],
             "in_place": bool(drivers) and self.restart.in_place,
-            # An upgrade is a single step and is refused as a whole.
+            # An upgrade is a single step and is rejected as a whole.
             "held_back": bool(drivers) and self.versions is None and not self.restart.in_place and not allowed,
             "allowed": allowed,
             "release": {"installed": self.versions[0], "desired": self.versions[1]} if self.versions else None,

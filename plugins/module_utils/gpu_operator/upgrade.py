@@ -163,7 +163,7 @@ class OperatorUpgrade:
         definitions: t.Iterable[Object],
         desired: t.Mapping[str, t.Any],
     ) -> UpgradeDecision:
-        """Predict the upgrade, which is refused if it would overwrite manually set fields, or restart the driver without permission.
+        """Predict the upgrade, which is rejected if it would overwrite manually set fields, or restart the driver without permission.
 
         `definitions` are the CRDs of the chart. If the upgrade would reset names of the collection's ConfigMaps, they are added to the values of the
         preparation.

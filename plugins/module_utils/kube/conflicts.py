@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks that the environment does not name another cluster or user than the selected connection."""
+"""Checks that the environment does not name a different cluster or user than the selected connection."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _FORBIDDEN = re.compile(
 
 
 class WrongCluster(ModuleFailure):
-    """The connection leads, or may lead, to another cluster than the run names. Nothing was changed."""
+    """The connection leads, or may lead, to a different cluster than the run names. Nothing was changed."""
 
     code = "wrong_cluster"
 

@@ -4,7 +4,7 @@
 
 kubernetes.core.helm reads K8S_AUTH_* (its helm_args_common.py), and the helm program KUBECONFIG and HELM_KUBE* (helm pkg/cli/environment.go).
 A kubeconfig is passed as KUBECONFIG and not as the option, because kubernetes.core copies the option's file to another folder. Paths are
-absolute, because helm may start in another folder than the module.
+absolute, because helm may start in a different folder than the module.
 """
 
 from __future__ import annotations

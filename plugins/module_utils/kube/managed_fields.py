@@ -18,7 +18,7 @@ def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Tree:
 
 
 def owned_by_others(live: t.Mapping[str, t.Any], manager: str) -> Tree:
-    """The fields of all other managers, and the fields that this manager has written in another way than by applying."""
+    """The fields of all other managers, and the fields that this manager has written in a different way than by applying."""
     return _fields(live, lambda entry: not _is_applied_by(entry, manager))
 
 

@@ -77,7 +77,7 @@ class GroupDrain:
             raise
 
     def _required_nodes(self, group: NodeGroupState) -> list[Node]:
-        """The group's nodes; raises GroupFailed if the machines joined another cluster than the one in `kubernetes`."""
+        """The group's nodes; raises GroupFailed if the machines joined a different cluster than the one in `kubernetes`."""
         nodes = self.nodes(group)
         machines = [*group.machines, *group.addresses]
         if machines and not nodes:

@@ -88,7 +88,7 @@ def is_from_group(pool: PoolPlan, node: NodeFacts) -> bool:
 
 
 def _has_wrong_model(pool: PoolPlan, node: NodeFacts) -> bool:
-    """Whether a node that belongs to the pool by its pin or node group has another model than the declared one."""
+    """Whether a node that belongs to the pool by its pin or node group has a different model than the declared one."""
     model = models.find(pool.model) if pool.model and node.product and not pool.match.products else None
     return model is not None and _product(node) not in {models.normalized(product) for product in model.products}
 

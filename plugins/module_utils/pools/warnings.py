@@ -113,7 +113,7 @@ def _fabric_manager(plan: Plan) -> t.Iterator[str]:
 
 
 def _kernel_modules(plan: Plan) -> t.Iterator[str]:
-    """Kernel modules of the operator's driver that do not support the GPUs of a pool; a pool's own `driver` is refused in that case."""
+    """Kernel modules of the operator's driver that do not support the GPUs of a pool; a pool's own `driver` is rejected in that case."""
     if get_nested(plan.operator.values, "driver", "enabled") is False:
         return
     for pool in plan.pools:

@@ -285,7 +285,7 @@ def release_is_known(cluster: Document) -> Problems:
 
 
 def values_have_no_os_tag(cluster: Document) -> Problems:
-    """A version with the tag of an operating system, a common mistake, is refused in the Helm values, too."""
+    """A version with the tag of an operating system, a common mistake, is also rejected in the Helm values."""
     version = get_nested(cluster, "operator", "values", "driver", "version")
     reason = validators.os_tag(version) if isinstance(version, str) else None
     if reason:

@@ -4,7 +4,7 @@
 
 Sources: gpu-operator-rdma.rst, platform-support.rst and gpu-operator-kubevirt-dra.rst in gpu-operator/ of NVIDIA/cloud-native-docs;
 gpu-operator v25.10.1 controllers/object_controls.go (transformPeerMemoryContainer, transformGDSContainer, transformGDRCopyContainer): all three
-are containers of the driver's DaemonSet, and the last two are refused with precompiled drivers.
+are containers of the driver's DaemonSet, and the last two are rejected with precompiled drivers.
 """
 
 from __future__ import annotations

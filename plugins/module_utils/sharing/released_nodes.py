@@ -71,7 +71,7 @@ class ReleasedNodes:
         return [] if ALL in allowed else [name for name in required if name not in allowed]
 
     def refusal(self, allowed: t.Collection[str], *, begun: bool = False) -> str:
-        """The reason why the run is refused and the remedy; empty if it may continue. `begun`: the run has already made other changes."""
+        """The reason why the run fails and the remedy; empty if it may continue. `begun`: the run has already made other changes."""
         nothing = f"Nothing {'more ' if begun else ''}was changed."
         reasons = [self._release_refusal(allowed, nothing), self._sharing_refusal(nothing)]
         return " ".join(filter(None, reasons))

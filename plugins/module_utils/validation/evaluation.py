@@ -33,7 +33,7 @@ MAX_TEXTS = 3
 WAITED, REFUSED = "waited", "refused"
 _UNANSWERED = {
     ONE_MORE: "the time limit was reached before it was known whether an additional pod must wait",
-    TWO_SHARES: "the time limit was reached before it was known whether a request for two shares is refused",
+    TWO_SHARES: "the time limit was reached before it was known whether a request for two shares is rejected",
 }
 
 Pod = t.Mapping[str, t.Any]
@@ -205,7 +205,7 @@ def two_shares_result(pod: Pod, resource: str) -> NegativeResult | None:
         if _ONE_EACH in reason:
             return NegativeResult(REFUSED)
         return NegativeResult(
-            "failed", f"a request for two {resource} failed for another reason than its size: {reason}"
+            "failed", f"a request for two {resource} failed for a reason other than its size: {reason}"
         )
     if list(run_times(status)):
         return NegativeResult(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Upgrades to a chart with the CRD and the manifest of v26: only manual changes are refused, the collection's values stay, and the plan says it."""
+"""Upgrades to a chart with the CRD and the manifest of v26: only manual changes are rejected, the collection's values stay, and the plan says it."""
 
 from __future__ import annotations
 

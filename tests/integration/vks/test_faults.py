@@ -81,7 +81,7 @@ def test_a_group_is_created_once_if_the_response_is_lost(account: Account, fault
 
 @pytest.mark.usual(8)
 def test_a_token_that_expires_during_a_wait_is_renewed(account: Account) -> None:
-    """It is renewed at half of its lifetime, so that no request is refused even if each takes seconds."""
+    """It is renewed at half of its lifetime, so that no request is rejected even if each takes seconds."""
     account.set("delay", "6")
     account.put("token-seconds", 10)
     start = account.mark()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Releases of the GPU operator that a user adds: what is refused, what is copied, and how they are listed."""
+"""Releases of the GPU operator that a user adds: what is rejected, what is copied, and how they are listed."""
 
 from __future__ import annotations
 

@@ -102,14 +102,14 @@ def problem(
         return f"its server is {server_of(cluster)}, and the cluster's is {endpoint.server}"
     ca = decoded(cluster.get("certificate-authority-data"))
     if ca is None or ca.strip() != endpoint.ca.strip():
-        return "it trusts another CA than the cluster's"
+        return "it trusts a different CA than the cluster's"
     certificate = client_certificate(user)
     if certificate is None:
         return "it has no client certificate"
     if _public_key_of(user) != _public_bytes(certificate.public_key()):
         return "its key and its certificate do not belong together"
     if not _is_signed_by(certificate, endpoint.ca):
-        return "its client certificate is signed by another CA than the cluster's"
+        return "its client certificate is signed by a different CA than the cluster's"
     end = expiry(certificate)
     if end <= now:
         return f"its client certificate expired at {format_time(end)}"

@@ -65,7 +65,7 @@ class VksProvider:
         return specs
 
     def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
-        """All groups with a wanted name, with their details; each group is read once. Two groups with the same name are refused."""
+        """All groups with a wanted name, with their details; each group is read once. Two groups with the same name are rejected."""
         rows = [row for row in self._rows if wanted(str(row.get("name")))]
         _refuse_duplicates(rows)
         return self._details(rows)
@@ -80,7 +80,7 @@ class VksProvider:
         return checks.problems(specs, self._resolver.cluster, len(self._rows), quota, self._resolver)
 
     def list_groups(self) -> list[ListedGroup]:
-        """The service's list; two groups with the same name are refused."""
+        """The service's list; two groups with the same name are rejected."""
         rows = self._transport.items(self._groups)
         _refuse_duplicates(rows)
         return [listed_of(row) for row in rows]

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two hosts of one play that name the same cluster are refused, with both names, and whatever else their variables hold."""
+"""Two hosts of one play that name the same cluster are rejected, and the message has both names, and whatever else their variables hold."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def test_a_flavor_with_another_model_than_the_pool_says() -> None:
         for name, product in (("a", "Tesla-T4"), ("b", "NVIDIA-L40S"))
     ]
     assert warnings.all_warnings(nodes, assign_pools(pools, nodes), (), {}, run=False) == [
-        "b: another GPU model than pool train declares (model). Correct the flavor or model."
+        "b: a different GPU model than pool train declares (model). Correct the flavor or model."
     ]
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVIDIADriver objects of the pools: which change, on which nodes the driver restarts, what stays, and what is refused."""
+"""The NVIDIADriver objects of the pools: which change, on which nodes the driver restarts, what stays, and what is rejected."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_report_of_driver_restarts() -> None:
     assert found.as_dict({"driver_restarts": 8}, allowed=True) == {**reported, "held_back": False, "allowed": True}
     in_place = found._replace(restart=OperandRestart(in_place=True))
     assert in_place.as_dict({"driver_restarts": 8}) == {**reported, "held_back": False, "in_place": True}
-    # An upgrade is refused as a whole, and nothing is held back.
+    # An upgrade is rejected as a whole, and nothing is held back.
     release = {"installed": "v1", "desired": "v2"}
     assert found._replace(versions=("v1", "v2")).as_dict({"driver_restarts": 8}) == {
         **reported,

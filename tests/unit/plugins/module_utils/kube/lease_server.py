@@ -34,7 +34,7 @@ class Server:
         self.lease: Object | None = None
         self.guard: Callable[[str], None] | None = None
         self.while_asked: Callable[[], None] = lambda: None
-        # With what a write is refused; whether the next write's answer is lost, so that the client sends it again.
+        # With what a write is rejected; whether the next write's answer is lost, so that the client sends it again.
         self.failure: ApiError | None = None
         self.answer_lost = False
         self._version = 0

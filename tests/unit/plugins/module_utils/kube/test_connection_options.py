@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which source names the cluster, and what is refused because two sources would be combined."""
+"""Which source names the cluster, and what is rejected because two sources would be combined."""
 
 from __future__ import annotations
 

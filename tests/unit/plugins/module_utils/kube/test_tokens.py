@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A token that HTTP cannot carry is refused with its origin, and appears nowhere; white space around one is left out."""
+"""A token that HTTP cannot carry is rejected with its origin, and appears nowhere; white space around one is left out."""
 
 from __future__ import annotations
 

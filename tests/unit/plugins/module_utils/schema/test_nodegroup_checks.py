@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pools that make their own nodes: what is refused before any cloud is asked."""
+"""Pools that make their own nodes: what is rejected before any cloud is asked."""
 
 from __future__ import annotations
 

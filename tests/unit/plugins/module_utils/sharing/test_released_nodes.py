@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which releases are allowed and which are refused, and the rollout settings that they follow."""
+"""Which releases are allowed and which are rejected, and the rollout settings that they follow."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def changes(
         ([], "all", {"inference": 1, "notebooks": 2, "train": 1}, []),
         # Renamed, and claimed by its match: moved, not released.
         ([{**T4, "name": "lectures"}, {**L40S, "name": "serving"}, A100], "", {}, []),
-        # Its match has changed: the pool is declared, and its nodes are not in it. That is refused for one pool, too.
+        # Its match has changed: the pool is declared, and its nodes are not in it. That is rejected for one pool, too.
         ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, L40S, A100], "", {"notebooks": 2}, ["notebooks"]),
         ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, L40S, A100], "notebooks", {"notebooks": 2}, []),
         ([{**T4, "match": {"model": "V100-PCIE-16GB"}}, {**L40S, "match": {"model": "L4"}}, A100], "", {"inference": 1, "notebooks": 2}, ["inference", "notebooks"]),

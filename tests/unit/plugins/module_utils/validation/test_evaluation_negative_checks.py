@@ -88,7 +88,7 @@ def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, expected: str
     ("asked", "expected", "problem"),
     [
         (REFUSED, "refused", ""),
-        (GONE, "failed", "failed for another reason than its size"),
+        (GONE, "failed", "failed for a reason other than its size"),
         (pod("Running", 1), "granted", "although failRequestsGreaterThanOne"),
         (pod("Succeeded", 1, 1), "granted", GPU),
         (FULL, None, ""),
@@ -127,7 +127,7 @@ def test_a_test_is_not_finished_before_both_answers() -> None:
     assert test_run.answers == {"one_more": "waited"}
     [problem] = test_run.problems
     assert problem.startswith(
-        "the time limit was reached before it was known whether a request for two shares is refused: Pending, Unschedulable"
+        "the time limit was reached before it was known whether a request for two shares is rejected: Pending, Unschedulable"
     )
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of a group that are refused without a look-up."""
+"""Options of a group that are rejected without a look-up."""
 
 from __future__ import annotations
 
