@@ -470,7 +470,9 @@ options:
         type: bool
   gpu_pools:
     description:
-      - The pools of this cluster. Required; null is not allowed. An explicit empty list means that there are no pools.
+      - The pools of this cluster. Without them, M(accel.gpu.gpu_info) returns the actual state only; everything else requires
+        them.
+      - Null is not allowed. An explicit empty list means that there are no pools.
       - All errors of the three variables are reported together, each with its path.
     type: list
     elements: dict

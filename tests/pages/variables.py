@@ -43,7 +43,8 @@ for _program in PROGRAMS:
 DESCRIPTIONS: dict[str, dict[str, str]] = yaml.safe_load(_TEXTS)
 DOCUMENTS = {"gpu_cluster": CLUSTER, "gpu_pools": POOL}
 _POOLS = (
-    "The pools of this cluster. Required; null is not allowed. An explicit empty list means that there are no pools.",
+    "The pools of this cluster. Without them, M(accel.gpu.gpu_info) returns the actual state only; everything else requires them.",
+    "Null is not allowed. An explicit empty list means that there are no pools.",
     "All errors of the three variables are reported together, each with its path.",
 )
 _DEFAULTS = (

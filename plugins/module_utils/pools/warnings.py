@@ -89,7 +89,7 @@ def _toolkit_conflicts(plan: Plan) -> t.Iterator[str]:
     distribution = BY_NAME[plan.cluster.distribution]
     needed = {SOCKET: DEFAULT_SOCKET, **distribution.toolkit_variables(plan.operator.version)}
     for entry in get_nested(plan.operator.values, "toolkit", "env") or ():
-        name, value = entry["name"], entry.get("value")
+        name, value = entry["name"], entry.get("value") or ""
         if name in (SOCKET, DROP_IN) and name in needed and value != needed[name]:
             yield (
                 f"toolkit.env of gpu_cluster.operator.values sets {name}={value}, which takes precedence; {distribution.title} has its containerd at "

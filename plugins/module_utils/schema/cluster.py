@@ -215,7 +215,7 @@ def values_have_one_owner(cluster: Document) -> Problems:
 _PATH = "gpu_cluster.operator"
 # The variables of a container. Text in place of a variable may contain its value.
 _VARIABLES = ListOf(item=Anything(quotes_text=False), quotes_text=False)
-_VARIABLE_NAME = Text(quotes_text=False)
+_VARIABLE_NAME = Text((validators.variable_name,), quotes_text=False)
 # Only the driver's own container reads these (gpu-operator controllers/object_controls.go, transformDriverContainer).
 _DRIVER_FIELDS = (
     ("driver", "version"),
@@ -303,19 +303,28 @@ def values_keep_maps(cluster: Document) -> Problems:
                 yield f"gpu_cluster.{which}.values.{'.'.join(path)}: is {type_name(value)}, and the chart has a map there; {remedy}"
 
 
-def variables_have_names(cluster: Document) -> Problems:
-    """Derived variables are merged into driver.env and toolkit.env by name, and the ClusterPolicy accepts only named entries."""
+def variables_fit_the_cluster_policy(cluster: Document) -> Problems:
+    """The ClusterPolicy accepts only entries with a name and a text in driver.env and toolkit.env. Derived variables are merged by name."""
     for part, example in (("driver", "HTTPS_PROXY"), ("toolkit", "CONTAINERD_SOCKET")):
         variables = get_nested(cluster, "operator", "values", part, "env")
         path = f"{_PATH}.values.{part}.env"
         if variables is None or variables is INVALID:
             continue
         yield from _VARIABLES.problems(variables, path)
-        for index, variable in enumerate(variables if isinstance(variables, list) else ()):
-            if isinstance(variable, dict) and variable.get("name") is None:
+        names: list[t.Any] = []
+        for index, entry in enumerate(variables if isinstance(variables, list) else ()):
+            if not isinstance(entry, dict):
+                continue
+            name, value = entry.get("name"), entry.get("value")
+            if name is None:
                 yield f"{path}[{index}].name: is missing; write the name of the variable, as in `- name: {example}`"
-            elif isinstance(variable, dict):
-                yield from _VARIABLE_NAME.problems(variable["name"], f"{path}[{index}].name")
+            else:
+                yield from _VARIABLE_NAME.problems(name, f"{path}[{index}].name")
+            if name is not None and name in names:
+                yield f"{path}[{index}].name: an entry above has the same name; remove one of them"
+            names.append(name)
+            if value is not None and not isinstance(value, str):
+                yield f"{path}[{index}].value: is {type_name(value)}, not text; write one text in quotes"
 
 
 CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
@@ -333,7 +342,7 @@ CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
     release_is_known,
     values_have_no_os_tag,
     values_keep_maps,
-    variables_have_names,
+    variables_fit_the_cluster_policy,
     *FEATURE_CHECKS,
     cloud_is_one,
 )

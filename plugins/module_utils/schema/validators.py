@@ -40,6 +40,8 @@ _KUBELET_LABELS = frozenset(
         *(f"topology.kubernetes.io/{name}" for name in ("region", "zone")),
     }
 )
+# IsEnvVarName of k8s.io/apimachinery pkg/util/validation.
+_VARIABLE_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
 _IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
 _NO_SECRET = (
     "contains a secret, which would be readable on the command line of helm; remove it from the address, and log in before the run "
@@ -227,6 +229,13 @@ def cuda_version(value: str) -> str | None:
     if re.fullmatch(r"\d{1,2}\.\d{1,2}", value, re.ASCII):
         return None
     return 'is not a CUDA version; write its first two numbers in quotes, such as "12.5"'
+
+
+def variable_name(value: str) -> str | None:
+    """The name of a container's environment variable."""
+    if _VARIABLE_NAME.fullmatch(value):
+        return None
+    return "is not the name of an environment variable; use letters, digits, underscores, dots and hyphens, and no digit at the start"
 
 
 def image_name(value: str) -> str | None:
