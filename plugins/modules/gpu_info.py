@@ -308,7 +308,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         # Invalid variables fail before the cluster is contacted.
         info["pools"] = {pool.name: report_data.declared_pool(pool) for pool in module.plan.pools}
         info["releases"] = report_data.declared_releases(module.plan)
-        # An operator that is adopted may be of another release than the default.
+        # An operator that is adopted may have a different release than the default.
         version_known = get_nested(module.params["gpu_cluster"], "operator", "version") is not None
         info["warnings"] = plan_warnings(module.plan, version_known=version_known)
     try:

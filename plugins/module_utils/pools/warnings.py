@@ -25,7 +25,7 @@ def plan_warnings(plan: Plan, conditions: t.Collection[str] = (), *, version_kno
     """The warnings, one sentence each; empty for a plan without pools, because nothing is installed in that case.
 
     `conditions` are the known conditions of the cluster (see known_issues.py): a known issue is reported if the cluster has all its conditions.
-    Without `version_known`, the cluster may have another release of the operator than the plan, so nothing about the release is reported.
+    Without `version_known`, the cluster may have a different operator release than the plan, so nothing about the release is reported.
     """
     if not plan.pools:
         return []
