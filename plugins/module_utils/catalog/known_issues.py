@@ -15,20 +15,20 @@ from .distributions import BY_NAME, K3S_FAMILY
 # What a cluster can have: by the pools and gpu_cluster.operator (pools/warnings.py), by the nodes, and by pods and other objects
 # (cluster_state/conditions.py). `model X`: GPUs whose name begins with X.
 MODEL_CONDITION = "model "
-# Only the pods of the cluster show it.
+# Only pods show this condition.
 HOST_USERS = "host-users"
 CONDITIONS: t.Mapping[str, str] = {
     "containerd": "GPU nodes run containerd",
     "cri-o": "GPU nodes run CRI-O",
     "gds": "GPUDirect Storage is enabled",
-    "gke": "GPU nodes are Google's GKE",
-    "gpucluster": "the cluster has a GPUCluster beside the ClusterPolicy",
+    "gke": "GPU nodes run on GKE",
+    "gpucluster": "the cluster has a GPUCluster in addition to the ClusterPolicy",
     HOST_USERS: "pods have spec.hostUsers: false",
     K3S_FAMILY: "the distribution is K3s or RKE2",
     "mig": "a pool partitions GPUs",
-    "openshift": "GPU nodes are OpenShift's",
+    "openshift": "GPU nodes run on OpenShift",
     "rdma": "GPUDirect RDMA is enabled",
-    "rdma-nic": "NFD has found a network card of NVIDIA (Mellanox) on GPU nodes",
+    "rdma-nic": "NFD has found an NVIDIA (Mellanox) network card on GPU nodes",
     "rhel8": "GPU nodes run RHEL 8",
     "selinux": "SELinux is enabled on GPU nodes",
     "vgpu": "GPU nodes are vGPU guests",
