@@ -27,19 +27,84 @@ options:
     description:
       - The sets of nodes, and the metadata for their nodes. A node may be in several sets, as long as the sets do not
         conflict.
-      - The nodes of a set are selected by one or more of C(label_selectors) (a list of label selectors as in kubectl, all
-        of which a node must match; an empty list selects all nodes), C(names) (a list of names of existing nodes) and
-        C(match) (a map of C(model), a GPU model of the catalog, C(pool), the name in the node's label C(accel.gpu/pool),
-        and C(labels), a map of exact labels). A node must match all given conditions.
-      - C(labels) and C(annotations) are maps. A value of null removes the entry, if this module has set it.
-      - C(taints) is a list of maps with C(key), C(effect) (C(NoSchedule), C(PreferNoSchedule) or C(NoExecute)) and
-        optionally C(value). An existing taint with the same key and effect gets the new value.
-      - C(state=absent) removes the listed entries, if this module has set them, regardless of their values.
-      - C(purge=true) also removes everything else that this module has set on these nodes.
-      - C(name) is the name of the set in messages and in the result.
+      - A set needs one or more of C(label_selectors), C(names) and C(match), and a node must match all of them. It also needs C(labels),
+        C(annotations), C(taints) or C(purge).
+      - All errors of all sets are reported together, each with its path.
     type: list
     elements: dict
     required: true
+    suboptions:
+      name:
+        description:
+          - The name of the set in messages and in the result. By default, its position in the list.
+        type: str
+      state:
+        description:
+          - V(absent) removes the listed entries, if this module has set them, regardless of their values.
+        type: str
+        choices: [present, absent]
+        default: present
+      label_selectors:
+        description:
+          - Label selectors as in kubectl, all of which a node must match. An empty list selects all nodes.
+        type: list
+        elements: str
+      names:
+        description:
+          - Names of existing nodes.
+        type: list
+        elements: str
+      match:
+        description:
+          - Properties of the nodes.
+        type: dict
+        suboptions:
+          model:
+            description:
+              - A GPU model of the catalog.
+            type: str
+          pool:
+            description:
+              - The name of a pool, in the node's label C(accel.gpu/pool).
+            type: str
+          labels:
+            description:
+              - Labels with exactly these values.
+            type: dict
+      labels:
+        description:
+          - The labels. A value of null removes the label, if this module has set it.
+        type: dict
+      annotations:
+        description:
+          - The annotations. A value of null removes the annotation, if this module has set it.
+        type: dict
+      taints:
+        description:
+          - The taints. An existing taint with the same key and effect gets the new value.
+        type: list
+        elements: dict
+        suboptions:
+          key:
+            description:
+              - The key.
+            type: str
+            required: true
+          value:
+            description:
+              - The value.
+            type: str
+          effect:
+            description:
+              - The effect.
+            type: str
+            required: true
+            choices: [NoSchedule, PreferNoSchedule, NoExecute]
+      purge:
+        description:
+          - Whether to also remove everything else that this module has set on these nodes.
+        type: bool
+        default: false
   parallel:
     description:
       - Maximum number of nodes that are patched at the same time.
