@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measures MIG planning: enumerates, packs and plans in one process, and prints processor seconds and MiB as JSON."""
+"""Measures MIG planning: enumerates, packs and plans in one process, and prints CPU seconds and MiB as JSON."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ FLEET = [node(f"n{at:04}", f"NVIDIA-{MODEL}", GPUS_PER_NODE, labels=LABELS) for 
 
 
 def seconds(work: t.Callable[[], None]) -> float:
-    """Return the processor time: the minimum of three measurements, since a busy machine only adds time."""
+    """Return the CPU time: the minimum of three measurements, since a busy machine only adds time."""
     found = []
     for dummy in range(3):
         begun = time.process_time()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.programs import REPO, run
 
-# Seconds of processor time, and MiB.
+# Seconds of CPU time, and MiB.
 LIMITS = {"enumeration": 1, "packing": 1, "planning": 2, "MiB": 150}
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster of Node objects with only an API server and etcd, so that no other component uses processor time."""
+"""A cluster of Node objects with only an API server and etcd, so that no other component uses CPU time."""
 
 from __future__ import annotations
 

@@ -202,11 +202,11 @@ def fleet_row(
 
 
 _NOTHING = f"""The rows of *node groups* measure `magnum_nodegroup` on clusters of the lab's own Magnum without Kubernetes. A call needs
-{CONSTANT_REQUESTS} requests (token, cluster, list of its node groups) and one for each group, because the limits in Magnum's list are
-wrong."""
+{CONSTANT_REQUESTS} requests (token, cluster, list of its node groups) and one for each group, because the limits in Magnum's list
+are wrong."""
 
 _CREATED = f"""In *parallel creation*, Magnum needs {DELAY} seconds for each group, from the request to the status CREATE_COMPLETE."""
 
-_FLEET = """With several clusters, each is a host of the inventory, and Ansible works on as many of them at a time as there are forks. They are
-compared with a run for a single cluster: the ratio is to that time multiplied by the number of clusters. A ratio of at most 1 means that
-one run for all clusters takes no longer than one run for each."""
+_FLEET = """With several clusters, each cluster is a host in the inventory, and Ansible works on as many clusters at a time as there are
+forks. These runs are compared with a run for a single cluster: the ratio is relative to that time multiplied by the number of
+clusters. A ratio of at most 1 means that one run for all clusters takes no longer than one run for each."""

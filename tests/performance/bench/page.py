@@ -12,7 +12,7 @@ from .results import Measurement, Row, all_runs, format_number, seconds
 
 _HEAD = """# Performance
 
-Use this page to estimate the duration and the requests of a run. `make bench` writes it, and fails when a limit is missed. Do not edit it.
+Use this page to estimate the duration and the requests of a run. `make bench` writes it, and fails if a limit is exceeded. Do not edit it.
 """
 
 
@@ -47,9 +47,9 @@ _TITLES = (
     "benchmark",
     "number",
     "seconds",
-    "processor seconds",
+    "CPU seconds",
     "MiB",
-    "servers' processor seconds",
+    "servers' CPU seconds",
     "requests (writes)",
     "compared with: seconds",
     "ratio per round",
@@ -94,7 +94,7 @@ def _spread(rounds: Sequence[Sequence[Measurement]]) -> str:
 def _summary(limits: int, missed: Sequence[str]) -> str:
     if not missed:
         return f"All {limits} limits are met.\n"
-    return "\n".join([f"**{len(missed)} of {limits} limits are missed:**\n", *(f"- {text}" for text in missed), ""])
+    return "\n".join([f"**{len(missed)} of {limits} limits are exceeded:**\n", *(f"- {text}" for text in missed), ""])
 
 
 def _notes(rows: Sequence[Row]) -> str:

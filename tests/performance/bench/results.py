@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measured command: seconds from its start to its end, processor seconds of all its processes, and MiB of the largest one.
+    """A measured command: seconds from its start to its end, CPU seconds of all its processes, and MiB of the largest one.
 
-    `server_seconds` is the processor time of the lab's services in this time.
+    `server_seconds` is the CPU time of the lab's services during this time.
     """
 
     seconds: float

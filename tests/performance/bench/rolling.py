@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Benchmark of a rolling update: simulated nodes of different speed are partitioned, with a limited number at a time."""
+"""Benchmark of a rolling update: simulated nodes with different speeds are partitioned, with a limited number at a time."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> t
     return row, gantt(spans, result)
 
 
-_NOTE = f"""A *rolling update* partitions the GPUs of simulated nodes of different speed. The work on a node lasts from its first write
+_NOTE = f"""A *rolling update* partitions the GPUs of simulated nodes with different speeds. The work on a node lasts from its first write
 request (the cordon) to the response of the last one (the uncordon), according to the API server's audit log. No schedule is shorter
-than all of this work divided by the {WINDOW} places, or than the slowest node.
+than all of this work divided by the {WINDOW} nodes that can change at a time, or than the slowest node.
 
 ![One bar per node, one lane per node that can change at a time](performance.svg)"""
 
