@@ -26,7 +26,7 @@ description:
     C(accel-gpu-<pool>) and the label C(accel.gpu/pool) as its selector. Nodes without this label get it first. Keys that a pool does not declare use the
     values of C(spec.driver) of the ClusterPolicy. From operator v26.7 on, the NVIDIADriver C(accel-gpu) is the default for all other nodes. Before v26.7,
     the module fails if GPU nodes belong to no pool, because they would have no driver. Foreign NVIDIADriver objects are not changed. The module fails if
-    one of them selects nodes of a pool, because the operator refuses both.
+    one of them has the name of a required object, or selects nodes of a pool, because the operator refuses both.
   - A pool whose C(driver) is removed keeps its driver, and an NVIDIADriver whose pool is removed is not deleted. A warning reports both cases.
   - A change to the driver DaemonSet's template restarts the driver on every GPU node, which takes a long time and evicts GPU pods.
     While a driver pod exists, such a change is held back unless O(allow_driver_rollout) is set; all other changes are applied.
@@ -223,6 +223,7 @@ from ..module_utils.gpu_operator.cluster_policy import (
 from ..module_utils.gpu_operator.cluster_policy_client import ClusterPolicyClient
 from ..module_utils.gpu_operator.daemonsets import driver_nodes, is_driver
 from ..module_utils.gpu_operator.detect import adapt_plan
+from ..module_utils.gpu_operator.driver_object_writer import apply_driver_objects, refused_objects
 from ..module_utils.gpu_operator.driver_objects import DriverObjects
 from ..module_utils.gpu_operator.driver_rollout import SWITCH, DriverRollout, held_back_warning, is_in_place
 from ..module_utils.gpu_operator.readiness import OperatorReadiness, RequiredEffect, mounted_configmaps
@@ -314,8 +315,10 @@ def _compare(
     seeded = cluster.is_seeded(live, module.plan.operator)
     change = plan_change(live, desired, seeded=seeded)
     objects = cluster.driver_objects(module.plan, live)
-    if objects.problems:
-        raise InvalidOptions(list(objects.problems))
+    version = policy_version(live)
+    problems = objects.problems or refused_objects(module.client, objects, version, check=module.check_mode)
+    if problems:
+        raise InvalidOptions(list(problems))
     paths = [".".join(("spec", *path)) for path in change.driver_paths]
     daemonsets = list(filter(is_driver, cluster.daemonsets())) if paths else []
     nodes = rolled_nodes(driver_nodes(daemonsets), change.driver_paths, (), replaced=False)
@@ -324,9 +327,8 @@ def _compare(
         return _PolicyDiff(live, change, objects=objects)
     switches = SWITCH in change.driver_paths
     rollout = cluster.rollout(live, nodes, objects, [*reasons, *objects.reasons], switches=switches)
-    in_place = not objects.rolled_nodes and is_in_place(
-        change.driver_paths, policy_version(live), rollout.upgrade_policy, daemonsets
-    )
+    keeps_driver = is_in_place(change.driver_paths, version, rollout.upgrade_policy, daemonsets)
+    in_place = not objects.rolled_nodes and keeps_driver
     rollout = dataclasses.replace(rollout, in_place=in_place)
     if module.params["allow_driver_rollout"] or in_place:
         return _PolicyDiff(live, change, rollout, objects=objects)
@@ -351,7 +353,7 @@ def _apply(
         if diff.live is None or not diff.changed:
             break
         try:
-            cluster.apply_driver_objects(diff.objects, check_lease, check=module.check_mode)
+            apply_driver_objects(module.client, diff.objects, check_lease, check=module.check_mode)
             changed, note = cluster.apply(diff.change, diff.live, check=module.check_mode)
             changed = changed or bool(diff.objects.changes or diff.objects.label_edits)
         except ApiError as error:
@@ -367,7 +369,7 @@ def _warn_about_driver(module: PlanModule, diff: _PolicyDiff) -> None:
     for note in diff.objects.notes:
         module.warn(note)
     if diff.rollout and diff.held_back:
-        module.warn(held_back_warning(diff.held_back, diff.rollout.nodes))
+        module.warn(held_back_warning(diff.held_back, diff.rollout))
     elif diff.rollout:
         module.warn(diff.rollout.announcement)
 

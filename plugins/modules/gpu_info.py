@@ -178,6 +178,7 @@ gpu_info:
         - The sum of C(impact) for all nodes, including nodes without a pool.
         - C(reasons) are the reasons for driver restarts. C(max_parallel) is the maximum number of simultaneous restarts (V(0) if drivers restart only when
           their pods are deleted).
+        - C(at_once) is true if the operator deletes all driver pods at the same time.
         - C(release) is the operator's installed and desired version, or null. C(held_back) is true if only the driver restarts wait
           for O(accel.gpu.cluster_policy#module:allow_driver_rollout), and C(allowed) is O(allow_driver_rollout).
         - C(in_place) is true if the driver pods restart on cordoned nodes while the driver stays loaded, so that no GPU pod is evicted.
@@ -186,8 +187,8 @@ gpu_info:
       type: dict
       returned: when O(include_impact) is true and the cluster is reachable
       sample:
-        {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, in_place: false, release: null,
-         held_back: false, allowed: false, upgrade: null}
+        {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, at_once: false, in_place: false,
+         release: null, held_back: false, allowed: false, upgrade: null}
     warnings:
       description:
         - Warnings, one sentence each, about nodes, pools, their drivers, unknown models and releases, and known issues.

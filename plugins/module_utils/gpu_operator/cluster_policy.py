@@ -54,6 +54,15 @@ def with_planned_values(live: Document, plan: Plan) -> Document:
     return {**live, "spec": apply_merge_patch(live.get("spec") or {}, values)}
 
 
+def planned_upgrade(live: Document, plan: Plan) -> tuple[str, str] | None:
+    """The installed and the planned version of the operator's release if a run upgrades it; another release is never upgraded."""
+    operator, installed = plan.operator, policy_version(live)
+    if not installed or helm_release_of(live) != (operator.name, operator.namespace):
+        return None
+    same = installed.removeprefix("v") == operator.version.removeprefix("v")
+    return None if same else (installed, operator.version)
+
+
 @dataclass(frozen=True)
 class DesiredPolicy:
     """The fields that the pools require; the previous values that they replace in an `adopted` policy are recorded."""

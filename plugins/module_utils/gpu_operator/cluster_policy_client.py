@@ -9,7 +9,7 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ..catalog.names import GENERATED_SELECTOR, POOL_LABEL
+from ..catalog.names import GENERATED_SELECTOR
 from ..cluster_state.cluster_policy import active_policy, mig_configmap, recorded_tolerations, uses_driver_objects
 from ..cluster_state.distribution import KUBEADM_ANNOTATION
 from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upgrade
@@ -17,7 +17,7 @@ from ..cluster_state.generated_mig_config import merge_generated, parse_generate
 from ..cluster_state.node import parse_node
 from ..cluster_state.nvidia_driver import follows_own_policies, is_managed
 from ..cluster_state.operand_pods import daemonset_status, operand_failures, unready_operands
-from ..cluster_state.ownership import POOLS, NodeEdit
+from ..cluster_state.ownership import POOLS
 from ..cluster_state.pool_assignment import can_continue_without, ignorable_nodes
 from ..common.wait import WaitOptions, WaitTimeout
 from ..drain.operand_diagnosis import describe_failures, operand_pods
@@ -26,7 +26,6 @@ from ..helm.workloads import diagnose_pods, format_failure
 from ..kube.client import Client
 from ..kube.diff import same_object
 from ..kube.errors import ApiError
-from ..kube.node_patcher import patch_node
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import CLUSTER_POLICIES, NODES, NVIDIA_DRIVERS, RUNTIME_CLASSES, collection_path, object_path
 from ..nvidia_config import mig_parted
@@ -42,7 +41,8 @@ from .container_runtime import (
     toolkit_problems,
 )
 from .daemonsets import app_label, is_driver, is_operand, is_stalled, next_pod_to_replace
-from .driver_objects import DriverObjects, plan_driver_objects, pool_label_edit, pool_label_edits
+from .driver_object_writer import label_nodes
+from .driver_objects import DriverObjects, plan_driver_objects, pool_label_edits
 from .driver_rollout import DriverRollout, UpgradePolicies
 from .readiness import IgnoredNodes, OperatorReadiness, RequiredEffect, assess
 
@@ -128,14 +128,6 @@ class ClusterPolicyClient:
         rolled = {name: nodes.get(name, 0) + by_objects.get(name, 0) for name in {*nodes, *by_objects}}
         return UpgradePolicies.read(spec, objects.live, own=objects.own_policies).rollout(rolled, reasons)
 
-    def apply_driver_objects(self, objects: DriverObjects, lease: t.Callable[[], None], *, check: bool) -> None:
-        """Label the nodes of the pools, then apply the objects, so that each finds its nodes."""
-        for edit in objects.label_edits:
-            patch_node(self._client, edit, _pool_label_edit(edit), lease, dry_run=check)
-        for change in objects.changes:
-            lease()
-            self._client.apply(f"{NVIDIA_DRIVERS}/{change.name}", change.body, dry_run=check, field_validation="Strict")
-
     def _label_new_nodes(self, lease: t.Callable[[], Lease]) -> None:
         """Set the pool label on nodes discovered since the last read; the label selects their driver."""
         nodes = [parse_node(node) for node in self._nodes or ()]
@@ -143,8 +135,7 @@ class ClusterPolicyClient:
         if not edits:
             return
         with lease() as held:
-            for edit in edits:
-                patch_node(self._client, edit, _pool_label_edit(edit), held.check)
+            label_nodes(self._client, edits, held.check)
         self._nodes = None
 
     def is_seeded(self, live: Object, release: ReleasePlan) -> bool:
@@ -357,12 +348,6 @@ class ClusterPolicyClient:
             "The GPU operator is not ready: " + "; ".join(lines) + f". More: kubectl -n {self._namespace} get pods, "
             f"kubectl -n {self._namespace} logs deployment/gpu-operator."
         )
-
-
-def _pool_label_edit(edit: NodeEdit) -> t.Callable[[Object], NodeEdit | None]:
-    """The same edit of the node as it is after a conflict."""
-    pool = edit.labels[POOL_LABEL]
-    return lambda raw: pool_label_edit(parse_node(raw), pool)
 
 
 def _progress_text(readiness: OperatorReadiness) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ..catalog.names import DRIVER_DEPLOY_LABEL, POOL_LABEL
-from ..cluster_state.nvidia_driver import driver_of_nodes, is_default, is_managed, node_selector
+from ..catalog.names import DRIVER_DEPLOY_LABEL, FIELD_MANAGER, POOL_LABEL
+from ..cluster_state.nvidia_driver import MANAGED_BY_LABEL, driver_of_nodes, is_default, is_managed, node_selector
 from ..common.nested import get_nested
 from ..helm.release import helm_release_of
 from ..schema.messages import abbreviate_nodes, join_words
@@ -42,6 +42,14 @@ def object_problems(pool: PoolPlan, live: Document | None, body: Document) -> t.
                 f"Pool {pool.name}: {key} of NVIDIADriver {name} cannot change from {json.dumps(before)} to {json.dumps(after)}. Restore the "
                 f"old value; or, when all its nodes may lose the driver at the same time, kubectl delete nvidiadriver {name}, and run again."
             )
+
+
+def name_problem(name: str, user: str) -> str:
+    """A foreign NVIDIADriver has the name of a required object; an apply would merge both."""
+    return (
+        f"NVIDIADriver {name} was not created by this collection, but {user} needs its name. Delete it, and create it under another name if "
+        f"other nodes need it; or hand it over: kubectl label --overwrite nvidiadriver {name} {MANAGED_BY_LABEL}={FIELD_MANAGER}"
+    )
 
 
 def overlap_problems(

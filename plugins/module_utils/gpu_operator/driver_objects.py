@@ -33,10 +33,11 @@ from ..cluster_state.pool_assignment import assign_pools, pool_members
 from ..common.nested import get_nested, parse_json
 from ..common.results import MAX_LISTED
 from ..kube.diff import difference
+from ..kube.managed_fields import as_applied
 from ..schema.messages import abbreviate
 from .chart_drivers import template_fields
 from .cluster_policy import policy_version
-from .driver_checks import object_problems, overlap_problems, uncovered_problems
+from .driver_checks import name_problem, object_problems, overlap_problems, uncovered_problems
 from .driver_rollout import DriverRollout, UpgradePolicy, format_change
 from .driver_spec import declared_spec, inherited_driver
 
@@ -52,7 +53,10 @@ PREFIX, DEFAULT_NAME = "accel-gpu-", "accel-gpu"
 
 @dataclass(frozen=True)
 class DriverObjectChange:
-    """One server-side apply of an object; `nodes` are those of its `members` on which it restarts the driver, for `reasons`."""
+    """The creation or server-side apply of an object; `nodes` are those of its `members` on which it restarts the driver, for `reasons`.
+
+    `correction` is the merge patch that an existing object needs before the apply; usually empty.
+    """
 
     name: str
     pool: str
@@ -63,6 +67,7 @@ class DriverObjectChange:
     nodes: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     is_new: bool = False
+    correction: Object = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -154,6 +159,7 @@ def plan_driver_objects(
 ) -> DriverObjects:
     """Compare the objects with the pools. `policy` is the ClusterPolicy, from whose driver they inherit what a pool does not declare."""
     own = {item["metadata"]["name"]: item for item in drivers if is_managed(item)}
+    foreign = {item["metadata"]["name"] for item in drivers} - set(own)
     own_policies = follows_own_policies(drivers, policy_version(policy) or plan.operator.version)
     owners = {name: found[0] for name, found in driver_of_nodes(drivers, _labels(nodes)).items() if found}
     if not plan.declares_drivers and not own:
@@ -167,6 +173,9 @@ def plan_driver_objects(
     notes: list[str] = []
     for pool in plan.pools:
         name = object_name(pool.name)
+        if name in foreign:
+            problems.append(name_problem(name, f"pool {pool.name}"))
+            continue
         live = own.get(name)
         body, note = _desired(pool, live, base, others)
         notes += [note] if note else []
@@ -175,17 +184,24 @@ def plan_driver_objects(
         change = _change(live, body, pool.name)
         if change is None:
             continue
-        rolled = [node.name for node in members if _rolls(node, name, change, owners)] if switched else []
+        rolled = [node.name for node in members if _rolls(node, change, owners)] if switched else []
         changes.append(replace(change, nodes=tuple(rolled), members=tuple(node.name for node in members)))
-    default = _default_change(plan, drivers, base, others) if own_policies else None
+    default = None
+    if own_policies and not any(is_default(item) and item is not own.get(DEFAULT_NAME) for item in drivers):
+        if DEFAULT_NAME in foreign:
+            problems.append(name_problem(DEFAULT_NAME, "the default for nodes without a pool"))
+        else:
+            default = _default_change(plan, own.get(DEFAULT_NAME), base, others)
     if default is not None:
         rolled = [node.name for node in nodes if owners.get(node.name) == DEFAULT_NAME] if not default.is_new else []
         changes.append(replace(default, nodes=tuple(rolled if default.reasons else ())))
-    problems += overlap_problems(plan, drivers, nodes, pool_of)
-    if (not switched or not own) and default is None and not any(map(is_default, drivers)):
+    names = {object_name(pool.name) for pool in plan.pools}
+    problems += overlap_problems(
+        plan, [item for item in drivers if item["metadata"]["name"] not in names], nodes, pool_of
+    )
+    if (not switched or not own) and not own_policies:
         problems += uncovered_problems(drivers, nodes, pool_members(membership))
-    declared = {object_name(pool.name) for pool in plan.pools} | {DEFAULT_NAME}
-    notes += [_orphan_note(item, owners) for name, item in sorted(own.items()) if name not in declared]
+    notes += [_orphan_note(item, owners) for name, item in sorted(own.items()) if name not in {*names, DEFAULT_NAME}]
     return DriverObjects(
         changes=tuple(changes),
         label_edits=tuple(_label_edits(nodes, pool_of)),
@@ -249,11 +265,15 @@ def _body(name: str, spec: Object, driver: Document | None) -> Object:
 
 
 def _change(live: Document | None, body: Object, pool: str) -> DriverObjectChange | None:
-    compared = difference(t.cast("Object | None", live), body, FIELD_MANAGER)
-    if not compared.changed:
+    compared = difference(_as_applied(live), body, FIELD_MANAGER)
+    selector = body["spec"].get("nodeSelector") or {}
+    removed = sorted({*(get_nested(live, "spec", "nodeSelector") or {})} - set(selector))
+    if not compared.changed and not removed:
         return None
     name = body["metadata"]["name"]
-    before, after = compared.before.get("spec") or {}, compared.after.get("spec") or {}
+    before, after = compared.before.get("spec") or {}, dict(compared.after.get("spec") or {})
+    if removed:
+        after["nodeSelector"] = selector
     paths = template_fields(before, after)
     reasons = [f"{format_change(before, after, path)} in NVIDIADriver {name}" for path in paths]
     if live is None:
@@ -265,25 +285,42 @@ def _change(live: Document | None, body: Object, pool: str) -> DriverObjectChang
         pool=pool,
         body=body,
         before=compared.before,
-        after=compared.after,
+        after={**compared.after, "spec": after},
         reasons=tuple(reasons),
         is_new=live is None,
+        correction=_correction(live, removed) if live is not None else {},
     )
 
 
-def _rolls(node: Node, name: str, change: DriverObjectChange, owners: t.Mapping[str, str]) -> bool:
+def _as_applied(live: Document | None) -> Object | None:
+    """The object as if this collection had applied all that it has written, because it creates objects without an apply."""
+    if live is None:
+        return None
+    return {**live, "metadata": {**live["metadata"], "managedFields": as_applied(live, FIELD_MANAGER)}}
+
+
+def _correction(live: Document, removed: t.Sequence[str]) -> Object:
+    """The merge patch for what an apply does not remove: foreign keys of nodeSelector, and fields that the creation has written."""
+    metadata: Object = {}
+    fields = as_applied(live, FIELD_MANAGER)
+    if fields != (live["metadata"].get("managedFields") or []):
+        metadata["managedFields"] = fields
+    if not removed and not metadata:
+        return {}
+    spec = {"spec": {"nodeSelector": dict.fromkeys(removed)}} if removed else {}
+    return {"metadata": {**metadata, "resourceVersion": live["metadata"].get("resourceVersion")}, **spec}
+
+
+def _rolls(node: Node, change: DriverObjectChange, owners: t.Mapping[str, str]) -> bool:
     """Whether the change restarts the driver of a node of its pool; a node without a driver gets its first one."""
     owner = owners.get(node.name)
-    return owner is not None and (change.is_new or (owner == name and bool(change.reasons)))
+    return owner is not None and bool(change.reasons)
 
 
 def _default_change(
-    plan: Plan, drivers: t.Sequence[Document], base: Object, others: t.Sequence[Object]
+    plan: Plan, live: Document | None, base: Object, others: t.Sequence[Object]
 ) -> DriverObjectChange | None:
-    """The change of the default object, which the operator knows since v26.7; None if others have one, or nothing changes."""
-    live = next((item for item in drivers if item["metadata"]["name"] == DEFAULT_NAME), None)
-    if any(is_default(item) and item is not live for item in drivers):
-        return None
+    """The change of the default object, which the operator knows since v26.7; None if nothing changes."""
     tolerations = [*others, *plan.policy.tolerations]
     spec = {**base, "default": True, "tolerations": _sorted(tolerations)}
     return _change(live, _body(DEFAULT_NAME, spec, None), "")

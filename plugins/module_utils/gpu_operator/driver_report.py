@@ -8,8 +8,9 @@ import typing as t
 
 from ..cluster_state.nvidia_driver import driver_results
 from ..kube.client import Client
-from .cluster_policy import with_planned_values
+from .cluster_policy import planned_upgrade, policy_version, with_planned_values
 from .cluster_policy_client import ClusterPolicyClient
+from .driver_object_writer import refused_objects
 from .driver_objects import DriverObjects, plan_driver_objects
 
 if t.TYPE_CHECKING:
@@ -30,5 +31,9 @@ def add_driver_objects(
     if policy:
         # A run applies the Helm values first, so the objects inherit their result.
         objects = plan_driver_objects(plan, with_planned_values(policy, plan), drivers, nodes)
-    info["warnings"] += [*objects.problems, *objects.notes]
+    problems = objects.problems
+    if policy and not problems and planned_upgrade(policy, plan) is None:
+        # An upgrade applies the CRDs of its chart first.
+        problems = tuple(refused_objects(client, objects, policy_version(policy), check=True))
+    info["warnings"] += [*problems, *objects.notes]
     return objects

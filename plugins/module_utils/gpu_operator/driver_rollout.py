@@ -238,7 +238,7 @@ class DriverRollout:
         rolling = self.nodes - left
         texts = []
         if rolling or not manual:
-            where = "at the same time" if self._is_at_once else f"at most {self.max_parallel} at a time"
+            where = "at the same time" if self.at_once else f"at most {self.max_parallel} at a time"
             texts.append(f"the driver restarts on {rolling} nodes, {where}: {reasons}")
         if manual:
             fields = join_words([policy.setting for dummy, policy in manual])
@@ -255,13 +255,22 @@ class DriverRollout:
         return sum(policy.max_parallel(nodes) for nodes, policy in self._all_parts() if policy.automatic)
 
     @property
+    def at_once(self) -> bool:
+        """Whether the operator deletes all driver pods at the same time."""
+        return any(policy.at_once and nodes for nodes, policy in self._all_parts())
+
+    @property
     def announcement(self) -> str:
         """A sentence for the warning before the change."""
         text = str(self)
-        effect = "GPU pods are evicted there." if self._is_at_once else "GPU pods are evicted from each node first."
+        return f"{text[0].upper()}{text[1:]}. {self.effect}"
+
+    @property
+    def effect(self) -> str:
+        """A sentence about the GPU pods on these nodes."""
         if self.in_place:
-            effect = "Each node is cordoned meanwhile, and no GPU pod is evicted."
-        return f"{text[0].upper()}{text[1:]}. {effect}"
+            return "Each node is cordoned meanwhile, and no GPU pod is evicted."
+        return "GPU pods are evicted there." if self.at_once else "GPU pods are evicted from each node first."
 
     def as_dict(self) -> dict[str, t.Any]:
         """The rollout in the format of modules' results."""
@@ -272,10 +281,6 @@ class DriverRollout:
             "in_place": self.in_place,
         }
 
-    @property
-    def _is_at_once(self) -> bool:
-        return any(policy.at_once and nodes for nodes, policy in self._all_parts())
-
     def _all_parts(self) -> list[tuple[int, UpgradePolicy]]:
         rest = max(0, self.nodes - sum(nodes for nodes, dummy in self.parts))
         # At most as many as one policy allows, however its nodes are counted.
@@ -285,12 +290,12 @@ class DriverRollout:
         return [(nodes, policy) for policy, nodes in merged.items()]
 
 
-def held_back_warning(parts: t.Sequence[str], nodes: int) -> str:
+def held_back_warning(parts: t.Sequence[str], rollout: DriverRollout) -> str:
     """The warning about parts of a change: paths below the ClusterPolicy's spec, and NVIDIADriver objects."""
     names = [f"{part} of the ClusterPolicy" if part.startswith("spec.") else part for part in parts]
-    was, it = ("was", "it") if len(names) == 1 else ("were", "they")
+    was = "was" if len(names) == 1 else "were"
     return (
-        f"{abbreviate(names)} {was} held back: {it} would restart the driver on {nodes} nodes and evict their GPU pods. "
+        f"{abbreviate(names)} {was} held back, because {rollout}. {rollout.effect} "
         f"Set {ALLOW_DRIVER_ROLLOUT} to allow it."
     )
 

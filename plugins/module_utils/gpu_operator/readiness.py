@@ -13,7 +13,7 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ..catalog.names import GPU_PRESENT_LABEL, OPERANDS_LABEL, PCI_PRESENT_LABELS
+from ..catalog.names import GPU_PRESENT_LABEL, OPERANDS_LABEL, PCI_PRESENT_LABELS, POOL_LABEL
 from ..catalog.taints import toleration_identity
 from ..cluster_state import nvidia_driver
 from ..cluster_state.cluster_policy import uses_driver_objects
@@ -249,14 +249,24 @@ def _reported_state(policy: Document) -> tuple[str, str, list[str]]:
     return state, reason, []
 
 
-def _driver_objects(drivers: t.Sequence[Document], nodes: t.Iterable[Document]) -> t.Iterator[str]:
+def _driver_objects(drivers: t.Sequence[Document], nodes: t.Sequence[Document]) -> t.Iterator[str]:
     """The operator's errors of NVIDIADriver objects that have nodes, and the nodes that no object selects."""
     labels = ((node["metadata"]["name"], node["metadata"].get("labels") or {}) for node in nodes)
     selecting = nvidia_driver.driver_of_nodes(drivers, labels)
-    without = [name for name, names in selecting.items() if not names]
+    without = {name for name, names in selecting.items() if not names}
+    for driver in filter(nvidia_driver.is_managed, drivers):
+        unmatched = _unmatched_keys(driver, [node for node in nodes if node["metadata"]["name"] in without])
+        for keys, names in unmatched.items():
+            without.difference_update(names)
+            selector = ", ".join(f"{key}: {nvidia_driver.node_selector(driver)[key]}" for key in keys)
+            yield (
+                f"NVIDIADriver {driver['metadata']['name']} does not select {abbreviate(names)} of its pool, because they do not match its "
+                f"spec.nodeSelector ({selector}), so that the operator installs no driver there: only {POOL_LABEL} belongs there; run again to "
+                "remove other keys"
+            )
     if without:
         yield (
-            f"no NVIDIADriver selects {abbreviate_nodes(without)}, so that the operator installs no driver there: declare a pool for them, "
+            f"no NVIDIADriver selects {abbreviate_nodes(sorted(without))}, so that the operator installs no driver there: declare a pool for them, "
             "or create an NVIDIADriver with a nodeSelector for them"
         )
     needed = {name for names in selecting.values() for name in names}
@@ -264,6 +274,18 @@ def _driver_objects(drivers: t.Sequence[Document], nodes: t.Iterable[Document]) 
         message = nvidia_driver.state_message(driver) if driver["metadata"]["name"] in needed else ""
         if message:
             yield f"the operator reports NVIDIADriver {driver['metadata']['name']} with {message}"
+
+
+def _unmatched_keys(driver: Document, nodes: t.Iterable[Document]) -> dict[tuple[str, ...], list[str]]:
+    """The keys of the object's selector that nodes of its pool do not match, with these nodes."""
+    selector = nvidia_driver.node_selector(driver)
+    found: dict[tuple[str, ...], list[str]] = {}
+    for node in nodes:
+        labels = node["metadata"].get("labels") or {}
+        keys = tuple(sorted(key for key, value in selector.items() if labels.get(key) != value))
+        if keys and POOL_LABEL in selector and POOL_LABEL not in keys:
+            found.setdefault(keys, []).append(node["metadata"]["name"])
+    return found
 
 
 def _blocked_upgrade(

@@ -15,9 +15,15 @@ from ..catalog.releases import restarts_in_place
 from ..cluster_state import operand_pods
 from ..cluster_state.impact import OperandRestart
 from ..cluster_state.nvidia_driver import follows_own_policies
-from ..helm.release import helm_release_of
 from .chart_drivers import value_changes
-from .cluster_policy import DesiredPolicy, PolicyChange, plan_change, policy_version, with_planned_values
+from .cluster_policy import (
+    DesiredPolicy,
+    PolicyChange,
+    plan_change,
+    planned_upgrade,
+    policy_version,
+    with_planned_values,
+)
 from .cluster_policy_client import ClusterPolicyClient
 from .daemonsets import is_driver
 from .driver_objects import DriverObjects
@@ -67,9 +73,11 @@ class RestartPreview(t.NamedTuple):
     def as_dict(self, counts: t.Mapping[str, int], *, allowed: bool = False) -> dict[str, t.Any]:
         """The counts of all pools, and the facts about the whole cluster. `allowed`: the driver may roll."""
         drivers = counts["driver_restarts"]
+        rollout = DriverRollout(drivers, self.upgrade_policy, self.reasons, parts=self.parts)
         return {
             **counts,
-            "max_parallel": DriverRollout(drivers, self.upgrade_policy, self.reasons, parts=self.parts).max_parallel,
+            "max_parallel": rollout.max_parallel,
+            "at_once": rollout.at_once,
             "reasons": list(self.reasons) if drivers else [],
             "in_place": bool(drivers) and self.restart.in_place,
             # An upgrade is a single step and is rejected as a whole.
@@ -127,15 +135,11 @@ def with_driver_objects(preview: RestartPreview, live: Document, plan: Plan, obj
 
 def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> RestartPreview:
     """The effect of the planned Helm release, and of the `change` that the pools make to the policy (pure)."""
-    spec, operator = live.get("spec") or {}, plan.operator
-    # Only the planned release is upgraded or gets values.
-    planned = helm_release_of(live) == (operator.name, operator.namespace)
-    installed = policy_version(live)
-    upgraded = bool(planned and installed) and installed.removeprefix("v") != operator.version.removeprefix("v")
+    spec, versions = live.get("spec") or {}, planned_upgrade(live, plan)
     outcome = with_planned_values(live, plan).get("spec") or {}
     by_values = [path for path in driver_fields(spec, outcome) if path[:2] != _RENAMED]
     by_pools = [path for path in change.driver_paths if path not in by_values]
-    reasons = [f"operator {installed} becomes {operator.version}"] if upgraded else []
+    reasons = ["operator {} becomes {}".format(*versions)] if versions else []
     reasons += [format_change(spec, outcome, path) for path in by_values]
     reasons += [".".join(path) for path in by_pools]
     apps = restarted_operands(change, by_values)
@@ -144,10 +148,10 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
         apps -= {operand_pods.DRIVER}
     return RestartPreview(
         # All operands restart, because every pod has a label with the chart's version.
-        OperandRestart(apps=apps, every=upgraded),
+        OperandRestart(apps=apps, every=versions is not None),
         tuple(reasons),
         UpgradePolicy.from_spec(outcome),
-        (installed, operator.version) if upgraded else None,
+        versions,
         (*by_values, *by_pools),
     )
 

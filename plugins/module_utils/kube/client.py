@@ -77,18 +77,25 @@ class Client(Transport):
                 raise
             return ()
 
-    def create(self, path: str, body: Object, *, dry_run: bool = False, budget: float | None = None) -> Object:
+    def create(
+        self,
+        path: str,
+        body: Object,
+        *,
+        dry_run: bool = False,
+        budget: float | None = None,
+        field_validation: str | None = None,
+    ) -> Object:
         """Create an object in the collection `path`; raises a conflict if a foreign object has the same name.
 
         If the outcome of a request is unknown, the object is read before the request is repeated.
         """
         deadline = self._clock() + 2 * self.options.request_timeout
+        query = _write_query(dry_run, validation=field_validation)
         outcome_unknown = False
         while True:
             try:
-                return self.send(
-                    "POST", path, query=_write_query(dry_run), body=body, repeatable=dry_run, budget=budget
-                ).json()
+                return self.send("POST", path, query=query, body=body, repeatable=dry_run, budget=budget).json()
             except ApiError as error:
                 outcome_unknown = outcome_unknown or error.outcome_unknown
                 name = (body.get("metadata") or {}).get("name")

@@ -40,6 +40,20 @@ def writers(live: t.Mapping[str, t.Any], path: t.Iterable[str]) -> list[str]:
     )
 
 
+def as_applied(live: t.Mapping[str, t.Any], manager: str) -> list[Tree]:
+    """The managedFields of an object, in which the manager has applied all that it has written.
+
+    The server removes only applied fields when an apply no longer contains them.
+    """
+    entries = _entries(live)
+    own = [entry for entry in entries if entry.get("manager") == manager and not entry.get("subresource")]
+    if all(_is_applied_by(entry, manager) for entry in own):
+        return [dict(entry) for entry in entries]
+    fields = _fields(live, own.__contains__)
+    others = [dict(entry) for entry in entries if entry not in own]
+    return [*others, {**own[-1], "operation": "Apply", "fieldsV1": fields}]
+
+
 def has_records(live: t.Mapping[str, t.Any]) -> bool:
     """Whether an object has managedFields; users may remove them."""
     return any(entry.get("fieldsV1") for entry in _entries(live))

@@ -70,6 +70,8 @@ _VALUES = {
     "kernel_module_type": "kernelModuleType",
     "precompiled": "usePrecompiled",
 }
+# Where NVIDIA publishes the driver's images, and the longest name of an image (github.com/distribution/reference).
+_REPOSITORY, _IMAGE, _MAX_IMAGE_NAME = "nvcr.io/nvidia", "driver", 255
 _CRD_VALUES = ("driver", "nvidiaDriverCRD")
 
 
@@ -131,6 +133,7 @@ def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
     operator = get_nested(cluster, "operator")
     if get_nested(operator, "driver", "enabled") is False:
         yield f"{path}: has no effect with gpu_cluster.operator.driver.enabled: false; remove one of both"
+    yield from _image_problems(path, driver, operator_driver(cluster))
     yield from _precompiled_problems(path, driver, operator_driver(cluster))
     if problem := module_type_problem(effective_driver(operator_driver(cluster), driver), pool_model(pool)):
         yield f"{path}.kernel_module_type: {problem}"
@@ -142,6 +145,24 @@ def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
     ):
         remedy = "remove gpu_cluster.operator.values.driver.nvidiaDriverCRD, or set enabled: true and deployDefaultCR: false there"
         yield f"{path}: the chart's own NVIDIADriver would select the same nodes, which the operator refuses; {remedy}"
+
+
+def _image_problems(path: str, driver: t.Mapping[str, t.Any], inherited: Document) -> Problems:
+    """Mistakes that would show only when a node pulls the image."""
+    repository = effective_driver(inherited, driver).get("repository") or _REPOSITORY
+    image = driver.get("image") or _IMAGE
+    if isinstance(repository, str) and isinstance(image, str):
+        length = len(f"{repository}/{image}")
+        if length > _MAX_IMAGE_NAME and (driver.get("repository") or driver.get("image")):
+            key = "image" if driver.get("image") else "repository"
+            yield (
+                f"{path}.{key}: repository and image have {length} characters together; a container runtime accepts at most {_MAX_IMAGE_NAME}"
+            )
+    secrets = driver.get("image_pull_secrets")
+    secrets = secrets if isinstance(secrets, list) else []
+    for index, name in enumerate(secrets):
+        if name in secrets[:index]:
+            yield f"{path}.image_pull_secrets[{index}]: {quote(name)} is listed twice; remove one of both"
 
 
 def _precompiled_problems(path: str, driver: t.Mapping[str, t.Any], inherited: Document) -> Problems:

@@ -21,7 +21,8 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*|
 _REGISTRY_HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?")
 _REGISTRY_FOLDER = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*")
 _REGISTRY_SCHEMES = ("http", "https", "oci", "docker")
-_DRIVER_VERSION = re.compile(r"[0-9]+(\.[0-9]+){0,3}|sha256:[0-9a-f]{64}")
+# One number is the branch of precompiled drivers.
+_DRIVER_VERSION = re.compile(r"[1-9][0-9]*(\.[0-9]+){0,2}|sha256:[0-9a-f]{64}")
 # The suffix that the operator appends to a driver's tag: ID and VERSION_ID of the node's operating system (gpu-operator
 # controllers/object_controls.go, resolveDriverTag), as in rhcos4.18, rhel9.6 or ubuntu22.04.
 _DRIVER_OS_TAG = re.compile(
@@ -273,6 +274,8 @@ def registry(value: str) -> str | None:
         unwanted = f"{scheme}://" if scheme in _REGISTRY_SCHEMES else "a scheme"
         return f"is an address; write it without {unwanted}, as in registry.example.com/mirror"
     host, *folders = value.split("/")
+    if host.startswith("sha256:"):
+        return "is a digest of an image; write the registry, as in registry.example.com/mirror"
     if _REGISTRY_HOST.fullmatch(host) and ("." in host or ":" in host or host == "localhost"):
         invalid = next((folder for folder in folders if not _REGISTRY_FOLDER.fullmatch(folder)), None)
         if invalid is None:
@@ -314,7 +317,7 @@ def driver_version(value: str) -> str | None:
     if _DRIVER_VERSION.fullmatch(value):
         return None
     return os_tag(value) or (
-        "is not a driver's version; write only its numbers, such as 580.105.08, or sha256: and the digest of an image"
+        "is not a driver's version; write only its numbers, two or three such as 580.105.08, or sha256: and the digest of an image"
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,7 +78,7 @@ def test_a_new_taint_is_held_back_while_drivers_run(cluster: Cluster) -> None:
     found = converge(cluster, pools)
     assert found["changed"] is False
     assert found["cluster_policy"]["held_back"] == ["spec.daemonsets.tolerations"]
-    assert "restart the driver on 20 nodes" in str(found["warnings"])
+    assert "was held back, because the driver restarts on 20 nodes" in str(found["warnings"])
     assert policy(cluster)["spec"] == before
     allowed = converge(cluster, pools, allow_driver_rollout=True, check=True, diff=True)
     assert allowed["changed"]
@@ -106,6 +107,105 @@ def test_without_pools_only_managed_fields_are_removed(cluster: Cluster, check: 
     assert not found.get("failed")
     assert policy(cluster)["spec"]["driver"] == live["spec"]["driver"]
     converge(cluster)
+
+
+RACKS = {"name": "train-h200", "driver": {"version": "570.148.08"}}
+
+
+@pytest.fixture
+def drivers(installed: Cluster) -> Iterator[Cluster]:
+    """A stopped operator, so that NVIDIADriver objects have no effect on the drivers, and none of them afterwards."""
+    namespace = ["--namespace", "gpu-operator"]
+    installed.kubectl("scale", "deployment", "gpu-operator", "--replicas=0", *namespace)
+    installed.until(lambda: not installed.get("pods", "-l", "app=gpu-operator", *namespace)["items"])
+    yield installed
+    installed.kubectl("delete", "nvidiadrivers", "--all")
+    patch = json.dumps({"spec": {"driver": {"useNvidiaDriverCRD": False}}})
+    installed.kubectl("patch", "clusterpolicy", "cluster-policy", "--type=merge", "--patch", patch)
+    installed.kubectl("label", "clusterpolicy", "cluster-policy", "--overwrite", "app.kubernetes.io/version=v25.10.1")
+    installed.kubectl("scale", "deployment", "gpu-operator", "--replicas=1", *namespace)
+
+
+def driver(cluster: Cluster, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.get("nvidiadriver", name)
+    return found
+
+
+def create_driver(cluster: Cluster, name: str, path: Path) -> None:
+    """A foreign object that selects no node."""
+    spec = {"driverType": "gpu", "image": "driver", "version": "1.2.3", "nodeSelector": {"rack": "x"}}
+    body = {"apiVersion": "nvidia.com/v1alpha1", "kind": "NVIDIADriver", "metadata": {"name": name}, "spec": spec}
+    path.write_text(json.dumps(body))
+    cluster.kubectl("create", "-f", str(path))
+
+
+def planned_warnings(cluster: Cluster, pools: list[dict[str, Any]], version: str = "v25.10.1") -> list[str]:
+    operator = {"version": version, "chart": f"{cluster.lab.env['LAB_CHARTS']}/gpu-operator"}
+    declared = {"name": cluster.lab.name, "kubeconfig": str(cluster.lab.kubeconfig), "operator": operator}
+    found = cluster.run(gpu_info.main, gpu_cluster=declared, gpu_pools=pools, include_impact=True)
+    warnings: list[str] = found["gpu_info"]["warnings"]
+    return warnings
+
+
+@pytest.mark.usual(30)
+def test_driver_objects_are_created_corrected_and_never_taken_over(drivers: Cluster, tmp_path: Path) -> None:
+    pools = drivers.pools(RACKS)
+    options: dict[str, Any] = {"allow_driver_rollout": True, "wait": False}
+    create_driver(drivers, "accel-gpu-train-h200", tmp_path / "foreign.json")
+    foreign = driver(drivers, "accel-gpu-train-h200")
+    problem = "NVIDIADriver accel-gpu-train-h200 was not created by this collection, but pool train-h200 needs its name"
+    for check in (True, False):
+        assert problem in converge(drivers, pools, check=check, **options)["msg"]
+    assert any(problem in line for line in planned_warnings(drivers, pools))
+    assert driver(drivers, "accel-gpu-train-h200") == foreign
+    assert len(drivers.get("nvidiadrivers")["items"]) == 1
+
+    handed_over = "app.kubernetes.io/managed-by=accel.gpu"
+    drivers.kubectl("label", "nvidiadriver", "accel-gpu-train-h200", handed_over)
+    first = converge(drivers, pools, **options)
+    assert {item["name"]: item["created"] for item in first["cluster_policy"]["nvidia_drivers"]} == {
+        f"accel-gpu-{pool['name']}": pool["name"] != "train-h200" for pool in pools
+    }
+    spec = driver(drivers, "accel-gpu-train-h200")["spec"]
+    assert (spec["version"], spec["nodeSelector"]) == ("570.148.08", {"accel.gpu/pool": "train-h200"})
+    assert converge(drivers, pools, **options)["changed"] is False
+
+    # A key of another manager, in an object that was created by the module.
+    name = f"accel-gpu-{pools[0]['name']}"
+    patch = json.dumps({"spec": {"nodeSelector": {"rack": "x"}}})
+    drivers.kubectl("patch", "nvidiadriver", name, "--type=merge", "--patch", patch)
+    found = drivers.run(cluster_policy.main, gpu_pools=pools, check=True, diff=True, **options)
+    assert found["diff"]["before"]["drivers"][name]["nodeSelector"]["rack"] == "x"
+    assert "rack" not in found["diff"]["after"]["drivers"][name]["nodeSelector"]
+    assert any(f"NVIDIADriver {name} does not select" in line for line in found["cluster_policy"]["waiting"])
+    assert converge(drivers, pools, **options)["changed"]
+    assert driver(drivers, name)["spec"]["nodeSelector"] == {"accel.gpu/pool": pools[0]["name"]}
+
+    # A field of the creation that is no longer declared.
+    for secret in ({"secret_env": "s"}, {}):
+        changed = {**pools[0], "driver": {"version": "570.148.08", **secret}}
+        assert converge(drivers, [changed, *pools[1:]], **options)["changed"]
+        assert driver(drivers, name)["spec"].get("secretEnv") == secret.get("secret_env")
+    drivers.kubectl("delete", "nvidiadriver", name)
+    created = {**pools[0], "driver": {"version": "570.148.08", "secret_env": "s"}}
+    converge(drivers, [created, *pools[1:]], **options)
+    assert driver(drivers, name)["spec"]["secretEnv"] == "s"
+    converge(drivers, [changed, *pools[1:]], **options)
+    assert "secretEnv" not in driver(drivers, name)["spec"]
+    assert converge(drivers, [changed, *pools[1:]], **options)["changed"] is False
+
+
+def test_a_crd_that_is_older_than_the_operator_is_refused_before_the_first_object(drivers: Cluster) -> None:
+    pools = drivers.pools(RACKS)
+    drivers.kubectl("label", "clusterpolicy", "cluster-policy", "--overwrite", "app.kubernetes.io/version=v26.7.0")
+    before = policy(drivers)
+    problem = "The CRD nvidiadrivers.nvidia.com is older than operator v26.7.0: it has no spec.default"
+    for check in (True, False):
+        found = converge(drivers, pools, check=check, allow_driver_rollout=True, wait=False)
+        assert problem in found["msg"]
+    assert any(problem in line for line in planned_warnings(drivers, pools, "v26.7.0"))
+    assert not drivers.get("nvidiadrivers")["items"]
+    assert policy(drivers)["spec"] == before["spec"]
 
 
 @pytest.mark.usual(40)

@@ -205,6 +205,78 @@ def test_a_foreign_object_for_the_same_nodes_is_refused_and_any_other_stays() ->
     assert "default" not in {change.name for change in found.changes}
 
 
+def test_a_foreign_object_with_the_name_of_a_required_one_is_refused() -> None:
+    declared = plan({**A100, **DRIVER_570}, B200, version="v26.7.0")
+    v26 = policy(release="v26.7.0")
+    foreign = {"metadata": {"name": "accel-gpu-a100"}, "spec": {"nodeSelector": {"rack": "x"}, "version": "1"}}
+    found = plan_driver_objects(declared, v26, [foreign], NODES)
+    assert found.problems == (
+        "NVIDIADriver accel-gpu-a100 was not created by this collection, but pool a100 needs its name. Delete it, and create it under another "
+        "name if other nodes need it; or hand it over: kubectl label --overwrite nvidiadriver accel-gpu-a100 "
+        "app.kubernetes.io/managed-by=accel.gpu",
+    )
+    assert "accel-gpu-a100" not in {change.name for change in found.changes}
+    default: Object = {"metadata": {"name": DEFAULT_NAME}, "spec": {"nodeSelector": {"rack": "x"}, "default": False}}
+    found = plan_driver_objects(declared, v26, [default], NODES)
+    assert found.problems[0].startswith(
+        f"NVIDIADriver {DEFAULT_NAME} was not created by this collection, but the default"
+    )
+    assert len(found.problems) == 1
+    assert DEFAULT_NAME not in {change.name for change in found.changes}
+    # A foreign default object of that name is as good as one of another name.
+    default["spec"]["default"] = True
+    found = plan_driver_objects(declared, v26, [default], NODES)
+    assert not found.problems
+    assert DEFAULT_NAME not in {change.name for change in found.changes}
+    # An object that is handed over is corrected as a managed one.
+    handed = {
+        **foreign,
+        "metadata": {"name": "accel-gpu-a100", "labels": {"app.kubernetes.io/managed-by": "accel.gpu"}},
+    }
+    found = plan_driver_objects(declared, v26, [handed], NODES)
+    assert not found.problems
+    change = next(change for change in found.changes if change.name == "accel-gpu-a100")
+    assert not change.is_new
+    assert change.correction["spec"] == {"nodeSelector": {"rack": None}}
+
+
+def test_foreign_keys_of_a_selector_are_removed() -> None:
+    declared = plan({**A100, **DRIVER_570}, B200)
+    live = applied(plan_driver_objects(declared, policy(), [], NODES))
+    live[0]["spec"]["nodeSelector"]["rack"] = "a"
+    live[0]["metadata"]["resourceVersion"] = "7"
+    found = plan_driver_objects(declared, policy(), live, NODES)
+    assert [change.name for change in found.changes] == ["accel-gpu-a100"]
+    change = found.changes[0]
+    assert change.correction == {"metadata": {"resourceVersion": "7"}, "spec": {"nodeSelector": {"rack": None}}}
+    assert change.before["spec"]["nodeSelector"] == {"accel.gpu/pool": "a100", "rack": "a"}
+    assert change.after["spec"]["nodeSelector"] == {"accel.gpu/pool": "a100"}
+    # The nodes of the pool match the foreign key, so their driver pods restart with the template.
+    assert found.rolled_nodes == {"a-1", "a-2"}
+    assert found.reasons == ("nodeSelector.rack in NVIDIADriver accel-gpu-a100",)
+    # Without a driver, nothing restarts.
+    live[0]["spec"]["nodeSelector"]["rack"] = "x"
+    found = plan_driver_objects(declared, policy(), live, NODES)
+    assert [change.name for change in found.changes] == ["accel-gpu-a100"]
+    assert not found.rolled_nodes
+    # The driver of the default object is replaced.
+    default = {"metadata": {"name": "other"}, "spec": {"default": True}}
+    assert plan_driver_objects(declared, policy(), [*live, default], NODES).rolled_nodes == {"a-1", "a-2"}
+
+
+def test_what_was_created_without_an_apply_is_applied_before_a_change() -> None:
+    declared = plan({**A100, "driver": {"version": "570.148.08", "secret_env": "s"}}, B200)
+    live = applied(plan_driver_objects(declared, policy(), [], NODES))
+    for item in live:
+        item["metadata"]["managedFields"][0]["operation"] = "Update"
+    assert not plan_driver_objects(declared, policy(), live, NODES).changes
+    found = plan_driver_objects(plan({**A100, **DRIVER_570}, B200), policy(), live, NODES)
+    change = found.changes[0]
+    assert "secretEnv" not in change.after["spec"]
+    assert [entry["operation"] for entry in change.correction["metadata"]["managedFields"]] == ["Apply"]
+    assert "spec" not in change.correction
+
+
 def test_nodes_that_would_lose_their_driver_prevent_the_switch() -> None:
     stray = node("c-1", "c")
     declared = plan({**A100, **DRIVER_570}, B200)

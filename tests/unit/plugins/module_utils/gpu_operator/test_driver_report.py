@@ -30,14 +30,24 @@ NODES = [
 
 
 class Server:
-    """A cluster with these NVIDIADriver objects."""
+    """A cluster with these NVIDIADriver objects, whose CRD has these fields."""
 
-    def __init__(self, drivers: list[Object]) -> None:
-        self.drivers = drivers
+    def __init__(self, drivers: list[Object], fields: tuple[str, ...] = ()) -> None:
+        self.drivers, self.fields = drivers, fields
 
     def list_known(self, path: str) -> tuple[Object, ...]:
         assert path.endswith("/nvidiadrivers")
         return tuple(self.drivers)
+
+    def get(self, path: str) -> Object:
+        properties: Object = {name: {} for name in self.fields}
+        schema = {"openAPIV3Schema": {"properties": {"spec": {"properties": properties}}}}
+        return {"spec": {"versions": [{"name": "v1alpha1", "schema": schema}]}}
+
+    def apply(self, path: str, body: Object, *, dry_run: bool, field_validation: str) -> Object:
+        assert dry_run
+        assert field_validation == "Strict"
+        return body
 
 
 def planned(**driver: Any) -> Plan:
@@ -73,4 +83,21 @@ def test_planned_values_reach_the_pools_that_inherit_them(driver: Object, releas
     found = add_driver_objects(cast("Client", Server(bodies)), planned(**driver), live, NODES, info)
     assert found.rolled_nodes == rolled
     assert len(info["nvidia_drivers"]) == 2
+    assert not info["warnings"]
+
+
+def test_a_plan_shows_that_the_crd_is_older_than_the_operator() -> None:
+    live = policy()
+    bodies = [copy.deepcopy(change.body) for change in plan_driver_objects(planned(), live, [], NODES).changes]
+    server = Server(bodies, ("version",))
+    info: Object = {"warnings": []}
+    add_driver_objects(cast("Client", server), planned(version="580.126.16"), live, NODES, info)
+    assert info["warnings"] == [
+        "The CRD nvidiadrivers.nvidia.com is older than operator v25.10.1: it has no spec.driverType, spec.image, spec.nodeSelector and "
+        "spec.repository. Apply the CRDs of its chart, and run again."
+    ]
+    # The upgrade to another release applies the CRDs of its chart first.
+    info = {"warnings": []}
+    newer = derive({"name": "c", "operator": {"version": "v26.3.0", "driver": {"version": "580.126.16"}}}, {}, POOLS)
+    add_driver_objects(cast("Client", server), newer, live, NODES, info)
     assert not info["warnings"]

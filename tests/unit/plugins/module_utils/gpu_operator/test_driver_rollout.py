@@ -138,18 +138,32 @@ def test_any_other_rollout_evicts_gpu_pods() -> None:
 @pytest.mark.parametrize(
     ("parts", "text"),
     [
-        (["spec.daemonsets.tolerations"], "spec.daemonsets.tolerations of the ClusterPolicy was held back: it would"),
-        (["NVIDIADriver accel-gpu-a"], "NVIDIADriver accel-gpu-a was held back: it would"),
+        (["spec.daemonsets.tolerations"], "spec.daemonsets.tolerations of the ClusterPolicy was held back"),
+        (["NVIDIADriver accel-gpu-a"], "NVIDIADriver accel-gpu-a was held back"),
         (
             ["spec.hostPaths.rootFS", "NVIDIADriver accel-gpu-a"],
-            "spec.hostPaths.rootFS of the ClusterPolicy, NVIDIADriver accel-gpu-a were held back: they would",
+            "spec.hostPaths.rootFS of the ClusterPolicy, NVIDIADriver accel-gpu-a were held back",
         ),
     ],
 )
 def test_what_is_held_back(parts: list[str], text: str) -> None:
-    warning = held_back_warning(parts, 20)
-    assert warning.startswith(f"{text} restart the driver on 20 nodes")
-    assert " Set gpu_operator_allow_driver_rollout (option allow_driver_rollout of the module) to allow it." in warning
+    rollout = DriverRollout(20, UpgradePolicy(automatic=True), ("a reason",))
+    warning = held_back_warning(parts, rollout)
+    assert warning.startswith(
+        f"{text}, because the driver restarts on 20 nodes, at most 1 at a time: a reason. GPU pods are evicted from each"
+    )
+    assert warning.endswith(
+        "Set gpu_operator_allow_driver_rollout (option allow_driver_rollout of the module) to allow it."
+    )
+
+
+def test_a_change_is_held_back_with_the_pace_of_its_rollout() -> None:
+    at_once = DriverRollout(20, UpgradePolicy(automatic=True, at_once=True), ("the switch",))
+    assert at_once.at_once
+    warning = held_back_warning(["spec.driver.useNvidiaDriverCRD"], at_once)
+    assert "the driver restarts on 20 nodes, at the same time: the switch. GPU pods are evicted there." in warning
+    manual = held_back_warning(["spec.a"], DriverRollout(20, UpgradePolicy(automatic=False), ("a reason",)))
+    assert "the driver is out of date on 20 nodes: a reason." in manual
 
 
 @pytest.mark.parametrize(

@@ -251,3 +251,28 @@ def test_a_driver_upgrade_that_failed_on_a_node_that_is_set_aside_halts_nothing(
     scenario.nodes[2]["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade-state"] = "upgrade-failed"
     found = assess(scenario.policy, [scenario.driver, scenario.plugin], scenario.nodes, EFFECT, None, ASIDE)
     assert found.ready, found.waiting
+
+
+def test_nodes_that_the_object_of_their_pool_does_not_select() -> None:
+    scenario = Scenario()
+    scenario.policy["spec"] = {"driver": {"useNvidiaDriverCRD": True}}
+    for item in scenario.nodes[:2]:
+        item["metadata"]["labels"]["accel.gpu/pool"] = "train"
+    driver = {
+        "metadata": {"name": "accel-gpu-train", "labels": {"app.kubernetes.io/managed-by": "accel.gpu"}},
+        "spec": {"nodeSelector": {"accel.gpu/pool": "train", "rack": "x"}},
+        "status": {"state": "ready"},
+    }
+    waiting = assess(scenario.policy, [scenario.driver], scenario.nodes, EFFECT, drivers=[driver]).waiting
+    lines = [line for line in waiting if "NVIDIADriver" in line]
+    assert lines[0].startswith(
+        "NVIDIADriver accel-gpu-train does not select gpu-0, gpu-1 of its pool, because they do not match"
+    )
+    assert "spec.nodeSelector (rack: x)" in lines[0]
+    # The third node belongs to no pool.
+    assert lines[1].startswith(
+        "no NVIDIADriver selects node gpu-2, so that the operator installs no driver there: declare a pool"
+    )
+    foreign = {**driver, "metadata": {"name": "x"}}
+    waiting = assess(scenario.policy, [scenario.driver], scenario.nodes, EFFECT, drivers=[foreign]).waiting
+    assert any(line.startswith("no NVIDIADriver selects 3 nodes, gpu-0, gpu-1, gpu-2") for line in waiting)

@@ -61,7 +61,15 @@ def test_an_upgrade_replaces_drivers_by_the_policies_that_the_new_release_follow
 
 
 def test_report_of_driver_restarts() -> None:
-    none = {"max_parallel": 0, "reasons": [], "in_place": False, "held_back": False, "allowed": False, "release": None}
+    none = {
+        "max_parallel": 0,
+        "at_once": False,
+        "reasons": [],
+        "in_place": False,
+        "held_back": False,
+        "allowed": False,
+        "release": None,
+    }
     found = RestartPreview(reasons=("driver.version",), upgrade_policy=UpgradePolicy(automatic=True))
     assert found.as_dict({"driver_restarts": 0, "pods": 0}) == {"driver_restarts": 0, "pods": 0, **none}
     reported = {**none, "driver_restarts": 8, "max_parallel": 1, "reasons": ["driver.version"], "held_back": True}

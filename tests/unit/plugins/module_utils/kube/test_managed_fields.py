@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.kube.managed_fields import has_records, writers
+from ansible_collections.accel.gpu.plugins.module_utils.kube.managed_fields import as_applied, has_records, writers
 
 Object = dict[str, Any]
 
@@ -54,3 +54,16 @@ def test_writers(entries: list[Object], path: str, expected: list[str]) -> None:
 )
 def test_users_may_remove_the_records(found: Object, expected: bool) -> None:
     assert has_records(found) == expected
+
+
+def test_what_a_manager_has_written_counts_as_applied() -> None:
+    applied = {**entry("m", {"f:spec": {"f:a": {}}}), "operation": "Apply"}
+    updated = entry("m", {"f:spec": {"f:b": {}}}, apiVersion="v1")
+    for entries in ([], [HELM, STATUS], [HELM, applied]):
+        assert as_applied(live(*entries), "m") == entries
+    assert as_applied(live(updated, HELM), "m") == [HELM, {**updated, "operation": "Apply"}]
+    both = as_applied(live(applied, updated, {**STATUS, "manager": "m"}), "m")
+    assert both == [
+        {**STATUS, "manager": "m"},
+        {**updated, "operation": "Apply", "fieldsV1": {"f:spec": {"f:a": {}, "f:b": {}}}},
+    ]

@@ -92,7 +92,15 @@ def _costing(**counts: t.Any) -> dict[str, t.Any]:
         name: counts.pop(name, 0)
         for name in ("driver_restarts", "pods", "operand_pods", "repartitioned_nodes", "resets")
     }
-    facts = {"max_parallel": 0, "reasons": [], "in_place": False, "held_back": False, "allowed": False, "release": None}
+    facts = {
+        "max_parallel": 0,
+        "at_once": False,
+        "reasons": [],
+        "in_place": False,
+        "held_back": False,
+        "allowed": False,
+        "release": None,
+    }
     total = {**each, **facts, "upgrade": None, **counts}
     return _info(pools={"notebooks": _pool(changes=CHANGES, impact=each)}, impact=total)
 
@@ -205,6 +213,17 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
     ("warnings", "plan", _info(warnings=["Node n1 is unusual."]), ["warning: Node n1 is unusual."]),
     ("warnings of a report", "report", _info(warnings=["Node n1 is unusual."]), ["warning: Node n1 is unusual."]),
     ("free of cost", "plan", _costing(), ["impact: no driver or operand is restarted, and no pod loses its GPU"]),
+    (
+        "all drivers at the same time",
+        "plan",
+        _costing(
+            driver_restarts=20, max_parallel=20, at_once=True, reasons=["driver.useNvidiaDriverCRD"], allowed=True
+        ),
+        [
+            "drivers: the driver restarts on all 20 node(s) at the same time: driver.useNvidiaDriverCRD; pods that use a GPU there are "
+            "evicted; allowed by gpu_operator_allow_driver_rollout"
+        ],
+    ),
     (
         "costs",
         "plan",
