@@ -117,7 +117,7 @@ _PROFILES = ListOf(item=Text((mig_profile,)))
 # More devices than any cluster has; larger numbers are mistakes.
 _COUNTS = MapOf(
     keys=(mig_profile,),
-    item=integer_between(0, 10**9, "give 0 or more", "no cluster has more MIG devices; give less"),
+    item=integer_between(0, 10**9, "give 0 or more", "no cluster has more MIG devices; give a smaller number"),
 )
 
 

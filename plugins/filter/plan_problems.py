@@ -29,8 +29,8 @@ EXAMPLES = r"""
   vars:
     problems: "{{ {'gpu_cluster': gpu_cluster, 'gpu_pools': gpu_pools} | accel.gpu.plan_problems }}"
 
-# gpu_pools[2].sharing.replicas: 1 is not allowed: sharing needs at least 2 (NVIDIA device plugin); leave it out, with
-# mode: none for whole GPUs
+# gpu_pools[2].sharing.replicas: 1 is not allowed: sharing needs at least 2 (NVIDIA device plugin); for whole GPUs,
+# remove it and set mode: none
 """
 
 RETURN = r"""

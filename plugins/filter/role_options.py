@@ -107,7 +107,7 @@ def _names(value: t.Any) -> list[str]:
     """Text without a name is an error, because an empty list means all pools for many roles."""
     found = coercion.names(value)
     if not found and value and value != "[]":
-        raise ValueError("names nothing; give names, with commas between them")
+        raise ValueError("contains no name; give names, with commas between them")
     return found
 
 

@@ -183,7 +183,7 @@ cluster_policy:
       description: The reason why the server has not checked the change.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
-      sample: "not checked by the server: no right to a dry run"
+      sample: "not checked by the server: this user may not send a dry run"
 code:
   description:
     - Reason of the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting longer would not help.
@@ -286,7 +286,7 @@ def work(module: PlanModule) -> Object:
     effect = RequiredEffect(() if diff.held_back else desired.tolerations, mounted_configmaps(desired.spec))
     readiness = _read_readiness(module, cluster, diff, effect, result)
     for name, reason in sorted(readiness.ignored_nodes.items()):
-        module.warn(f"Node {name} was not waited for: {reason}.")
+        module.warn(f"The run did not wait for node {name}: {reason}.")
     objects_before, objects_after = diff.objects.diff()
     before, after = {**diff.change.before, **objects_before}, {**diff.change.after, **objects_after}
     if configmaps:

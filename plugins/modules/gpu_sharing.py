@@ -190,7 +190,7 @@ gpu_sharing:
       description: By node, the message of a change that failed.
       type: dict
       returned: always
-      sample: {a100-2: "a100-2 is not ready, so its pods cannot end and NVIDIA's operands do not run"}
+      sample: {a100-2: "a100-2 is not ready, so its pods cannot terminate and NVIDIA's operands do not run"}
     rolled_back:
       description: Nodes that were rolled back to their last good configuration.
       type: list

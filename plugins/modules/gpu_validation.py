@@ -248,7 +248,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             state = validator.read()
             pools.update(_initial_results(module, state, workload))
             if state.leftovers and (left := validator.pods.delete_leftovers()):
-                module.warn(f"Of a former run: {undeleted(left)}.")
+                module.warn(f"From a former run: {undeleted(left)}.")
             problems = _validate(module, validator, state, pools, lease)
         result["seconds"] = round(time.monotonic() - started, 1)
         changed = bool(state.leftovers) or any(pool["status"] in ("verified", "failed") for pool in pools.values())

@@ -133,7 +133,7 @@ kube_object:
           description: The reason why a preview may be wrong.
           type: str
           returned: when a preview may be wrong
-          sample: "not checked by the server: no right to a dry run"
+          sample: "not checked by the server: this user may not send a dry run"
       returned: always
       sample:
         - {api_version: v1, kind: Namespace, namespace: null, name: gpu-operator, action: unchanged}

@@ -295,7 +295,7 @@ def _wait(module: MagnumModule, cluster_id: str, done: t.Callable[[Object | None
 def _status_message(module: MagnumModule, cluster: Object | None) -> str:
     name = module.params["name"]
     if cluster is None:
-        return f"Cluster {name} was requested and does not appear."
+        return f"Cluster {name} was requested but does not appear."
     faults = [f"{fault}: {text}" for fault, text in sorted((cluster.get("faults") or {}).items())]
     reasons = [cluster.get("status_reason") or "", *faults]
     return " ".join([f"Cluster {name} is {cluster['status']}.", *(f"{text}." for text in reasons if text)])

@@ -144,7 +144,7 @@ def work(module: MagnumModule) -> dict[str, t.Any]:
     renew_before = datetime.timedelta(days=module.params["renew_before"])
     reason = kubeconfig.problem(config, endpoint, renew_before, datetime.datetime.now(datetime.UTC))
     if reason is None and kubeconfig_file.too_permissive(dest):
-        reason = "others than its owner can read it"
+        reason = "users other than its owner can read it"
     obstacle = kubeconfig_file.obstacle(dest, config) if reason else None
     if obstacle:
         raise InvalidOptions([f"{dest} cannot be written: {obstacle}."])

@@ -204,7 +204,7 @@ node_metadata:
       description: The reason why a preview may be wrong.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
-      sample: "not checked by the server: no right to a dry run"
+      sample: "not checked by the server: this user may not send a dry run"
     report_path:
       description: Path to the file with the complete result.
       type: str

@@ -147,7 +147,7 @@ uninstall:
       description: The reason why the server did not check the changes in check mode.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
-      sample: "not checked by the server: no right to a dry run"
+      sample: "not checked by the server: this user may not send a dry run"
 code:
   description:
     - Reason of the failure. V(timeout) - pods or objects were not deleted in time; V(partial) - nodes could not be changed, or a MIG

@@ -31,8 +31,8 @@ def same_cluster(cluster: t.Any, variables: t.Mapping[str, t.Any]) -> str:
         return ""
     return (
         f"The inventory hosts {', '.join(sorted([own, *others]))} all have the cluster {name} (gpu_cluster.name), so they would "
-        "change the same cluster at the same time. One inventory host is one cluster: give each its own gpu_cluster.name, or remove the "
-        "hosts that are too many from the play (gpu_hosts, --limit)."
+        "change the same cluster at the same time. One inventory host represents one cluster: give each its own gpu_cluster.name, or remove the "
+        "surplus hosts from the play (gpu_hosts, --limit)."
     )
 
 

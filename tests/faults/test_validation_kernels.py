@@ -218,7 +218,7 @@ def test_pods_that_cannot_be_killed_are_reported_and_hold_up_no_other_pool(
     assert time.monotonic() - start < 60
     assert result["failed"] is True
     assert result["gpu_validation"]["pools"]["shared"]["status"] == "verified"
-    for word in ("8 Running", "has not ended its kernel", "still exists", "reboot"):
+    for word in ("8 Running", "has not finished its kernel", "still exists", "reboot"):
         assert word in problems(result, "hung")
     assert len(pods(kernels)) >= 8
     # The pods of the former run hold their GPUs; the other pools are validated all the same.

@@ -28,7 +28,7 @@ CONDITIONS: t.Mapping[str, str] = {
     "mig": "a pool partitions GPUs",
     "openshift": "GPU nodes run on OpenShift",
     "rdma": "GPUDirect RDMA is enabled",
-    "rdma-nic": "NFD has found an NVIDIA (Mellanox) network card on GPU nodes",
+    "rdma-nic": "NFD has found an NVIDIA (Mellanox) network adapter on GPU nodes",
     "rhel8": "GPU nodes run RHEL 8",
     "selinux": "SELinux is enabled on GPU nodes",
     "vgpu": "GPU nodes are vGPU guests",
@@ -91,7 +91,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
     KnownIssue(
         ("v23.9", "v24.3", "v24.6"),
         frozenset({"vgpu"}),
-        "Nodes with different operating systems, or vGPU beside data-center drivers, in one cluster: one ClusterPolicy "
+        "Nodes with different operating systems, or vGPU alongside data-center drivers, in one cluster: one ClusterPolicy "
         "can serve one driver type and one system only (notes of v23.9.0)",
     ),
     KnownIssue(
@@ -133,7 +133,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
         KnownIssue(
             ("v25.3.2",),
             frozenset({distribution}),
-            "A container toolkit with a CONTAINERD_SOCKET of its own does not get that folder mounted, so it cannot reload containerd; fixed in "
+            "A container toolkit with its own CONTAINERD_SOCKET does not get that folder mounted, so it cannot reload containerd; fixed in "
             "v25.3.3 (notes of v25.3.3, gpu-operator issue 1694)",
         )
         for distribution in (K3S_FAMILY, "k0s", "microk8s")
@@ -152,7 +152,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
     KnownIssue(
         ("v25.10.0",),
         frozenset({"containerd"}),
-        "A containerd whose top-level configuration has imports of its own: container toolkit v1.18.0 overwrites them; fixed in v25.10.1 "
+        "A containerd whose top-level configuration has its own imports: container toolkit v1.18.0 overwrites them; fixed in v25.10.1 "
         "(notes of v25.10.0)",
     ),
     KnownIssue(
@@ -199,7 +199,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
     KnownIssue(
         ("v26.7",),
         frozenset({"gpucluster"}),
-        "A GPUCluster beside a ClusterPolicy: a cluster can only have one of them; delete one (notes of v26.7.0)",
+        "A GPUCluster in addition to a ClusterPolicy: a cluster can only have one of them; delete one (notes of v26.7.0)",
     ),
     KnownIssue(
         ("v25.10", "v26"),

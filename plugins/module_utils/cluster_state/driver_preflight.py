@@ -92,7 +92,7 @@ def driver_warnings(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
     if nouveau:
         warnings.append(
             f"{abbreviate_nodes(nouveau)}: the kernel module nouveau is loaded. The driver pod tries to unload it, which fails while a console or "
-            "another program uses it; blacklist nouveau on these nodes and reboot them."
+            "another process uses it; blacklist nouveau on these nodes and reboot them."
         )
     secured = sorted(
         node.name
@@ -116,11 +116,11 @@ def _network_warnings(plan: Plan, drivers: t.Sequence[Node]) -> t.Iterator[str]:
         return
     without = sorted(node.name for node in drivers if node.has_nfd_labels and not has_network_card(node))
     if without:
-        yield f"{abbreviate_nodes(without)}: GPUDirect RDMA is enabled, but NFD has found no network card of NVIDIA (Mellanox)."
+        yield f"{abbreviate_nodes(without)}: GPUDirect RDMA is enabled, but NFD has found no NVIDIA (Mellanox) network adapter."
     unmanaged = sorted(node.name for node in drivers if has_network_card(node) and _MOFED_LABEL not in node.labels)
     if unmanaged and not rdma.get("useHostMofed"):
         yield (
-            f"{abbreviate_nodes(unmanaged)}: GPUDirect RDMA is enabled, and no Network Operator manages the drivers of the network cards there (label "
+            f"{abbreviate_nodes(unmanaged)}: GPUDirect RDMA is enabled, and no Network Operator manages the network drivers there (label "
             f"{_MOFED_LABEL}). Install it, or install MLNX_OFED or DOCA-OFED on the nodes and set driver.rdma.use_host_mofed."
         )
 

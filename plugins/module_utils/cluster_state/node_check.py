@@ -86,7 +86,7 @@ def _undiscovered(node: Node) -> str:
     # NFD drops a label that is too long, and the strategy single makes the product's name longer by appending the
     # profile.
     return (
-        f"has no label {names.PRODUCT_LABEL} although gpu-feature-discovery has counted its GPUs; if NFD has dropped it because of its length, set "
+        f"has no label {names.PRODUCT_LABEL} even though gpu-feature-discovery has counted its GPUs; if NFD has dropped it because of its length, set "
         f"sharing.strategy to {layouts.MIXED}, or set match.model"
     )
 

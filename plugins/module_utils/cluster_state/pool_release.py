@@ -21,7 +21,7 @@ from .ownership import POOLS, NodeEdit, metadata_edit, recorded_keys
 if t.TYPE_CHECKING:
     from .node import Node
 
-ABANDONED = f"{names.MIG_STATE_LABEL} is {FAILED} and {names.MIG_CONFIG_LABEL} is not set, so GPUs that are still partitioned may be offered as whole ones"
+ABANDONED = f"{names.MIG_STATE_LABEL} is {FAILED} and {names.MIG_CONFIG_LABEL} is not set, so GPUs that are still partitioned may be advertised as whole GPUs"
 _DONE = "success"
 
 

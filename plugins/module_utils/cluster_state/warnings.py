@@ -64,7 +64,7 @@ def _membership_warnings(membership: Membership, released: t.Collection[str]) ->
 def _node_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Iterator[str]:
     not_ready = sorted(node.name for node in nodes if node.name in members and not node.ready)
     if not_ready:
-        yield f"Not ready, so the run neither waits for them nor verifies them: {abbreviate(not_ready)}."
+        yield f"Not ready, so the run does not wait for these nodes or verify them: {abbreviate(not_ready)}."
     unknown: dict[str, list[str]] = {}
     for node in nodes:
         if node.discovered and node.catalog_model is None:
@@ -115,4 +115,4 @@ def unusual_node_warnings(reasons: t.Mapping[str, str], members: t.Collection[st
         if name not in members:
             by_reason.setdefault(reason, []).append(name)
     for reason, names in by_reason.items():
-        yield f"In no pool, so the run does not wait for {abbreviate(names)}: {reason}."
+        yield f"Not in a pool, so the run does not wait for {abbreviate(names)}: {reason}."

@@ -158,4 +158,4 @@ class ServiceError(Exception):
             TIMEOUT: f"Check the network, firewalls and proxies, or raise {self.timeout_setting}.",
             TLS: f"Set its CA as {self.ca_setting}; validate_certs=false disables the check.",
             PROXY: f"Check {self.proxy_setting}.",
-        }.get(self.reason, "The connection broke. Run again.")
+        }.get(self.reason, "The connection was interrupted. Run again.")

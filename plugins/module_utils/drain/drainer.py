@@ -176,7 +176,7 @@ class NodeDrainer:
             listed = [f"node {name}: {abbreviate(pods)}" for name, pods in sorted(blocking.items())]
             raise EvictionRefused(
                 f"Pods without a controller block the drain: {abbreviate(listed, separator='; ')}. Save their data and delete them, "
-                "or set drain.force, which evicts them for good.",
+                "or set drain.force, which evicts them permanently.",
                 {"pods_left": [pod.partition(" ")[0] for pods in blocking.values() for pod in pods]},
             )
 
@@ -191,7 +191,7 @@ class NodeDrainer:
             if left <= 0:
                 raise WaitTimeout(
                     f"Node {name} was not drained within {self.options.drain_timeout:.0f} s (drain_timeout): pods are scheduled to it "
-                    f"although it is cordoned, now {abbreviate(shown)}. Remove their toleration of "
+                    f"even though it is cordoned, now {abbreviate(shown)}. Remove their toleration of "
                     "node.kubernetes.io/unschedulable, or scale down their controller.",
                     {"pods_left": shown},
                 )
@@ -200,13 +200,13 @@ class NodeDrainer:
                 evict_pods(self.client, name, pods, options, lease.check, report)
                 evicted += shown
             else:
-                report(f"waiting until {len(pods)} pod(s) end")
+                report(f"waiting until {len(pods)} pod(s) terminate")
                 await_termination(
                     functools.partial(self._pods_to_evict, name),
                     {pod.uid for pod in pods},
                     left,
                     lease.check,
-                    "drain.evict is false: wait until they end, raise drain.drain_timeout, or allow eviction.",
+                    "drain.evict is false: wait until they terminate, raise drain.drain_timeout, or allow eviction.",
                 )
         return evicted
 

@@ -116,7 +116,7 @@ def await_termination(
         remaining,
         lambda names: not names,
         timeout=timeout,
-        describe=lambda names: f"{abbreviate(names)} {'has' if len(names) == 1 else 'have'} not ended. {advice}",
+        describe=lambda names: f"{abbreviate(names)} {'has' if len(names) == 1 else 'have'} not terminated. {advice}",
     )
 
 
@@ -290,5 +290,5 @@ def _budget_refusal(message: str, pod: PodOnNode) -> str:
         return ""
     return (
         f"PodDisruptionBudget {pod.namespace}/{match[1]} {match[2].rstrip('.')}: run more pods of it on other nodes, or raise its "
-        "maxUnavailable for the time of the drain."
+        "maxUnavailable for the duration of the drain."
     )

@@ -61,7 +61,7 @@ def add_drivers(exported: ExportedPools, drivers: t.Iterable[t.Mapping[str, t.An
         name = item["metadata"]["name"]
         if not is_managed(item):
             exported.remarks.append(
-                f"NVIDIADriver {name}: left out, since this collection did not create it; it stays as it is"
+                f"NVIDIADriver {name}: left out, since this collection did not create it; it is left unchanged"
             )
             continue
         pool = by_name.get(get_nested(item, "spec", "nodeSelector", POOL_LABEL))
@@ -145,7 +145,7 @@ def _add_labelled_pool(exported: ExportedPools, name: str, members: list[_Member
     match = _match(members[0].node) if only_pool_of_model else {}
     if not match:
         exported.remarks.append(
-            f"pool {name}: without match, since other nodes have its GPU model, too; the label {POOL_LABEL} assigns its nodes"
+            f"pool {name}: without match, because other nodes also have its GPU model; the label {POOL_LABEL} assigns its nodes"
         )
     labels = _common(exported, name, "labels", [_pool_labels(member.node) for member in members])
     taints = _common(

@@ -77,7 +77,7 @@ def export_cluster(
             continue
         if release.values is None:
             remarks.append(
-                f"gpu_cluster.{component}.values: not exported, since reading them requires the right to read Secrets in {release.namespace}"
+                f"gpu_cluster.{component}.values: not exported, because reading them needs permission to read Secrets in {release.namespace}"
             )
             continue
         planned: ReleasePlan = getattr(derive(document, {}, list(pools)), component)

@@ -49,7 +49,7 @@ def missing_runtime_classes(daemonsets: t.Iterable[Document], classes: t.Iterabl
     """A line for each runtime class that operands name and the cluster does not have: the API server refuses their pods."""
     existing = {item["metadata"]["name"] for item in classes}
     return [
-        f"RuntimeClass {name} does not exist, so the API server refuses the operands' pods; the operator creates it"
+        f"RuntimeClass {name} does not exist, so the API server rejects the operands' pods; the operator creates it"
         for name in sorted(runtime_classes_of(daemonsets) - existing)
     ]
 

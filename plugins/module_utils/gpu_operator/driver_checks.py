@@ -32,7 +32,7 @@ def object_problems(pool: PoolPlan, live: Document | None, body: Document) -> t.
         yield f"Pool {pool.name}: its driver has no version, and neither has the ClusterPolicy; set driver.version in the pool."
     if spec.get("usePrecompiled") is True and ("gds" in spec or "gdrcopy" in spec):
         yield (
-            f"Pool {pool.name}: the operator refuses GPUDirect Storage and GDRCopy beside a precompiled driver; remove driver.precompiled, "
+            f"Pool {pool.name}: the operator refuses GPUDirect Storage and GDRCopy with a precompiled driver; remove driver.precompiled, "
             "or disable gds and gdrcopy in the ClusterPolicy."
         )
     for key in _IMMUTABLE if live is not None else ():

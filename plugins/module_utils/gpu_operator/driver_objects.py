@@ -331,7 +331,7 @@ def _orphan_note(item: Document, owners: t.Mapping[str, str]) -> str:
     nodes = [node for node, owner in owners.items() if owner == name]
     where = f"its nodes keep their driver ({abbreviate(nodes)})" if nodes else "it selects no node"
     return (
-        f"NVIDIADriver {name} belongs to no declared pool; {where}. Nodes that lose the label {POOL_LABEL} lose that driver, too. When nothing "
+        f"NVIDIADriver {name} belongs to no declared pool; {where}. Nodes that lose the label {POOL_LABEL} also lose that driver. When nothing "
         f"needs it: kubectl delete nvidiadriver {name}."
     )
 

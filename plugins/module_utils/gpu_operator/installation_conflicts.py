@@ -37,14 +37,14 @@ def with_gpu_clusters(
     name = clusters[0]["metadata"]["name"]
     if policy is None:
         problem = (
-            f"GPUCluster {name} offers the GPUs of this cluster by dynamic resource allocation (DRA), without a ClusterPolicy. This collection "
-            "shares GPUs by the device plugin, which such a cluster does not run. Use this cluster without the collection; or move it to the "
+            f"GPUCluster {name} provides the GPUs of this cluster through dynamic resource allocation (DRA), without a ClusterPolicy. This collection "
+            "shares GPUs through the device plugin, which such a cluster does not run. Use this cluster without the collection; or move it to the "
             f"device plugin: kubectl delete gpucluster {name}, create a ClusterPolicy, and run again."
         )
     else:
         problem = (
-            f"GPUCluster {name} exists beside ClusterPolicy {policy['metadata']['name']}. The operator refuses both together: it reports an "
-            "error, and labels no new node. To share GPUs by the device plugin, as this collection does, kubectl delete gpucluster "
+            f"GPUCluster {name} exists in addition to ClusterPolicy {policy['metadata']['name']}. The operator rejects this combination: it reports an "
+            "error, and labels no new node. To share GPUs through the device plugin, as this collection does, kubectl delete gpucluster "
             f"{name}; its pods with resource claims lose their GPUs. To use dynamic resource allocation (DRA), run accel.gpu.uninstall."
         )
     return replace(finding, problem=problem, notes=())

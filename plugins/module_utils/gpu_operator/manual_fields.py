@@ -39,7 +39,7 @@ class ManualField:
 
     def __str__(self) -> str:
         writer = f"set by {', '.join(self.writers)}" if self.writers else "its writer is not recorded"
-        effect = "Helm would remove it" if self.replacement is None else "Helm would set another value"
+        effect = "Helm would remove it" if self.replacement is None else "Helm would set a different value"
         return f"spec.{'.'.join(self.path)} ({writer}; {effect})"
 
     @property

@@ -322,7 +322,7 @@ def _unlabelled_nodes(gpu_nodes: t.Sequence[Document], reason: str) -> list[str]
     if reason == "NFDLabelsMissing":
         lines.append("NFD has not labelled any node: check that it is installed and that its workers run")
     elif gpu_nodes and reason == "NoGPUNodes":
-        lines.append(f"the operator has not found any GPU node yet, though NFD has labelled {len(gpu_nodes)}")
+        lines.append(f"the operator has not found any GPU node yet, even though NFD has labelled {len(gpu_nodes)}")
     return lines
 
 

@@ -142,8 +142,8 @@ def _for_installed(
         return ToolkitSettings(distribution.name, recorded, (note,))
     if installed.working and not derived:
         note = (
-            f"its container toolkit works on {installed.ready_nodes} node(s) without the settings of {distribution.title} ({wanted}), so it stays as "
-            f"it is. {adopt}"
+            f"its container toolkit works on {installed.ready_nodes} node(s) without the settings of {distribution.title} ({wanted}), so it is left "
+            f"unchanged. {adopt}"
         )
         return ToolkitSettings(distribution.name, recorded, (note,))
     return ToolkitSettings(distribution.name, env, (restart_note(distribution, wanted, installed.ready_nodes),))
@@ -154,8 +154,8 @@ def restart_note(distribution: Distribution | None, settings: str, nodes: int) -
     restarted = distribution.restarts if distribution else "containerd"
     where = f" on {nodes} node(s)" if nodes else ""
     return (
-        f"toolkit.env changes ({settings}): the container toolkit is replaced{where} and restarts {restarted}; running containers stay, and pods "
-        "cannot be started on a node for some seconds"
+        f"toolkit.env changes ({settings}): the container toolkit is replaced{where} and restarts {restarted}; running containers are not "
+        "affected, but no pod can start on a node for some seconds"
     )
 
 

@@ -43,7 +43,7 @@ class HelmMissing(Exception):
 def find_helm(path: str | None, search: t.Callable[[str], str | None]) -> str:
     """The helm at this path, or else the first one on PATH; raises HelmMissing."""
     if path and not os.access(path, os.X_OK):
-        raise HelmMissing(f"There is no program at binary_path {path}. {INSTALL_HELM}")
+        raise HelmMissing(f"There is no executable at binary_path {path}. {INSTALL_HELM}")
     binary = path or search("helm")
     if not binary:
         raise HelmMissing(f"helm is not on this machine. {INSTALL_HELM}")

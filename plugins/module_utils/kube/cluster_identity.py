@@ -69,7 +69,7 @@ class ClusterIdentity:
         self.recorded = recorded_name(lease)
         if self.recorded not in ("", self.name, self.renamed_from):
             raise WrongCluster(
-                f"This is another cluster: gpu_cluster.name is {self.name!r}, but the cluster at {self._client.connection.address} is recorded as "
+                f"This is a different cluster: gpu_cluster.name is {self.name!r}, but the cluster at {self._client.connection.address} is recorded as "
                 f"{self.recorded!r} (annotation {CLUSTER_NAME_ANNOTATION} of {RECORD}). Use the kubeconfig, context or credential of "
                 f"{self.name!r}. If the cluster {self.recorded!r} should be called {self.name!r} from now on, set "
                 f"gpu_cluster.renamed_from: {self.recorded} for one run."
@@ -134,7 +134,7 @@ class ClusterIdentity:
         uid = _uid_of(self._client.get(_UID_PATH))
         if uid != self.uid:
             raise WrongCluster(
-                f"This is another cluster: gpu_cluster.uid is {self.uid!r}, but the namespace {LEASE_NAMESPACE} of the cluster at "
+                f"This is a different cluster: gpu_cluster.uid is {self.uid!r}, but the namespace {LEASE_NAMESPACE} of the cluster at "
                 f"{self._client.connection.address} has the UID {uid or 'none'!r}. Use the kubeconfig, context or credential of the intended "
                 "cluster; correct gpu_cluster.uid if the cluster was created again."
             )

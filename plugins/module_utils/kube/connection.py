@@ -147,7 +147,7 @@ def check_cluster(connection: Connection, name: str, kube_name: str | None = Non
         return
     declared = f"gpu_cluster.kube_name is {kube_name!r}" if kube_name else f"gpu_cluster.name is {name!r}"
     raise WrongCluster(
-        f"This is another cluster: {declared}, but {connection.origin} leads to cluster {connection.cluster_name!r} "
+        f"This is a different cluster: {declared}, but {connection.origin} leads to cluster {connection.cluster_name!r} "
         f"(context {connection.context_name!r}, {connection.server}). Use the kubeconfig or context of {name!r}, "
         f"or set gpu_cluster.kube_name: {connection.cluster_name} if that is its name for this cluster."
     )
@@ -185,12 +185,12 @@ def _kubeconfig_path(options: ConnectionOptions) -> str | None:
             option = f"{'gpu_cluster.' if options.source == GPU_CLUSTER else ''}context"
             raise ConnectionProblem(
                 f"{option} is {options.context!r}, but there is no kubeconfig: KUBECONFIG is not set, and {_DEFAULT_KUBECONFIG} does not "
-                "exist. Set gpu_cluster.kubeconfig, too."
+                "exist. Also set gpu_cluster.kubeconfig."
             )
         if os.path.exists(_IN_CLUSTER_TOKEN):
             return None
         raise ConnectionProblem(
-            "No cluster is named: the option kubeconfig and the variables K8S_AUTH_KUBECONFIG and KUBECONFIG are not set, and "
+            "No cluster is selected: the option kubeconfig and the variables K8S_AUTH_KUBECONFIG and KUBECONFIG are not set, and "
             f"{_DEFAULT_KUBECONFIG} does not exist. Set gpu_cluster.kubeconfig or the option kubeconfig."
         )
     path = os.path.expanduser(path or _DEFAULT_KUBECONFIG)

@@ -108,7 +108,7 @@ class ConnectionOptions:
         basic_auth = [_name_in(ENVIRONMENT, name) for name in ("username", "password") if name in variables]
         if source == ENVIRONMENT and basic_auth:
             raise WrongCluster(
-                f"{' and '.join(basic_auth)}: the Kubernetes API has no basic authentication. Set {PREFIX}API_KEY beside {PREFIX}HOST, or "
+                f"{' and '.join(basic_auth)}: the Kubernetes API has no basic authentication. Set {PREFIX}API_KEY in addition to {PREFIX}HOST, or "
                 "use a kubeconfig, and unset them."
             )
         return cls(**values, request_timeout=float(params.get("request_timeout") or 30.0), source=source)
@@ -193,7 +193,7 @@ def _source(given: Values, document: Values, variables: Values) -> str:
     if users:
         raise WrongCluster(
             f"Option {users[0]} names a user and no cluster, and is never combined with a cluster from gpu_cluster, the environment or "
-            f"a default kubeconfig. Set option host or kubeconfig, too, or remove it."
+            f"a default kubeconfig. Also set option host or kubeconfig, or remove it."
         )
     if in_document:
         return GPU_CLUSTER
@@ -208,14 +208,14 @@ def _require_whole(values: Values, source: str) -> None:
     if source == ENVIRONMENT and not located:
         setting = _name_in(source, users[0]) if users else f"{PREFIX}USERNAME"
         raise WrongCluster(
-            f"{setting} names a user and no cluster. Set {PREFIX}HOST or {PREFIX}KUBECONFIG, too, or unset it."
+            f"{setting} names a user and no cluster. Also set {PREFIX}HOST or {PREFIX}KUBECONFIG, or unset it."
         )
     if values.get("host") and values.get("context") and not values.get("kubeconfig"):
         raise WrongCluster(
-            f"{_name_in(source, 'context')} names an entry of a kubeconfig, and with {_name_in(source, 'host')} none is read. Set "
-            f"{_name_in(source, 'kubeconfig')}, too, or remove one of them."
+            f"{_name_in(source, 'context')} names an entry of a kubeconfig, and with {_name_in(source, 'host')} none is read. Also set "
+            f"{_name_in(source, 'kubeconfig')}, or remove one of them."
         )
     if values["impersonate_groups"] and not values.get("impersonate_user"):
         raise WrongCluster(
-            "impersonate_groups is set without impersonate_user, which Kubernetes does not allow. Set impersonate_user, too."
+            "impersonate_groups is set without impersonate_user, which Kubernetes does not allow. Also set impersonate_user."
         )

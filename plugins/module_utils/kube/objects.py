@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 _TITLE = "These objects cannot be applied:"
 _ESTABLISH_TIMEOUT, _ESTABLISH_POLL = 30.0, 0.1
-NOT_CHECKED = "not checked by the server: no right to a dry run"
+NOT_CHECKED = "not checked by the server: this user may not send a dry run"
 # Kinds that other objects in the same list need come first.
 _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
 
@@ -240,7 +240,7 @@ class ObjectWriter:
         return change
 
     def _send(self, request: t.Callable[[], t.Any]) -> t.Any:
-        """The response to a write or its dry run; NOT_CHECKED if the user has no right to a dry run."""
+        """The response to a write or its dry run; NOT_CHECKED if the user has this user may not send a dry run."""
         if self._lease is not None:
             self._lease.check()
         try:

@@ -42,8 +42,8 @@ def _media(geometry: Geometry, counts: Counts) -> str | None:
     for greedy, other in (pair, pair[::-1]):
         if greedy.media == "all":
             return (
-                f"has no media engines left for {other.name} beside {greedy.name}, which takes them all: beside it stand "
-                "only profiles with -me"
+                f"has no media engines left for {other.name} next to {greedy.name}, which uses all of them: it can only "
+                "be combined with profiles with -me"
             )
     return f"has the media extensions (+me) for one device, not for {pair[0].name} and {pair[1].name}"
 

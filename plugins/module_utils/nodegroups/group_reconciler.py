@@ -138,7 +138,7 @@ class GroupReconciler:
         found = self._find_or_request() or self._wait(
             lambda: self._view.find(self._name),
             lambda now: now is not None,
-            lambda dummy: f"Node group {self._name} was requested and does not appear.",
+            lambda dummy: f"Node group {self._name} was requested but does not appear.",
         )
         return t.cast("NodeGroupState", found)
 

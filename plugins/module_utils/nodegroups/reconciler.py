@@ -42,7 +42,7 @@ class ReconcileResult:
     def warnings(self) -> list[str]:
         """A warning for each group that an interrupted replacement left behind."""
         return [
-            f"Node group {orphan.name} exists beside {change.name}: a replacement was interrupted. Run with recreate: true, which moves "
+            f"Node group {orphan.name} exists in addition to {change.name}: a replacement was interrupted. Run with recreate: true, which moves "
             "its pods and deletes it, or delete it yourself."
             for change in self.changes
             for orphan in change.orphans

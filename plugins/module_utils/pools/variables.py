@@ -39,7 +39,7 @@ class InvalidVariables(ModuleFailure):
 
     def __init__(self, problems: t.Sequence[str], where: str = join_words(_NAMES)) -> None:
         self.problems = list(problems)
-        count = f"{len(self.problems)} mistakes" if len(self.problems) != 1 else "1 mistake"
+        count = f"{len(self.problems)} errors" if len(self.problems) != 1 else "1 error"
         super().__init__("\n".join([f"{count} in {where}:", *self.problems]))
 
 

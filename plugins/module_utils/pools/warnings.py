@@ -106,8 +106,8 @@ def _fabric_manager(plan: Plan) -> t.Iterator[str]:
     ]
     if switched:
         yield (
-            f"{join_words(switched)}: NVSwitches connect the GPUs of HGX and DGX boards, and the driver is the nodes' own (driver.enabled: false): "
-            "where a node has NVSwitches, nvidia-fabricmanager must run on it in exactly the driver's version, or CUDA fails with error 802 "
+            f"{join_words(switched)}: NVSwitches connect the GPUs of HGX and DGX boards, and the driver is preinstalled (driver.enabled: false): on "
+            "nodes with NVSwitches, nvidia-fabricmanager must run in exactly the version of the driver, or CUDA fails with error 802 "
             "(system not yet initialized)."
         )
 
@@ -133,7 +133,7 @@ def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:
         )
     if pool.without_containers:
         yield (
-            f"Pool {pool.name}: {pool.without_containers}; its nodes offer no GPU to containers, so its sharing has no effect, and runs "
+            f"Pool {pool.name}: {pool.without_containers}; its nodes expose no GPU to containers, so its sharing has no effect, and runs "
             "neither wait for them nor validate them."
         )
     elif pool.sharing.definition.partitions_gpus and pool.labels.get(_MIG_MANAGER_LABEL) == "false":
@@ -142,7 +142,7 @@ def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:
     if pool.nodegroup and pool.nodegroup.autoscaled and uncounted:
         yield (
             f"Pool {pool.name}: the cluster autoscaler only counts {names.GPU_RESOURCE}: it may add no node for pods that request "
-            f"{join_words(uncounted)}, and treats nodes that offer it as unused. Share without rename, use the MIG strategy single, or set "
+            f"{join_words(uncounted)}, and treats nodes that advertise it as unused. Share without rename, use the MIG strategy single, or set "
             "autoscale.min to the number of nodes that is always needed."
         )
     geometry = geometries.geometry(pool.model) if pool.model and pool.sharing.definition.partitions_gpus else None

@@ -15,7 +15,7 @@ Document = t.Mapping[str, t.Any]
 _MODES = {"undiscovered": "not discovered", **{mode.name: mode.page_name for mode in MODES.values() if mode.page_name}}
 DOT = " \u00b7 "
 _TIMES = "\u00d7"
-_NEGATIVE_CHECKS = {"one_more": "one more waited", "two_shares": "two at once were refused"}
+_NEGATIVE_CHECKS = {"one_more": "one more waited", "two_shares": "a request for two was rejected"}
 
 
 def number(count: int) -> str:

@@ -150,7 +150,7 @@ def _total_impact(total: Document) -> t.Iterator[Paragraph]:
     for refusal in upgrade["refusals"]:
         yield "REFUSED", refusal["message"]
     if upgrade["problem"]:
-        yield "upgrade", f"site may refuse it for reasons that this plan does not show: {upgrade['problem']}"
+        yield "upgrade", f"site may fail for reasons that this plan does not show: {upgrade['problem']}"
     if total["repartitioned_nodes"]:
         nodes = f"{total['repartitioned_nodes']} node(s)"
         yield "mig", f"GPUs of {nodes} are repartitioned in a rolling update: cordon, drain, change, verify, uncordon"

@@ -218,7 +218,7 @@ def _totals(info: Document) -> t.Iterator[Paragraph]:
         offered = ", ".join(f"{count} {name}" for name, count in totals["allocatable"].items() if count) or "nothing"
         yield (
             "total",
-            f"{totals['gpu_nodes']} of {totals['nodes']} nodes have {totals['gpus']} GPUs and offer {offered}",
+            f"{totals['gpu_nodes']} of {totals['nodes']} nodes have {totals['gpus']} GPUs and advertise {offered}",
         )
 
 
@@ -235,8 +235,8 @@ def identity_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
     ]
     yield "cluster", "; ".join(parts)
     if kind == "plan" and new_name:
-        renamed = f"the next change renames it from {recorded} to {new_name}"
-        yield "name", renamed if recorded else f"the first change records the name {new_name}"
+        renamed = f"the next run that changes the cluster renames it from {recorded} to {new_name}"
+        yield "name", renamed if recorded else f"the first run that changes the cluster records the name {new_name}"
 
 
 def nodegroup_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:

@@ -167,7 +167,7 @@ def groups_have_a_user(cluster: Document) -> Problems:
 def validation_image_is_one(cluster: Document) -> Problems:
     """One image for every node, or one for each CUDA version."""
     if get_nested(cluster, "validation", "image") and get_nested(cluster, "validation", "images"):
-        yield "gpu_cluster.validation.images: has no effect beside image, which is used on every node; remove one of them"
+        yield "gpu_cluster.validation.images: has no effect with image, which is used on every node; remove one of them"
 
 
 def _setting(cluster: Document, release: str, key: str) -> t.Any:
@@ -187,7 +187,7 @@ def chart_has_a_repository(cluster: Document) -> Problems:
             if not _setting(cluster, which, "chart_repo"):
                 yield f"{path}: is missing; the chart {quote(chart)} is only a name, so set its repository"
         elif repo and isinstance(repo, str):
-            yield f"{path}: {quote(repo)} has no effect beside the chart {quote(chart)}; remove it"
+            yield f"{path}: {quote(repo)} has no effect with the chart {quote(chart)}; remove it"
 
 
 def releases_differ(cluster: Document) -> Problems:
@@ -199,7 +199,7 @@ def releases_differ(cluster: Document) -> Problems:
 
 # Helm values that would give a field a second owner, and its owner.
 _OWNED_VALUES: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("operator", "nfd", "enabled"), "NFD is a release of its own (gpu_cluster.nfd)"),
+    (("operator", "nfd", "enabled"), "NFD has its own release (gpu_cluster.nfd)"),
     (("operator", "devicePlugin", "config"), "it follows from the pools' sharing"),
     (("operator", "operator", "cleanupCRD"), "accel.gpu.uninstall deletes the CRDs that no foreign object needs"),
 )
@@ -280,7 +280,7 @@ def release_is_known(cluster: Document) -> Problems:
     ):
         return
     if not validators.is_bare_chart(chart) and not chart.startswith("oci://"):
-        remedy = "set the version of the chart, too, since the images' paths below registry depend on it"
+        remedy = "also set the version of the chart, because the image paths below registry depend on it"
         yield f"{_PATH}.version: is missing; {remedy}"
 
 

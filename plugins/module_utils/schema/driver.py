@@ -120,7 +120,7 @@ def version_problem(version: t.Any, precompiled: t.Any) -> str | None:
         return f"{quote(version)} is only a branch; {remedy}"
     if precompiled and not branch:
         remedy = f"write {version.partition('.')[0]}" if version[0].isdigit() and "." in version else "write a branch"
-        return f"{quote(version)} is not a branch, by which precompiled drivers are named; {remedy}"
+        return f"{quote(version)} is not a branch, and precompiled drivers are named by branch; {remedy}"
     return None
 
 
@@ -183,7 +183,7 @@ def _precompiled_problems(path: str, driver: t.Mapping[str, t.Any], inherited: D
 def _vgpu_problems(path: str, driver: t.Mapping[str, t.Any]) -> Problems:
     if driver.get("type") == VGPU_TYPE:
         if driver.get("repository") is None:
-            yield f"{path}.repository: is missing; NVIDIA publishes no image of the vGPU driver, so name the registry with yours"
+            yield f"{path}.repository: is missing; NVIDIA publishes no image of the vGPU driver, so set the registry of your image"
         if driver.get("precompiled") is True:
             yield f"{path}.precompiled: is not available with type: {VGPU_TYPE}; remove it"
     elif driver.get("licensing_secret") is not None and driver.get("type") in (None, GPU_TYPE):

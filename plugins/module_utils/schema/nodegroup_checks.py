@@ -83,7 +83,7 @@ def size_is_sound(pool: PoolVariables) -> Problems:
 def model_is_declared_once(pool: PoolVariables) -> Problems:
     """`model` describes the nodes of a group, `match.model` selects existing nodes."""
     if get_nested(pool.merged, "model") is not None and get_nested(pool.merged, "match", "model") is not None:
-        yield f"{pool.path}.model: is declared beside match.model; remove one, since the nodes of a node group need no match"
+        yield f"{pool.path}.model: cannot be combined with match.model; remove one, since the nodes of a node group need no match"
 
 
 def labels_are_a_kubelets(pool: PoolVariables) -> Problems:
@@ -162,4 +162,4 @@ def groups_differ(pools: t.Sequence[PoolVariables]) -> Problems:
             continue
         # Two pools with the same name are already reported.
         if get_nested(pool.merged, "name") != get_nested(first[name].merged, "name"):
-            yield f"{pool.path}.nodes.name: the node group {quote(name)} is that of {first[name].title} already; give each pool its own"
+            yield f"{pool.path}.nodes.name: the node group {quote(name)} is already used by {first[name].title}; give each pool its own"

@@ -24,7 +24,9 @@ MAX_DEVICES = MAX_NODES * 16 * 7
 
 
 def _nodes(low: int, too_low: str, **more: t.Any) -> Integer:
-    return integer_between(low, MAX_NODES, too_low, f"a cluster has at most {MAX_NODES} nodes; give less", **more)
+    return integer_between(
+        low, MAX_NODES, too_low, f"a cluster has at most {MAX_NODES} nodes; give a smaller number", **more
+    )
 
 
 _NEGATIVE = "the number of nodes must not be negative; give 0 or more"
@@ -82,7 +84,7 @@ _SHARING = Section(
         "replicas": integer_between(
             2,
             MAX_SHARES,
-            "sharing needs at least 2 (NVIDIA device plugin); leave it out, with mode: none for whole GPUs",
+            "sharing needs at least 2 (NVIDIA device plugin); for whole GPUs, remove it and set mode: none",
             f"more than {MAX_SHARES} pods do not run on one node (kubelet); share each GPU among fewer",
             blank_is_unset=False,
         ),

@@ -40,7 +40,7 @@ def mode_is_set(pool: PoolVariables) -> Problems:
     for mode in reversed(MODES.values()):
         for key in mode.implied_by:
             if get_nested(pool.declared, "sharing", key) is not None:
-                yield f"{pool.path}.sharing.mode: is missing beside {key}; set mode: {mode.name} to share the GPUs"
+                yield f"{pool.path}.sharing.mode: is missing, but {key} is set; set mode: {mode.name} to share the GPUs"
                 return
 
 
@@ -115,7 +115,7 @@ def names_differ(pools: t.Sequence[PoolVariables]) -> Problems:
     for pool in pools:
         name = get_nested(pool.merged, "name")
         if isinstance(name, str) and first.setdefault(name, pool) is not pool:
-            yield f"{pool.path}.name: {quote(name)} is the name of {first[name].path} already; give each pool its own"
+            yield f"{pool.path}.name: {quote(name)} is already the name of {first[name].path}; give each pool its own"
 
 
 def _match_terms(pool: PoolVariables) -> MatchTerms | None:
@@ -149,7 +149,7 @@ def matches_differ(pools: t.Sequence[PoolVariables]) -> Problems:
         within = [other.title for other, its_terms in candidates if its_terms != terms and its_terms.implies(terms)]
         if within:
             more = [f"{len(within) - 3} more"] if len(within) > 3 else []
-            yield f"{pool.path}.match: matches every node of {join_words(within[:3] + more)}, too; {_DISTINGUISH}"
+            yield f"{pool.path}.match: also matches every node of {join_words(within[:3] + more)}; {_DISTINGUISH}"
 
 
 POOL_CHECKS = (

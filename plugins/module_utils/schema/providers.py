@@ -88,7 +88,7 @@ MAGNUM = ProviderDefinition(
         "labels": MapOf(item=Text(empty=True)),
         "merge_labels": Boolean(),
         "docker_volume_size": integer_between(
-            1, 2**31 - 1, "a volume has at least 1 GiB; give more", "no volume is so large; give less"
+            1, 2**31 - 1, "a volume has at least 1 GiB; give more", "no volume is that large; give less"
         ),
     },
     inventory=Section(

@@ -72,7 +72,7 @@ ROLLOUT = Section(
                 "command": ListOf(
                     (_names_the_node,),
                     required=True,
-                    missing="set the program that reboots {node}",
+                    missing="set the command that reboots {node}",
                     item=Text(),
                     splits=False,
                 ),

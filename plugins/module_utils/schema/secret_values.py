@@ -155,7 +155,7 @@ def reboot_command_holds_no_secrets(pool: PoolVariables) -> Problems:
     """The reboot command contains no secrets, because every user of the machine can read a command line, and the role new_nodes stores it in a ConfigMap."""
     path = f"{pool.path}.rollout.reboot.command"
     for secret in find_secrets(get_nested(pool.merged, "rollout", "reboot", "command"), path):
-        yield f"{secret.path}: contains a secret ({secret.description}; not shown), which other users can read there; have the program read it from a file"
+        yield f"{secret.path}: contains a secret ({secret.description}; not shown), which other users can read there; have the application read it from a file"
 
 
 def _remedy(secret: SecretValue) -> str:

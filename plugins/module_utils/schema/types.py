@@ -113,7 +113,7 @@ def unprintable(value: str) -> str | None:
     character = next((each for each in value if unicodedata.category(each) in _UNPRINTABLE), None)
     if character is None:
         return None
-    return f"contains the character U+{ord(character):04X}, which is invisible; remove it (line breaks count, too)"
+    return f"contains the character U+{ord(character):04X}, which is invisible; remove it (this includes line breaks)"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -64,7 +64,7 @@ _TAINT_OWNERS = (
     ("node.cloudprovider.kubernetes.io/", "the cloud's controller writes it"),
     (
         taints.STARTUP_TAINT_PREFIX,
-        "startup taints are removed once a node has started, and a pool's taints stay (use startup_taint)",
+        "startup taints are removed once a node has started, and a pool's taints are kept (use startup_taint)",
     ),
 )
 
@@ -134,7 +134,7 @@ def kubelet_label(value: str) -> str | None:
     if not reserved or value in _KUBELET_LABELS or value.startswith(_KUBELET_PREFIXES):
         return None
     return (
-        "is in a Kubernetes namespace that a kubelet must not use, so nodes with it would not start; choose a key of your own, such as "
+        "is in a Kubernetes namespace that a kubelet must not use, so nodes with it would not start; choose your own key, such as "
         "example.com/team"
     )
 
@@ -142,7 +142,7 @@ def kubelet_label(value: str) -> str | None:
 def _reserved(owners: tuple[tuple[str, str], ...], value: str, remedy: str) -> str | None:
     for start, owner in owners:
         if value == start or (start.endswith("/") and value.startswith(start)):
-            return f"is reserved: {owner}; choose a key of your own, {remedy}"
+            return f"is reserved: {owner}; choose your own key, {remedy}"
     return None
 
 
@@ -251,7 +251,7 @@ def kubeconfig_path(value: str) -> str | None:
     if "\n" in value or "apiVersion" in value:
         return "contains a kubeconfig's content; write that to a file and give its path"
     if "://" in value:
-        return "is an address; give the path of a kubeconfig file (or the modules' own option host)"
+        return "is an address; give the path to a kubeconfig file (or the modules' own option host)"
     if value and not value.startswith(("/", "~")):
         # Modules and Helm do not always start in the same folder, so each could find another file.
         return 'is a relative path; give an absolute path, ~/... or "{{ inventory_dir }}/..."'
@@ -308,7 +308,7 @@ def proxy_url(value: str) -> str | None:
 def no_proxy_entry(value: str) -> str | None:
     """One host, domain or network that is reached directly."""
     if "," in value or any(character.isspace() for character in value):
-        return "is more than one entry; give each its own"
+        return "contains several entries; write each one separately"
     return "is an address; write the host, the domain or the network alone" if "://" in value else None
 
 

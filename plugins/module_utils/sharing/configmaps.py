@@ -192,7 +192,7 @@ class SharingConfigMaps:
                 if to_write or not error.forbidden:
                     raise
                 return {}, [
-                    "Missing the right to read what the nodes publish about their GPUs (operator v26.3 and later), so the catalog is used: "
+                    "This user may not read the data that the nodes publish about their GPUs (operator v26.3 and later), so the catalog is used: "
                     f"{error.message}"
                 ]
         return self._published, []

@@ -92,7 +92,7 @@ class NodeRunner:
     def _change_node(self, node: Node) -> None:
         if not node.ready:
             raise NodeFailure(
-                "not-ready", f"{self._name} is not ready, so its pods cannot end and NVIDIA's operands do not run"
+                "not-ready", f"{self._name} is not ready, so its pods cannot terminate and NVIDIA's operands do not run"
             )
         if self._change.blocking_pods and not is_marked(node):
             # If pods still block the change, the node is not even cordoned.
@@ -152,13 +152,13 @@ class NodeRunner:
                 self._await_termination(
                     [pod.uid for pod in change.displaced if not pod.keep_reason],
                     options.drain_timeout,
-                    "rollout.drain is none: wait until they end, raise rollout.drain_timeout, or set drain: gpu-pods.",
+                    "rollout.drain is none: wait until they terminate, raise rollout.drain_timeout, or set drain: gpu-pods.",
                 )
             if change.pods_to_pause and self._node.write(pause_clients) is not None:
                 self._await_termination(
                     {pod.uid for pod in change.pods_to_pause},
                     CLIENTS_TIMEOUT,
-                    f"The node's label {CLIENT_LABEL} is {PAUSED_FOR_MIG}, which should end them: check their DaemonSet.",
+                    f"The node's label {CLIENT_LABEL} is {PAUSED_FOR_MIG}, which should terminate them: check their DaemonSet.",
                 )
         except WaitTimeout as timeout:
             raise NodeFailure("drain", str(timeout)) from timeout

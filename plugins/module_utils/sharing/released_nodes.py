@@ -94,9 +94,9 @@ class ReleasedNodes:
             return ""
         of_pools = ", ".join(f"{name}: {count}" for name, count in sorted(self.unshared.items()))
         return (
-            f"This run would stop the sharing of GPUs on {sum(self.unshared.values())} node(s) ({of_pools}) although neither these pools "
+            f"This run would stop the sharing of GPUs on {sum(self.unshared.values())} node(s) ({of_pools}) even though neither these pools "
             f"nor gpu_defaults set sharing.mode. {nothing} If this is a mistake, look for a gpu_defaults or sharing that is missing or "
-            "misspelled. To offer whole GPUs, set sharing: {mode: none} in these pools."
+            "misspelled. To expose whole GPUs, set sharing: {mode: none} in these pools."
         )
 
     def summary(self) -> str:

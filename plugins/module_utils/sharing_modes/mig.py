@@ -45,7 +45,7 @@ class Mig(SharingMode):
         if layout is None and demand is None:
             yield (
                 f"{declared.path}.sharing.layout: is missing; set the MIG devices of each GPU, such as {{3g.20gb: 2}}, or as demand the "
-                "devices that all nodes of the pool offer together"
+                "devices that all nodes of the pool provide together"
             )
         if isinstance(layout, (dict, list)):
             yield from _layout_problems(declared, layouts.parse_layout(layout))
@@ -154,7 +154,7 @@ def _layout_problems(declared: DeclaredSharing, layout: layouts.Layout) -> Probl
     path, gpus = f"{declared.path}.sharing.layout", declared.gpus_per_node
     if gpus is None and any(part.devices for part in layout):
         yield (
-            f"{declared.path}.gpus_per_node: is missing beside a layout by GPU index; set the number of GPUs of each node, so "
+            f"{declared.path}.gpus_per_node: is required with a layout by GPU index; set the number of GPUs of each node, so "
             "that MIG is switched off on those without a layout"
         )
     beyond = [index for part in layout for index in part.devices if isinstance(gpus, int) and index >= gpus]

@@ -26,7 +26,7 @@ class Mps(SharingMode):
     name = MPS_MODE
     options = ("replicas", "rename")
     fixed_options: t.ClassVar[t.Mapping[str, tuple[t.Any, str]]] = {
-        "fail_requests_greater_than_one": (True, "MPS always refuses a request for two shares (NVIDIA device plugin)")
+        "fail_requests_greater_than_one": (True, "MPS always rejects a request for two shares (NVIDIA device plugin)")
     }
     plugin_key = "mps"
     fails_by_default = True
@@ -55,7 +55,7 @@ class Mps(SharingMode):
         """Share, latency and memory."""
         return (
             f"busy pods get {benchmarks.share(self.name, pods.replicas):.3f} of the GPU each, with the latency of a pod alone; the share is a "
-            f"hard limit, even beside idle pods; {_memory(pods.memory_mib_per_share)}{benchmarks.limit_note(pods.replicas)}"
+            f"hard limit, even while other pods are idle; {_memory(pods.memory_mib_per_share)}{benchmarks.limit_note(pods.replicas)}"
         )
 
 

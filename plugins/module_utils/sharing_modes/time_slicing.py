@@ -31,7 +31,7 @@ def time_sliced(replicas: int, device: str) -> str:
     others = f"{replicas - 1} busy pod{'s' if replicas > 2 else ''}"
     return (
         f"busy pods get {benchmarks.share(TIME_SLICING_MODE, replicas):.3f} of {device} each (10 % is lost to switching), a synchronous "
-        f"launch waits up to {benchmarks.wait_ms(replicas)} ms beside {others}"
+        f"launch waits up to {benchmarks.wait_ms(replicas)} ms alongside {others}"
     )
 
 

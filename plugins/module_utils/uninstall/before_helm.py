@@ -203,7 +203,7 @@ class BeforeHelm(Stage):
         )
         if hold_driver:
             reason = (
-                f"without our entries the driver would restart on {driver_nodes} nodes and evict their GPU pods; "
+                f"without this collection's entries, the driver would restart on {driver_nodes} nodes and evict their GPU pods; "
                 f"{ALLOW_DRIVER_ROLLOUT} allows it"
             )
             yield Removal(f"{_TOLERATIONS} of {label}", action="", kept=reason, held_back=_TOLERATIONS)

@@ -38,7 +38,7 @@ def keep_reason(kind: Kind, live: Document, foreign: t.Iterable[Document]) -> st
         return f"foreign objects need it: {abbreviate([f'{kind.kind} {path}' for path in paths])}"
     managers = spec_managers(live)
     if managers:
-        return f"{' and '.join(managers)} has written it, too"
+        return f"{' and '.join(managers)} has also written it"
     labels = live["metadata"].get("labels") or {}
     olm = sorted(key for key in labels if key.startswith(("olm.", "operators.coreos.com/")))
     return f"OLM manages it (label {olm[0]})" if olm else ""

@@ -73,7 +73,7 @@ class MigReset:
         final = [name for name in failed if name in self.restarted]
         if final:
             raise PartialFailure(
-                f"The MIG manager has failed to reset the layout of {abbreviate_nodes(final)}, also after a restart. "
+                f"The MIG manager has failed to reset the layout of {abbreviate_nodes(final)}, even after a restart. "
                 f"{self._reasons(final)}. {_ADVICE}"
             )
         return nodes
@@ -140,4 +140,4 @@ def _holders_on(client: Client, operator_namespace: str, node: str) -> str:
         "pods that may hold one, since they are privileged": possible,
     }
     parts = [f"{title}: {abbreviate(pods)}" for title, pods in titles.items() if pods]
-    return "; ".join(parts) or "no pod is known to use its GPUs, so a process of the host may hold one"
+    return "; ".join(parts) or "no pod is known to use its GPUs, so a host process may hold one"

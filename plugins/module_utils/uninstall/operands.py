@@ -52,7 +52,7 @@ def await_no_pods(client: Client, namespace: str, selector: str, waiting: WaitOp
         ],
         lambda names: not names,
         describe=lambda names: f"Pods in namespace {namespace} still exist: {abbreviate(names)}.",
-        progress_text=lambda names: f"waiting for {len(names)} pods in namespace {namespace} to end",
+        progress_text=lambda names: f"waiting for {len(names)} pods in namespace {namespace} to terminate",
     )
 
 

@@ -209,7 +209,7 @@ def two_shares_result(pod: Pod, resource: str) -> NegativeResult | None:
         )
     if list(run_times(status)):
         return NegativeResult(
-            "granted", f"a request for two {resource} was granted, although failRequestsGreaterThanOne is set"
+            "granted", f"a request for two {resource} was granted, even though failRequestsGreaterThanOne is set"
         )
     return None
 

@@ -158,7 +158,7 @@ class Validator:
         if not observation.ended:
             reasons = "; ".join((*observation.waiting[:MAX_TEXTS], *self._hanging(test))) or "they are still running"
             return DeviceCheck(
-                problems=(f"{expected} pods did not end in time ({observation}): {reasons}",), programs=programs
+                problems=(f"{expected} pods did not complete in time ({observation}): {reasons}",), programs=programs
             )
         if not test.ran_together:
             return DeviceCheck(problems=(f"its {expected} pods were never all running at the same time",))
@@ -179,7 +179,7 @@ class Validator:
         for pod in test.observation.running[:MAX_TEXTS]:
             log = self.pods.log_if_any(pod, KERNEL.container)
             if devices(log) and KERNEL.evaluate({pod: log}, self.workload.options)[1]:
-                yield f"{pod}{_device(log)} has not ended its kernel; its log: {excerpt(log)}. {hang(test.site.node)}"
+                yield f"{pod}{_device(log)} has not finished its kernel; its log: {excerpt(log)}. {hang(test.site.node)}"
 
 
 def explain(pods: PodClient, failure: PodFailure, node: Node, workload: Workload) -> str:

@@ -49,7 +49,7 @@ def test_a_cluster_is_created_once_and_never_changed(magnum: Magnum) -> None:
             refused = cluster(magnum, **{**desired, field: value})
             assert refused["code"] == "invalid"
             assert f": {field} is " in refused["msg"]
-            assert "at the cluster's creation only" in refused["msg"]
+            assert "only when it creates the cluster" in refused["msg"]
     assert watched == []
     info = magnum.run("cluster_info", name=magnum.named("c"))["clusters"]
     assert [entry["id"] for entry in info] == [reported["id"]]
@@ -161,7 +161,7 @@ def test_the_api_server_accepts_the_kubeconfig(magnum: Magnum, tmp_path: Path) -
 
     dest.chmod(0o644)
     loosened = magnum.run("kubeconfig", **args)
-    assert loosened["kubeconfig"]["reason"] == "others than its owner can read it"
+    assert loosened["kubeconfig"]["reason"] == "users other than its owner can read it"
     assert stat.S_IMODE(os.stat(dest).st_mode) == 0o600
 
 

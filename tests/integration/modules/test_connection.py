@@ -201,4 +201,4 @@ def test_no_cluster_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     for name in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert "No cluster is named" in run_module(node_metadata.main, {"sets": SETS})["msg"]
+    assert "No cluster is selected" in run_module(node_metadata.main, {"sets": SETS})["msg"]

@@ -197,6 +197,8 @@ def test_two_granted_shares_are_reported(cluster: Cluster) -> None:
     shared(cluster, [{**pool, "sharing": lenient} if pool in notebooks else pool for pool in pools])
     result = validated(cluster, gpu_pools=notebooks, force=True)
     assert result["failed"] is True
-    assert "a request for two nvidia.com/gpu was granted, although failRequestsGreaterThanOne is set" in result["msg"]
+    assert (
+        "a request for two nvidia.com/gpu was granted, even though failRequestsGreaterThanOne is set" in result["msg"]
+    )
     assert result["gpu_validation"]["pools"]["notebooks"]["two_shares"] == "granted"
     assert pods(cluster) == []

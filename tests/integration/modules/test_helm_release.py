@@ -235,7 +235,7 @@ def test_a_missing_namespace_fails_before_any_change(cluster: Cluster, check: bo
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"binary_path": "/nowhere/helm"}, "There is no program at binary_path /nowhere/helm"),
+        ({"binary_path": "/nowhere/helm"}, "There is no executable at binary_path /nowhere/helm"),
         ({"chart_ref": "/nowhere/chart"}, "The chart /nowhere/chart does not exist on this machine"),
         ({"chart_ref": "bare"}, "A bare chart name needs chart_repo_url"),
         ({"chart_ref": "x", "chart_repo_url": "http://127.0.0.1:9/"}, "Nothing answers there"),

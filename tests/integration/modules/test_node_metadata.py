@@ -211,7 +211,7 @@ def test_the_label_of_a_pool_is_refused(kube: Kube) -> None:
 def test_the_wrong_cluster_is_refused(kube: Kube) -> None:
     refused = kube.run(node_metadata.main, sets=[spec_options(kube)], gpu_cluster={"name": "production"})
     assert refused["code"] == "wrong_cluster"
-    assert "This is another cluster" in refused["msg"]
+    assert "This is a different cluster" in refused["msg"]
 
 
 def test_unknown_models_are_in_after_discovery(kube: Kube) -> None:

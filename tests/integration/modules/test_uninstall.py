@@ -223,7 +223,7 @@ def test_a_failed_mig_reset_keeps_the_node_and_the_next_run_completes_it(cluster
     failed = cluster.run(uninstall.main, stage="before_helm", wait_timeout=600, wait_sleep=1)
     assert time.monotonic() - started < 300
     assert failed.get("failed")
-    assert f"The MIG manager has failed to reset the layout of node {STUCK}, also after a restart" in failed["msg"]
+    assert f"The MIG manager has failed to reset the layout of node {STUCK}, even after a restart" in failed["msg"]
     assert "pods that use its GPUs: default/debugger (privileged container main)" in failed["msg"]
     assert "the MIG manager's log ends" in failed["msg"]
 

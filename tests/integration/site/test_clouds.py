@@ -242,7 +242,7 @@ def test_scale_up_and_down(created: Clouds) -> None:
         ("delete_nodegroups", [], "gpu_pool is not set: select a pool with -e gpu_pool=NAME."),
         ("delete_nodegroups", ["gpu_pool=train"], "To confirm it, add -e gpu_confirm="),
         ("delete_nodegroups", ["gpu_pool=all", "gpu_confirm=other"], "To confirm it, add -e gpu_confirm="),
-        ("delete_nodegroups", ["gpu_pool=tarin"], "no declared pool with nodes; such pools are: notebooks, train"),
+        ("delete_nodegroups", ["gpu_pool=tarin"], "not a declared pool with nodes; such pools are: notebooks, train"),
     ],
 )
 def test_an_operation_without_required_inputs(clouds: Clouds, playbook: str, inputs: list[str], message: str) -> None:

@@ -187,7 +187,7 @@ def test_values_that_helm_would_overwrite_are_refused(scenario: Scenario) -> Non
     refused = scenario.play(NEW, "--tags", "gpu_operator", allow=True)
     scenario.patch({"vfioManager": {"version": charts}})
     assert (
-        "cluster-policy: spec.vfioManager.version (set by kubectl-patch; Helm would set another value). To keep"
+        "cluster-policy: spec.vfioManager.version (set by kubectl-patch; Helm would set a different value). To keep"
         in refused.failure()
     )
     assert "Nothing has been upgraded" in refused.failure()

@@ -219,7 +219,7 @@ def test_the_collections_values_stay(partitioned: Scenario) -> None:
 def test_a_plan_without_the_chart_says_so(plain: Scenario) -> None:
     missing = plain.plan(T4, chart=str(plain.folder / "missing" / "gpu-operator"))
     assert missing.shown(f"the driver restarts on 2 node(s), at most 2 at a time: {UPGRADE}")
-    assert missing.shown("site may refuse it for reasons that this plan does not show: The chart")
+    assert missing.shown("site may fail for reasons that this plan does not show: The chart")
 
 
 @pytest.mark.soak

@@ -185,7 +185,7 @@ def test_a_rename_needs_one_run(scenario: Scenario) -> None:
     shown = run_playbook(
         "accel.gpu.plan", environ=scenario.lab.env, inventory=inventory(scenario.folder / "inventory", hosts)
     ).require_success()
-    assert shown.shown("the next change renames it from prod to production")
+    assert shown.shown("the next run that changes the cluster renames it from prod to production")
     assert scenario.recorded() == "prod"
     assert scenario.play(hosts, scenario.with_kubeconfig()).require_success().changed("production") == 1
     assert scenario.recorded() == "production"

@@ -44,9 +44,9 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("plan", {"gpu_nodegroups_drain_options": "", "gpu_report_nodegroups": ""}, SUCCESS),
     ("plan", {"gpu_nodegroups_drain_options": '{"evict": false}'}, SUCCESS),
     ("plan", {"gpu_nodegroups_drain_options": "none"}, "gpu_nodegroups_drain_options: \"none\" is text, not a map"),
-    ("plan", {"gpu_nodegroups_node_counts": '{"trian": 3}'}, "1 mistake in the numbers of nodes (gpu_nodegroups_node_counts): trian is not a declared pool"),
-    ("plan", {"gpu_nodegroups_pool_names": "trian"}, "gpu_nodegroups_pool_names: trian is no declared pool with nodes"),
-    ("plan", {"gpu_nodegroups_pool_names": ","}, "names nothing; give names"),
+    ("plan", {"gpu_nodegroups_node_counts": '{"trian": 3}'}, "1 error in the numbers of nodes (gpu_nodegroups_node_counts): trian is not a declared pool"),
+    ("plan", {"gpu_nodegroups_pool_names": "trian"}, "gpu_nodegroups_pool_names: trian is not a declared pool with nodes"),
+    ("plan", {"gpu_nodegroups_pool_names": ","}, "contains no name; give names"),
     ("plan", {"gpu_nodegroups_wait_timeout": "4 hours"}, "gpu_nodegroups_wait_timeout: \"4 hours\" is text, not a whole number"),
     ("reset", {"gpu_sharing_pool_name": "train"}, "gpu_sharing_pool_name: the collection does not read this variable; did you mean gpu_sharing_pool_names?"),
     ("uninstall", {"gpu_uninstall_reset_migs": "false"}, "did you mean gpu_uninstall_reset_mig?"),
@@ -66,7 +66,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("delete_nodegroups", {"gpu_pool": "train", "gpu_confirm": "two"}, "gpu_confirm names two"),
     ("delete_nodegroups", {"gpu_pool": "all"}, "train (node group train), infer (node group infer)"),
     ("delete_nodegroups", {"gpu_pool": "all,train", "gpu_confirm": "one"}, "use either all or the names of pools"),
-    ("delete_nodegroups", {"gpu_pool": "trian", "gpu_confirm": "one"}, "gpu_nodegroups_pool_names: trian is no declared pool with nodes"),
+    ("delete_nodegroups", {"gpu_pool": "trian", "gpu_confirm": "one"}, "gpu_nodegroups_pool_names: trian is not a declared pool with nodes"),
     ("delete_nodegroups", {"gpu_pool": "train,infer", "gpu_confirm": "one"}, NO_CLOUD),
     ("delete_nodegroups", {"gpu_pool": "all", "gpu_confirm": "two, one"}, NO_CLOUD),
     ("reset", {}, CONFIRM),
@@ -102,7 +102,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("uninstall", {"gpu_confirm": "one", "gpu_secure_logging": "perhaps"}, "gpu_secure_logging: \"perhaps\" is text, not a boolean"),
     ("uninstall", {"gpu_confirm": "one", "gpu_uninstall_secure_logging": "perhaps"}, "gpu_uninstall_secure_logging: \"perhaps\" is text"),
     ("uninstall", {"gpu_confirm": "one", "gpu_uninstall_wait_timeout": "long"}, "gpu_uninstall_wait_timeout: \"long\" is text, not a whole number"),
-    ("site", {"gpu_nodegroups_pool_names": "trian"}, "gpu_nodegroups_pool_names: trian is no declared pool with nodes"),
+    ("site", {"gpu_nodegroups_pool_names": "trian"}, "gpu_nodegroups_pool_names: trian is not a declared pool with nodes"),
 ]  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def test_an_invalid_token_is_renewed_once(account: Account) -> None:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("login-rejected", "is not repeated, because failed logins lock the account"),
+        ("login-rejected", "is not retried, because failed logins lock the account"),
         ("locked-out", "is locked after failed logins"),
     ],
 )

@@ -76,7 +76,7 @@ class MagnumChecks:
         """The error message for the deletion of a group that the cluster was created with."""
         return (
             f"Node group {name} was created with cluster {self._cluster['name']}, and Magnum does not delete or replace such a group. "
-            "Create another group beside it and set node_count of this one to 0, or delete the cluster."
+            "Create an additional group and set node_count of this one to 0, or delete the cluster."
         )
 
     def _creation_problems(self, spec: NodeGroupSpec) -> t.Iterator[str]:
@@ -89,7 +89,7 @@ class MagnumChecks:
             yield problem
         elif flavor and not flavor.get("disk") and not self._boot_volume():
             yield (
-                f"flavor {flavor['name']} has a disk of 0 GB, which Magnum refuses unless the cluster's label boot_volume_size sets the "
+                f"flavor {flavor['name']} has a disk of 0 GB, which Magnum rejects unless the cluster's label boot_volume_size sets the "
                 "size of a boot volume; choose another flavor"
             )
         if spec.fields.get("image") is not None:

@@ -55,7 +55,9 @@ def problems(options: Object) -> list[str]:
         if options.get(option) is not None and options[option] < least:
             found.append(f"{option} is {options[option]}; give {least} or more.")
     if (options.get("master_count") or 1) % 2 == 0:
-        found.append(f"master_count is {options['master_count']}; etcd needs an odd number, and Magnum refuses others.")
+        found.append(
+            f"master_count is {options['master_count']}; etcd needs an odd number, and Magnum rejects other numbers."
+        )
     return found
 
 
@@ -111,7 +113,7 @@ def differences(
 def immutable_problems(name: str, found: t.Mapping[str, tuple[t.Any, t.Any]]) -> list[str]:
     """An error message for each difference, because an existing cluster cannot be changed."""
     return [
-        f"Cluster {name}: {option} is {actual!r}, not {declared!r}, and Magnum sets it at the cluster's creation only. Declare the actual "
+        f"Cluster {name}: {option} is {actual!r}, not {declared!r}, and Magnum sets it only when it creates the cluster. Declare the actual "
         "value, or delete the cluster and create it again."
         for option, (actual, declared) in sorted(found.items())
     ]

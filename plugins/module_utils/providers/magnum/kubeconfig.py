@@ -107,7 +107,7 @@ def problem(
     if certificate is None:
         return "it has no client certificate"
     if _public_key_of(user) != _public_bytes(certificate.public_key()):
-        return "its key and its certificate do not belong together"
+        return "its key and its certificate do not match"
     if not _is_signed_by(certificate, endpoint.ca):
         return "its client certificate is signed by a different CA than the cluster's"
     end = expiry(certificate)

@@ -144,7 +144,7 @@ class Service:
             if not url:
                 raise ConnectionProblem(
                     f"The catalog of Keystone has no {self.name} (service type {self._type}; {self._session.origin}). Check the region and "
-                    "the interface, and whether the cloud offers it."
+                    "the interface, and whether the cloud provides it."
                 )
             self._session.require_secure(url)
             self._url = str(url)

@@ -90,7 +90,7 @@ def _version_problems(spec: NodeGroupSpec, state: NodeGroupState | None, cluster
     current = state.fields.get("kubernetes_version") if state else None
     if wanted and wanted not in (current, cluster.version):
         yield (
-            f"kubernetes_version: {wanted} is not the cluster's version, {cluster.version}, to which alone nodes can be upgraded. Declare "
+            f"kubernetes_version: {wanted} is not the cluster's version, {cluster.version}, the only version to which nodes can be upgraded. Declare "
             "that version, or upgrade the cluster first."
         )
 

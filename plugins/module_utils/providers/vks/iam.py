@@ -144,7 +144,7 @@ def _rejection(error: VksError, client_id: str) -> VksError:
         advice = "There is no IAM of this generation; set iam_version to v1, or iam_url to the whole URL"
     else:
         advice = (
-            f"The login of client_id {client_id} is not repeated, because failed logins lock the account; "
+            f"The login of client_id {client_id} is not retried, because failed logins lock the account; "
             "check client_id, client_secret and iam_url"
         )
     detail = f"{error.detail}. {advice}"

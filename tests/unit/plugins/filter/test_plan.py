@@ -75,7 +75,7 @@ def test_mistakes() -> None:
     problems = plan_problems(documents)
     assert [problem.partition(":")[0] for problem in problems] == ["gpu_cluster.name", "gpu_pools[0].name"]
     assert {problem.__class__ for problem in problems} == {str}
-    with pytest.raises(AnsibleFilterError, match="2 mistakes") as raised:
+    with pytest.raises(AnsibleFilterError, match="2 errors") as raised:
         plan(documents)
     assert all(problem in str(raised.value) for problem in problems)
 

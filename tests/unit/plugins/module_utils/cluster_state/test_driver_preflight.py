@@ -80,7 +80,7 @@ def test_systems_without_driver_images(operator: dict[str, t.Any], nodes: list[N
         ({"driver": {"enabled": False}}, [UBUNTU, NOUVEAU, SECURED], []),
         ({}, [UBUNTU, SECURED], ["node a: Secure Boot is enabled"]),
         ({"driver": {"precompiled": True, "version": "580"}}, [UBUNTU, SECURED], []),
-        ({"driver": {"rdma": {"enabled": True}}}, [UBUNTU], ["no network card of NVIDIA"]),
+        ({"driver": {"rdma": {"enabled": True}}}, [UBUNTU], ["no NVIDIA (Mellanox) network adapter"]),
         ({"driver": {"rdma": {"enabled": True}}}, [UBUNTU, CARD], ["no Network Operator manages"]),
         ({"driver": {"rdma": {"enabled": True, "use_host_mofed": True}}}, [UBUNTU, CARD], []),
         ({"driver": {"rdma": {"enabled": True}}}, [UBUNTU, MANAGED_CARD], []),

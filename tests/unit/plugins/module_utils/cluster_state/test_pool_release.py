@@ -148,7 +148,7 @@ def test_what_shows_that_gpus_are_whole(labels: dict[str, str | None], allocatab
 def test_which_nodes_an_older_version_has_left(found: Node, abandoned: bool) -> None:
     assert is_abandoned(found) is abandoned
     found_warnings = warnings.all_warnings([found], assign_pools([], [found]), (), {}, run=False)
-    assert any("may be offered as whole ones" in text for text in found_warnings) is abandoned
+    assert any("may be advertised as whole GPUs" in text for text in found_warnings) is abandoned
 
 
 def test_a_repair_sets_the_configuration_and_claims_nothing() -> None:

@@ -36,9 +36,9 @@ def test_a_run_warns_of_nodes_as_the_report_does() -> None:
     run, report = (warnings.all_warnings(nodes, membership, (), unusual, run=run) for run in (True, False))
     assert run == report
     assert [text.partition(":")[0] for text in run] == [
-        "Not ready, so the run neither waits for them nor verifies them",
+        "Not ready, so the run does not wait for these nodes or verify them",
         "The catalog has no GPU model NVIDIA-Unheard-Of (a); a MIG layout for it cannot be verified before it is applied.",
-        "In no pool, so the run does not wait for c",
+        "Not in a pool, so the run does not wait for c",
     ]
 
 

@@ -139,8 +139,8 @@ def test_what_is_known_of_each_and_who_is_warned_of() -> None:
     assert found == {"broken": "pod nvidia-driver-x: CrashLoopBackOff", "pinned": virtual, "virtual": virtual}
     assert as_list(found, 1) == [{"name": "broken", "reason": "pod nvidia-driver-x: CrashLoopBackOff"}]
     assert list(unusual_node_warnings(found, {"t4", "pinned"})) == [
-        "In no pool, so the run does not wait for broken: pod nvidia-driver-x: CrashLoopBackOff.",
-        f"In no pool, so the run does not wait for virtual: {virtual}.",
+        "Not in a pool, so the run does not wait for broken: pod nvidia-driver-x: CrashLoopBackOff.",
+        f"Not in a pool, so the run does not wait for virtual: {virtual}.",
     ]
 
 

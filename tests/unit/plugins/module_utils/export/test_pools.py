@@ -190,7 +190,7 @@ def test_pools_get_the_driver_that_they_declared_and_foreign_objects_are_remarke
     )
     assert exported.pools == [{"name": "a", "driver": {"version": "1"}}, {"name": "b"}]
     assert exported.remarks == [
-        "NVIDIADriver default: left out, since this collection did not create it; it stays as it is"
+        "NVIDIADriver default: left out, since this collection did not create it; it is left unchanged"
     ]
 
 

@@ -319,7 +319,7 @@ def test_precompiled_drivers_exclude_gpudirect_storage() -> None:
     live = policy()
     live["spec"]["gds"] = {"enabled": True, "version": "2.26.6"}
     found = plan_driver_objects(plan({**A100, "driver": {"precompiled": True, "version": "580"}}), live, [], NODES[:2])
-    assert "refuses GPUDirect Storage and GDRCopy beside a precompiled driver" in found.problems[0]
+    assert "refuses GPUDirect Storage and GDRCopy with a precompiled driver" in found.problems[0]
 
 
 @given(st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=63))

@@ -41,7 +41,7 @@ def test_a_gpu_cluster_is_a_problem_with_a_remedy() -> None:
     assert with_gpu_clusters(finding(), POLICY, []).problem == ""
     beside = with_gpu_clusters(finding(), POLICY, [CLUSTER]).problem
     assert beside.startswith(
-        "GPUCluster gpu-cluster exists beside ClusterPolicy cluster-policy. The operator refuses both"
+        "GPUCluster gpu-cluster exists in addition to ClusterPolicy cluster-policy. The operator rejects this combination"
     )
     assert "kubectl delete gpucluster gpu-cluster" in beside
     assert "without a ClusterPolicy" in with_gpu_clusters(finding(), None, [CLUSTER]).problem

@@ -92,7 +92,7 @@ def _none_created(scenario: Scenario) -> None:
         (_no_status, "has not processed ClusterPolicy cluster-policy yet"),
         (_error, "ReconcileFailed: open /host-etc/os-release: no such file"),
         (_not_ready, "reports state notReady"),
-        (_no_gpu_nodes, "has not found any GPU node yet, though NFD has labelled 3"),
+        (_no_gpu_nodes, "has not found any GPU node yet, even though NFD has labelled 3"),
         (_nfd_missing, "NFD has not labelled any node"),
         (_unlabelled, "has not labelled 1 GPU nodes yet: gpu-0"),
         (_none_created, "has not created any of its DaemonSets yet"),

@@ -83,7 +83,7 @@ def test_distributions_with_different_settings(found: dict[str, list[str]]) -> N
             {},
             "works on 3 node(s) without the settings of RKE2",
         ),
-        ("rke2", InstalledToolkit(THEIRS, THEIRS, ready_nodes=3, working=True), THEIRS, "so it stays as it is"),
+        ("rke2", InstalledToolkit(THEIRS, THEIRS, ready_nodes=3, working=True), THEIRS, "so it is left unchanged"),
         # The settings of an older release of the operator become those of the new one.
         ("k0s", InstalledToolkit(OLD_K0S, OLD_K0S, "v25.3.4", 2, working=True), K0S, "toolkit.env changes"),
         # Changed manually: what Helm has recorded stays recorded.

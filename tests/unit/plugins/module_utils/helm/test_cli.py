@@ -75,7 +75,7 @@ def test_is_running(arguments: list[str], running: bool) -> None:
 def test_helm_is_found_at_the_path_or_on_path(tmp_path: Path) -> None:
     helm = tmp_path / "helm"
     helm.write_text("")
-    with pytest.raises(HelmMissing, match=r"no program at binary_path .*Install Helm"):
+    with pytest.raises(HelmMissing, match=r"no executable at binary_path .*Install Helm"):
         find_helm(str(helm), lambda name: "/usr/bin/helm")
     helm.chmod(0o755)
     assert find_helm(str(helm), lambda name: None) == str(helm)

@@ -55,7 +55,9 @@ def elsewhere(server: Server) -> None:
 
 def test_two_inventory_hosts_of_one_run_do_not_share_it(server: Server, clock: Clock) -> None:
     with lease(server, clock, PROD):
-        with pytest.raises(LeaseHeld, match=r"Inventory host prod of this same run.*One inventory host is one cluster"):
+        with pytest.raises(
+            LeaseHeld, match=r"Inventory host prod of this same run.*One inventory host represents one cluster"
+        ):
             lease(server, clock, TEST).__enter__()
         assert server.spec["holderIdentity"] == PROD
     with lease(server, clock, TEST):

@@ -56,13 +56,13 @@ A100, A30, RTX = geometry_of("A100-SXM4-40GB"), geometry_of("A30"), geometry_of(
         (
             RTX,
             {"1g.24gb+me.all": 1, "2g.48gb": 1},
-            "has no media engines left for 2g.48gb beside 1g.24gb+me.all, which takes them all: beside it stand only profiles with "
+            "has no media engines left for 2g.48gb next to 1g.24gb+me.all, which uses all of them: it can only be combined with profiles with "
             "-me; ",
         ),
         (
             RTX,
             {"1g.24gb+me.all": 1, "2g.48gb+me.all": 1},
-            "has no media engines left for 1g.24gb+me.all beside 2g.48gb+me.all, which takes them all",
+            "has no media engines left for 1g.24gb+me.all next to 2g.48gb+me.all, which uses all of them",
         ),
     ],
 )

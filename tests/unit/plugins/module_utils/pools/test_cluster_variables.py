@@ -142,7 +142,7 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ({"proxy": {"http": "http://p:1", "no_proxy": {".svc": 1}}}, ".proxy.no_proxy: is a map, not a list"),
     (
         {"proxy": {"http": "http://p:1", "no_proxy": ["a,b"]}},
-        '.proxy.no_proxy[0]: "a,b" is more than one entry; give each',
+        '.proxy.no_proxy[0]: "a,b" contains several entries; write each',
     ),
     (
         {"proxy": {"http": "http://p:1", "no_proxy": ["http://a"]}},
@@ -171,7 +171,7 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ),
     (
         {"driver": {"version": "580.95.05", "precompiled": True}},
-        '.driver.version: "580.95.05" is not a branch, by which precompiled drivers are named; write 580',
+        '.driver.version: "580.95.05" is not a branch, and precompiled drivers are named by branch; write 580',
     ),
     (
         {"driver": {"precompiled": True}, "repo_config": "r"},
@@ -200,7 +200,7 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ),
     (
         {"chart": "./gpu-operator.tgz", "registry": "r.example.com"},
-        ".version: is missing; set the version of the chart, too, since the images' paths below registry depend on it",
+        ".version: is missing; also set the version of the chart, because the image paths below registry depend on it",
     ),
 ]
 

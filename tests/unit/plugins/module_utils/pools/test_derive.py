@@ -227,7 +227,7 @@ def test_invalid_documents_are_refused_with_every_mistake() -> None:
     with pytest.raises(InvalidVariables) as raised:
         derive({}, {}, [{"name": "A"}])
     assert len(raised.value.problems) == 2
-    assert str(raised.value).startswith("2 mistakes in ")
+    assert str(raised.value).startswith("2 errors in ")
 
 
 @given(pool_lists())

@@ -201,7 +201,7 @@ def test_pools_that_are_not_resized(name: str, pool: Document, defaults: Documen
         with_node_counts([pool], {name: 3}, defaults)
     (problem,) = raised.value.problems
     assert problem.startswith(message)
-    assert str(raised.value).startswith("1 mistake in the numbers of nodes (gpu_nodegroups_node_counts):\n")
+    assert str(raised.value).startswith("1 error in the numbers of nodes (gpu_nodegroups_node_counts):\n")
 
 
 def test_two_pools_of_one_name_are_not_resized() -> None:

@@ -115,7 +115,7 @@ def test_name_of_a_pool(name: t.Any, message: str) -> None:
 FLEET_MISTAKES: list[tuple[list[Document], list[str]]] = [
     (
         [{"name": "a"}, {"name": "a"}],
-        ['gpu_pools[1].name: "a" is the name of gpu_pools[0] already; give each pool its own'],
+        ['gpu_pools[1].name: "a" is already the name of gpu_pools[0]; give each pool its own'],
     ),
     (
         [{"name": "a", "match": {"model": "T4"}}, {"name": "b", "match": {"model": "Tesla-T4"}}],
@@ -123,21 +123,21 @@ FLEET_MISTAKES: list[tuple[list[Document], list[str]]] = [
     ),
     (
         [{"name": "a", "match": {"model": "T4", "labels": {"x": "1"}}}, {"name": "b", "match": {"model": "T4"}}],
-        ["gpu_pools[1].match: matches every node of gpu_pools[0] (a), too; distinguish them"],
+        ["gpu_pools[1].match: also matches every node of gpu_pools[0] (a); distinguish them"],
     ),
     (
         [
             {"name": "a", "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-T4-SHARED"}}},
             {"name": "b", "match": {"model": "T4", "labels": {"x": "1"}}},
         ],
-        ["gpu_pools[0].match: matches every node of gpu_pools[1] (b), too; distinguish them"],
+        ["gpu_pools[0].match: also matches every node of gpu_pools[1] (b); distinguish them"],
     ),
     (
         [{"name": "a", "match": {"labels": {"x": "1"}}}]
         + [{"name": f"b{i}", "match": {"model": "T4", "labels": {"x": "1", "y": str(i)}}} for i in range(5)],
         [
-            "gpu_pools[0].match: matches every node of gpu_pools[1] (b0), gpu_pools[2] (b1), gpu_pools[3] (b2) "
-            "and 2 more, too; distinguish them"
+            "gpu_pools[0].match: also matches every node of gpu_pools[1] (b0), gpu_pools[2] (b1), gpu_pools[3] (b2) "
+            "and 2 more; distinguish them"
         ],
     ),
 ]

@@ -22,8 +22,8 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"sharing": {"mode": "vgpu"}}, '.sharing.mode: "vgpu" is not a valid value; known: none, time-slicing, mps, mig'),
     ({"sharing": {"mode": "mps"}}, ".sharing.replicas: is missing; mps needs the number of shares of a GPU"),
     ({"sharing": {"mode": "mig"}}, ".sharing.layout: is missing; set the MIG devices of each GPU"),
-    ({"sharing": {"layout": {"1g.5gb": 1}}}, ".sharing.mode: is missing beside layout; set mode: mig"),
-    ({"sharing": {"demand": {"1g.5gb": 1}}}, ".sharing.mode: is missing beside demand; set mode: mig"),
+    ({"sharing": {"layout": {"1g.5gb": 1}}}, ".sharing.mode: is missing, but layout is set; set mode: mig"),
+    ({"sharing": {"demand": {"1g.5gb": 1}}}, ".sharing.mode: is missing, but demand is set; set mode: mig"),
     (
         {"sharing": {**SLICED, "demand": {"1g.5gb": 1}}},
         ".sharing.demand: has no effect with mode: time-slicing; remove it",
@@ -59,7 +59,7 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ),
     (
         {"sharing": {"mode": "mps", "replicas": 4, "fail_requests_greater_than_one": False}},
-        ".sharing.fail_requests_greater_than_one: MPS always refuses a request for two shares",
+        ".sharing.fail_requests_greater_than_one: MPS always rejects a request for two shares",
     ),
     (
         {"sharing": {"mode": "mps", "replicas": 49}},
@@ -94,7 +94,7 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ),
     (
         {"sharing": {"mode": "mig", "layout": {0: {"3g.20gb": 1}}}},
-        ".gpus_per_node: is missing beside a layout by GPU index",
+        ".gpus_per_node: is required with a layout by GPU index",
     ),
     (
         {
@@ -132,12 +132,12 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
         {"sharing": {"mode": "time-slicing"}},
         ".sharing.replicas: is missing; time-slicing needs the number of shares of a GPU",
     ),
-    ({"sharing": {"replicas": 4}}, ".sharing.mode: is missing beside replicas; set mode: time-slicing"),
+    ({"sharing": {"replicas": 4}}, ".sharing.mode: is missing, but replicas is set; set mode: time-slicing"),
     ({"sharing": {"mode": "none", "replicas": 4}}, ".sharing.replicas: has no effect with mode: none"),
     ({"sharing": {"mode": "none", "rename": True}}, ".sharing.rename: has no effect with mode: none"),
     (
         {"sharing": {**SLICED, "replicas": 1}},
-        ".sharing.replicas: 1 is not allowed: sharing needs at least 2 (NVIDIA device plugin); leave it out, with mode: none",
+        ".sharing.replicas: 1 is not allowed: sharing needs at least 2 (NVIDIA device plugin); for whole GPUs, remove it and set mode: none",
     ),
     ({"sharing": {**SLICED, "replicas": 251}}, ".sharing.replicas: 251 is not allowed: more than 250 pods"),
     ({"sharing": {**SLICED, "rename": "yep"}}, '.sharing.rename: "yep" is text, not a boolean; write true or false'),

@@ -41,7 +41,7 @@ def _doubts(pools: list[dict[str, t.Any]], conditions: t.Collection[str] = (), v
             (),
             "v25.3.4",
             [
-                "Pool t: label nvidia.com/gpu.deploy.device-plugin=false keeps the device plugin away; its nodes offer no GPU to containers"
+                "Pool t: label nvidia.com/gpu.deploy.device-plugin=false keeps the device plugin away; its nodes expose no GPU to containers"
             ],
         ),
         (
@@ -49,7 +49,7 @@ def _doubts(pools: list[dict[str, t.Any]], conditions: t.Collection[str] = (), v
             (),
             "v25.3.4",
             [
-                "Pool t: label nvidia.com/gpu.workload.config=vm-vgpu gives its GPUs to virtual machines; its nodes offer no GPU"
+                "Pool t: label nvidia.com/gpu.workload.config=vm-vgpu gives its GPUs to virtual machines; its nodes expose no GPU"
             ],
         ),
         (
@@ -141,7 +141,7 @@ def test_warnings_about_nodes() -> None:
         "No node of the cluster belongs to: u, e.",
         "Pool t does not match pinned, pinned to it by the label accel.gpu/pool",
         "new have the label accel.gpu/pool=gone, which is not a declared pool",
-        "Not ready, so the run neither waits for them nor verifies them: away.",
+        "Not ready, so the run does not wait for these nodes or verify them: away.",
         "The catalog has no GPU model NVIDIA-X1 (new)",
     ]
     assert warnings.all_warnings([Node("cpu")], assign_pools(plan.pools, []), (), {}, run=False) == []
@@ -155,13 +155,13 @@ RDMA = {"driver": {"rdma": {"enabled": True}}}
     [
         ("v24.9.0", ("k3s-or-rke2",), {}, "container toolkit v1.17.0 does not start"),
         ("v24.9.2", ("k0s",), {}, "On k0s, the container toolkit before v1.17.6"),
-        ("v25.3.2", ("microk8s",), {}, "CONTAINERD_SOCKET of its own"),
+        ("v25.3.2", ("microk8s",), {}, "its own CONTAINERD_SOCKET"),
         ("v25.10.0", ("cri-o",), {}, "operands hang in Init:RunContainerError"),
-        ("v25.10.0", ("containerd",), {}, "imports of its own"),
+        ("v25.10.0", ("containerd",), {}, "its own imports"),
         ("v26.3.0", (), RDMA, "nvidia-peermem may not start again"),
         ("v26.3.2", ("rdma-nic",), {}, "every ibverbs device"),
         ("v26.3.1", ("host-users",), {}, "Pods with spec.hostUsers: false"),
-        ("v26.7.0", ("gpucluster",), {}, "A GPUCluster beside a ClusterPolicy"),
+        ("v26.7.0", ("gpucluster",), {}, "A GPUCluster in addition to a ClusterPolicy"),
     ],
 )
 def test_issues_are_shown_where_they_apply(

@@ -122,7 +122,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "verified, with what was not granted",
         "report",
         _info(pools={"a": _pool(validation={**PROOF, "one_more": "waited", "two_shares": "refused"})}),
-        ["on 1 device, one more waited, two at once were refused"],
+        ["on 1 device, one more waited, a request for two was rejected"],
     ),
     (
         "verified, with further programs",
@@ -291,7 +291,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         ),
         [
             "are evicted first; allowed by gpu_operator_allow_driver_rollout",
-            "upgrade: site may refuse it for reasons that this plan does not show: Cannot fetch chart c.",
+            "upgrade: site may fail for reasons that this plan does not show: Cannot fetch chart c.",
         ],
     ),
     (

@@ -29,7 +29,7 @@ KNOWN = {
             "plan",
             [
                 ("cluster", "https://a:6443 (kubeconfig /k, context c); UID not readable; no name recorded yet"),
-                ("name", "the first change records the name prod"),
+                ("name", "the first run that changes the cluster records the name prod"),
             ],
         ),
         (
@@ -37,7 +37,7 @@ KNOWN = {
             "plan",
             [
                 ("cluster", "https://a:6443 (kubeconfig /k, context c); UID u-1; recorded as prod"),
-                ("name", "the next change renames it from prod to production"),
+                ("name", "the next run that changes the cluster renames it from prod to production"),
             ],
         ),
     ],

@@ -122,7 +122,7 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         {"count": 0},
         ".autoscale.max: 0 is not allowed: a group without nodes needs no autoscaler",
     ),
-    (MAGNUM, {"model": "T4", "match": {"model": "T4"}}, {}, ".model: is declared beside match.model; remove one"),
+    (MAGNUM, {"model": "T4", "match": {"model": "T4"}}, {}, ".model: cannot be combined with match.model; remove one"),
     (MAGNUM, {"model": "T9"}, {}, '.model: "T9" is not a GPU model of the catalog; did you mean T4?'),
     (
         MAGNUM,
@@ -215,7 +215,7 @@ def test_a_group_is_of_one_pool() -> None:
     (problem,) = validate(MAGNUM, {}, [MADE, other])
     assert (
         problem
-        == 'gpu_pools[1].nodes.name: the node group "train" is that of gpu_pools[0] (train) already; give each pool its own'
+        == 'gpu_pools[1].nodes.name: the node group "train" is already used by gpu_pools[0] (train); give each pool its own'
     )
 
 

@@ -18,19 +18,19 @@ PERFORMANCE: list[tuple[str, dict[str, t.Any], list[str], list[str]]] = [
         {"mode": "time-slicing", "replicas": 4, "memory_mib_per_share": 3840},
         [
             "busy pods get 0.226 of the GPU each (10 % is lost to switching)",
-            "up to 7 ms beside 3 busy pods",
+            "up to 7 ms alongside 3 busy pods",
             "memory is not divided",
         ],
         ["3840", "beyond"],
     ),
-    ("of two", {"mode": "time-slicing", "replicas": 2}, ["0.452 of the GPU", "up to 3 ms beside 1 busy pod;"], []),
+    ("of two", {"mode": "time-slicing", "replicas": 2}, ["0.452 of the GPU", "up to 3 ms alongside 1 busy pod;"], []),
     ("of many", {"mode": "time-slicing", "replicas": 20}, ["0.045 of", "44 ms", "not measured beyond 8 pods"], []),
     (
         "mps",
         {"mode": "mps", "replicas": 4, "memory_mib_per_share": 35942},
         [
             "0.244 of the GPU each, with the latency of a pod alone",
-            "a hard limit, even beside idle",
+            "a hard limit, even while other pods are idle",
             "35942 MiB",
             "34.3 GiB usable",
         ],

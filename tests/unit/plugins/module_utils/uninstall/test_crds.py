@@ -84,7 +84,7 @@ CASES: list[tuple[Object, list[Object], str]] = [
         [feature(f"f{number}", namespace="f") for number in range(7)],
         "foreign objects need it: " + ", ".join(f"NodeFeature f/f{number}" for number in range(5)) + " and 2 more",
     ),
-    (written(("accel.gpu", SPEC), ("helm", SPEC)), [], "helm has written it, too"),
+    (written(("accel.gpu", SPEC), ("helm", SPEC)), [], "helm has also written it"),
     (
         written(("accel.gpu", SPEC), labels={"operators.coreos.com/nfd.ns": ""}),
         [],

@@ -128,7 +128,7 @@ def test_a_second_failure_ends_the_wait_at_once_with_its_reasons() -> None:
         reset(client, lambda nodes: restarted.extend(node.name for node in nodes), timeout=60)
     assert restarted == ["a"]
     message = str(failure.value)
-    assert message.startswith("The MIG manager has failed to reset the layout of node a, also after a restart.")
+    assert message.startswith("The MIG manager has failed to reset the layout of node a, even after a restart.")
     assert (
         "pods that use its GPUs: team/debug (privileged container main), team/train-0 (requests nvidia.com/mig-3g.40gb)"
         in message
@@ -142,7 +142,7 @@ def test_a_second_failure_ends_the_wait_at_once_with_its_reasons() -> None:
 
 def test_an_unreadable_log_is_left_out() -> None:
     client = FakeClient({"a": ["failed"], "b": ["success"]}, [manager("a")], log=None)
-    with pytest.raises(PartialFailure, match="no pod is known to use its GPUs, so a process of the host may hold one"):
+    with pytest.raises(PartialFailure, match="no pod is known to use its GPUs, so a host process may hold one"):
         reset(client, lambda nodes: None)
 
 

@@ -89,7 +89,7 @@ def test_one_more(late: t.Any, crowd: list[t.Any], together: bool, expected: str
     [
         (REFUSED, "refused", ""),
         (GONE, "failed", "failed for a reason other than its size"),
-        (pod("Running", 1), "granted", "although failRequestsGreaterThanOne"),
+        (pod("Running", 1), "granted", "even though failRequestsGreaterThanOne"),
         (pod("Succeeded", 1, 1), "granted", GPU),
         (FULL, None, ""),
         (pod("Pending"), None, ""),

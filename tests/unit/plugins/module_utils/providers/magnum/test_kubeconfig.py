@@ -92,7 +92,7 @@ def test_invalid_kubeconfigs(place: kubeconfig.ClusterEndpoint, authority: Autho
         (config, renamed, "its context is prod"),
         (config, distrusted, "trusts a different CA"),
         (foreign, place, "by a different CA than"),
-        (mixed, place, "do not belong together"),
+        (mixed, place, "do not match"),
         (tokens, place, "no client certificate"),
         (made(place, authority, until=NOW - MONTH), place, "expired at 2026-10-23"),
         (made(place, authority, until=NOW + MONTH / 2), place, "expires at 2026-12-07"),
