@@ -178,7 +178,7 @@ class AgentSandbox:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise LabError("the sandbox with NVIDIA's programs ended; its output is above")
+            raise LabError("the sandbox with NVIDIA's agents exited; its output is above")
         result: Object = json.loads(line)
         return result
 
@@ -240,7 +240,7 @@ def _nvidia(case: AgentCase, result: Object) -> AgentOutput:
 
 def _error(run: Object) -> str:
     if run["code"] and not run.get("error"):
-        raise LabError(f"an NVIDIA program exited with {run['code']} and logged no error:\n{run.get('log', '')}")
+        raise LabError(f"an NVIDIA agent exited with {run['code']} and logged no error:\n{run.get('log', '')}")
     return str(run.get("error", ""))
 
 

@@ -22,15 +22,15 @@ def add(group: object, command: Callable[..., argparse.ArgumentParser]) -> None:
         "add", _add, "add a release from files on this machine, for all labs; nothing is built or downloaded", below
     )
     one.add_argument("--version", required=True, metavar="VERSION", help="its version, as in the tag of its image")
-    one.add_argument("--binary", required=True, type=Path, metavar="FILE", help="the controller program, gpu-operator")
+    one.add_argument("--binary", required=True, type=Path, metavar="FILE", help="the operator's binary, gpu-operator")
     one.add_argument("--chart", required=True, type=Path, metavar="DIR", help="the folder of the Helm chart")
     one.add_argument("--crds", type=Path, metavar="DIR", help="the folder of the CRDs (default: crds in the chart)")
     one.add_argument(
         "--image-files",
         type=Path,
         metavar="DIR",
-        help="NVIDIA's sources with assets and manifests, or /opt/gpu-operator of the image (default: found beside the"
-        " chart or the program, else those of the nearest older release)",
+        help="NVIDIA's sources with assets and manifests, or /opt/gpu-operator of the image (default: found next to"
+        " the chart or the binary, else those of the nearest older release)",
     )
     one = command("remove", _remove, "remove an added release", below)
     one.add_argument("version", metavar="VERSION")

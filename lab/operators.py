@@ -108,7 +108,7 @@ def add(
     """Copy a release into the cache, after validating all of it; return it and remarks. An added release is replaced.
 
     `image` has the other files of the operator's image: `assets` and `manifests` as in NVIDIA's sources, or the content of
-    the image's /opt/gpu-operator. By default they are taken from beside the chart or the program.
+    the image's /opt/gpu-operator. By default they are looked up next to the chart or the binary.
     """
     _require_version(version)
     _require_program(program)
@@ -183,7 +183,7 @@ def _require_program(program: Path) -> None:
         # The magic number and class of ELF, and the machine's architecture.
         header, expected = file.read(20), own.read(20)
     if header[:5] != expected[:5]:
-        raise LabError(f"--binary: {program} is not a program for Linux (ELF, {expected[4] * 32} bits)")
+        raise LabError(f"--binary: {program} is not a Linux executable (ELF, {expected[4] * 32} bits)")
     if header[18:20] != expected[18:20]:
         raise LabError(f"--binary: {program} is built for a CPU architecture other than that of this machine")
     usage = _usage(program)
@@ -291,7 +291,7 @@ def _image_files(version: str, program: Path, chart: Path, image: Path | None) -
             " /opt/gpu-operator of the image"
         )
     used, folder = older[-1].version, older[-1].folder
-    remark = f"no assets beside the chart or the program: those of {used} are used; --image-files names others"
+    remark = f"no assets next to the chart or the binary: those of {used} are used; set others with --image-files"
     return folder / "assets", folder / "manifests", remark
 
 

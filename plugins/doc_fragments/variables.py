@@ -222,7 +222,7 @@ options:
           registry:
             description:
               - A mirror, C(host[:port][/folder]), for the images of all operands, of NFD and of the validation pods, under
-                the same paths as in C(nvcr.io) and C(registry.k8s.io). If the chart is a file, set C(version), too.
+                the same paths as in C(nvcr.io) and C(registry.k8s.io). If the chart is a file, also set C(version).
             type: str
           image_pull_secrets:
             description:

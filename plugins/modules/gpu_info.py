@@ -251,7 +251,7 @@ gpu_info:
       description:
         - The number of released nodes of each pool (C(pools)), the previous pools of up to 100 C(nodes), and the C(pods) that are evicted (with
           O(include_impact)).
-        - C(unshared) is the number of nodes of each pool that would stop sharing although no variable sets C(sharing.mode).
+        - C(unshared) is the number of nodes of each pool that would stop sharing even though no variable sets C(sharing.mode).
         - C(refusal) is the reason why a run would fail until O(allow_release) allows the release or C(sharing.mode) is set; empty if it would not fail.
       type: dict
       returned: when O(gpu_pools) is set and the cluster is reachable

@@ -211,7 +211,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
     KnownIssue(
         ("v26.7",),
         frozenset({"mig"}),
-        "MIG manager v0.15.0: when an operand's pod does not go away within 5 minutes the state stays pending; "
+        "MIG manager v0.15.0: when an operand's pod does not terminate within 5 minutes, the state remains pending; "
         "delete the node's nvidia-mig-manager pod (gpu-operator issue 2833)",
     ),
 )

@@ -245,7 +245,7 @@ class _Eviction:
         if ready is None or ready.get("status") == "True":
             return ""
         return (
-            f"Node {self.node} is not ready since {ready.get('lastTransitionTime')}, so the end of its containers is not reported. "
+            f"Node {self.node} is not ready since {ready.get('lastTransitionTime')}, so the termination of its containers is not reported. "
             "Repair the node; if it is certainly off, taint it node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, "
             "and its pods are removed."
         )

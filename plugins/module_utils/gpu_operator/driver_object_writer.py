@@ -53,7 +53,7 @@ def refused_objects(client: Client, objects: DriverObjects, version: str, *, che
             if error.not_found or _UNKNOWN_FIELD.search(error.message):
                 problems.append(_old_definition(version, error.message))
             elif error.status in _REFUSED:
-                problems.append(f"The API server refuses NVIDIADriver {change.name}: {error.message}")
+                problems.append(f"The API server rejects NVIDIADriver {change.name}: {error.message}")
             else:
                 raise
     return list(dict.fromkeys(problems))

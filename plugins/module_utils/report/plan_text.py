@@ -137,7 +137,7 @@ def _node_changes(steps: Document) -> t.Iterator[Paragraph]:
             yield head, f"{abbreviate(sorted(pods_by_node))} {text} ({len(pods)}): {abbreviate(pods)}"
     reboots = sorted(node for node, step in steps.items() if step["reboot"] != "no")
     if reboots:
-        yield "reboots", f"{abbreviate(reboots)} may need a reboot, by the command in rollout.reboot"
+        yield "reboots", f"{abbreviate(reboots)} may need a reboot, through the command in rollout.reboot"
 
 
 def _total_impact(total: Document) -> t.Iterator[Paragraph]:

@@ -132,7 +132,7 @@ def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
     path = f"{pool.path}.driver"
     operator = get_nested(cluster, "operator")
     if get_nested(operator, "driver", "enabled") is False:
-        yield f"{path}: has no effect with gpu_cluster.operator.driver.enabled: false; remove one of both"
+        yield f"{path}: has no effect with gpu_cluster.operator.driver.enabled: false; remove one of them"
     yield from _image_problems(path, driver, operator_driver(cluster))
     yield from _precompiled_problems(path, driver, operator_driver(cluster))
     if problem := module_type_problem(effective_driver(operator_driver(cluster), driver), pool_model(pool)):
@@ -162,7 +162,7 @@ def _image_problems(path: str, driver: t.Mapping[str, t.Any], inherited: Documen
     secrets = secrets if isinstance(secrets, list) else []
     for index, name in enumerate(secrets):
         if name in secrets[:index]:
-            yield f"{path}.image_pull_secrets[{index}]: {quote(name)} is listed twice; remove one of both"
+            yield f"{path}.image_pull_secrets[{index}]: {quote(name)} is listed twice; remove one of them"
 
 
 def _precompiled_problems(path: str, driver: t.Mapping[str, t.Any], inherited: Document) -> Problems:

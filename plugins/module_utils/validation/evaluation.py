@@ -192,7 +192,7 @@ def one_more_result(
         return NegativeResult(WAITED)
     if ran_together:
         return NegativeResult(
-            "ran", f"one pod more ran besides the {len(holders)} that hold all {resource} of the node"
+            "ran", f"one more pod ran in addition to the {len(holders)} that hold all {resource} of the node"
         )
     return None
 

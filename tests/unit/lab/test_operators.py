@@ -111,7 +111,7 @@ def test_without_assets_those_of_the_nearest_older_release_are_used(files: Files
     shutil.rmtree(files.sources / "assets")
     added, remarks = files.add()
     assert remarks == [
-        "no assets beside the chart or the program: those of v26.2.0 are used; --image-files names others"
+        "no assets next to the chart or the binary: those of v26.2.0 are used; set others with --image-files"
     ]
     assert (added.program.parents[1] / "assets" / "state-dcgm").is_dir()
 
@@ -136,7 +136,7 @@ def _without(name: str) -> Callable[[Files], None]:
     [
         (lambda files: files.program.chmod(0o644), "is not executable; run 'chmod [+]x"),
         (lambda files: files.program.unlink(), "build/gpu-operator is not a file"),
-        (lambda files: files.program.write_text("#!/bin/sh\n"), "is not a program for Linux"),
+        (lambda files: files.program.write_text("#!/bin/sh\n"), "is not a Linux executable"),
         (
             lambda files: files.program.write_bytes(files.program.read_bytes()[:18] + b"\xff\xff"),
             "is built for a CPU architecture other than",

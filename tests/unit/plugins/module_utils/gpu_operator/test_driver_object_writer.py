@@ -106,7 +106,7 @@ STRICT = ApiError('strict decoding error: unknown field "spec.default"', status=
         (UNDECLARED, "The CRD nvidiadrivers.nvidia.com is older than operator v26.7.0: failed to create typed patch"),
         (STRICT, "The CRD nvidiadrivers.nvidia.com is older than operator v26.7.0: strict decoding error"),
         (ApiError("the server could not find the requested resource", status=404), "The CRD nvidiadrivers.nvidia.com"),
-        (ApiError("spec.version: Invalid value", status=422), "The API server refuses NVIDIADriver b: spec.version"),
+        (ApiError("spec.version: Invalid value", status=422), "The API server rejects NVIDIADriver b: spec.version"),
         # Another user has created it meanwhile; the run meets the conflict, and compares again.
         (ApiError("exists", status=409), None),
         (ApiError('admission webhook "x" does not support dry run', status=400), None),

@@ -64,7 +64,7 @@ ONE_MORE: list[tuple[str, t.Any, list[t.Any], bool, str | None, str]] = [
     ("not looked at yet", pod("Pending"), RUN, True, None, ""),
     ("begins when one has ended", pod("Running", 11), ONE_ENDED, True, "waited", ""),
     ("was brief, and after the first", pod("Succeeded", 12, 12), ENDED, True, "waited", ""),
-    ("began before the first had ended", pod("Succeeded", 10, 11), ENDED, True, "ran", "ran besides the 2"),
+    ("began before the first had ended", pod("Succeeded", 10, 11), ENDED, True, "ran", "ran in addition to the 2"),
     ("runs beside them", pod("Running", 4), RUN, True, "ran", f"hold all {GPU}"),
     ("came before one of them", pod("Running", 2), COMING, False, None, ""),
     ("fails", GONE, RUN, True, "failed", "no healthy devices present"),
