@@ -69,6 +69,17 @@ STILTED = {
     r"^> .*\w > \w": "one paragraph of a block quote, wrapped wrongly",
     r"\b(Recorded|Refused|Counted|Returned|Reported|Released|Managed|Kept|Listed|Needed) (are|is) (?!not\b)": "begin with the subject",
 }
+# The same in prose for users: pages and READMEs, outside of code and quoted messages.
+STILTED_PAGES = {
+    r", too[.;),]": "also, before the verb",
+    r"\b[Aa]lthough\b": "even though, even if",
+    r"\bbeside\b": "next to, in addition to, alongside",
+    r"\bprocessors?\b": "CPU",
+    r"\bin this time\b": "during this time",
+    r"\b(is|are) offered (as|to|by|under)\b": "advertised, exposed, provided",
+    r"\b[Cc]hanges? of (the|a|an|these|its|this) ": "a change to, changing",
+    r"\b[Rr]epeat(s|ed)? (a|the|this) (request|call)\b": "retries",
+}
 # The words of a CamelCase name are separated before the search.
 _HUMPS = re.compile(r"([a-z])([A-Z])")
 _WORDS = {re.compile(rf"(?<![a-z])({words})(?![a-z])", re.IGNORECASE): instead for words, instead in AVOIDED.items()}
@@ -106,12 +117,12 @@ def test_an_avoided_word_is_found(line: str) -> None:
     assert avoided(line)
 
 
-def stilted(text: str) -> list[str]:
+def stilted(text: str, patterns: dict[str, str] = STILTED) -> list[str]:
     """Each stilted construction with its line and what to write in its place."""
     return [
         f"{number}: {found[0]!r}: {instead}: {line.strip()[:100]}"
         for number, line in enumerate(text.splitlines(), 1)
-        for pattern, instead in STILTED.items()
+        for pattern, instead in patterns.items()
         if (found := re.search(pattern, line))
     ]
 
@@ -122,6 +133,24 @@ def test_stilted_constructions() -> None:
         with contextlib.suppress(UnicodeDecodeError):
             found += [f"{name}:{line}" for line in stilted((REPO / name).read_text(encoding="utf-8"))]
     assert not found, "\n".join(found)
+
+
+def prose(text: str) -> str:
+    """The lines of a page, with empty lines in place of fenced blocks, and without code spans."""
+    parts = re.split(r"^\s*```.*$", text, flags=re.MULTILINE)
+    kept = [part if number % 2 == 0 else re.sub(r"[^\n]", "", part) for number, part in enumerate(parts)]
+    return re.sub(r"`[^`\n]*`", "``", "".join(kept))
+
+
+@pytest.mark.parametrize("page", [name for name in texts() if name.endswith(".md") and name != "CHANGELOG.md"])
+def test_stilted_prose_of_pages(page: str) -> None:
+    found = stilted(prose((REPO / page).read_text(encoding="utf-8")), STILTED_PAGES)
+    assert not found, "\n".join(found)
+
+
+def test_code_is_not_prose() -> None:
+    text = "a, `b, too.`\n```text\nc, too.\n```\nd, too.\n"
+    assert [line.partition(":")[0] for line in stilted(prose(text), STILTED_PAGES)] == ["5"]
 
 
 @pytest.mark.parametrize(
