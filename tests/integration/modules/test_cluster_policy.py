@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_info
+from ansible_collections.accel.gpu.plugins.modules import cluster_policy, gpu_info, uninstall
 from tests.helpers.cluster import Cluster
 from tests.labs import Lab
 
@@ -109,7 +109,7 @@ def test_without_pools_only_managed_fields_are_removed(cluster: Cluster, check: 
     converge(cluster)
 
 
-RACKS = {"name": "train-h200", "driver": {"version": "570.148.08"}}
+WITH_DRIVER = {"name": "train-h200", "driver": {"version": "570.148.08"}}
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def planned_warnings(cluster: Cluster, pools: list[dict[str, Any]], version: str
 
 @pytest.mark.usual(30)
 def test_driver_objects_are_created_corrected_and_never_taken_over(drivers: Cluster, tmp_path: Path) -> None:
-    pools = drivers.pools(RACKS)
+    pools = drivers.pools(WITH_DRIVER)
     options: dict[str, Any] = {"allow_driver_rollout": True, "wait": False}
     create_driver(drivers, "accel-gpu-train-h200", tmp_path / "foreign.json")
     foreign = driver(drivers, "accel-gpu-train-h200")
@@ -160,8 +160,14 @@ def test_driver_objects_are_created_corrected_and_never_taken_over(drivers: Clus
     assert driver(drivers, "accel-gpu-train-h200") == foreign
     assert len(drivers.get("nvidiadrivers")["items"]) == 1
 
+    preview = drivers.run(uninstall.main, stage="before_helm", check=True)
+    assert not preview.get("failed")
+    assert "NVIDIADriver" not in str(preview)
+
     handed_over = "app.kubernetes.io/managed-by=accel.gpu"
     drivers.kubectl("label", "nvidiadriver", "accel-gpu-train-h200", handed_over)
+    preview = drivers.run(uninstall.main, stage="before_helm", check=True)
+    assert "NVIDIADriver accel-gpu-train-h200" in str(preview)
     first = converge(drivers, pools, **options)
     assert {item["name"]: item["created"] for item in first["cluster_policy"]["nvidia_drivers"]} == {
         f"accel-gpu-{pool['name']}": pool["name"] != "train-h200" for pool in pools
@@ -196,7 +202,7 @@ def test_driver_objects_are_created_corrected_and_never_taken_over(drivers: Clus
 
 
 def test_a_crd_that_is_older_than_the_operator_is_refused_before_the_first_object(drivers: Cluster) -> None:
-    pools = drivers.pools(RACKS)
+    pools = drivers.pools(WITH_DRIVER)
     drivers.kubectl("label", "clusterpolicy", "cluster-policy", "--overwrite", "app.kubernetes.io/version=v26.7.0")
     before = policy(drivers)
     problem = "The CRD nvidiadrivers.nvidia.com is older than operator v26.7.0: it has no spec.default"
