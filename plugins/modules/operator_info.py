@@ -109,7 +109,9 @@ operator_info:
         problem: {description: The reason why it cannot be used. Always empty here; M(accel.gpu.gpu_info) returns it instead of failing., type: str, returned:
           always, sample: ""}
         notes:
-          description: Restrictions of an adopted installation, and what a run changes in the container toolkit of an installed operator.
+          description:
+            - Restrictions of an adopted installation, nodes that contradict C(gpu_cluster.distribution), and what a run changes in the container
+              toolkit of an installed operator.
           type: list
           elements: str
           returned: always
@@ -123,11 +125,18 @@ operator_info:
           description:
             - Environment variables for the container toolkit that the detected distribution requires, to be added to C(toolkit.env) in the operator's Helm
               values.
-            - Empty if C(gpu_cluster.distribution) is set, because C(gpu_plan.operator.values) then contains them.
+            - Empty if C(gpu_cluster.distribution) is set, because C(gpu_plan.operator.values) then contains them, unless C(replaces_declared).
           type: list
           elements: dict
           returned: for the operator
           sample: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]
+        replaces_declared:
+          description:
+            - Whether C(toolkit_env) is used in place of the variables that C(gpu_plan.operator.values) contains for C(gpu_cluster.distribution), because
+              no node is of that distribution and the installed toolkit works.
+          type: bool
+          returned: for the operator
+          sample: false
 code:
   description:
     - Reason of the failure. V(release_refused) - see O(allow_release).
@@ -153,7 +162,7 @@ from ..module_utils.cluster_state.driver_preflight import missing_image_problem
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.gpu_operator.detect import find_nfd, find_operator
-from ..module_utils.gpu_operator.installation import InstallationFinding
+from ..module_utils.gpu_operator.installation import TITLES, InstallationFinding
 from ..module_utils.gpu_operator.toolkit_settings import (
     ToolkitSettings,
     adapt_finding,
@@ -180,10 +189,10 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     if any(finding.managed for finding in findings.values()):
         # If Helm will be used, fail before any change if the environment leads Helm to another cluster.
         helm_environment(module.client)
-    for finding in findings.values():
-        if finding.installation is not None:
-            for note in finding.notes:
-                module.warn(f"{finding.installation.title}: {note}.")
+    for component, finding in findings.items():
+        title = finding.installation.title if finding.installation else TITLES[component]
+        for note in finding.notes:
+            module.warn(f"{title}: {note}.")
     found = {name: finding.as_dict() for name, finding in findings.items()}
     if settings is not None:
         found["operator"] = operator_result(findings["operator"], settings, plan)
@@ -203,9 +212,7 @@ def _find(module: PlanModule) -> tuple[dict[str, InstallationFinding], ToolkitSe
     if "operator" in components:
         policies = client.list_known(CLUSTER_POLICIES)
         operator = find_operator(client, plan, policies)
-        # A declared distribution needs no nodes once the operator is installed.
-        reads_nodes = operator.managed and plan.pools and (operator.installs or not plan.cluster.distribution)
-        nodes = sample_nodes(client) if reads_nodes and not operator.problem else []
+        nodes = sample_nodes(client) if operator.managed and plan.pools and not operator.problem else []
         findings["operator"], settings = adapt_finding(client, plan, operator, active_policy(policies), nodes)
     return findings, settings
 

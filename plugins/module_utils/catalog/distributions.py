@@ -50,6 +50,13 @@ class Distribution:
         """The conditions of known issues that this distribution meets (see known_issues.py)."""
         return {self.name, self.family} - {""}
 
+    @property
+    def mark(self) -> str:
+        """The mark that identifies its nodes; empty if a node of this distribution may have none."""
+        if self.version_suffix:
+            return f"kubelet version with +{self.version_suffix}"
+        return f"node label {'='.join(self.node_label)}" if self.node_label else ""
+
     def toolkit_variables(self, operator_version: str) -> dict[str, str]:
         """The toolkit's variables for this release of the operator."""
         release = release_of(operator_version)

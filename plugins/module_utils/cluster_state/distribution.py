@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.distributions import BY_NAME, DISTRIBUTIONS, Distribution
+from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
     from .node import Node
@@ -30,6 +31,38 @@ def distribution_of(node: Node) -> Distribution | None:
         if each.node_label and node.labels.get(each.node_label[0]) == each.node_label[1]:
             return each
     return BY_NAME["kubeadm"] if KUBEADM_ANNOTATION in node.annotations else None
+
+
+def other_nodes(declared: Distribution, nodes: t.Iterable[Node]) -> list[Node]:
+    """The nodes that are not of this distribution; a node whose kubelet has not reported its version is left out.
+
+    A node that nothing identifies counts only if the nodes of the distribution always have its mark.
+    """
+    return [
+        node
+        for node in nodes
+        if node.kubelet_version
+        and (found := distribution_of(node)) is not declared
+        and (found is not None or bool(declared.mark))
+    ]
+
+
+def contradiction(declared: Distribution, nodes: t.Iterable[Node]) -> str:
+    """The warning about a declared distribution that nodes do not have; empty if it fits."""
+    others = other_nodes(declared, nodes)
+    if not others:
+        return ""
+    shown = abbreviate(sorted(f"{node.name} ({_describe(node)})" for node in others))
+    mark = f", which is recognized by a {declared.mark}" if declared.mark else ""
+    return (
+        f"gpu_cluster.distribution is {declared.name}, but {len(others)} node(s) are not recognized as {declared.title}{mark}: {shown}. With settings for "
+        "a different distribution, the container toolkit does not find containerd; correct or remove gpu_cluster.distribution"
+    )
+
+
+def _describe(node: Node) -> str:
+    found = distribution_of(node)
+    return f"{f'{found.title}, ' if found else ''}kubelet {node.kubelet_version}"
 
 
 def distributions_of(nodes: t.Iterable[Node]) -> dict[str, list[str]]:

@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The container toolkit's settings for the distribution of the nodes, where gpu_cluster.distribution does not name it.
+"""The container toolkit's settings for the distribution of the nodes.
 
-An installation whose toolkit works keeps its settings, as does one whose ClusterPolicy was changed manually: what the Helm release has recorded
-is given to Helm again, so that nothing changes.
+If gpu_cluster.distribution does not name it, an installation whose toolkit works keeps its settings, as does one whose ClusterPolicy was changed
+manually: what the Helm release has recorded is given to Helm again, so that nothing changes. A toolkit that works also keeps its settings if
+gpu_cluster.distribution names a distribution that no node has.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from ..catalog.distributions import BY_NAME, Distribution
 from ..catalog.names import PCI_PRESENT_LABELS
-from ..cluster_state.distribution import CONTAINERD, distributions_of
+from ..cluster_state.distribution import CONTAINERD, contradiction, distribution_of, distributions_of, other_nodes
 from ..cluster_state.driver_preflight import missing_image_problem
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.operand_pods import daemonset_status
@@ -24,7 +25,7 @@ from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.managed_fields import writers
 from ..kube.paths import DAEMONSETS, NODES
-from ..pools.operator_values import toolkit_env, with_toolkit_env
+from ..pools.operator_values import toolkit_env, with_toolkit_env, without_toolkit_env
 from ..schema.messages import join_words
 from .container_runtime import TOOLKIT
 
@@ -43,11 +44,15 @@ _INSTALLERS = ("helm", "accel.gpu")
 
 @dataclass(frozen=True)
 class ToolkitSettings:
-    """The variables to add to toolkit.env of the operator's Helm values; `notes` say what was kept, or what changes."""
+    """The variables to add to toolkit.env of the operator's Helm values; `notes` say what was kept, or what changes.
+
+    `replaces_declared`: the variables that the values have because of the declared distribution are left out.
+    """
 
     distribution: str = ""
     env: tuple[Object, ...] = ()
     notes: tuple[str, ...] = ()
+    replaces_declared: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,28 +83,42 @@ def sample_nodes(client: Client) -> list[Node]:
 def read_toolkit_settings(
     client: Client, plan: Plan, finding: InstallationFinding, policy: Document | None, nodes: t.Sequence[Node]
 ) -> ToolkitSettings:
-    """The settings for an operator that Helm installs or upgrades; none for an adopted one, or if the distribution is declared."""
-    if not finding.managed or finding.problem or not plan.pools or plan.cluster.distribution:
+    """The settings for an operator that Helm installs or upgrades; none for an adopted one, or if they are in the plan's values."""
+    if not finding.managed or finding.problem or not plan.pools:
         return ToolkitSettings()
-    found = distributions_of(node for node in nodes if node.container_runtime.startswith(CONTAINERD))
+    if plan.cluster.distribution:
+        env = plan.cluster.toolkit_env
+        if policy is None or is_confirmed(BY_NAME[plan.cluster.distribution], nodes) or _has(policy, env):
+            return ToolkitSettings()
+        live = _variables(get_nested(policy, "spec", "toolkit", "env"))
+        return settings_for_unconfirmed(plan, _read_installed(client, plan, finding, policy, live))
+    found = distributions_of(nodes)
     if policy is None:
         return settings_for(plan, found)
     planned = settings_for(plan, found)
-    live = _variables(get_nested(policy, "spec", "toolkit", "env"))
-    if all(live.get(entry["name"]) == entry["value"] for entry in planned.env):
+    if _has(policy, planned.env):
         return planned
+    live = _variables(get_nested(policy, "spec", "toolkit", "env"))
     return settings_for(plan, found, _read_installed(client, plan, finding, policy, live))
 
 
 def operator_result(finding: InstallationFinding, settings: ToolkitSettings, plan: Plan) -> Object:
     """The operator's finding with its distribution and the toolkit's variables, as modules return it."""
     distribution = plan.cluster.distribution or settings.distribution
-    return {**finding.as_dict(), "distribution": distribution, "toolkit_env": list(settings.env)}
+    return {
+        **finding.as_dict(),
+        "distribution": distribution,
+        "toolkit_env": list(settings.env),
+        "replaces_declared": settings.replaces_declared,
+    }
 
 
 def with_settings(plan: Plan, settings: ToolkitSettings) -> Plan:
     """The plan with the values that site gives to Helm, as the role gpu_operator combines them."""
-    values = with_toolkit_env(plan.operator.values, settings.env)
+    values = plan.operator.values
+    if settings.replaces_declared:
+        values = without_toolkit_env(values, plan.cluster.toolkit_env)
+    values = with_toolkit_env(values, settings.env)
     return replace(plan, operator=replace(plan.operator, values=values))
 
 
@@ -125,14 +144,31 @@ def settings_for(
     return _for_installed(plan, distribution, env, installed)
 
 
+def settings_for_unconfirmed(plan: Plan, installed: InstalledToolkit) -> ToolkitSettings:
+    """The settings for an installed operator if no node is of the declared distribution (pure): a toolkit that works keeps its own."""
+    distribution, env = BY_NAME[plan.cluster.distribution or ""], plan.cluster.toolkit_env
+    recorded = _recorded(env, installed)
+    if not installed.working or _is_derived(plan, distribution, recorded, installed):
+        return ToolkitSettings()
+    note = (
+        f"its container toolkit works on {installed.ready_nodes} node(s), so it stays as it is, without the settings of {distribution.title} "
+        f"({_format(env)}). To apply them, set these variables in toolkit.env of gpu_cluster.operator.values"
+    )
+    return ToolkitSettings(distribution.name, recorded, (note,), replaces_declared=True)
+
+
+def is_confirmed(declared: Distribution, nodes: t.Collection[Node]) -> bool:
+    """Whether a node is of the declared distribution, or no node contradicts it."""
+    others = other_nodes(declared, nodes)
+    return not others or any(distribution_of(node) is declared for node in nodes)
+
+
 def _for_installed(
     plan: Plan, distribution: Distribution, env: tuple[Object, ...], installed: InstalledToolkit
 ) -> ToolkitSettings:
-    names = {entry["name"] for entry in env}
-    recorded = tuple({"name": name, "value": value} for name, value in installed.recorded.items() if name in names)
-    derived_before = distribution.toolkit_variables(installed.version or plan.operator.version)
-    derived = bool(recorded) and all(derived_before.get(entry["name"]) == entry["value"] for entry in recorded)
-    wanted = ", ".join(f"{entry['name']}={entry['value']}" for entry in env)
+    recorded = _recorded(env, installed)
+    derived = _is_derived(plan, distribution, recorded, installed)
+    wanted = _format(env)
     adopt = f"To apply them, set gpu_cluster.distribution: {distribution.name}"
     if installed.edited_by:
         note = (
@@ -147,6 +183,24 @@ def _for_installed(
         )
         return ToolkitSettings(distribution.name, recorded, (note,))
     return ToolkitSettings(distribution.name, env, (restart_note(distribution, wanted, installed.ready_nodes),))
+
+
+def _recorded(env: t.Sequence[Object], installed: InstalledToolkit) -> tuple[Object, ...]:
+    """The values of these variables that the Helm release has recorded."""
+    names = {entry["name"] for entry in env}
+    return tuple({"name": name, "value": value} for name, value in installed.recorded.items() if name in names)
+
+
+def _is_derived(
+    plan: Plan, distribution: Distribution, recorded: t.Sequence[Object], installed: InstalledToolkit
+) -> bool:
+    """Whether an earlier run has derived the recorded variables for the same distribution."""
+    before = distribution.toolkit_variables(installed.version or plan.operator.version)
+    return bool(recorded) and all(before.get(entry["name"]) == entry["value"] for entry in recorded)
+
+
+def _format(env: t.Iterable[Object]) -> str:
+    return ", ".join(f"{entry['name']}={entry['value']}" for entry in env)
 
 
 def restart_note(distribution: Distribution | None, settings: str, nodes: int) -> str:
@@ -179,9 +233,25 @@ def adapt_finding(
     """
     if finding.installs and plan.pools and (problem := missing_image_problem(plan, nodes)):
         return replace(finding, problem=problem), ToolkitSettings()
-    settings = read_toolkit_settings(client, plan, finding, policy, nodes)
+    relevant = _toolkit_nodes(nodes)
+    settings = read_toolkit_settings(client, plan, finding, policy, relevant)
     notes = settings.notes or (declared_change(plan, policy, settings.distribution) if finding.managed else ())
+    if finding.managed and plan.pools and plan.cluster.distribution:
+        warning = contradiction(BY_NAME[plan.cluster.distribution], relevant)
+        notes = (*((warning,) if warning else ()), *notes)
     return replace(finding, notes=(*finding.notes, *notes)), settings
+
+
+def _toolkit_nodes(nodes: t.Iterable[Node]) -> list[Node]:
+    """The nodes with containerd among those on which the toolkit runs, as sample_nodes() selects them."""
+    nodes = [node for node in nodes if node.container_runtime.startswith(CONTAINERD)]
+    return [node for node in nodes if any(node.labels.get(label) == "true" for label in PCI_PRESENT_LABELS)] or nodes
+
+
+def _has(policy: Document, env: t.Iterable[Object]) -> bool:
+    """Whether the ClusterPolicy has all of these variables of the toolkit."""
+    live = _variables(get_nested(policy, "spec", "toolkit", "env"))
+    return all(live.get(entry["name"]) == entry["value"] for entry in env)
 
 
 def _env(plan: Plan, distribution: Distribution | None) -> list[Object]:

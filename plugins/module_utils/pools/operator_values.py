@@ -73,6 +73,17 @@ def with_toolkit_env(values: Document, env: t.Sequence[Document]) -> Document:
     return {**values, "toolkit": {**(values.get("toolkit") or {}), "env": [*env, *users]}}
 
 
+def without_toolkit_env(values: Document, env: t.Sequence[Document]) -> Document:
+    """The values without variables that with_toolkit_env() has added."""
+    if not env:
+        return values
+    toolkit = {**values["toolkit"], "env": [entry for entry in values["toolkit"]["env"] if entry not in env]}
+    if not toolkit["env"]:
+        del toolkit["env"]
+    rest = {key: value for key, value in values.items() if key != "toolkit"}
+    return {**rest, "toolkit": toolkit} if toolkit else rest
+
+
 def nfd_values(operator: Document) -> Document:
     """The values of NFD's chart, whose image comes from the same registry with the same secrets."""
     registry, secrets = operator.get("registry"), operator["image_pull_secrets"]

@@ -121,6 +121,33 @@ def test_settings_are_detected_and_then_kept(lab: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.usual(100)
+def test_a_declared_distribution_that_no_node_has_changes_no_toolkit_that_works(lab: Lab, tmp_path: Path) -> None:
+    variables = example("rke2")
+    reset(lab, tmp_path, "kubeadm", variables["gpu_pools"])
+    tags = ("--tags", "nfd,gpu_operator")
+    play(lab, "site", variables, *tags, distribution="kubeadm").require_success()
+    cluster = Cluster(lab)
+    before = cluster.get("clusterpolicy", "cluster-policy")["spec"]
+    planned = play(lab, "plan", variables).require_success()
+    run = play(lab, "site", variables, *tags).require_success()
+    found = planned.module_results("accel.gpu.gpu_info")[-1]["gpu_info"]["installed"]["operator"]["notes"]
+    warned = run.module_results("accel.gpu.operator_info")[-1]["warnings"]
+    for notes in (found, warned):
+        contradicted, kept = notes
+        assert "gpu_cluster.distribution is rke2, but 2 node(s) are not recognized as RKE2" in contradicted
+        assert "inference-1 (kubeadm, kubelet v1." in contradicted
+        assert "its container toolkit works on 2 node(s), so it stays as it is" in kept
+    assert run.changed() == 0
+    assert cluster.get("clusterpolicy", "cluster-policy")["spec"] == before
+    # Variables that the user sets are applied.
+    env = [{"name": "TOOLKIT_LOG_LEVEL", "value": "debug"}]
+    explicit = {"values": {"toolkit": {"env": env}}}
+    play(lab, "site", variables, *tags, operator=explicit).require_success()
+    assert cluster.get("clusterpolicy", "cluster-policy")["spec"]["toolkit"]["env"] == env
+
+
+@pytest.mark.soak
+@pytest.mark.usual(100)
 def test_a_wrong_socket_is_named_and_corrected(lab: Lab, tmp_path: Path) -> None:
     variables = example("k3s")
     reset(lab, tmp_path, "k3s", variables["gpu_pools"])

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.distributions import BY_NAME
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.distribution import (
     KUBEADM_ANNOTATION,
+    contradiction,
     distribution_of,
     distributions_of,
 )
@@ -56,3 +58,37 @@ def test_distributions_of() -> None:
     ]
     assert distributions_of(nodes) == {"rke2": ["d"], "k3s": ["a", "b"], "": ["c"]}
     assert distributions_of([]) == {}
+
+
+PLAIN = Node("a", kubelet_version="v1.36.4")
+K3S_NODE = Node("b", kubelet_version="v1.36.4+k3s1")
+RKE2_NODE = Node("c", kubelet_version="v1.36.4+rke2r1")
+MICROK8S_NODE = Node("d", {"microk8s.io/cluster": "true"}, kubelet_version="v1.36.4")
+KUBEADM_NODE = Node("e", annotations={KUBEADM_ANNOTATION: "unix:///x.sock"}, kubelet_version="v1.35.1")
+
+
+@pytest.mark.parametrize(
+    ("declared", "nodes", "shown"),
+    [
+        ("rke2", [RKE2_NODE], ""),
+        (
+            "rke2",
+            [PLAIN],
+            "rke2, but 1 node(s) are not recognized as RKE2, which is recognized by a kubelet version with ",
+        ),
+        ("rke2", [PLAIN, RKE2_NODE, K3S_NODE], "+rke2r: a (kubelet v1.36.4), b (K3s, kubelet v1.36.4+k3s1). With"),
+        ("microk8s", [MICROK8S_NODE], ""),
+        ("microk8s", [PLAIN], "node label microk8s.io/cluster=true: a (kubelet v1.36.4)."),
+        # A kubeadm node may have nothing that identifies it.
+        ("kubeadm", [PLAIN, KUBEADM_NODE], ""),
+        ("kubeadm", [RKE2_NODE], "1 node(s) are not recognized as kubeadm: c (RKE2, kubelet v1.36.4+rke2r1)."),
+        ("k0s", [KUBEADM_NODE], "e (kubeadm, kubelet v1.35.1)"),
+        # The kubelet has not reported its version yet.
+        ("rke2", [Node("new")], ""),
+        ("rke2", [], ""),
+    ],
+)
+def test_a_declared_distribution_that_nodes_contradict(declared: str, nodes: list[Node], shown: str) -> None:
+    text = contradiction(BY_NAME[declared], nodes)
+    assert bool(text) == bool(shown)
+    assert shown in text

@@ -11,10 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.distributions import BY_NAME, DISTRIBUTIONS
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.toolkit_settings import (
     InstalledToolkit,
     declared_change,
+    is_confirmed,
     settings_for,
+    settings_for_unconfirmed,
+    with_settings,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
@@ -113,6 +117,49 @@ def test_a_declared_distribution_that_changes_the_policy(distribution: str, live
     policy = {"spec": {"toolkit": {"env": [{"name": name, "value": value} for name, value in live.items()]}}}
     assert bool(declared_change(planned(distribution=distribution), policy)) == announced
     assert declared_change(planned(distribution=distribution), None) == ()
+
+
+@pytest.mark.parametrize(
+    ("installed", "env"),
+    [
+        # It works without the settings: it stays, and what Helm has recorded stays recorded.
+        (InstalledToolkit({}, {}, ready_nodes=3, working=True), {}),
+        (InstalledToolkit(THEIRS, THEIRS, ready_nodes=3, working=True), THEIRS),
+        # It does not work, or has settings of the same distribution for an older release: the declaration is applied.
+        (InstalledToolkit({}, {}, ready_nodes=1), None),
+        (InstalledToolkit(RKE2, RKE2, "v25.3.4", 3, working=True), None),
+    ],
+)
+def test_a_declared_distribution_that_no_node_has(installed: InstalledToolkit, env: Env | None) -> None:
+    plan = planned({"OTHER": "x"}, "rke2")
+    settings = settings_for_unconfirmed(plan, installed)
+    assert settings.replaces_declared == bool(settings.notes) == (env is not None)
+    values = with_settings(plan, settings).operator.values
+    assert variables(values["toolkit"]["env"]) == {"OTHER": "x", **(RKE2 if env is None else env)}
+    if env is not None:
+        assert "works on 3 node(s), so it stays as it is, without the settings of RKE2" in settings.notes[0]
+        assert "set these variables in toolkit.env of gpu_cluster.operator.values" in settings.notes[0]
+
+
+def test_without_the_declared_settings_the_values_are_those_of_no_declaration() -> None:
+    settings = settings_for_unconfirmed(planned(distribution="rke2"), InstalledToolkit({}, {}, "", 1, working=True))
+    assert with_settings(planned(distribution="rke2"), settings).operator.values == planned().operator.values
+
+
+@pytest.mark.parametrize(
+    ("versions", "confirmed"),
+    [
+        (["v1.36.4"], False),
+        (["v1.36.4", "v1.36.4+k3s1"], False),
+        (["v1.36.4", "v1.36.4+rke2r1"], True),
+        (["v1.36.4+rke2r1"], True),
+        (["", ""], True),
+        ([], True),
+    ],
+)
+def test_one_node_confirms_a_declared_distribution(versions: list[str], confirmed: bool) -> None:
+    nodes = [Node(str(number), kubelet_version=version) for number, version in enumerate(versions)]
+    assert is_confirmed(BY_NAME["rke2"], nodes) == confirmed
 
 
 def test_a_change_of_the_users_variables_is_announced() -> None:
