@@ -29,6 +29,9 @@ description:
   - The results are stored as evidence in the ConfigMap C(accel-gpu-validation). While the pool, the kinds of its
     nodes, their drivers and the image stay the same, and no further program is requested, the pool is skipped, and
     no request is sent.
+  - A failed validation is stored there, too, and shown by M(accel.gpu.gpu_info) until the pool is verified. It does not replace current evidence
+    if no pod has used a device, for example because a quota has rejected the pods or because all nodes have taints of a maintenance.
+  - A node with taints that the pool does not declare is not used. A pod that the API server rejects is a failure of its pool only.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -151,8 +154,9 @@ gpu_validation:
         - By pool, its C(status) - V(verified), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) if the
           pool's labels keep its GPUs from containers, or V(would_run) in check mode.
         - If they apply, also C(node), C(pods), C(devices) (number of pods by device UUID), C(image) and C(kernel)
-          (V(passed) or V(failed)), C(one_more) (V(waited) is the expected result for one pod more than there are shares), C(two_shares) (V(refused) is the
-          expected result for a request for two shares), C(reason) and C(problems).
+          (V(passed), or V(failed) if it has run), C(one_more) (V(waited) is the expected result for one pod more than there
+          are shares), C(two_shares) (V(refused) is the expected result for a request for two shares), C(reason), and
+          C(problems) with one entry for each pod that has failed.
         - C(load) has the C(seconds) of the load, and C(min_gflops) and C(max_gflops) of the pods.
         - C(all_reduce) and C(network_all_reduce) have C(nodes), C(gpus) and C(bus_bandwidth) in GB/s, or C(skipped), the reason.
       type: dict
@@ -278,9 +282,11 @@ def _initial_results(module: PlanModule, state: ValidationState, workload: Workl
                 if covered
                 else more
                 if current
-                else "changed since it was verified"
-                if entry
                 else "not verified"
+                if not entry
+                else "its last validation failed"
+                if evidence.has_failed(entry)
+                else "changed since it was verified"
             )
             pools[pool.name] = {"status": "would_run", "reason": reason}
     return pools
@@ -305,6 +311,7 @@ def _validate(
         return []
     problems: list[str] = []
     tests: list[PoolTest] = []
+    entries: dict[str, dict[str, t.Any]] = {}
     used = validator.used_gpus()
     for name, site in validator.choose_sites(remaining.values(), state, used).items():
         if not isinstance(site, NotTestable):
@@ -313,11 +320,11 @@ def _validate(
         pools[name] = {"status": "busy" if site.busy else "failed", "reason": site.reason}
         if site.busy:
             module.warn(f"Pool {name} was not validated: {site.reason}.")
-        else:
-            problems.append(f"{name}: {site.reason}")
-    if not tests:
-        return problems
-    results = validator.run(tests, lease)
+            continue
+        problems.append(f"{name}: {site.reason}")
+        if not state.is_current(name):
+            entries[name] = evidence.failed_entry(state.facts[name], "", {}, [site.reason], time.time())
+    results = validator.run(tests, lease) if tests else {}
     _measure(validator, state, used, results, remaining, lease)
     for test in tests:
         name, result = test.pool.name, results[test.pool.name]
@@ -330,8 +337,14 @@ def _validate(
             **test.answers,
             "problems": list(result.problems),
         }
-        problems += [f"{name} on {test.site.node.name}: {problem}" for problem in result.problems]
-    validator.record([(test, results[test.pool.name]) for test in tests], state, lease)
+        problems += [f"{name} on {test.site.node.name}: {problem}" for problem in result.messages]
+        facts, node = state.facts[name], test.site.node.name
+        if not result.problems:
+            measured = {**result.programs, **test.answers}
+            entries[name] = evidence.verified_entry(facts, node, result.devices, measured)
+        elif test.disproves or not state.is_current(name):
+            entries[name] = evidence.failed_entry(facts, node, result.devices, result.messages, time.time())
+    validator.record(entries, state, lease)
     return problems
 
 
@@ -351,7 +364,8 @@ def _measure(
     for name, measured in runner.run(passed, used, lease).items():
         programs = {**results[name].programs, **{key: dict(one.values) for key, one in measured.items()}}
         problems = tuple(problem for one in measured.values() for problem in one.problems)
-        results[name] = replace(results[name], programs=programs, problems=problems)
+        summary = tuple(problem for one in measured.values() for problem in one.summary or one.problems)
+        results[name] = replace(results[name], programs=programs, problems=problems, summary=summary)
 
 
 def _after_discovery(module: PlanModule, state: ValidationState) -> dict[str, t.Any]:

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,18 @@ def pods(cluster: Cluster) -> list[Any]:
     return found
 
 
+@contextlib.contextmanager
+def created(cluster: Cluster, body: dict[str, Any], directory: Path) -> Iterator[None]:
+    """The object exists inside the block."""
+    path = directory / "object.json"
+    path.write_text(json.dumps(body))
+    cluster.kubectl("create", "-f", str(path))
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", "-f", str(path))
+
+
 def problems(result: dict[str, Any], pool: str) -> str:
     return "\n".join(result["gpu_validation"]["pools"][pool]["problems"])
 
@@ -111,10 +125,18 @@ def test_broken_gpus_fail_with_evidence_and_remedy_and_other_pools_pass(kernels:
         ("hung", "hung-1", ["on GPU-", "exit code 124", "GPU 0: NVIDIA A100-SXM4-80GB", "does not answer: cordon"]),
     ):
         assert found[pool]["node"] == node
-        assert f"{pool} on {node}: accel-gpu-validation-{pool}-" in result["msg"]
+        assert f"{pool} on {node}: " in result["msg"]
         assert [word for word in words if word not in problems(result, pool)] == []
     # One of the two GPUs computes wrongly.
     assert len(found["wrong"]["problems"]) == 1
+    # The result names every GPU that hangs, and the message the first ones.
+    uuids = list(found["hung"]["devices"])
+    assert len(uuids) == len(found["hung"]["problems"]) == 8
+    assert [
+        uuid for uuid in uuids if f"on {uuid}: kernel ended with exit code 124" not in problems(result, "hung")
+    ] == []
+    assert "hung on hung-1: 8 of 9 pods on 8 GPUs (GPU-" in result["msg"]
+    assert " and 3 more): kernel ended with exit code 124" in result["msg"]
     assert pods(kernels) == []
     kernels.lab.command("fault", "clear")
     again = validated(kernels, image=CUDA_13)
@@ -125,6 +147,37 @@ def test_broken_gpus_fail_with_evidence_and_remedy_and_other_pools_pass(kernels:
         "good": "skipped",
         "shared": "skipped",
     }
+
+
+def test_a_failed_validation_is_reported_until_the_pool_is_verified(kernels: Cluster, tmp_path: Path) -> None:
+    """The run that fails writes the report first, and later reports show the failure, too."""
+    pools = [pool for pool in POOLS if pool["name"] in ("hung", "shared")]
+    file = tmp_path / "fleet.json"
+    kernels.lab.command("fault", "inject", "kernel-hang", "--nodes", "hung-1")
+    options = {"force": True, "hold_seconds": 3, "kernel_timeout": 4}
+    variables = {"gpu_pools": pools, "gpu_report_path": str(file)} | {
+        f"gpu_validation_{name}": value for name, value in options.items()
+    }
+    tags = ["--tags", "validation,report"]
+    run = run_playbook("accel.gpu.site", environ=kernels.lab.env, arguments=tags, variables=variables)
+    assert run.rc == 2
+    assert "8 of 9 pods on 8 GPUs" in run.failure()
+    assert run.shown("hung: as declared; validation failed,")
+    info = json.loads(file.read_text())
+    later = kernels.run(gpu_info.main, gpu_pools=pools)["gpu_info"]
+    for found in (info["pools"], later["pools"]):
+        failure = found["hung"]["validation"]
+        assert (failure["status"], failure["node"], failure["current"]) == ("failed", "hung-1", True)
+        assert len(failure["devices"]) == 8
+        assert failure["problems"][0].startswith("8 of 9 pods on 8 GPUs")
+        assert found["shared"]["validation"]["status"] == "verified"
+    predicted = validated(kernels, "hung", "shared", check=True)
+    assert predicted["gpu_validation"]["pools"]["hung"]["reason"] == "its last validation failed"
+    kernels.lab.command("fault", "clear")
+    assert validated(kernels, "hung", "shared")["gpu_validation"]["pools"]["hung"]["status"] == "verified"
+    again = kernels.run(gpu_info.main, gpu_pools=pools)["gpu_info"]["pools"]["hung"]["validation"]
+    assert again["status"] == "verified"
+    assert validated(kernels, "hung", "shared")["changed"] is False
 
 
 def test_the_image_fits_the_driver_of_each_node(kernels: Cluster) -> None:
@@ -180,17 +233,48 @@ def test_a_quota_counts_the_device_of_load_and_kernel_once(kernels: Cluster, tmp
         # Eight pods, and one more that has to wait.
         "spec": {"hard": {"requests.nvidia.com/gpu": "9"}},
     }
-    path = tmp_path / "quota.json"
-    path.write_text(json.dumps(quota))
-    kernels.kubectl("create", "-f", str(path))
-    try:
+    with created(kernels, quota, tmp_path):
         until(lambda: kernels.get("quota", "kernels", "-n", NAMESPACE).get("status", {}).get("used"))
         result = validated(kernels, "good", force=True, load_seconds=1)
-    finally:
-        kernels.kubectl("delete", "-f", str(path))
     assert not result.get("failed"), result["msg"]
     good = result["gpu_validation"]["pools"]["good"]
     assert (good["pods"], good["one_more"], good["load"]["seconds"]) == (8, "waited", 1)
+
+
+def test_a_pool_whose_pods_are_rejected_fails_and_other_pools_pass(kernels: Cluster, tmp_path: Path) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "kernels", "namespace": NAMESPACE},
+        "spec": {"hard": {"requests.nvidia.com/gpu": "6"}},
+    }
+    with created(kernels, quota, tmp_path):
+        until(lambda: kernels.get("quota", "kernels", "-n", NAMESPACE).get("status", {}).get("used"))
+        rejected = validated(kernels, "good", force=True)
+    assert (rejected["failed"], rejected.get("code")) == (True, None)
+    good = rejected["gpu_validation"]["pools"]["good"]
+    assert (good["status"], len(good["problems"])) == ("failed", 2)
+    assert "2 of 9 pods (accel-gpu-validation-good-" in rejected["msg"]
+    for word in ("rejected: exceeded quota: kernels", "Raise the limit of this ResourceQuota"):
+        assert word in rejected["msg"]
+    assert "Role" not in rejected["msg"]
+    # The pods of the kernel request one GPU, the pod of an all-reduce eight.
+    limits = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "kernels", "namespace": NAMESPACE},
+        "spec": {"limits": [{"type": "Container", "max": {"nvidia.com/gpu": "4"}}]},
+    }
+    with created(kernels, limits, tmp_path):
+        measured = validated(kernels, "good", "shared", force=True, all_reduce=True)
+    assert (measured["failed"], measured.get("code")) == (True, None)
+    found = measured["gpu_validation"]["pools"]
+    assert {name: (pool["status"], pool["kernel"]) for name, pool in found.items()} == {
+        "good": ("failed", "passed"),
+        "shared": ("verified", "passed"),
+    }
+    assert "rejected: maximum nvidia.com/gpu usage per Container is 4" in problems(measured, "good")
+    assert pods(kernels) == []
 
 
 def test_a_slow_link_fails_where_a_bandwidth_is_required(kernels: Cluster) -> None:

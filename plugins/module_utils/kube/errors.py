@@ -17,10 +17,16 @@ BUDGET_CAUSE = "DisruptionBudget"
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+# The authorizer of RBAC (apiserver endpoints/handlers/responsewriters/errors.go, forbiddenMessage).
+_MISSING_RIGHT = re.compile(r'User "[^"]*" cannot ')
 _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
+
+
+# The admission plugin ResourceQuota (apiserver pkg/admission/plugin/resourcequota/controller.go).
+_QUOTA = re.compile(r"exceeded quota: (?P<name>[^,\s]+)")
 
 
 class WrongCluster(ModuleFailure):
@@ -46,6 +52,25 @@ class ApiError(ServiceError):
         return self.status == 410
 
     @property
+    def lacks_right(self) -> bool:
+        """Whether the user may not send such requests; other 403s are about the object: a quota, pod security, an admission webhook."""
+        return self.forbidden and bool(_MISSING_RIGHT.search(self.message))
+
+    @property
+    def rejects_object(self) -> bool:
+        """Whether the server rejects the object in the request, so that requests with other objects may succeed.
+
+        400 is the status of an admission webhook that returns none (apiserver pkg/admission/plugin/webhook/errors/statuserror.go).
+        """
+        return self.status in (400, 403, 422) and not self.lacks_right
+
+    @property
+    def quota(self) -> str:
+        """The name of the ResourceQuota that the request exceeds; empty if it exceeds none."""
+        found = _QUOTA.search(self.message) if self.forbidden else None
+        return found["name"] if found else ""
+
+    @property
     def refuses_eviction(self) -> bool:
         """Whether a disruption budget or a webhook denies the eviction, so repetitions at short intervals are useless.
 
@@ -67,7 +92,7 @@ def explain(error: ApiError, connection: Connection) -> str:
     if error.forbidden and "system:anonymous" in error.message:
         return f"The request to {connection.server} had no credentials ({connection.origin}): {error.message}. Log in again."
     if error.forbidden:
-        return f"{error.message} ({connection.origin}). {_missing_right(error)}"
+        return f"{error.message} ({connection.origin}).{_forbidden_remedy(error)}"
     if error.status == 429:
         return f"{connection.server} rejects further requests for now: {error.message}. Run again when it is less busy."
     return f"{error.operation} on {connection.server} failed with {error.status} {error.reason}: {error.message}"
@@ -84,6 +109,12 @@ def _unauthorized(error: ApiError, connection: Connection) -> str:
         f"{connection.server} does not know this user (401 {error.message}; {connection.origin}). "
         "Log in again or renew the token or certificate."
     )
+
+
+def _forbidden_remedy(error: ApiError) -> str:
+    if error.lacks_right:
+        return f" {_missing_right(error)}"
+    return f" Raise the limit of ResourceQuota {error.quota}, or delete objects that it counts." if error.quota else ""
 
 
 def _missing_right(error: ApiError) -> str:

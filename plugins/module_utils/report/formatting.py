@@ -71,8 +71,23 @@ def verification(pool: Document) -> str:
     validation = pool.get("validation")
     if not validation:
         return "Not verified by workloads yet."
+    if validation.get("status") == "failed":
+        when = "" if validation.get("current") else " before the last change"
+        return f"Validation failed{when}, {validation_failure(validation)}"
     when = "Verified" if validation.get("current") else "Verified before the last change"
     return f"{when}: {validation_result(validation)}."
+
+
+def has_failed_validation(pool: Document) -> bool:
+    """Whether the last validation of the pool as it is now has failed."""
+    validation = pool.get("validation") or {}
+    return validation.get("status") == "failed" and bool(validation.get("current"))
+
+
+def validation_failure(validation: Document) -> str:
+    """Time, node and problems of a failed validation."""
+    where = f" on {validation['node']}" if validation.get("node") else ""
+    return f"{validation.get('time')}{where}: {'; '.join(map(str, validation.get('problems') or ()))}"
 
 
 def validation_result(validation: Document) -> str:

@@ -10,7 +10,7 @@ import typing as t
 from ..mig import layout as layouts
 from ..schema.messages import abbreviate
 from ..sharing_modes.registry import mode_with_replicas
-from .formatting import validation_result
+from .formatting import has_failed_validation, validation_failure, validation_result
 from .plan_text import component_paragraphs, gpus_of, impact_lines, layout_lines, profiles_of, sharing_costs
 from .table import WIDTH, Column, Paragraph, table, wrap
 
@@ -100,7 +100,9 @@ def _memory(pool: Document) -> str:
 def _state(pool: Document) -> str:
     if not pool["nodes"]:
         return "no nodes"
-    return "ok" if pool["as_declared"] else "drift"
+    if not pool["as_declared"]:
+        return "drift"
+    return "failed" if has_failed_validation(pool) else "ok"
 
 
 def _planned_changes(pool: Document, info: Document) -> str:
@@ -146,13 +148,17 @@ def _verdict(pool: Document) -> str:
         drift.append(f"and {more} more")
     if pool["changes"]:
         drift.append(f"to change: {_changes(pool)}")
-    return f"drift on {pool['drifted_nodes']} node(s): {'; '.join(drift)}"
+    failure = _validation(pool) if has_failed_validation(pool) else ""
+    return f"drift on {pool['drifted_nodes']} node(s): {'; '.join(drift)}{failure}"
 
 
 def _validation(pool: Document) -> str:
     validation = pool.get("validation")
     if not validation:
         return ", not validated yet"
+    if validation.get("status") == "failed":
+        when = "" if validation["current"] else " before its last change"
+        return f"; validation failed{when}, {validation_failure(validation)}"
     text = validation_result(validation)
     return f"; {text}" if validation["current"] else f"; validated before its last change: {text}"
 

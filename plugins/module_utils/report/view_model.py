@@ -11,8 +11,17 @@ from dataclasses import dataclass
 
 from ..schema.messages import abbreviate
 from .drawing import NodeDrawing, node_drawing
-from .formatting import DOT, memory, mig_layout, pending_changes, plural, sharing_mode, short_model
-from .node_view import DRIFT, NOTE, OK, SEVERITIES, WARN, Badge, GpuNode, natural_order, read_node
+from .formatting import (
+    DOT,
+    has_failed_validation,
+    memory,
+    mig_layout,
+    pending_changes,
+    plural,
+    sharing_mode,
+    short_model,
+)
+from .node_view import BAD, DRIFT, NOTE, OK, SEVERITIES, WARN, Badge, GpuNode, natural_order, read_node
 from .usage import NamespaceUsage, ResourceUsage, namespace_usage, total_usage
 
 Document = t.Mapping[str, t.Any]
@@ -75,6 +84,8 @@ class PoolView:
             return Badge("not reachable", NOTE)
         if not self.node_count:
             return Badge("no nodes", WARN)
+        if has_failed_validation(self.info):
+            return Badge("validation failed", BAD)
         return Badge("as declared", OK) if self.as_declared else Badge(DRIFT, WARN)
 
     @functools.cached_property
@@ -180,11 +191,15 @@ class Page:
         good = sum(pool.as_declared for pool in pools)
         empty = sum(not pool.node_count for pool in pools)
         drifted = len(pools) - good - empty
+        failed = sum(has_failed_validation(pool.info) for pool in pools)
+        failure = [f"the validation of {plural(failed, 'pool')} failed"] if failed else []
         if good == len(pools):
-            return "The pool is as declared." if good == 1 else f"All {good} pools are as declared."
+            text = "The pool is as declared" if good == 1 else f"All {good} pools are as declared"
+            return "; ".join([text, *failure]) + "."
         parts = [f"{good} of {plural(len(pools), 'pool')} {'is' if good == 1 else 'are'} as declared"]
         parts += [f"{drifted} differ{'s' if drifted == 1 else ''}"] if drifted else []
         parts += [f"{empty} {'has' if empty == 1 else 'have'} no nodes"] if empty else []
+        parts += failure
         return "; ".join(parts) + "."
 
     @functools.cached_property

@@ -40,6 +40,11 @@ def _finding(pattern: str, meaning: str) -> _Finding:
 # The texts of CUDA's errors are those of cudaGetErrorString; "requirement error" is nvidia-container-cli's.
 _FINDINGS = (
     _finding(
+        r"exceeded quota",
+        "Raise the limit of this ResourceQuota in the namespace of the pods (gpu_cluster.validation.namespace), "
+        "or lower gpu_validation_max_pods. One more pod than GPUs or shares is created to verify that it must wait",
+    ),
+    _finding(
         r"driver version is insufficient|unsatisfied condition: cuda|PTX was compiled with an unsupported toolchain",
         "Driver {driver} supports CUDA {cuda}, and {image} needs a newer one. Update the driver (driver.version of the pool, or "
         "gpu_cluster.operator.driver.version), or set {variable} to an image for CUDA {cuda} or older",

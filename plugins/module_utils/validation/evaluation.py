@@ -17,6 +17,7 @@ from ..catalog import models
 from ..cluster_state import expected_state
 from ..cluster_state.node import Node
 from ..cluster_state.operand_pods import NEVER_STARTED
+from ..schema.messages import MAX_NAMED
 from ..validation_programs.program import excerpt
 from .pods import Workload, pod_name
 from .sites import ONE_MORE, TWO_SHARES, PodRequest, ValidationSite
@@ -28,8 +29,6 @@ _DEVICE = re.compile(r"^\s*(?P<kind>GPU|MIG)\b(?P<name>.*?)\(UUID: (?P<uuid>(?:G
 _MIG_UUID = "MIG-"
 # k8s-device-plugin internal/plugin/server.go, the same for time-slicing and MPS; observed on an H200.
 _ONE_EACH = "maximum request size for shared resources is 1"
-# How many failures, or reasons of waiting, a problem of a pool names.
-MAX_TEXTS = 3
 WAITED, REFUSED = "waited", "refused"
 _UNANSWERED = {
     ONE_MORE: "the time limit was reached before it was known whether an additional pod must wait",
@@ -60,6 +59,8 @@ class PodObservation:
     failures: tuple[PodFailure, ...] = ()
     waiting: tuple[str, ...] = ()
     running: tuple[str, ...] = ()
+    # The pods whose main container has been started.
+    started: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return ", ".join(f"{count} {phase}" for phase, count in sorted(self.phases.items())) or "no pods"
@@ -67,15 +68,26 @@ class PodObservation:
 
 @dataclass(frozen=True)
 class DeviceCheck:
-    """The devices in the logs of a pool's pods, and the results of `programs`; without problems the mode is verified."""
+    """The devices in the logs of a pool's pods, and the results of `programs`; without problems the mode is verified.
+
+    `summary`: the problems grouped by their cause, if that is shorter.
+    """
 
     devices: t.Mapping[str, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     programs: t.Mapping[str, t.Any] = field(default_factory=dict)
+    summary: tuple[str, ...] = ()
+
+    @property
+    def messages(self) -> list[str]:
+        """The problems for a message: at most MAX_NAMED, and how many more there are."""
+        texts = list(self.summary or self.problems)
+        more = len(texts) - MAX_NAMED
+        return [*texts[:MAX_NAMED], *([f"and {more} more problems"] if more > 0 else [])]
 
     def with_problem(self, problem: str) -> DeviceCheck:
-        """The same result with one more problem."""
-        return replace(self, problems=(*self.problems, problem))
+        """The same result with one more problem, which is the first one in messages."""
+        return replace(self, problems=(*self.problems, problem), summary=(problem, *(self.summary or self.problems)))
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,8 @@ class PoolTest:
     site: ValidationSite
     workload: Workload
     ran_together: bool = False
+    # The reasons why the API server has rejected pods, by name.
+    rejected: dict[str, str] = field(default_factory=dict)
     observation: PodObservation = field(default_factory=lambda: PodObservation({}, together=False, ended=False))
     _answers: dict[str, NegativeResult] = field(default_factory=dict)
     _waiting: dict[str, str] = field(default_factory=dict)
@@ -130,9 +144,20 @@ class PoolTest:
 
     @property
     def finished(self) -> bool:
-        """Whether no further result is possible."""
+        """Whether no further result is possible. After a failure, pods that run the kernel are waited for, as they may fail, too."""
         answered = len(self._answers) == len(self.site.negative_checks)
-        return bool(self.observation.failures) or (self.observation.ended and answered)
+        failed = bool(self.failures) and not self.observation.running
+        return failed or (self.observation.ended and answered)
+
+    @property
+    def failures(self) -> tuple[PodFailure, ...]:
+        """The pods that have failed, cannot start or were rejected."""
+        return (*self.observation.failures, *rejections(self.rejected))
+
+    @property
+    def disproves(self) -> bool:
+        """Whether a failure disproves earlier evidence: the devices were used, and no quota or policy has rejected a pod."""
+        return bool(self.observation.started) and not self.rejected
 
     @property
     def answers(self) -> dict[str, str]:
@@ -147,6 +172,11 @@ class PoolTest:
         return (*wrong, *(f"{_UNANSWERED[name]}: {self._waiting.get(name, 'no pod')}" for name in missing))
 
 
+def rejections(rejected: t.Mapping[str, str]) -> tuple[PodFailure, ...]:
+    """The failures of pods that the API server has rejected, with the reasons by pod."""
+    return tuple(PodFailure(pod, f"rejected: {reason}") for pod, reason in rejected.items())
+
+
 def observe(pods: t.Sequence[Pod], expected: int) -> PodObservation:
     """The state of a pool's pods; `together` if all of them have been running at the same time."""
     statuses = [(pod["metadata"]["name"], pod.get("status") or {}) for pod in pods]
@@ -159,6 +189,7 @@ def observe(pods: t.Sequence[Pod], expected: int) -> PodObservation:
         failures=failures
         + tuple(PodFailure(name, reason) for name, status in statuses for reason in _final_waits(status)),
         running=tuple(name for name, status in statuses if status.get("phase") == "Running"),
+        started=tuple(name for name, status in statuses if any(run_times(status))),
         waiting=tuple(
             f"{name}: {waiting_reason(status)}"
             for name, status in statuses

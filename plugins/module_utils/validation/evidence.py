@@ -1,11 +1,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The evidence of a validation, with a hash: while the hash stays the same, a pool is not validated again (pure)."""
+"""The results of validations, with a hash: while the hash stays the same, a verified pool is not validated again (pure)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 import typing as t
 
 from ..cluster_state import expected_state
@@ -20,6 +21,7 @@ if t.TYPE_CHECKING:
     from ..pools.plan import Plan, PoolPlan
     from ..validation_programs.program import Options
 
+VERIFIED, FAILED = "verified", "failed"
 # Results that an entry has only as far as they apply.
 _RESULTS = ("image", *(program.name for program in PROGRAMS), ONE_MORE, TWO_SHARES)
 
@@ -68,6 +70,32 @@ def fingerprint(facts: t.Mapping[str, t.Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=dict).encode()).hexdigest()[:16]
 
 
+def verified_entry(
+    facts: t.Mapping[str, t.Any], node: str, devices: t.Mapping[str, int], results: t.Mapping[str, t.Any]
+) -> dict[str, t.Any]:
+    """The evidence of a verified pool; `results`: those of the programs and negative checks."""
+    return {"evidence": fingerprint(facts), "facts": facts, "node": node, "devices": dict(devices), **results}
+
+
+def failed_entry(
+    facts: t.Mapping[str, t.Any], node: str, devices: t.Mapping[str, int], problems: t.Sequence[str], seconds: float
+) -> dict[str, t.Any]:
+    """The record of a failed validation at a time in seconds since 1970, which is shown until the pool is verified."""
+    failure = {"status": FAILED, "problems": [" ".join(problem.split()) for problem in problems]}
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return verified_entry(facts, node, devices, {**failure, "time": when})
+
+
+def is_verified(entry: t.Mapping[str, t.Any] | None, facts: t.Mapping[str, t.Any]) -> bool:
+    """Whether an entry is evidence that a pool with these facts was verified."""
+    return entry is not None and not has_failed(entry) and entry.get("evidence") == fingerprint(facts)
+
+
+def has_failed(entry: t.Mapping[str, t.Any]) -> bool:
+    """Whether an entry is the record of a failed validation."""
+    return entry.get("status") == FAILED
+
+
 def read_evidence(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str, t.Any]]:
     """The entries of earlier runs by pool; an unreadable entry is left out."""
     entries = {pool: parse_json(text, dict) for pool, text in ((configmap or {}).get("data") or {}).items()}
@@ -77,10 +105,15 @@ def read_evidence(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str
 def validated_pools(
     plan: Plan, nodes: t.Iterable[Node], membership: Membership, configmap: t.Mapping[str, t.Any] | None
 ) -> dict[str, dict[str, t.Any]]:
-    """By pool, the results of its last validation, and whether they are still `current`."""
+    """By pool, the `status` and the results of its last validation, and whether they are still `current`."""
     facts = facts_by_pool(plan, {node.name: node for node in nodes}, membership)
     return {
-        pool: {**entry_results(entry), "current": entry.get("evidence") == fingerprint(facts[pool])}
+        pool: {
+            "status": FAILED if has_failed(entry) else VERIFIED,
+            **entry_results(entry),
+            **({key: entry.get(key) for key in ("problems", "time")} if has_failed(entry) else {}),
+            "current": entry.get("evidence") == fingerprint(facts[pool]),
+        }
         for pool, entry in read_evidence(configmap).items()
         if pool in facts
     }

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..schema.messages import abbreviate
 from ..validation_programs.registry import NODE_PROGRAMS
-from .evaluation import MAX_TEXTS, PodObservation, observe
+from .evaluation import PodObservation, observe, rejections
+from .failures import group_failures
 from .pods import node_program_pod, pod_name
 from .sites import NodeProgramSite, choose_nodes
 from .validator import explain, undeleted
@@ -29,6 +31,8 @@ class NodeProgramResult:
 
     values: t.Mapping[str, t.Any]
     problems: tuple[str, ...] = ()
+    # The problems grouped by their cause, if that is shorter.
+    summary: tuple[str, ...] = ()
 
 
 class NodeProgramRunner:
@@ -62,6 +66,7 @@ class NodeProgramRunner:
     ) -> dict[str, NodeProgramResult]:
         observed: dict[str, PodObservation] = {}
         addresses: dict[str, str] = {}
+        rejected: dict[str, str] = {}
         timeout = self._workload.options[program.timeout]
 
         def update(pods: dict[str, dict[str, t.Any]]) -> None:
@@ -78,26 +83,29 @@ class NodeProgramRunner:
 
         def over(site: NodeProgramSite) -> bool:
             observation = observed[site.pool.name]
-            return observation.ended or bool(observation.failures)
+            return (
+                observation.ended or bool(observation.failures) or not rejected.keys().isdisjoint(self._pod_names(site))
+            )
 
         left: list[str] = []
         try:
-            self._create([(site, 0) for site in sites], addresses, lease)
+            rejected |= self._create([(site, 0) for site in sites], addresses, lease)
             others, started = [site for site in sites if len(site.nodes) > 1], list(sites)
             if others:
                 self._pods.await_pods(
                     update, lambda: all(addresses[site.pool.name] or over(site) for site in others), timeout, text
                 )
                 started = [site for site in sites if len(site.nodes) == 1 or addresses.get(site.pool.name)]
-                self._create([(site, rank) for site in started for rank in range(1, len(site.nodes))], addresses, lease)
+                ranks = [(site, rank) for site in started for rank in range(1, len(site.nodes))]
+                rejected |= self._create(ranks, addresses, lease)
             self._pods.await_pods(update, lambda: all(map(over, started)), timeout, text)
-            results = {site.pool.name: self._evaluate(site, observed[site.pool.name]) for site in sites}
+            results = {site.pool.name: self._evaluate(site, observed[site.pool.name], rejected) for site in sites}
         finally:
             left = self._pods.delete()
         for site in sites:
             if own := [name for name in left if name in self._pod_names(site)]:
                 result = results[site.pool.name]
-                results[site.pool.name] = NodeProgramResult(result.values, (*result.problems, undeleted(own)))
+                results[site.pool.name] = replace(result, problems=(*result.problems, undeleted(own)), summary=())
         return results
 
     def _pod_names(self, site: NodeProgramSite) -> list[str]:
@@ -106,8 +114,8 @@ class NodeProgramRunner:
 
     def _create(
         self, ranks: t.Iterable[tuple[NodeProgramSite, int]], addresses: t.Mapping[str, str], lease: Lease
-    ) -> None:
-        self._pods.create(
+    ) -> dict[str, str]:
+        return self._pods.create(
             (
                 node_program_pod(site, rank, addresses[site.pool.name] if rank else "", self._workload)
                 for site, rank in ranks
@@ -115,16 +123,19 @@ class NodeProgramRunner:
             lease,
         )
 
-    def _evaluate(self, site: NodeProgramSite, observation: PodObservation) -> NodeProgramResult:
+    def _evaluate(
+        self, site: NodeProgramSite, observation: PodObservation, rejected: t.Mapping[str, str]
+    ) -> NodeProgramResult:
         program, options, names = site.program, self._workload.options, self._pod_names(site)
         values = {"nodes": [node.name for node in site.nodes], "gpus": site.gpus * len(site.nodes)}
-        if observation.failures:
+        own = {name: rejected[name] for name in names if name in rejected}
+        if failures := (*observation.failures, *rejections(own)):
             nodes = dict(zip(names, site.nodes, strict=True))
-            failures = observation.failures[:MAX_TEXTS]
-            problems = tuple(explain(self._pods, each, nodes[each.pod], self._workload) for each in failures)
-            return NodeProgramResult(values, problems)
+            explained = [explain(self._pods, each, nodes[each.pod], self._workload) for each in failures]
+            problems = tuple(map(str, explained))
+            return NodeProgramResult(values, problems, summary=group_failures(explained, len(names)))
         if not observation.ended or sum(observation.phases.values()) < len(site.nodes):
-            reasons = "; ".join(observation.waiting[:MAX_TEXTS]) or "its pods still run"
+            reasons = abbreviate(observation.waiting, separator="; ") or "its pods still run"
             problem = f"did not end in {options[program.timeout]} seconds ({observation}): {reasons}. {program.timeout_remedy}"
             return NodeProgramResult(values, (f"{site} {problem}",))
         measured, problem = program.evaluate(self._pods.log(names[0], program.container), options)

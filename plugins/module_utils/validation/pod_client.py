@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..common.parallel import call_all
+from ..common.parallel import call_all, run_bounded
 from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import ApiError
 from .pods import POOL_LABEL, RUN_LABEL, run_label
@@ -33,15 +33,24 @@ class PodClient:
         self._progress = progress
         self._interval = interval
 
-    def create(self, bodies: t.Iterable[Pod], lease: Lease) -> None:
-        """Create pods in parallel while the lease is held."""
+    def create(self, bodies: t.Iterable[Pod], lease: Lease) -> dict[str, str]:
+        """Create pods in parallel while the lease is held; returns the reasons by pod if the API server has rejected some."""
 
         def create(body: Pod) -> Pod:
             lease.check()
             return self._client.create(self._path, body)
 
-        call_all([(body["metadata"]["name"], functools.partial(create, body)) for body in bodies], stop=lease.lost)
+        calls = [(body["metadata"]["name"], functools.partial(create, body)) for body in bodies]
+        outcomes = run_bounded(calls, fatal=lambda error: not _is_rejection(error), stop=lease.lost)
         lease.check()
+        rejected = {}
+        for outcome in outcomes:
+            if outcome.error is None:
+                continue
+            if not _is_rejection(outcome.error):
+                raise outcome.error
+            rejected[outcome.name] = rejection_reason(str(outcome.error), outcome.name)
+        return rejected
 
     def read(self) -> dict[str, Pod]:
         """The pods of this run by name."""
@@ -78,6 +87,11 @@ class PodClient:
             return self.log(pod, container)
         except ApiError:
             return ""
+
+    def logs_if_any(self, pods: t.Sequence[str], container: str) -> dict[str, str]:
+        """The logs of a container of several pods; empty for a pod that has none."""
+        texts = call_all([(pod, functools.partial(self.log_if_any, pod, container)) for pod in pods])
+        return dict(zip(pods, texts, strict=True))
 
     def logs(self, pods: t.Sequence[str], container: str) -> dict[str, str]:
         """The logs of a container of several pods."""
@@ -121,3 +135,12 @@ class PodClient:
 
     def _metadata(self, selector: str) -> t.Iterator[Pod]:
         return (pod["metadata"] for pod in self._client.list(self._path, label_selector=selector, metadata_only=True))
+
+
+def rejection_reason(message: str, pod: str) -> str:
+    """The message of a rejection without the name of the pod, so that it is the same for all pods of a pool."""
+    return message.removeprefix(f'pods "{pod}" is forbidden: ').removeprefix(f'Pod "{pod}" is invalid: ')
+
+
+def _is_rejection(error: Exception) -> bool:
+    return isinstance(error, ApiError) and error.rejects_object

@@ -7,10 +7,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.taints import STARTUP_TAINT_KEY
+from ..catalog.taints import STARTUP_TAINT_KEY, format_taint, untolerated_taints
 from ..cluster_state import expected_state
 from ..cluster_state.gpu_pods import GpuRequest
 from ..cluster_state.node import Node
+from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
@@ -86,9 +87,22 @@ class NotTestable:
     busy: bool = False
 
 
-def schedulable_nodes(nodes: t.Iterable[Node]) -> list[Node]:
-    """The nodes that take pods; the startup taint keeps workloads away until a node is verified."""
-    return [node for node in nodes if node.ready and not node.unschedulable and not node.has_taint(STARTUP_TAINT_KEY)]
+def schedulable_nodes(pool: PoolPlan, nodes: t.Iterable[Node]) -> list[Node] | NotTestable:
+    """The nodes that take the pool's validation pods, or the reason why there is none.
+
+    The startup taint keeps workloads away until a node is verified; other taints may be those of a maintenance.
+    """
+    ready = [node for node in nodes if node.ready and not node.unschedulable and not node.has_taint(STARTUP_TAINT_KEY)]
+    if not ready:
+        return NotTestable("no node of the pool is ready and schedulable")
+    taints = {node.name: untolerated_taints(pool.tolerations, node.taints) for node in ready}
+    if not all(taints.values()):
+        return [node for node in ready if not taints[node.name]]
+    texts = [f"{', '.join(map(format_taint, taints[name]))} on {name}" for name in sorted(taints)]
+    return NotTestable(
+        f"all nodes have taints that the pool does not declare: {abbreviate(texts, separator='; ')}. Remove them with kubectl taint, "
+        "or declare them in taints of the pool"
+    )
 
 
 def free_resources(pool: PoolPlan, node: Node, used: UsedGpus) -> dict[str, int]:
@@ -102,9 +116,9 @@ def free_resources(pool: PoolPlan, node: Node, used: UsedGpus) -> dict[str, int]
 
 def choose_node(pool: PoolPlan, nodes: t.Sequence[Node], used: UsedGpus, limit: int) -> ValidationSite | NotTestable:
     """The node with the most free shares (then by name) and its pods, or the reason why there is none."""
-    schedulable = schedulable_nodes(nodes)
-    if not schedulable:
-        return NotTestable("no node of the pool is ready and schedulable")
+    schedulable = schedulable_nodes(pool, nodes)
+    if isinstance(schedulable, NotTestable):
+        return schedulable
     allocatable = {node.name: {name: node.allocatable.get(name, 0) for name in pool.resources} for node in schedulable}
     candidates = [node for node in schedulable if any(allocatable[node.name].values())]
     if not candidates:
@@ -149,7 +163,10 @@ def choose_nodes(
         return f"its GPUs are shared or partitioned, and {program.title} needs whole GPUs"
     count = program.node_count(options)
     free = {node.name: free_resources(pool, node, used)[pool.resource] for node in nodes}
-    best = sorted(schedulable_nodes(nodes), key=lambda node: (-free[node.name], node.name))[:count]
+    schedulable = schedulable_nodes(pool, nodes)
+    if isinstance(schedulable, NotTestable):
+        return schedulable.reason
+    best = sorted(schedulable, key=lambda node: (-free[node.name], node.name))[:count]
     gpus = min((free[node.name] for node in best), default=0)
     if len(best) < count or gpus < program.min_gpus:
         return f"fewer than {count} of its nodes have {program.min_gpus} or more free GPUs"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import typing as t
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from ..catalog.names import FIELD_MANAGER, LIVE_PODS
@@ -13,11 +14,12 @@ from ..cluster_state.gpu_pods import gpu_requests
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.pool_assignment import assign_pools
 from ..kube.paths import NODES, PODS, object_path
-from ..validation_programs.program import excerpt
+from ..schema.messages import abbreviate
 from ..validation_programs.registry import KERNEL, PROGRAMS
 from . import evidence
 from .diagnosis import diagnose, hang
-from .evaluation import MAX_TEXTS, DeviceCheck, PodFailure, PoolTest, check_devices, devices
+from .evaluation import DeviceCheck, PodFailure, PoolTest, check_devices, devices
+from .failures import ExplainedFailure, group_failures
 from .pod_client import DELETE_TIMEOUT, PodClient
 from .pods import device_pod
 from .sites import NotTestable, ValidationSite, choose_node
@@ -29,7 +31,7 @@ if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import Plan, PoolPlan
     from .pods import Workload
-    from .sites import UsedGpus
+    from .sites import PodRequest, UsedGpus
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,7 @@ class ValidationState:
 
     def is_current(self, pool: str) -> bool:
         """Whether the evidence of an earlier run is still valid."""
-        entry = self.evidence.get(pool)
-        return entry is not None and entry.get("evidence") == evidence.fingerprint(self.facts[pool])
+        return evidence.is_verified(self.evidence.get(pool), self.facts[pool])
 
     def members(self, pool: str) -> list[Node]:
         """The nodes of a pool."""
@@ -98,42 +99,36 @@ class Validator:
                 results[test.pool.name] = results[test.pool.name].with_problem(undeleted(own))
         return results
 
-    def record(self, results: t.Sequence[tuple[PoolTest, DeviceCheck]], state: ValidationState, lease: Lease) -> None:
-        """Store the evidence of verified pools; entries of failed and of undeclared pools are removed."""
-        failed = {test.pool.name for test, result in results if result.problems}
-        kept = {pool.name for pool in self._plan.pools} - failed
-        entries = {name: entry for name, entry in state.evidence.items() if name in kept}
-        if len(failed) == len(results) and entries == state.evidence:
+    def record(self, entries: t.Mapping[str, dict[str, t.Any]], state: ValidationState, lease: Lease) -> None:
+        """Store the results of pools; those of undeclared pools are removed."""
+        declared = {pool.name for pool in self._plan.pools}
+        kept = {name: entry for name, entry in state.evidence.items() if name in declared}
+        stored = {**kept, **entries}
+        if stored == state.evidence:
             return
-        for test, result in results:
-            if result.problems:
-                continue
-            facts = state.facts[test.pool.name]
-            entries[test.pool.name] = {
-                "evidence": evidence.fingerprint(facts),
-                "facts": facts,
-                "node": test.site.node.name,
-                "devices": dict(result.devices),
-                **result.programs,
-                **test.answers,
-            }
         lease.check()
         metadata = {
             "name": self._plan.validation.configmap,
             "namespace": self.workload.namespace,
             "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
         }
-        data = {name: json.dumps(entry, sort_keys=True, default=dict) for name, entry in entries.items()}
+        data = {name: json.dumps(entry, sort_keys=True, default=dict) for name, entry in stored.items()}
         self._client.apply(
             self._evidence, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         )
 
     def _create(self, tests: t.Sequence[PoolTest], lease: Lease) -> None:
         # The pods of the negative checks are created last, so that they queue behind the others.
-        holders = [(test, request) for test in tests for request in test.site.holders]
-        for wave in (holders, [(test, request) for test in tests for request in test.site.negative_checks]):
-            bodies = (device_pod(test.pool, test.site, request, self.workload) for test, request in wave)
-            self.pods.create(bodies, lease)
+        self._create_pods([(test, request) for test in tests for request in test.site.holders], lease)
+        accepted = [test for test in tests if not test.rejected]
+        self._create_pods([(test, request) for test in accepted for request in test.site.negative_checks], lease)
+
+    def _create_pods(self, wave: t.Sequence[tuple[PoolTest, PodRequest]], lease: Lease) -> None:
+        bodies = (device_pod(test.pool, test.site, request, self.workload) for test, request in wave)
+        rejected = self.pods.create(bodies, lease)
+        for test, request in wave:
+            if reason := rejected.get(test.pod_name(request)):
+                test.rejected[test.pod_name(request)] = reason
 
     def _await_pods(self, tests: t.Sequence[PoolTest]) -> None:
         def update(pods: dict[str, dict[str, t.Any]]) -> None:
@@ -148,20 +143,14 @@ class Validator:
         )
 
     def _evaluate(self, test: PoolTest) -> DeviceCheck:
-        expected, observation, node = test.site.pods, test.observation, test.site.node
-        programs: dict[str, t.Any] = {"image": self.workload.image(KERNEL, node), KERNEL.name: KERNEL.failed}
-        if observation.failures:
-            problems = tuple(
-                explain(self.pods, failure, node, self.workload) for failure in observation.failures[:MAX_TEXTS]
-            )
-            return DeviceCheck(problems=problems, programs=programs)
-        if not observation.ended:
-            reasons = "; ".join((*observation.waiting[:MAX_TEXTS], *self._hanging(test))) or "they are still running"
-            return DeviceCheck(
-                problems=(f"{expected} pods did not complete in time ({observation}): {reasons}",), programs=programs
-            )
+        observation, node = test.observation, test.site.node
+        programs: dict[str, t.Any] = {"image": self.workload.image(KERNEL, node)}
+        if observation.started:
+            programs[KERNEL.name] = KERNEL.failed
+        if test.failures or not observation.ended:
+            return replace(self._evaluate_failed(test), programs=programs)
         if not test.ran_together:
-            return DeviceCheck(problems=(f"its {expected} pods were never all running at the same time",))
+            return DeviceCheck(problems=(f"its {test.site.pods} pods were never all running at the same time",))
         if test.problems:
             return DeviceCheck(problems=test.problems)
         pods = [test.pod_name(request) for request in test.site.holders]
@@ -174,33 +163,51 @@ class Validator:
             wrong += more
         return replace(result, programs=programs, problems=tuple(wrong))
 
-    def _hanging(self, test: PoolTest) -> t.Iterator[str]:
-        """Which running pods have listed their device, but not ended the kernel."""
-        for pod in test.observation.running[:MAX_TEXTS]:
-            log = self.pods.log_if_any(pod, KERNEL.container)
+    def _evaluate_failed(self, test: PoolTest) -> DeviceCheck:
+        """The failures of the pods, or what is known of pods that did not complete in time."""
+        observation, node = test.observation, test.site.node
+        logs = self.pods.logs_if_any(observation.started, KERNEL.container)
+        used = Counter(uuid for log in logs.values() for dummy, uuid in devices(log))
+        failures = [explain(self.pods, each, node, self.workload, logs) for each in test.failures]
+        failures += self._hanging(test, logs)
+        problems, groups = tuple(map(str, failures)), group_failures(failures, len(test.pod_names))
+        if not test.failures:
+            late = f"{test.site.pods} pods did not complete in time ({observation})"
+            problems = (f"{late}: {'; '.join((*observation.waiting, *problems)) or 'they are still running'}",)
+            waiting = [abbreviate(observation.waiting, separator="; ")] if observation.waiting else []
+            groups = (f"{late}: {'; '.join((*waiting, *groups)) or 'they are still running'}",)
+        return DeviceCheck(dict(sorted(used.items())), problems, summary=groups)
+
+    def _hanging(self, test: PoolTest, logs: t.Mapping[str, str]) -> t.Iterator[ExplainedFailure]:
+        """The running pods that have listed their device, but not ended the kernel."""
+        for pod in test.observation.running:
+            log = logs.get(pod, "")
             if devices(log) and KERNEL.evaluate({pod: log}, self.workload.options)[1]:
-                yield f"{pod}{_device(log)} has not finished its kernel; its log: {excerpt(log)}. {hang(test.site.node)}"
+                yield ExplainedFailure(pod, "has not finished its kernel", _device(log), log, hang(test.site.node))
 
 
-def explain(pods: PodClient, failure: PodFailure, node: Node, workload: Workload) -> str:
-    """A failure with the end of its log, and with its remedy; a refused pod has no log."""
+def explain(
+    pods: PodClient, failure: PodFailure, node: Node, workload: Workload, kernel_logs: t.Mapping[str, str] | None = None
+) -> ExplainedFailure:
+    """A failure with the end of its log, and with its remedy; a refused pod has no log. `kernel_logs`: logs that were read, by pod."""
     program = next((each for each in PROGRAMS if each.container == failure.container), KERNEL)
-    log = pods.log_if_any(failure.pod, failure.container) if failure.exit_code is not None else ""
+    log = None
+    if failure.exit_code is not None:
+        known = (kernel_logs or {}).get(failure.pod) if failure.container == KERNEL.container else None
+        log = pods.log_if_any(failure.pod, failure.container) if known is None else known
     image = workload.image(program, node)
-    remedy = diagnose(f"{failure.reason}\n{log}", node, program, image, failure.exit_code)
-    text = f"{failure.pod}{_device(log)}: {failure.reason}"
-    text += f"; its log: {excerpt(log)}" if failure.exit_code is not None else ""
-    return f"{text}. {remedy}" if remedy else text
+    remedy = diagnose(f"{failure.reason}\n{log or ''}", node, program, image, failure.exit_code)
+    return ExplainedFailure(failure.pod, failure.reason, _device(log or ""), log, remedy)
 
 
 def undeleted(names: t.Sequence[str]) -> str:
     """The problem that pods are not deleted in time, and the remedy."""
     return (
-        f"{', '.join(names[:MAX_TEXTS])} was deleted {DELETE_TIMEOUT:.0f} seconds ago and still exists: the kubelet cannot kill a "
+        f"{abbreviate(names)} was deleted {DELETE_TIMEOUT:.0f} seconds ago and still exists: the kubelet cannot kill a "
         "process that waits for its GPU, or does not answer. Cordon the node, and reboot it"
     )
 
 
 def _device(log: str) -> str:
     uuids = [uuid for dummy, uuid in devices(log)]
-    return f" on {uuids[0]}" if len(uuids) == 1 else ""
+    return uuids[0] if len(uuids) == 1 else ""

@@ -122,20 +122,27 @@ def test_force_verifies_again_and_remains_of_a_killed_run_are_deleted(cluster: C
 
 
 @pytest.mark.sampled(3, group="states of validation")
-def test_unschedulable_pods_are_reported_with_the_reason_of_the_scheduler(cluster: Cluster) -> None:
+def test_nodes_with_taints_of_a_maintenance_are_left_out(cluster: Cluster) -> None:
+    """Other nodes of the pool are used; if all have such taints, the pool fails at once, and its evidence stays."""
     names = t4(cluster)
-    for name in names:
-        cluster.kubectl("taint", "--overwrite", "node", name, "example.org/closed=yes:NoSchedule")
+    notebooks = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
     try:
-        notebooks = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
-        result = validated(cluster, gpu_pools=notebooks, force=True, wait_timeout=6)
+        cluster.kubectl("taint", "--overwrite", "node", names[0], "maintenance=x:NoSchedule")
+        passed = validated(cluster, gpu_pools=notebooks, force=True)
+        for name in names:
+            cluster.kubectl("taint", "--overwrite", "node", name, "maintenance=x:NoSchedule")
+        failed = validated(cluster, gpu_pools=notebooks, force=True)
     finally:
         for name in names:
-            cluster.kubectl("taint", "node", name, "example.org/closed-")
-    assert result["failed"] is True
-    for word in ("notebooks on t4-", "Pending, Unschedulable", "taint"):
-        assert word in result["msg"]
+            cluster.kubectl("taint", "node", name, "maintenance-")
+    assert not passed.get("failed"), passed["msg"]
+    assert passed["gpu_validation"]["pools"]["notebooks"]["node"] != names[0]
+    assert failed["failed"] is True
+    reason = failed["gpu_validation"]["pools"]["notebooks"]["reason"]
+    assert reason.startswith("all nodes have taints that the pool does not declare: maintenance=x:NoSchedule on t4-")
+    assert f"notebooks: {reason}" in failed["msg"]
     assert pods(cluster) == []
+    assert validated(cluster, gpu_pools=notebooks)["gpu_validation"]["pools"]["notebooks"]["status"] == "skipped"
 
 
 @pytest.mark.sampled(3, group="states of validation")

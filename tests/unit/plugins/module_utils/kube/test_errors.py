@@ -27,6 +27,10 @@ class Asked(Connection):
 
 
 DENIED = 'nodes is forbidden: User "joe" cannot list resource "nodes" in API group "" at the cluster scope'
+EXCEEDED = (
+    'pods "p" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=6, '
+    "limited: requests.nvidia.com/gpu=6"
+)
 DENIED_THERE = (
     'leases.coordination.k8s.io is forbidden: User "joe" cannot create resource "leases" '
     'in API group "coordination.k8s.io" in the namespace "kube-system"'
@@ -57,12 +61,17 @@ DENIED_THERE = (
             ["namespace kube-system", 'verbs: ["create"]', '"coordination.k8s.io"'],
         ),
         (
-            ApiError("no", status=403, method="PATCH", path="/apis/apps/v1/namespaces/x/daemonsets/y?dryRun=All"),
+            ApiError(
+                'User "joe" cannot do this',
+                status=403,
+                method="PATCH",
+                path="/apis/apps/v1/namespaces/x/daemonsets/y?dryRun=All",
+            ),
             Asked(),
             ['apiGroups: ["apps"], resources: ["daemonsets"], verbs: ["patch"]'],
         ),
         (
-            ApiError("no", status=403, method="GET", path="/api/v1/nodes"),
+            ApiError('User "joe" cannot get path', status=403, method="GET", path="/api/v1/nodes"),
             Asked(),
             ['resources: ["nodes"], verbs: ["get"]'],
         ),
@@ -78,6 +87,37 @@ def test_explain(error: ApiError, asked: Asked, parts: list[str]) -> None:
     explanation = explain(error, asked)
     assert all(part in explanation for part in parts), explanation
     assert "\n" not in explanation
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        (EXCEEDED, "Raise the limit of ResourceQuota gpus, or delete objects that it counts."),
+        ('pods "p" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true', ""),
+        ('admission webhook "policy.example" denied the request: no team label', ""),
+    ],
+)
+def test_a_rejected_object_is_not_a_missing_right(message: str, remedy: str) -> None:
+    error = ApiError(message, status=403, method="POST", path="/api/v1/namespaces/x/pods")
+    explanation = explain(error, Asked())
+    assert message in explanation
+    assert "Role" not in explanation
+    assert explanation.endswith(remedy or ").")
+
+
+@pytest.mark.parametrize(
+    ("error", "rejects", "lacks"),
+    [
+        (ApiError(EXCEEDED, status=403), True, False),
+        (ApiError(DENIED, status=403), False, True),
+        (ApiError("Pod is invalid", status=422), True, False),
+        (ApiError("webhook denied the request", status=400), True, False),
+        (ApiError("exists", status=409), False, False),
+        (ApiError("broke"), False, False),
+    ],
+)
+def test_rejected_objects_and_missing_rights(error: ApiError, rejects: bool, lacks: bool) -> None:
+    assert (error.rejects_object, error.lacks_right) == (rejects, lacks)
 
 
 @pytest.mark.parametrize(

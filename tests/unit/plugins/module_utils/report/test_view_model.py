@@ -167,3 +167,23 @@ def test_pools_keep_their_order_and_names_sort_naturally() -> None:
     page = build_page({"reachable": True, "pools": {"last": POOL, "notebooks": POOL, "none": POOL}, "nodes": rows})
     assert [pool.name for pool in page.pools] == ["last", "notebooks", "none", "foreign", None]
     assert [node.name for node in page.pools[1].nodes] == ["a-1-a", "a-01-b", "n1", "n2", "n10"]
+
+
+@pytest.mark.parametrize(
+    ("validation", "badge", "summary"),
+    [
+        ({}, "as declared", "The pool is as declared."),
+        ({"status": "verified", "current": True}, "as declared", "The pool is as declared."),
+        (
+            {"status": "failed", "current": True},
+            "validation failed",
+            "The pool is as declared; the validation of 1 pool failed.",
+        ),
+        ({"status": "failed", "current": False}, "as declared", "The pool is as declared."),
+    ],
+)
+def test_a_failed_validation_is_the_state_of_its_pool(validation: dict[str, t.Any], badge: str, summary: str) -> None:
+    pools = {"notebooks": {**POOL, "nodes": 1, "as_declared": True, "validation": validation}}
+    page = build_page({"reachable": True, "cluster": "prod", "pools": pools, "nodes": [row()]})
+    assert page.summary == summary
+    assert page.pools[0].badge.text == badge

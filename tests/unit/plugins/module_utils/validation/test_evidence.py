@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.validation import evidence
 from tests.helpers.fleet import node, pool
 from tests.helpers.validation import DEFAULTS
@@ -47,6 +50,70 @@ def test_evidence_depends_on_the_image_that_is_used() -> None:
         for images in ({"11.7": "a:1"}, {"11.7": "a:1", "12.5": "a:2"}, {"11.7": "a:1", "12.1": "a:3"})
     ]
     assert facts[0] == facts[1] != facts[2]
+
+
+FACTS = evidence.pool_facts(pool(), [node("a")], IMAGES)
+PASSED = evidence.verified_entry(FACTS, "a", {"GPU-1": 1}, {"kernel": "passed"})
+FAILURE = evidence.failed_entry(FACTS, "a", {"GPU-1": 1}, ["p on GPU-1:\n hung"], 0.0)
+
+
+def test_entries() -> None:
+    mark = evidence.fingerprint(FACTS)
+    expected = {"evidence": mark, "facts": FACTS, "node": "a", "devices": {"GPU-1": 1}, "kernel": "passed"}
+    assert expected == PASSED
+    assert {key: FAILURE[key] for key in ("evidence", "status", "problems", "time", "node", "devices")} == {
+        "evidence": mark,
+        "status": "failed",
+        "problems": ["p on GPU-1: hung"],
+        "time": "1970-01-01T00:00:00Z",
+        "node": "a",
+        "devices": {"GPU-1": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "facts", "verified"),
+    [
+        (PASSED, FACTS, True),
+        (FAILURE, FACTS, False),
+        (None, FACTS, False),
+        (PASSED, {**FACTS, "mode": "mps"}, False),
+    ],
+)
+def test_only_current_entries_of_verified_pools_are_evidence(
+    entry: dict[str, t.Any] | None, facts: dict[str, t.Any], verified: bool
+) -> None:
+    assert evidence.is_verified(entry, facts) is verified
+
+
+@pytest.mark.parametrize(
+    ("entry", "image", "expected"),
+    [
+        (PASSED, "", {"status": "verified", "current": True, "kernel": "passed"}),
+        (PASSED, "other:1", {"status": "verified", "current": False, "kernel": "passed"}),
+        (
+            FAILURE,
+            "",
+            {"status": "failed", "current": True, "problems": ["p on GPU-1: hung"], "time": "1970-01-01T00:00:00Z"},
+        ),
+        (
+            FAILURE,
+            "other:1",
+            {"status": "failed", "current": False, "problems": ["p on GPU-1: hung"], "time": "1970-01-01T00:00:00Z"},
+        ),
+    ],
+)
+def test_the_last_validation_of_a_pool(entry: dict[str, t.Any], image: str, expected: dict[str, t.Any]) -> None:
+    document = {"name": "notebooks", "match": {"model": "Tesla-T4"}}
+    cluster = {"name": "lab", **({"validation": {"image": image}} if image else {})}
+    plan, nodes = derive({"name": "lab"}, {}, [document]), [node("a", labels={"accel.gpu/pool": "notebooks"})]
+    membership = assign_pools(plan.pools, nodes)
+    facts = evidence.facts_by_pool(plan, {"a": nodes[0]}, membership)["notebooks"]
+    stored = {**entry, "evidence": evidence.fingerprint(facts)}
+    found = evidence.validated_pools(
+        derive(cluster, {}, [document]), nodes, membership, {"data": {"notebooks": json.dumps(stored)}}
+    )
+    assert found == {"notebooks": {"node": "a", "devices": {"GPU-1": 1}, **expected}}
 
 
 MEASURED = {"nodes": ["a"], "gpus": 8, "bus_bandwidth": 350.0}

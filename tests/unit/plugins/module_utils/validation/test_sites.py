@@ -23,6 +23,10 @@ from tests.helpers.fleet import node, pool
 
 SHARED = pool(replicas=4)
 STARTING = {"key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu", "effect": "NoSchedule"}
+MAINTENANCE = {"key": "maintenance", "value": "x", "effect": "NoSchedule"}
+NO_EXECUTE = {"key": "repair", "effect": "NoExecute"}
+PREFERRED = {"key": "maintenance", "value": "x", "effect": "PreferNoSchedule"}
+TOLERATION = {"key": "maintenance", "operator": "Exists"}
 NODE, NETWORK = NODE_PROGRAMS
 FLEET = [
     node("a", gpus=8),
@@ -54,6 +58,16 @@ def test_the_node_with_most_free_shares_is_chosen() -> None:
     [
         ([node(ready=False), node("b", unschedulable=True)], {}, "ready and schedulable"),
         ([node(taints=(STARTING,))], {}, "ready and schedulable"),
+        (
+            [node("a", taints=(MAINTENANCE,)), node("b", taints=(NO_EXECUTE,))],
+            {},
+            "all nodes have taints that the pool does not declare: maintenance=x:NoSchedule on a; repair:NoExecute on b.",
+        ),
+        (
+            [node("a", taints=(MAINTENANCE,)), node("b", ready=False)],
+            {},
+            "does not declare: maintenance=x:NoSchedule on a. Remove",
+        ),
         ([node(allocatable={})], {}, "has allocatable nvidia.com/gpu"),
         ([node(gpus=2)], _used("n1", 2), "all 2 nvidia.com/gpu of the pool are in use"),
     ],
@@ -63,6 +77,30 @@ def test_why_no_node(nodes: list[t.Any], used: dict[str, list[GpuRequest]], word
     assert isinstance(found, NotTestable)
     assert words in found.reason
     assert found.busy == ("in use" in words)
+
+
+@pytest.mark.parametrize(
+    ("of_pool", "taint", "chosen"),
+    [
+        (pool(), MAINTENANCE, "b"),
+        (pool(), NO_EXECUTE, "b"),
+        (pool(), PREFERRED, "a"),
+        (pool(tolerations=(TOLERATION,)), MAINTENANCE, "a"),
+        (pool(tolerations=(TOLERATION,)), NO_EXECUTE, "b"),
+    ],
+)
+def test_nodes_with_taints_that_the_pool_does_not_tolerate_are_left_out(
+    of_pool: t.Any, taint: dict[str, str], chosen: str
+) -> None:
+    nodes = [node("a", gpus=4, taints=(taint,)), node("b", gpus=2)]
+    site = choose_node(of_pool, nodes, {}, 8)
+    assert isinstance(site, ValidationSite)
+    assert site.node.name == chosen
+    measured = choose_nodes(NODE, of_pool, nodes, {}, {})
+    assert isinstance(measured, NodeProgramSite)
+    assert [each.name for each in measured.nodes] == [chosen]
+    both = choose_nodes(NETWORK, of_pool, nodes, {}, {"all_reduce_nodes": 2})
+    assert isinstance(both, NodeProgramSite) == (chosen == "a")
 
 
 @pytest.mark.parametrize(("gpus", "replicas", "pods"), [(1, 4, 4), (8, 4, 9), (2, 4, 8), (16, 1, 8), (2, 1, 2)])
