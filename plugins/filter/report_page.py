@@ -12,13 +12,13 @@ description:
     with its GPUs, shares or MIG devices, the free units, and the pods that request the others.
   - The page is one self-contained file. Its Content-Security-Policy forbids external resources. It works without
     JavaScript, except for the search. It follows the dark or light mode of the browser.
-  - Call M(accel.gpu.gpu_info) with O(accel.gpu.gpu_info#module:workloads=true) and a
+  - Call M(accel.gpu.gpu_info) with O(accel.gpu.gpu_info#module:include_workloads=true) and a
     O(accel.gpu.gpu_info#module:limit) above the number of nodes. The page names the data that is missing.
   - The filter reads only its input. The same input gives the same page.
 positional: _input
 options:
   _input:
-    description: The dictionary RV(accel.gpu.gpu_info#module:gpu_info), or the content of the file O(accel.gpu.gpu_info#module:report_path).
+    description: The dictionary RV(accel.gpu.gpu_info#module:gpu_info), or the content of the JSON file of the role P(accel.gpu.report#role).
     type: dict
     required: true
 seealso:
