@@ -32,6 +32,7 @@ K3S_FAMILY = "k3s-or-rke2"
 class Distribution:
     """One distribution. `version_suffix` is in the kubelet's version after the +; `node_label` is the key and the value of a label of each node.
 
+    `annotation` is the key of an annotation that some of its nodes have.
     `toolkit` are the toolkit's variables that differ from the chart's defaults, by the release of the operator from which they are valid, the
     newest first. `restarts` is what restarts when the toolkit reloads containerd. `family` names distributions with the same known issues.
     """
@@ -40,6 +41,7 @@ class Distribution:
     title: str
     version_suffix: str = ""
     node_label: tuple[str, str] | None = None
+    annotation: str = ""
     toolkit: tuple[tuple[Release, t.Mapping[str, str]], ...] = ()
     restarts: str = "containerd"
     family: str = ""
@@ -73,7 +75,12 @@ _K0S_IMPORTS = "/etc/k0s/containerd.d/nvidia.toml"
 _EVER: Release = (0, 0)
 
 DISTRIBUTIONS: tuple[Distribution, ...] = (
-    Distribution("kubeadm", "kubeadm", source="gpu-operator/getting-started.rst of NVIDIA/cloud-native-docs"),
+    Distribution(
+        "kubeadm",
+        "kubeadm",
+        annotation="kubeadm.alpha.kubernetes.io/cri-socket",
+        source="gpu-operator/getting-started.rst of NVIDIA/cloud-native-docs",
+    ),
     # The signal restarts RKE2 and K3s, which find the toolkit's runtimes below /usr/local/nvidia/toolkit and write them into containerd's
     # configuration themselves.
     Distribution(

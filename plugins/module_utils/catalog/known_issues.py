@@ -12,8 +12,8 @@ import typing as t
 
 from .distributions import BY_NAME, K3S_FAMILY
 
-# What a cluster can have: by the pools and gpu_cluster.operator (pools/warnings.py), by the nodes, and by pods and other objects
-# (cluster_state/conditions.py). `model X`: GPUs whose name begins with X.
+# What a cluster can have: by the pools and gpu_cluster.operator (pools/warnings.py), by nodes and pods (cluster_state/conditions.py), and by
+# other objects (gpu_operator/detect.py). `model X`: GPUs whose name begins with X.
 MODEL_CONDITION = "model "
 # Only pods show this condition.
 HOST_USERS = "host-users"

@@ -13,8 +13,8 @@ from .distribution import distribution_of
 if t.TYPE_CHECKING:
     from .node import Node
 
-# The labels of a Mellanox network card, with the PCI settings of the operator's NFD and with NFD's defaults.
-NETWORK_CARD_LABELS = tuple(f"{NFD_PREFIX}pci-{name}.present" for name in ("15b3", "0200_15b3", "0207_15b3"))
+# The labels of a Mellanox network adapter, with the PCI settings of the operator's NFD and with NFD's defaults.
+NETWORK_ADAPTER_LABELS = tuple(f"{NFD_PREFIX}pci-{name}.present" for name in ("15b3", "0200_15b3", "0207_15b3"))
 _RUNTIMES = ("containerd", "cri-o")
 
 
@@ -29,9 +29,9 @@ def cluster_conditions(nodes: t.Iterable[Node], pods: t.Iterable[t.Mapping[str, 
     return conditions
 
 
-def has_network_card(node: Node) -> bool:
-    """Whether NFD has found a Mellanox network card in the node."""
-    return any(node.labels.get(label) == "true" for label in NETWORK_CARD_LABELS)
+def has_network_adapter(node: Node) -> bool:
+    """Whether NFD has found a Mellanox network adapter in the node."""
+    return any(node.labels.get(label) == "true" for label in NETWORK_ADAPTER_LABELS)
 
 
 def _node_conditions(node: Node) -> t.Iterator[str]:
@@ -53,7 +53,7 @@ def _node_conditions(node: Node) -> t.Iterator[str]:
         yield "gke"
     if labels.get("nvidia.com/vgpu.present") == "true":
         yield "vgpu"
-    if has_network_card(node):
+    if has_network_adapter(node):
         yield "rdma-nic"
     for word in node.model.removeprefix("NVIDIA-").split("-")[:1]:
         if word:

@@ -17,7 +17,6 @@ from ..schema.messages import abbreviate
 if t.TYPE_CHECKING:
     from .node import Node
 
-KUBEADM_ANNOTATION = "kubeadm.alpha.kubernetes.io/cri-socket"
 CONTAINERD = "containerd://"
 
 
@@ -30,7 +29,7 @@ def distribution_of(node: Node) -> Distribution | None:
     for each in DISTRIBUTIONS:
         if each.node_label and node.labels.get(each.node_label[0]) == each.node_label[1]:
             return each
-    return BY_NAME["kubeadm"] if KUBEADM_ANNOTATION in node.annotations else None
+    return next((each for each in DISTRIBUTIONS if each.annotation in node.annotations), None)
 
 
 def other_nodes(declared: Distribution, nodes: t.Iterable[Node]) -> list[Node]:

@@ -15,7 +15,7 @@ from ..catalog.names import DRIVER_DEPLOY_LABEL, NFD_PREFIX, NOUVEAU_LABEL, SECU
 from ..common.nested import get_nested
 from ..schema.driver import driver_of_values, effective_driver
 from ..schema.messages import abbreviate_nodes
-from .conditions import has_network_card
+from .conditions import has_network_adapter
 from .pool_assignment import assign_pools, may_match, undiscovered_candidates
 
 if t.TYPE_CHECKING:
@@ -110,14 +110,14 @@ def driver_warnings(plan: Plan, nodes: t.Iterable[Node]) -> list[str]:
 
 
 def _network_warnings(plan: Plan, drivers: t.Sequence[Node]) -> t.Iterator[str]:
-    """The driver pod waits for the drivers of network cards while GPUDirect RDMA is enabled (k8s-driver-manager cmd/driver-manager/main.go)."""
+    """The driver pod waits for the drivers of network adapters while GPUDirect RDMA is enabled (k8s-driver-manager cmd/driver-manager/main.go)."""
     rdma = get_nested(plan.operator.values, "driver", "rdma") or {}
     if not rdma.get("enabled") or not drivers:
         return
-    without = sorted(node.name for node in drivers if node.has_nfd_labels and not has_network_card(node))
+    without = sorted(node.name for node in drivers if node.has_nfd_labels and not has_network_adapter(node))
     if without:
         yield f"{abbreviate_nodes(without)}: GPUDirect RDMA is enabled, but NFD has found no NVIDIA (Mellanox) network adapter."
-    unmanaged = sorted(node.name for node in drivers if has_network_card(node) and _MOFED_LABEL not in node.labels)
+    unmanaged = sorted(node.name for node in drivers if has_network_adapter(node) and _MOFED_LABEL not in node.labels)
     if unmanaged and not rdma.get("useHostMofed"):
         yield (
             f"{abbreviate_nodes(unmanaged)}: GPUDirect RDMA is enabled, and no Network Operator manages the network drivers there (label "

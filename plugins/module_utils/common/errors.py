@@ -61,8 +61,6 @@ class PartialFailure(ModuleFailure):
 
 # The service or its load balancer has failed, possibly after the request was carried out.
 SERVER_FAILURES = (500, 502, 503, 504)
-# Statuses that services and their load balancers return while they are overloaded or restarting.
-TRANSIENT_STATUSES = (429, *SERVER_FAILURES)
 
 
 class ServiceError(Exception):
@@ -75,6 +73,8 @@ class ServiceError(Exception):
     timeout_setting: t.ClassVar[str] = "request_timeout"
     ca_setting: t.ClassVar[str] = "ca_cert"
     proxy_setting: t.ClassVar[str] = "HTTPS_PROXY and NO_PROXY"
+    # Statuses with which the service says that it has not carried out the request, and that it may be sent again later.
+    retry_statuses: t.ClassVar[frozenset[int]] = frozenset({429})
 
     def __init__(
         self,
@@ -125,9 +125,14 @@ class ServiceError(Exception):
         return self.status == 403
 
     @property
+    def declined(self) -> bool:
+        """Whether the service has not carried out the request, and asks to send it again later."""
+        return self.status in self.retry_statuses
+
+    @property
     def transient(self) -> bool:
         """Whether the request may succeed later without a change by the user, because the service is unavailable, restarting or overloaded."""
-        return self.unreachable or self.status in TRANSIENT_STATUSES
+        return self.unreachable or self.declined or self.status in SERVER_FAILURES
 
     @property
     def unreachable(self) -> bool:

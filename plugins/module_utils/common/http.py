@@ -18,7 +18,7 @@ import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
-from .errors import BROKEN, DNS, PROXY, REFUSED, TIMEOUT, TLS, TRANSIENT_STATUSES, ConnectionProblem, ServiceError
+from .errors import BROKEN, DNS, PROXY, REFUSED, SERVER_FAILURES, TIMEOUT, TLS, ConnectionProblem, ServiceError
 
 URLLIB3_IMPORT_ERROR: str | None = None
 try:
@@ -126,12 +126,12 @@ class Retrier:
 
 def should_retry(error: ServiceError, attempts: int, *, repeatable: bool, connected: bool) -> bool:
     """Whether a request that has failed this number of times may be sent again, and may then succeed."""
-    if error.status == 429:
+    if error.declined:
         return True
     if error.unreachable:
         if error.reason in (TLS, PROXY) or (not connected and attempts >= _FIRST_CONTACT_ATTEMPTS):
             return False
-    elif error.status not in TRANSIENT_STATUSES:
+    elif error.status not in SERVER_FAILURES:
         return False
     return repeatable or not error.sent
 

@@ -9,9 +9,9 @@ import time
 import typing as t
 from dataclasses import replace
 
+from ..catalog.distributions import DISTRIBUTIONS
 from ..catalog.names import GENERATED_SELECTOR
 from ..cluster_state.cluster_policy import active_policy, mig_configmap, recorded_tolerations, uses_driver_objects
-from ..cluster_state.distribution import KUBEADM_ANNOTATION
 from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upgrade
 from ..cluster_state.generated_mig_config import merge_generated, parse_generated
 from ..cluster_state.node import parse_node
@@ -50,7 +50,7 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
 
 Object = dict[str, t.Any]
-_ANNOTATIONS = (POOLS.labels, KUBEADM_ANNOTATION)
+_ANNOTATIONS = (POOLS.labels, *(each.annotation for each in DISTRIBUTIONS if each.annotation))
 _OPERATOR_PODS = "app=gpu-operator"
 # Seconds between two diagnoses of the container toolkit during a wait, and the most pods that one of them reads.
 _DIAGNOSIS_INTERVAL = 10.0

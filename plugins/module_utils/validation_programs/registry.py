@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All programs that validation pods run. A new program is a class and its entry in PROGRAMS (pure).
+"""All programs that validation pods run. A new program is a class and its entry in DEVICE_PROGRAMS or NODE_PROGRAMS (pure).
 
 Options, variables, pods, evidence, diagnosis and reports follow from the entries.
 """
@@ -174,7 +174,7 @@ class _NetworkAllReduce(_AllReduce):
     requested_by = "all_reduce_nodes"
     options: t.ClassVar = {requested_by: Number(0, 2, 64, or_zero=True), minimum: Number(0, 0, 100_000)}
     env: t.ClassVar = {"PROGRAM": SOURCE}
-    checks = "Check the network cards of the nodes, their RDMA devices in the pods (NCCL_DEBUG=INFO), and the load of the network"
+    checks = "Check the network adapters of the nodes, their RDMA devices in the pods (NCCL_DEBUG=INFO), and the load of the network"
     timeout_remedy = f"The pods must reach each other at port {_PORT} and at the ports that NCCL chooses: check network policies. {checks}."
 
     def node_count(self, options: Options) -> int:

@@ -98,7 +98,7 @@ class Tokens:
                 mask=self.mask,
             )
         except VksError as error:
-            if error.status is None or error.status >= 500 or error.status == 429:
+            if error.status is None or error.status >= 500 or error.declined:
                 raise
             self._rejected = _rejection(error, self._login.client_id)
             raise self._rejected from None

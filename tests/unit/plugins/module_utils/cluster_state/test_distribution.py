@@ -8,7 +8,6 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.distributions import BY_NAME
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.distribution import (
-    KUBEADM_ANNOTATION,
     contradiction,
     distribution_of,
     distributions_of,
@@ -32,7 +31,10 @@ from lab.systems import DISTRIBUTIONS
         (Node("n", {"node.kubernetes.io/instance-type": "rke2"}), "rke2"),
         # The version is the kubelet's own, and a label may be left over.
         (Node("n", {"microk8s.io/cluster": "true"}, kubelet_version="v1.33.5+k3s1"), "k3s"),
-        (Node("n", annotations={KUBEADM_ANNOTATION: "unix:///run/containerd/containerd.sock"}), "kubeadm"),
+        (
+            Node("n", annotations={"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/containerd/containerd.sock"}),
+            "kubeadm",
+        ),
         (Node("n"), None),
     ],
 )
@@ -64,7 +66,9 @@ PLAIN = Node("a", kubelet_version="v1.36.4")
 K3S_NODE = Node("b", kubelet_version="v1.36.4+k3s1")
 RKE2_NODE = Node("c", kubelet_version="v1.36.4+rke2r1")
 MICROK8S_NODE = Node("d", {"microk8s.io/cluster": "true"}, kubelet_version="v1.36.4")
-KUBEADM_NODE = Node("e", annotations={KUBEADM_ANNOTATION: "unix:///x.sock"}, kubelet_version="v1.35.1")
+KUBEADM_NODE = Node(
+    "e", annotations={"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///x.sock"}, kubelet_version="v1.35.1"
+)
 
 
 @pytest.mark.parametrize(

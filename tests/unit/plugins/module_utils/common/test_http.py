@@ -52,10 +52,18 @@ def answer(status: int, **fields: Any) -> ServiceError:
     return ServiceError("no", status=status, **fields)
 
 
+class Early(ServiceError):
+    """A service that declines requests with one more status."""
+
+    retry_statuses = frozenset({425, 429})
+
+
 MANY = 20
 CASES = [
     # error, repeatable, connected before, requests (MANY: until the time is over)
     (answer(400), True, True, 1),
+    (answer(425), True, True, 1),
+    (Early("no", status=425), False, True, MANY),
     (answer(401), True, True, 1),
     (answer(404), True, True, 1),
     (answer(409), True, True, 1),
