@@ -80,12 +80,13 @@ options:
   min_bandwidth:
     description:
       - Lowest accepted bus bandwidth of O(all_reduce) in GB/s. V(0) only reports it.
-    type: int
+      - A map has a number by the name of each pool. In other pools, the bandwidth is only reported.
+    type: raw
     default: 0
   min_network_bandwidth:
     description:
-      - Lowest accepted bus bandwidth of O(all_reduce_nodes) in GB/s. V(0) only reports it.
-    type: int
+      - Lowest accepted bus bandwidth of O(all_reduce_nodes) in GB/s, or a map as for O(min_bandwidth). V(0) only reports it.
+    type: raw
     default: 0
   all_reduce_timeout:
     description:
@@ -140,7 +141,7 @@ EXAMPLES = r"""
     load_seconds: 600
     all_reduce: true
     all_reduce_nodes: 2
-    min_bandwidth: 300
+    min_bandwidth: {train-h100: 300, train-a100: 180}
 """
 
 RETURN = r"""
@@ -216,7 +217,7 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.validation import evidence
 from ..module_utils.validation.evaluation import DeviceCheck, PoolTest
 from ..module_utils.validation.node_program_runner import NodeProgramRunner
-from ..module_utils.validation.options import check_limits, option_spec
+from ..module_utils.validation.options import option_spec, options_of_pool, read_options
 from ..module_utils.validation.pods import Workload
 from ..module_utils.validation.sites import NotTestable
 from ..module_utils.validation.validator import ValidationState, Validator, undeleted
@@ -233,9 +234,9 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     """Skip pools with current evidence, validate the others."""
     started = time.monotonic()
     params = module.params
-    check_limits(params)
+    options = read_options(params, [pool.name for pool in module.plan.pools])
     plan = module.plan = adapt_plan_to_cluster(module.client, module.plan)
-    workload = Workload.from_params(params, plan.validation, module.run_id)
+    workload = Workload.from_params(params, options, plan.validation, module.run_id)
     validator = Validator(module.client, plan, workload, module.progress)
     state = validator.read()
     pools = _initial_results(module, state, workload)
@@ -268,7 +269,7 @@ def _initial_results(module: PlanModule, state: ValidationState, workload: Workl
     pools: dict[str, PoolResult] = {}
     for pool in module.plan.pools:
         entry, current = state.evidence.get(pool.name) or {}, state.is_current(pool.name)
-        covered = current and evidence.covers(entry, workload.options)
+        covered = current and evidence.covers(entry, options_of_pool(workload.options, pool.name))
         if not state.members(pool.name):
             pools[pool.name] = {"status": "empty", "reason": "no node of the cluster belongs to it"}
         elif pool.without_containers:

@@ -8,6 +8,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog import cuda
 from ..catalog.names import MPS_MODE
 from ..validation_programs.registry import PROGRAMS
 
@@ -19,6 +20,10 @@ if t.TYPE_CHECKING:
 _TIMEOUT_CODES = (124, 137)
 _COMMANDS = "|".join(["timeout", *(command for program in PROGRAMS for command in program.commands)])
 
+# A requirement of an image in a message of nvidia-container-cli, and the CUDA version in the tag of an image.
+_REQUIREMENT = re.compile(r"unsatisfied condition: cuda>=(\d{1,4}\.\d{1,4})")
+_TAG = re.compile(r"cuda-?(\d{1,4}\.\d{1,4})", re.IGNORECASE)
+
 _CARE = (
     "cordon the node, look for XIDs in its kernel log (dmesg | grep NVRM) and for errors in nvidia-smi -q -d ECC,ROW_REMAPPER, "
     "run dcgmi diag -r 3, then reset or replace the GPU"
@@ -27,14 +32,18 @@ _CARE = (
 
 @dataclass(frozen=True)
 class _Finding:
-    """A pattern in a log or message, and its explanation with {driver}, {cuda}, {image}, {variable}, {model} and {compute}."""
+    """A pattern in a log or message, and its explanation with {driver}, {cuda}, {image}, {variable}, {model} and {compute}.
+
+    `if_supported`: the explanation if the driver of the node supports the required CUDA version.
+    """
 
     pattern: re.Pattern[str]
     meaning: str
+    if_supported: str = ""
 
 
-def _finding(pattern: str, meaning: str) -> _Finding:
-    return _Finding(re.compile(pattern, re.IGNORECASE), meaning)
+def _finding(pattern: str, meaning: str, if_supported: str = "") -> _Finding:
+    return _Finding(re.compile(pattern, re.IGNORECASE), meaning, if_supported)
 
 
 # The texts of CUDA's errors are those of cudaGetErrorString; "requirement error" is nvidia-container-cli's.
@@ -48,6 +57,9 @@ _FINDINGS = (
         r"driver version is insufficient|unsatisfied condition: cuda|PTX was compiled with an unsupported toolchain",
         "Driver {driver} supports CUDA {cuda}, and {image} needs a newer one. Update the driver (driver.version of the pool, or "
         "gpu_cluster.operator.driver.version), or set {variable} to an image for CUDA {cuda} or older",
+        "Driver {driver} supports CUDA {cuda}, which is sufficient for {image}, so the container does not use this driver. Look for an "
+        "older libcuda.so or CUDA compatibility libraries in the image and in its LD_LIBRARY_PATH, check the container toolkit's pod on the node, and "
+        "compare the node's label nvidia.com/cuda.driver-version.full with nvidia-smi on the node",
     ),
     _finding(r"result verification failed", f"A GPU computes wrong results: {_CARE}"),
     _finding(
@@ -86,6 +98,12 @@ _FINDINGS = (
 )
 
 
+def required_cuda(text: str, image: str) -> cuda.Version | None:
+    """The CUDA version that a message names as required, or that of the image's tag; None if neither is known."""
+    match = _REQUIREMENT.search(text) or _TAG.search(image.rpartition(":")[2])
+    return cuda.parse_version(match[1]) if match else None
+
+
 def diagnose(text: str, node: Node, program: Program, image: str, exit_code: int | None = None) -> str:
     """The meaning of a failed program's output on a node, with the remedy, as a sentence; empty if it is unknown."""
     for finding in _FINDINGS:
@@ -98,7 +116,10 @@ def diagnose(text: str, node: Node, program: Program, image: str, exit_code: int
                 "compute": node.compute or "unknown",
                 "model": node.model or "the GPU",
             }
-            return f"{finding.meaning.format(**values)}."
+            required, supported = required_cuda(text, image), cuda.parse_version(node.cuda)
+            is_supported = required is not None and supported is not None and required <= supported
+            meaning = finding.if_supported if finding.if_supported and is_supported else finding.meaning
+            return f"{meaning.format(**values)}."
     return (program.timeout_remedy or hang(node)) if exit_code in _TIMEOUT_CODES else ""
 
 

@@ -11,6 +11,7 @@ from ..schema.messages import abbreviate
 from ..validation_programs.registry import NODE_PROGRAMS
 from .evaluation import PodObservation, observe, rejections
 from .failures import group_failures
+from .options import options_of_pool
 from .pods import node_program_pod, pod_name
 from .sites import NodeProgramSite, choose_nodes
 from .validator import explain, undeleted
@@ -126,7 +127,8 @@ class NodeProgramRunner:
     def _evaluate(
         self, site: NodeProgramSite, observation: PodObservation, rejected: t.Mapping[str, str]
     ) -> NodeProgramResult:
-        program, options, names = site.program, self._workload.options, self._pod_names(site)
+        program, names = site.program, self._pod_names(site)
+        options = options_of_pool(self._workload.options, site.pool.name)
         values = {"nodes": [node.name for node in site.nodes], "gpus": site.gpus * len(site.nodes)}
         own = {name: rejected[name] for name in names if name in rejected}
         if failures := (*observation.failures, *rejections(own)):

@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ..common.errors import InvalidOptions
+from ..schema import coercion
+from ..schema.messages import field_path, is_whole, nearest, quote
 from ..validation_programs.program import Number
 from ..validation_programs.registry import PROGRAMS
 
@@ -22,21 +25,66 @@ OPTIONS: t.Mapping[str, Number | bool] = {
 def option_spec() -> dict[str, dict[str, t.Any]]:
     """These options in the form of Ansible's argument specification."""
     return {
-        name: {"type": "int", "default": option.default}
+        name: {"type": "raw" if option.per_pool else "int", "default": option.default}
         if isinstance(option, Number)
         else {"type": "bool", "default": option}
         for name, option in OPTIONS.items()
     }
 
 
-def check_limits(params: t.Mapping[str, t.Any]) -> None:
-    """Raise InvalidOptions with every number that is out of its limits."""
-    problems = []
+def read_options(params: t.Mapping[str, t.Any], pools: t.Collection[str]) -> dict[str, t.Any]:
+    """The values of all options; raise InvalidOptions with every wrong value. `pools`: the names of the pools."""
+    values: dict[str, t.Any] = {}
+    problems: list[str] = []
     for name, option in OPTIONS.items():
-        value = params[name]
-        if not isinstance(option, Number) or option.low <= value <= option.high or (option.or_zero and not value):
-            continue
-        also = "0, or " if option.or_zero else ""
-        problems.append(f"{name}: {value} is not allowed; give {also}a number from {option.low} to {option.high}")
+        values[name] = params[name]
+        if isinstance(option, Number):
+            values[name] = _numbers(params[name], option) if option.per_pool else params[name]
+            problems += _problems(name, values[name], option, pools)
     if problems:
         raise InvalidOptions(problems)
+    return values
+
+
+def options_of_pool(options: t.Mapping[str, t.Any], pool: str) -> dict[str, t.Any]:
+    """The options with the numbers of one pool in place of maps by pool."""
+    return {
+        name: value.get(pool, _default(name)) if isinstance(value, t.Mapping) else value
+        for name, value in options.items()
+    }
+
+
+def _default(name: str) -> int:
+    option = OPTIONS[name]
+    return option.default if isinstance(option, Number) else 0
+
+
+def _numbers(value: t.Any, option: Number) -> t.Any:
+    """A number or a map of numbers by pool, which templates and surveys pass as text; other values are returned as they are."""
+    if value is None or coercion.is_blank(value):
+        return option.default
+    if isinstance(value, str):
+        parsed = coercion.from_json(value)
+        value = value if parsed is None else parsed
+    if isinstance(value, t.Mapping):
+        return {pool: _number(number) for pool, number in value.items()}
+    return _number(value)
+
+
+def _number(value: t.Any) -> t.Any:
+    number = coercion.integer(value) if isinstance(value, str) else None
+    return value if number is None else number
+
+
+def _problems(name: str, value: t.Any, option: Number, pools: t.Collection[str]) -> t.Iterator[str]:
+    if isinstance(value, t.Mapping) and option.per_pool:
+        for pool, number in value.items():
+            path = field_path(name, pool)
+            if pool not in pools:
+                near = nearest(str(pool), pools)
+                yield f"{path}: no pool has this name{f'; did you mean {near}?' if near else ''}"
+            yield from _problems(path, number, replace(option, per_pool=False), pools)
+    elif not is_whole(value) or not (option.low <= value <= option.high or (option.or_zero and not value)):
+        also = "0, or " if option.or_zero else ""
+        by_pool = ", or a map of such numbers by pool" if option.per_pool else ""
+        yield f"{name}: {quote(value)} is not allowed; give {also}a number from {option.low} to {option.high}{by_pool}"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from ..cluster_state.node import Node
 from ..validation_programs.registry import DEVICE_PROGRAMS, KERNEL
 from .images import choose_image
-from .options import OPTIONS
 from .sites import PodRequest
 
 if t.TYPE_CHECKING:
@@ -37,13 +36,15 @@ class Workload:
     run_as_user: int | None = UNPRIVILEGED_UID
 
     @classmethod
-    def from_params(cls, params: t.Mapping[str, t.Any], plan: ValidationPlan, run_id: str) -> Workload:
-        """The module's options, with images and namespace of the plan."""
+    def from_params(
+        cls, params: t.Mapping[str, t.Any], options: Options, plan: ValidationPlan, run_id: str
+    ) -> Workload:
+        """The module's parameters with the result of read_options(), and images and namespace of the plan."""
         return cls(
             namespace=plan.namespace,
             images=plan.images,
             run_id=run_id,
-            options={name: params[name] for name in OPTIONS},
+            options=options,
             image_pull_secrets=tuple(params["image_pull_secrets"]),
             run_as_user=params["run_as_user"] or None,
         )

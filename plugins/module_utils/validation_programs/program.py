@@ -13,18 +13,27 @@ Options = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class Number:
-    """An option of gpu_validation: its default, and its lowest and highest value; with `or_zero`, 0 is allowed as well."""
+    """An option of gpu_validation: its default, and its lowest and highest value; with `or_zero`, 0 is allowed as well.
+
+    `per_pool`: it can also be a map of numbers by the name of the pool; pools that are not in it have the default.
+    """
 
     default: int
     low: int
     high: int
     or_zero: bool = False
+    per_pool: bool = False
 
 
 def excerpt(log: str, limit: int = 300) -> str:
-    """The end of a log on one line."""
-    text = " | ".join(line.strip() for line in log.splitlines() if line.strip())
-    return text[-limit:] or "(empty)"
+    """The last lines of a log on one line, at most `limit` characters; only a line that is longer than that is cut."""
+    shown = ""
+    for line in reversed(list(filter(None, map(str.strip, log.splitlines())))):
+        text = f"{line} | {shown}" if shown else line
+        if shown and len(text) > limit:
+            break
+        shown = text
+    return shown[-limit:] or "(empty)"
 
 
 class Program:

@@ -152,7 +152,7 @@ class _NodeAllReduce(_AllReduce):
     requested_by = "all_reduce"
     options: t.ClassVar = {
         requested_by: False,
-        minimum: Number(0, 0, 100_000),
+        minimum: Number(0, 0, 100_000, per_pool=True),
         _AllReduce.timeout: Number(900, 30, 7200),
     }
     checks = "Check nvidia-smi nvlink --status and nvidia-smi topo -m on the node, that Fabric Manager runs, and that no other load uses its GPUs"
@@ -172,7 +172,7 @@ class _NetworkAllReduce(_AllReduce):
     min_gpus = 1
     minimum = "min_network_bandwidth"
     requested_by = "all_reduce_nodes"
-    options: t.ClassVar = {requested_by: Number(0, 2, 64, or_zero=True), minimum: Number(0, 0, 100_000)}
+    options: t.ClassVar = {requested_by: Number(0, 2, 64, or_zero=True), minimum: Number(0, 0, 100_000, per_pool=True)}
     env: t.ClassVar = {"PROGRAM": SOURCE}
     checks = "Check the network adapters of the nodes, their RDMA devices in the pods (NCCL_DEBUG=INFO), and the load of the network"
     timeout_remedy = f"The pods must reach each other at port {_PORT} and at the ports that NCCL chooses: check network policies. {checks}."

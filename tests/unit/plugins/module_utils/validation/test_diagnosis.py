@@ -59,6 +59,34 @@ def test_meaning(text: str, code: int, meaning: str) -> None:
     assert bool(found) == bool(meaning)
 
 
+TAGGED = "nvcr.io:5000/nvidia/k8s/cuda-sample:vectoradd-cuda"
+INSUFFICIENT = "CUDA driver version is insufficient for CUDA runtime version"
+REQUIREMENT = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>={}, please update your driver"
+
+
+@pytest.mark.parametrize(
+    ("text", "image", "other_driver"),
+    [
+        (INSUFFICIENT, f"{TAGGED}11.7.1", True),
+        (INSUFFICIENT, f"{TAGGED}12.2.0", True),
+        (INSUFFICIENT, f"{TAGGED}12.5.0", False),
+        (INSUFFICIENT, f"{TAGGED}13.0.0", False),
+        (INSUFFICIENT, "registry.example/kernel:13", False),
+        (REQUIREMENT.format("13.0"), f"{TAGGED}11.7.1", False),
+        (REQUIREMENT.format("12.0"), f"{TAGGED}13.0.0", True),
+    ],
+)
+def test_a_sufficient_driver_is_not_called_too_old(text: str, image: str, other_driver: bool) -> None:
+    found = diagnose(text, NODE, KERNEL, image, 1)
+    supports = "Driver 535.183.01 supports CUDA 12.2, "
+    enough = f"which is sufficient for {image}, so the container does not use this driver. Look for an older libcuda.so"
+    assert found.startswith(supports + (enough if other_driver else f"and {image} needs a newer one. Update"))
+
+
+def test_without_the_version_of_the_node_a_driver_may_be_too_old() -> None:
+    assert "needs a newer one" in diagnose(INSUFFICIENT, node(), KERNEL, f"{TAGGED}11.7.1", 1)
+
+
 @pytest.mark.parametrize(("name", "words"), [("all_reduce", "nvidia-smi nvlink"), ("network_all_reduce", "port 29500")])
 def test_a_program_may_have_its_own_remedy_for_a_timeout(name: str, words: str) -> None:
     [program] = [program for program in PROGRAMS if program.name == name]

@@ -4,14 +4,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.validation.options import OPTIONS, check_limits
+from ansible_collections.accel.gpu.plugins.module_utils.validation.options import (
+    OPTIONS,
+    options_of_pool,
+    read_options,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.program import Number
 from tests.helpers.validation import DEFAULTS
 from tests.programs import REPO
+
+POOLS = ["dev", "train"]
 
 
 @pytest.mark.parametrize(
@@ -22,7 +30,16 @@ from tests.programs import REPO
         ("load_seconds", 86401, "to 86400"),
         ("all_reduce_nodes", 1, "all_reduce_nodes: 1 is not allowed; give 0, or a number from 2 to 64"),
         ("all_reduce_timeout", 5, "all_reduce_timeout: 5 is not allowed"),
-        ("min_bandwidth", -4, "min_bandwidth: -4 is not allowed"),
+        (
+            "min_bandwidth",
+            -4,
+            "min_bandwidth: -4 is not allowed; give a number from 0 to 100000, or a map of such numbers by pool",
+        ),
+        ("min_bandwidth", True, "min_bandwidth: true is not allowed"),
+        ("min_bandwidth", "fast", 'min_bandwidth: "fast" is not allowed'),
+        ("min_bandwidth", [200], "min_bandwidth: a list is not allowed"),
+        ("min_bandwidth", {"train": -4}, "min_bandwidth.train: -4 is not allowed; give a number from 0 to 100000"),
+        ("min_network_bandwidth", {"train": {}}, "min_network_bandwidth.train: a map is not allowed"),
         ("max_pods", 0, "max_pods: 0 is not allowed; give a number from 1 to 1000"),
         ("max_pods", -1, "max_pods: -1 is not allowed"),
         ("hold_seconds", 0, "hold_seconds: 0 is not allowed; give a number from 1 to 3600"),
@@ -30,23 +47,52 @@ from tests.programs import REPO
         ("wait_sleep", 61, "wait_sleep: 61 is not allowed; give a number from 1 to 60"),
     ],
 )
-def test_out_of_limits(option: str, value: int, message: str) -> None:
+def test_out_of_limits(option: str, value: Any, message: str) -> None:
     with pytest.raises(InvalidOptions, match="not allowed") as refused:
-        check_limits({**DEFAULTS, option: value})
+        read_options({**DEFAULTS, option: value}, POOLS)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "read", "of_train", "of_dev"),
+    [
+        (200, 200, 200, 200),
+        ("200", 200, 200, 200),
+        ("", 0, 0, 0),
+        (None, 0, 0, 0),
+        ({"train": 200}, {"train": 200}, 200, 0),
+        ({"train": "200", "dev": 5}, {"train": 200, "dev": 5}, 200, 5),
+        ('{"train": 200}', {"train": 200}, 200, 0),
+        ({}, {}, 0, 0),
+    ],
+)
+def test_a_bandwidth_is_a_number_or_a_map_by_pool(value: Any, read: Any, of_train: int, of_dev: int) -> None:
+    options = read_options({**DEFAULTS, "min_bandwidth": value}, POOLS)
+    assert options == {**DEFAULTS, "min_bandwidth": read}
+    for pool, number in (("train", of_train), ("dev", of_dev)):
+        assert options_of_pool(options, pool) == {**DEFAULTS, "min_bandwidth": number}
+
+
+def test_a_map_names_declared_pools() -> None:
+    with pytest.raises(InvalidOptions) as refused:
+        read_options({**DEFAULTS, "min_bandwidth": {"trian": 1, 5: 2}}, POOLS)
+    assert refused.value.problems == [
+        "min_bandwidth.trian: no pool has this name; did you mean train?",
+        "min_bandwidth[5]: no pool has this name",
+    ]
 
 
 def test_all_problems_are_reported_together() -> None:
     with pytest.raises(InvalidOptions) as refused:
-        check_limits({**DEFAULTS, "kernel_timeout": 0, "load_seconds": -1})
+        read_options({**DEFAULTS, "kernel_timeout": 0, "load_seconds": -1}, POOLS)
     assert len(refused.value.problems) == 2
 
 
 def test_defaults_and_bounds_are_valid() -> None:
-    check_limits(DEFAULTS)
+    assert read_options(DEFAULTS, POOLS) == DEFAULTS
     numbers = {name: option for name, option in OPTIONS.items() if isinstance(option, Number)}
-    check_limits({**DEFAULTS, **{name: option.low for name, option in numbers.items()}})
-    check_limits({**DEFAULTS, **{name: option.high for name, option in numbers.items()}})
+    read_options({**DEFAULTS, **{name: option.low for name, option in numbers.items()}}, POOLS)
+    read_options({**DEFAULTS, **{name: option.high for name, option in numbers.items()}}, POOLS)
 
 
 def test_the_role_has_each_option_with_the_same_default() -> None:
