@@ -9,7 +9,9 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.validation import evaluation
+from ansible_collections.accel.gpu.plugins.module_utils.validation.sites import ValidationSite
 from tests.helpers.fleet import node, pool
+from tests.helpers.validation import workload
 
 SHARED = pool(replicas=4)
 
@@ -99,3 +101,62 @@ def test_observe(statuses: list[dict[str, t.Any]], together: bool, ended: bool, 
     assert (seen.together, seen.ended) == (together, ended)
     failures = [f"{failure.pod}: {failure.reason}" for failure in seen.failures]
     assert words in "; ".join([*failures, *seen.waiting])
+
+
+def _test_run(statuses: list[dict[str, t.Any]], rejected: bool = False) -> evaluation.PoolTest:
+    """The test of two pods with these states; with `rejected`, the API server has rejected the second one."""
+    test_run = evaluation.PoolTest(pool(), ValidationSite(node(gpus=2), ("nvidia.com/gpu",) * 2), workload())
+    names = [test_run.pod_name(request) for request in test_run.site.holders]
+    if rejected:
+        test_run.rejected[names[1]] = "exceeded quota: gpus"
+    test_run.update(
+        {
+            name: {"metadata": {"name": name}, "status": status}
+            for name, status in zip(names, statuses, strict=not rejected)
+        }
+    )
+    return test_run
+
+
+BAD_KERNEL = {
+    **_status("Failed"),
+    "containerStatuses": [{"name": "kernel", "state": {"terminated": {"exitCode": 124}}}],
+}
+BAD_KERNEL["containerStatuses"][0]["state"]["terminated"]["startedAt"] = "2026-01-01T00:00:01Z"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "rejected", "finished", "failures", "disproves"),
+    [
+        # A pod that runs its kernel may fail, too; the test does not wait for a pending pod.
+        ([BAD_KERNEL, _status("Running")], False, False, 1, True),
+        ([BAD_KERNEL, BAD_KERNEL], False, True, 2, True),
+        ([BAD_KERNEL, _status("Succeeded", 1, 9)], False, True, 1, True),
+        ([BAD_KERNEL, {"phase": "Pending"}], False, True, 1, True),
+        ([{"phase": "Pending"}, {"phase": "Pending"}], False, False, 0, False),
+        ([NO_IMAGE, NO_IMAGE], False, True, 2, False),
+        ([{"phase": "Pending"}], True, True, 1, False),
+        ([_status("Running")], True, False, 1, False),
+        ([BAD_KERNEL], True, True, 2, False),
+    ],
+)
+def test_failures_of_a_pool(
+    statuses: list[dict[str, t.Any]], rejected: bool, finished: bool, failures: int, disproves: bool
+) -> None:
+    test_run = _test_run(statuses, rejected)
+    assert (test_run.finished, len(test_run.failures), test_run.disproves) == (finished, failures, disproves)
+    assert test_run.failures[-1:] == () or not rejected or "rejected: exceeded quota" in test_run.failures[-1].reason
+
+
+@pytest.mark.parametrize(
+    ("result", "messages"),
+    [
+        (evaluation.DeviceCheck(), []),
+        (evaluation.DeviceCheck(problems=("a", "b")), ["a", "b"]),
+        (evaluation.DeviceCheck(problems=("a", "b"), summary=("2 pods",)), ["2 pods"]),
+        (evaluation.DeviceCheck(problems=tuple("abcdefg")), [*"abcde", "and 2 more problems"]),
+        (evaluation.DeviceCheck(problems=("a", "b"), summary=("2 pods",)).with_problem("late"), ["late", "2 pods"]),
+    ],
+)
+def test_messages_name_some_problems(result: evaluation.DeviceCheck, messages: list[str]) -> None:
+    assert result.messages == messages
