@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import time
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -85,25 +85,26 @@ class Timer:
         )
 
     def _timed(self, command: Sequence[str], variables: Mapping[str, str]) -> tuple[Measurement, str]:
-        begin = time.monotonic()
-        with subprocess.Popen(
-            command,
+        return resources(command, {**self._lab.env, **variables})
+
+
+def resources(command: Sequence[str], environ: Mapping[str, str]) -> tuple[Measurement, str]:
+    """Run a command, which must succeed, and return its resources and its output."""
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
+        done = subprocess.run(
+            [sys.executable, "-S", "-E", str(_FOLDER / "usage.py"), file.name, *command],
             cwd=REPO,
-            env={**self._lab.env, **variables},
+            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-        ) as process:
-            assert process.stdout is not None
-            output = process.stdout.read()
-            # Includes the processes for which this one has waited.
-            _pid, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        seconds = time.monotonic() - begin
-        if process.returncode:
-            raise BenchmarkError(f"{' '.join(command)} ended with {process.returncode}:\n{output[-3000:]}")
-        return Measurement(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024), output
+            check=True,
+        )
+        found = json.load(file)
+    if found.pop("status"):
+        raise BenchmarkError(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")
+    return Measurement(**found), done.stdout
 
 
 def changes(output: str) -> set[int]:
