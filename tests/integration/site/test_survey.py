@@ -8,7 +8,7 @@ The clusters of the inventory are unreachable: a run with valid inputs fails wit
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -206,9 +206,15 @@ def test_check_mode_shows_the_requested_changes(
     assert "Nothing was done" not in job.output
 
 
-TAGS = sorted(
-    tag for role in yaml.safe_load((REPO / "playbooks" / "site.yml").read_text())[1]["roles"] for tag in role["tags"]
-)
+def _tags(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for entry in entries:
+        yield from entry.get("tags", ())
+        for part in ("block", "always"):
+            yield from _tags(entry.get(part, ()))
+
+
+_SITE = yaml.safe_load((REPO / "playbooks" / "site.yml").read_text())[1]
+TAGS = sorted(_tags([*_SITE["roles"], *_SITE["tasks"]]))
 
 
 @pytest.mark.sampled(2, group="tags of site")
