@@ -52,7 +52,7 @@ BUSY = Answer(429, status(429, "TooManyRequests", "too many requests, please try
 def share_through(rolling: Rolling, kubeconfig: Path, sharing: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Change the pool's sharing with another kubeconfig."""
     cluster = {"name": rolling.lab.name, "kubeconfig": str(kubeconfig)}
-    return rolling.share(sharing, cluster=cluster, **options)
+    return rolling.share(sharing, gpu_cluster=cluster, **options)
 
 
 def require_changed(rolling: Rolling, result: dict[str, Any], offered: dict[str, int]) -> None:
