@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
+import importlib.util
 import logging
 import logging.handlers
 import os
@@ -18,14 +19,40 @@ from dataclasses import dataclass, replace
 
 from ..catalog.secrets import masked, without_user_info
 from ..common.errors import ConnectionProblem
+from ..common.postponed_imports import postponed_imports
 from .conflicts import require_no_conflict, same_server
 from .connection_options import ENVIRONMENT, GPU_CLUSTER, ConnectionOptions
 from .errors import WrongCluster
 from .key_files import keep_keys_in_memory
 
+# Modules that `import kubernetes` imports and that a connection does not use, except for an auth-provider `oidc`, which needs OAuth. Without
+# them, the import takes half of its 0.5 s (kubernetes 37).
+_UNUSED = (
+    "kubernetes.dynamic",
+    "kubernetes.informer",
+    "kubernetes.leaderelection",
+    "kubernetes.stream",
+    "kubernetes.watch",
+    "oauthlib.oauth2",
+    "requests_oauthlib",
+)
+# It imports pydantic. Since kubernetes 37, which has the second file, kubernetes.client imports it only when it is used.
+_API_CLIENT, _SINCE = "kubernetes.client.api_client", "client/api_response.py"
+
+
+def _unused_modules() -> tuple[str, ...]:
+    spec = importlib.util.find_spec("kubernetes")
+    folder = os.path.dirname(spec.origin or "") if spec else ""
+    return (*_UNUSED, _API_CLIENT) if os.path.exists(os.path.join(folder, _SINCE)) else _UNUSED
+
+
 KUBERNETES_IMPORT_ERROR: str | None = None
 try:
-    import kubernetes
+    with postponed_imports(*_unused_modules()):
+        import kubernetes
+    # kubernetes.client remembers what it has imported.
+    if _API_CLIENT not in sys.modules:
+        vars(kubernetes.client).pop("ApiClient", None)
     import yaml
     from kubernetes.config.config_exception import ConfigException
 except ImportError:
