@@ -1,0 +1,176 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenShift's Machine API and its cluster autoscaler: kinds, labels and annotations, and what each release reads.
+
+Sources: openshift/api machine/v1beta1; openshift/machine-api-operator pkg/controller/machineset; the release branches of
+openshift/kubernetes-autoscaler, cluster-autoscaler/cloudprovider/clusterapi (clusterapi_utils.go, clusterapi_unstructured.go).
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from .names import GPU_RESOURCE
+from .releases import Release
+
+MACHINE_API_VERSION = "machine.openshift.io/v1beta1"
+MACHINE_API_NAMESPACE = "openshift-machine-api"
+MACHINE_API_PATH = f"/apis/{MACHINE_API_VERSION}"
+MACHINE_AUTOSCALERS_PATH = "/apis/autoscaling.openshift.io/v1beta1/machineautoscalers"
+CLUSTER_VERSION_PATH = "/apis/config.openshift.io/v1/clusterversions/version"
+INFRASTRUCTURE_PATH = "/apis/config.openshift.io/v1/infrastructures/cluster"
+
+# Labels of MachineSets, of their Machines, and in their selectors.
+MACHINESET_LABEL = "machine.openshift.io/cluster-api-machineset"
+MACHINE_CLUSTER_LABEL = "machine.openshift.io/cluster-api-cluster"
+MACHINE_ROLE_LABEL = "machine.openshift.io/cluster-api-machine-role"
+# On a Machine that a scale-down removes first; older releases read the second one (machine-api-operator pkg/controller/machineset/delete_policy.go).
+DELETE_MACHINE_ANNOTATIONS = ("machine.openshift.io/delete-machine", "machine.openshift.io/cluster-api-delete-machine")
+# cluster-autoscaler-operator pkg/controller/machineautoscaler sets these on the MachineSet that a MachineAutoscaler names.
+AUTOSCALER_ANNOTATIONS = (
+    "machine.openshift.io/cluster-api-autoscaler-node-group-min-size",
+    "machine.openshift.io/cluster-api-autoscaler-node-group-max-size",
+    "autoscaling.openshift.io/machineautoscaler",
+)
+
+# The label by which the autoscaler recognizes nodes with GPUs; its value is the `type` in ClusterAutoscaler's resourceLimits.gpus
+# (clusterapi_provider.go, GPULabel). As long as a node with it has no allocatable nvidia.com/gpu, the autoscaler takes it for a node whose driver is
+# being installed, in every release (processors/customresources/gpu_processor.go), so nodes that never offer this resource must not have it.
+ACCELERATOR_LABEL = "cluster-api/accelerator"
+
+# OpenShift's own capacity annotations of a MachineSet. The memory is a number of MiB.
+CPU, MEMORY_MB, GPU, MAX_PODS = (f"machine.openshift.io/{name}" for name in ("vCPU", "memoryMb", "GPU", "maxPods"))
+_CAPACITY = "capacity.cluster-autoscaler.kubernetes.io"
+# Those of Cluster API. The memory is a quantity of bytes; labels are k=v, separated by commas; taints are k=v:Effect.
+CAPACITY_CPU, CAPACITY_MEMORY, CAPACITY_MAX_PODS = (f"{_CAPACITY}/{name}" for name in ("cpu", "memory", "maxPods"))
+GPU_COUNT, GPU_TYPE = f"{_CAPACITY}/gpu-count", f"{_CAPACITY}/gpu-type"
+CAPACITY_LABELS, CAPACITY_TAINTS = f"{_CAPACITY}/labels", f"{_CAPACITY}/taints"
+CAPACITY_KEYS = (
+    *(CPU, MEMORY_MB, GPU, MAX_PODS, CAPACITY_CPU, CAPACITY_MEMORY, CAPACITY_MAX_PODS),
+    *(GPU_COUNT, GPU_TYPE, CAPACITY_LABELS, CAPACITY_TAINTS),
+)
+
+
+@dataclass(frozen=True)
+class AutoscalerRules:
+    """How the autoscaler derives a node from a MachineSet without nodes, in OpenShift releases from `since` on.
+
+    cpu, memory, gpu_count, max_pods: the annotations that it reads; the first one that exists counts. Without cpu and memory, it ignores the MachineSet.
+    counts_gpu_type: whether gpu-type names the resource that gpu-count counts; otherwise, this is always nvidia.com/gpu.
+    Every release adds the template's labels and taints, and the annotations with labels and taints.
+    """
+
+    since: Release
+    cpu: tuple[str, ...]
+    memory: tuple[str, ...]
+    gpu_count: tuple[str, ...]
+    max_pods: tuple[str, ...]
+    counts_gpu_type: bool = False
+
+    def countable(self, resources: t.Mapping[str, int]) -> tuple[str, int]:
+        """The resource of a node that the autoscaler can count, and its amount: nvidia.com/gpu, or another one if the release can count it.
+
+        The amount is 0 if the node offers no such resource.
+        """
+        offered = {name: amount for name, amount in resources.items() if amount}
+        if GPU_RESOURCE in offered or not self.counts_gpu_type or not offered:
+            return GPU_RESOURCE, offered.get(GPU_RESOURCE, 0)
+        return next(iter(offered.items()))
+
+
+# The newest first. Releases before 4.19 read only OpenShift's annotations, 4.19 to 4.23 both, and later ones only those of Cluster API.
+AUTOSCALER_RULES: tuple[AutoscalerRules, ...] = (
+    AutoscalerRules(
+        since=(5, 0),
+        cpu=(CAPACITY_CPU,),
+        memory=(CAPACITY_MEMORY,),
+        gpu_count=(GPU_COUNT,),
+        max_pods=(CAPACITY_MAX_PODS,),
+        counts_gpu_type=True,
+    ),
+    AutoscalerRules(
+        since=(4, 19),
+        cpu=(CAPACITY_CPU, CPU),
+        memory=(CAPACITY_MEMORY, MEMORY_MB),
+        gpu_count=(GPU_COUNT, GPU),
+        max_pods=(CAPACITY_MAX_PODS, MAX_PODS),
+    ),
+    AutoscalerRules(since=(0, 0), cpu=(CPU,), memory=(MEMORY_MB,), gpu_count=(GPU,), max_pods=(MAX_PODS,)),
+)
+
+
+def autoscaler_rules(release: Release) -> AutoscalerRules:
+    """The rules of the autoscaler in this release of OpenShift."""
+    return next(rules for rules in AUTOSCALER_RULES if release >= rules.since)
+
+
+def openshift_release(version: str) -> Release:
+    """The first two numbers of an OpenShift version; raises ValueError for other text."""
+    found = re.match(r"(\d+)\.(\d+)(\.|$)", version)
+    if not found:
+        raise ValueError(f"{version!r} is not a version of OpenShift, such as 4.18.7")
+    return int(found[1]), int(found[2])
+
+
+@dataclass(frozen=True)
+class Platform:
+    """The machines of one kind of providerSpec.
+
+    machine_type, template: the fields of the providerSpec with the machine type, and with the virtual machine that is cloned; empty if it has none.
+    zone, region: the paths of these in the providerSpec. zone_labels: the labels that a node has for its zone, besides topology.kubernetes.io/zone.
+    measured: the annotations that the platform's MachineSet controller sets again and again from the machine type or the providerSpec
+    (pkg/actuators/machineset of machine-api-provider-aws, -azure and -gcp; machine-api-operator pkg/controller/vsphere/machineset).
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    machine_type: str = ""
+    template: str = ""
+    zone: tuple[str, ...] = ()
+    region: tuple[str, ...] = ()
+    zone_labels: tuple[str, ...] = ()
+    measured: frozenset[str] = frozenset()
+
+
+PLATFORMS: tuple[Platform, ...] = (
+    Platform(
+        "AWS",
+        ("AWSMachineProviderConfig",),
+        machine_type="instanceType",
+        zone=("placement", "availabilityZone"),
+        region=("placement", "region"),
+        zone_labels=("topology.ebs.csi.aws.com/zone",),
+        measured=frozenset({CPU, MEMORY_MB, GPU}),
+    ),
+    Platform(
+        "Azure",
+        ("AzureMachineProviderSpec",),
+        machine_type="vmSize",
+        zone=("zone",),
+        region=("location",),
+        zone_labels=("topology.disk.csi.azure.com/zone",),
+        measured=frozenset({CPU, MEMORY_MB, GPU}),
+    ),
+    Platform(
+        "GCP",
+        ("GCPMachineProviderSpec",),
+        machine_type="machineType",
+        zone=("zone",),
+        region=("region",),
+        zone_labels=("topology.gke.io/zone",),
+        measured=frozenset({CPU, MEMORY_MB, GPU}),
+    ),
+    Platform(
+        "vSphere",
+        ("VSphereMachineProviderSpec",),
+        template="template",
+        measured=frozenset({CPU, MEMORY_MB}),
+    ),
+)
+
+
+def platform_of(provider_spec: t.Mapping[str, t.Any]) -> Platform | None:
+    """The platform of a MachineSet's providerSpec.value; None if it has none of these kinds."""
+    return next((each for each in PLATFORMS if provider_spec.get("kind") in each.kinds), None)

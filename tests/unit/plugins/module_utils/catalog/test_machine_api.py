@@ -1,0 +1,84 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the autoscaler of each OpenShift release reads, and the platforms of MachineSets."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import machine_api
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_api import (
+    CAPACITY_CPU,
+    CPU,
+    GPU,
+    GPU_COUNT,
+    autoscaler_rules,
+    openshift_release,
+    platform_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "cpu", "gpu_count", "counts_gpu_type"),
+    [
+        ("4.16.21", (CPU,), (GPU,), False),
+        ("4.18.0-rc.1", (CPU,), (GPU,), False),
+        ("4.19.0", (CAPACITY_CPU, CPU), (GPU_COUNT, GPU), False),
+        ("4.23.1", (CAPACITY_CPU, CPU), (GPU_COUNT, GPU), False),
+        ("5.0.0", (CAPACITY_CPU,), (GPU_COUNT,), True),
+        ("5.1", (CAPACITY_CPU,), (GPU_COUNT,), True),
+    ],
+)
+def test_the_annotations_that_a_release_reads(
+    version: str, cpu: tuple[str, ...], gpu_count: tuple[str, ...], counts_gpu_type: bool
+) -> None:
+    rules = autoscaler_rules(openshift_release(version))
+    assert (rules.cpu, rules.gpu_count, rules.counts_gpu_type) == (cpu, gpu_count, counts_gpu_type)
+
+
+@pytest.mark.parametrize("version", ["", "four", "4", "v4.18.1"])
+def test_other_text_is_not_a_version(version: str) -> None:
+    with pytest.raises(ValueError, match="is not a version of OpenShift"):
+        openshift_release(version)
+
+
+@pytest.mark.parametrize(
+    ("release", "resources", "countable"),
+    [
+        ((4, 18), {"nvidia.com/gpu": 4}, ("nvidia.com/gpu", 4)),
+        ((4, 23), {"nvidia.com/gpu.shared": 4}, ("nvidia.com/gpu", 0)),
+        ((5, 0), {"nvidia.com/gpu.shared": 4}, ("nvidia.com/gpu.shared", 4)),
+        ((5, 0), {"nvidia.com/mig-3g.20gb": 2, "nvidia.com/gpu": 1}, ("nvidia.com/gpu", 1)),
+        ((5, 0), {"nvidia.com/mig-3g.20gb": 2, "nvidia.com/gpu": 0}, ("nvidia.com/mig-3g.20gb", 2)),
+        ((5, 0), {}, ("nvidia.com/gpu", 0)),
+    ],
+)
+def test_the_resource_that_a_release_can_count(
+    release: tuple[int, int], resources: dict[str, int], countable: tuple[str, int]
+) -> None:
+    assert autoscaler_rules(release).countable(resources) == countable
+
+
+@pytest.mark.parametrize(
+    ("kind", "platform"),
+    [
+        ("AWSMachineProviderConfig", "AWS"),
+        ("AzureMachineProviderSpec", "Azure"),
+        ("GCPMachineProviderSpec", "GCP"),
+        ("VSphereMachineProviderSpec", "vSphere"),
+    ],
+)
+def test_the_platform_of_a_provider_spec(kind: str, platform: str) -> None:
+    found = platform_of({"kind": kind})
+    assert found is not None
+    assert found.name == platform
+    assert bool(found.machine_type) != bool(found.template)
+
+
+def test_an_unknown_provider_spec_has_no_platform() -> None:
+    assert platform_of({"kind": "NutanixMachineProviderConfig"}) is None
+    assert platform_of({}) is None
+
+
+def test_the_platforms_measure_only_known_annotations() -> None:
+    assert all(platform.measured <= set(machine_api.CAPACITY_KEYS) for platform in machine_api.PLATFORMS)
