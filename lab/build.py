@@ -103,6 +103,8 @@ def _build_all(tools: list[Tool], folders: dict[str, Path], go: toolchains.Go) -
 def _prefetch(tools: list[Tool], go: toolchains.Go) -> None:
     """Download the modules of the next tools during compilation; a failure is reported by the build itself."""
     for tool in tools:
+        if not tool.package:
+            continue
         command = [str(go.program), "list", "-deps", tool.package]
         environment = toolchains.go_environment(cgo=tool.cgo or tool.library)
         subprocess.run(command, cwd=tool.folder, env=environment, capture_output=True, check=False)
@@ -114,7 +116,10 @@ def _build(tool: Tool, folder: Path, go: toolchains.Go) -> None:
     try:
         binaries = scratch / "bin"
         binaries.mkdir()
-        (_library if tool.library else _programs)(tool, binaries, go)
+        if tool.package:
+            (_library if tool.library else _programs)(tool, binaries, go)
+        else:
+            _go(go, tool, ["mod", "download", *{copy.module for copy in tool.copies}])
         for applet in tool.applets:
             (binaries / applet).symlink_to(tool.program)
         for copy in tool.copies:

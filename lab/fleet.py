@@ -209,6 +209,8 @@ class Template:
             "version_id": self._system.version_id,
             "kernel": self._system.kernel,
         }
+        if self._system.ostree:
+            operating_system["ostree_version"] = self._system.ostree
         for key, names in (("modules", group.modules), ("services", group.services)):
             if names:
                 operating_system[key] = ",".join(names)

@@ -18,6 +18,8 @@ class System:
     kernel: str
     image: str
     runtime: str
+    # The version of an image-based system, OSTREE_VERSION in its os-release.
+    ostree: str = ""
 
 
 SYSTEMS = {
@@ -26,12 +28,39 @@ SYSTEMS = {
     "rhel-9.6": System(
         "rhel", "9.6", "5.14.0-570.12.1.el9_6.x86_64", "Red Hat Enterprise Linux 9.6 (Plow)", "containerd://2.1.4"
     ),
+    # RHCOS, by OpenShift release. From 4.19 on, its os-release is that of RHEL (openshift/os, docs/faq.md). The versions of
+    # 4.20 and 5.0: RedHat-EMEA-SSA-Team/hetzner-ocp4 issue 341, openshift/assisted-service pull request 10441.
+    "rhcos-4.16": System(
+        "rhcos",
+        "4.16",
+        "5.14.0-427.92.1.el9_4.x86_64",
+        "Red Hat Enterprise Linux CoreOS 416.94.202510081640-0",
+        "cri-o://1.29.13-11.rhaos4.16.git5e4d5a5.el9",
+        "416.94.202510081640-0",
+    ),
     "rhcos-4.18": System(
         "rhcos",
         "4.18",
         "5.14.0-427.50.1.el9_4.x86_64",
         "Red Hat Enterprise Linux CoreOS 418.94.202503041606-0",
         "cri-o://1.31.6-2.rhaos4.18.git0b6f3a9.el9",
+        "418.94.202503041606-0",
+    ),
+    "rhcos-4.20": System(
+        "rhel",
+        "9.6",
+        "5.14.0-570.60.1.el9_6.x86_64",
+        "Red Hat Enterprise Linux CoreOS 9.6.20251023-0 (Plow)",
+        "cri-o://1.33.5-3.rhaos4.20.gitd0ea985.el9",
+        "9.6.20251023-0",
+    ),
+    "rhcos-5.0": System(
+        "rhel",
+        "9.8",
+        "5.14.0-687.10.1.el9_8.x86_64",
+        "Red Hat Enterprise Linux CoreOS 9.8.20260428-0 (Plow)",
+        "cri-o://1.36.1-1.rhaos5.0.git3c2b1a0.el9",
+        "9.8.20260428-0",
     ),
     "fedora-coreos-43": System(
         "fedora", "43", "6.19.10-200.fc43.x86_64", "Fedora CoreOS 43.20260413.3.2", "containerd://2.1.4"

@@ -26,7 +26,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Tool:
-    """One pinned program; `folder` contains its go.mod and go.sum."""
+    """One pinned program; `folder` contains its go.mod and go.sum. Without a `package`, only files of modules are copied."""
 
     name: str
     folder: Path
@@ -47,7 +47,7 @@ class Tool:
     @property
     def programs(self) -> tuple[str, ...]:
         """The names of the built program."""
-        return self.applets or (self.program,)
+        return self.applets or ((self.program,) if self.program else ())
 
 
 def _pinned(name: str, package: str, usual_seconds: int, program: str = "", **more: object) -> Tool:
@@ -67,6 +67,14 @@ def _gpu_operator(version: str, usual_seconds: int) -> Tool:
     chart = Copy(_GPU_OPERATOR, "deployments/gpu-operator", "charts/gpu-operator", version, version)
     copies = (chart, Copy(_GPU_OPERATOR, "assets", "assets"), Copy(_GPU_OPERATOR, "manifests", "manifests"))
     return _pinned(name, f"{_GPU_OPERATOR}/cmd/gpu-operator", usual_seconds, program="gpu-operator", copies=copies)
+
+
+def _openshift_crds() -> tuple[Copy, ...]:
+    """Return the folders with the CRDs of OpenShift's APIs."""
+    api = "github.com/openshift/api"
+    groups = ("config/v1", "machine/v1beta1", "machineconfiguration/v1", "operator/v1", "security/v1")
+    operator = Copy("github.com/openshift/cluster-autoscaler-operator", "install", "crds/autoscaling/v1")
+    return (*(Copy(api, f"{group}/zz_generated.crd-manifests", f"crds/{group}") for group in groups), operator)
 
 
 # The releases of the GPU operator that the lab can build, and their tools; the first one is built with every lab.
@@ -116,6 +124,8 @@ TOOLS: dict[str, Tool] = {
         _pinned("helm", "helm.sh/helm/v3/cmd/helm", 53),
         # The release from which upgrades start; it shares few compiled libraries with the newer one.
         _gpu_operator("v25.3.2", 150),
+        # OpenShift's CRDs: files of two modules, and no program.
+        Tool("openshift-crds", LAB / "pins" / "openshift-crds", "", "", 10, copies=_openshift_crds()),
         # Serves charts to Helm by oci://.
         _pinned("registry", "github.com/distribution/distribution/v3/cmd/registry", 90),
         # Simulates network faults between a client and the API server.
@@ -144,6 +154,7 @@ TOOLS: dict[str, Tool] = {
 # Parts that a lab does not need to start; they are built on request.
 _ON_REQUEST: dict[str, tuple[str, ...]] = {
     "upgrade": (OPERATORS["v25.3.2"],),
+    "openshift": ("openshift-crds",),
     "registry": ("registry",),
     "toxiproxy": ("toxiproxy",),
     "agents": ("nvidia-agents", "mig-parted", "nvml", "host"),
