@@ -39,6 +39,7 @@ AUTOSCALER_ANNOTATIONS = (
 # (clusterapi_provider.go, GPULabel). As long as a node with it has no allocatable nvidia.com/gpu, the autoscaler takes it for a node whose driver is
 # being installed, in every release (processors/customresources/gpu_processor.go), so nodes that never offer this resource must not have it.
 ACCELERATOR_LABEL = "cluster-api/accelerator"
+ZONE_LABEL = "topology.kubernetes.io/zone"
 
 # OpenShift's own capacity annotations of a MachineSet. The memory is a number of MiB.
 CPU, MEMORY_MB, GPU, MAX_PODS = (f"machine.openshift.io/{name}" for name in ("vCPU", "memoryMb", "GPU", "maxPods"))
@@ -59,7 +60,9 @@ class AutoscalerRules:
 
     cpu, memory, gpu_count, max_pods: the annotations that it reads; the first one that exists counts. Without cpu and memory, it ignores the MachineSet.
     counts_gpu_type: whether gpu-type names the resource that gpu-count counts; otherwise, this is always nvidia.com/gpu.
-    Every release adds the template's labels and taints, and the annotations with labels and taints.
+    all_labels: whether it expects all labels of the template on the nodes, or only those for which is_managed_label() is true.
+    fixed_size: whether it scales a MachineSet whose minimum equals its maximum (clusterapi_nodegroup.go).
+    Every release adds the template's taints, and the annotations with labels and taints.
     """
 
     since: Release
@@ -68,6 +71,8 @@ class AutoscalerRules:
     gpu_count: tuple[str, ...]
     max_pods: tuple[str, ...]
     counts_gpu_type: bool = False
+    all_labels: bool = True
+    fixed_size: bool = True
 
     def countable(self, resources: t.Mapping[str, int]) -> tuple[str, int]:
         """The resource of a node that the autoscaler can count, and its amount: nvidia.com/gpu, or another one if the release can count it.
@@ -89,6 +94,7 @@ AUTOSCALER_RULES: tuple[AutoscalerRules, ...] = (
         gpu_count=(GPU_COUNT,),
         max_pods=(CAPACITY_MAX_PODS,),
         counts_gpu_type=True,
+        all_labels=False,
     ),
     AutoscalerRules(
         since=(4, 19),
@@ -97,8 +103,24 @@ AUTOSCALER_RULES: tuple[AutoscalerRules, ...] = (
         gpu_count=(GPU_COUNT, GPU),
         max_pods=(CAPACITY_MAX_PODS, MAX_PODS),
     ),
-    AutoscalerRules(since=(0, 0), cpu=(CPU,), memory=(MEMORY_MB,), gpu_count=(GPU,), max_pods=(MAX_PODS,)),
+    AutoscalerRules(since=(4, 17), cpu=(CPU,), memory=(MEMORY_MB,), gpu_count=(GPU,), max_pods=(MAX_PODS,)),
+    AutoscalerRules(
+        since=(0, 0), cpu=(CPU,), memory=(MEMORY_MB,), gpu_count=(GPU,), max_pods=(MAX_PODS,), fixed_size=False
+    ),
 )
+
+# The labels of a template that Cluster API sets on nodes (clusterapi_utils.go, isManagedLabel). The branches 4.22 and 4.23 of openshift/kubernetes-autoscaler
+# read all labels nevertheless, release-5.0 does not (as of July 2026).
+_ROLE_LABEL_DOMAIN = "node-role.kubernetes.io"
+_MANAGED_LABEL_DOMAINS = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
+
+
+def is_managed_label(key: str) -> bool:
+    """Whether the autoscaler of every release expects a label of the template on the nodes."""
+    domain = key.partition("/")[0]
+    return domain == _ROLE_LABEL_DOMAIN or any(
+        domain == name or domain.endswith(f".{name}") for name in _MANAGED_LABEL_DOMAINS
+    )
 
 
 def autoscaler_rules(release: Release) -> AutoscalerRules:

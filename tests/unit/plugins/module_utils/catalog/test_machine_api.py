@@ -82,3 +82,29 @@ def test_an_unknown_provider_spec_has_no_platform() -> None:
 
 def test_the_platforms_measure_only_known_annotations() -> None:
     assert all(platform.measured <= set(machine_api.CAPACITY_KEYS) for platform in machine_api.PLATFORMS)
+
+
+@pytest.mark.parametrize(
+    ("release", "all_labels", "fixed_size"),
+    [((4, 16), True, False), ((4, 17), True, True), ((4, 23), True, True), ((5, 0), False, True)],
+)
+def test_labels_and_bounds_by_release(release: tuple[int, int], all_labels: bool, fixed_size: bool) -> None:
+    rules = autoscaler_rules(release)
+    assert (rules.all_labels, rules.fixed_size) == (all_labels, fixed_size)
+
+
+@pytest.mark.parametrize(
+    ("key", "managed"),
+    [
+        ("node-role.kubernetes.io/gpu", True),
+        ("node-restriction.kubernetes.io/x", True),
+        ("a.node-restriction.kubernetes.io/x", True),
+        ("node.cluster.x-k8s.io/x", True),
+        ("accel.gpu/pool", False),
+        ("topology.kubernetes.io/zone", False),
+        ("cluster-api/accelerator", False),
+        ("xnode.cluster.x-k8s.io/x", False),
+    ],
+)
+def test_labels_that_every_release_reads(key: str, managed: bool) -> None:
+    assert machine_api.is_managed_label(key) is managed

@@ -1,0 +1,27 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The objects of OpenShift's cluster autoscaler (openshift/cluster-autoscaler-operator, pkg/apis and pkg/controller)."""
+
+from __future__ import annotations
+
+API_VERSION, KIND = "autoscaling.openshift.io/v1", "ClusterAutoscaler"
+# The operator accepts no other name (pkg/controller/clusterautoscaler/validator.go).
+NAME = "default"
+MACHINE_AUTOSCALER_API_VERSION, MACHINE_AUTOSCALER_KIND = "autoscaling.openshift.io/v1beta1", "MachineAutoscaler"
+MACHINE_SET_KIND = "MachineSet"
+
+# The ConfigMap of the expander Priority, in the namespace of the autoscaler (kubernetes/autoscaler, expander/priority/priority.go).
+PRIORITY_CONFIGMAP, PRIORITY_KEY = "cluster-autoscaler-priority-expander", "priorities"
+PRIORITY_EXPANDER = "Priority"
+EXPANDERS = ("LeastWaste", PRIORITY_EXPANDER, "Random")
+
+# On a node: the namespace and the name of its machine, which is the name of its MachineSet and a suffix.
+MACHINE_ANNOTATION = "machine.openshift.io/machine"
+
+# The autoscaler's own defaults (kubernetes/autoscaler, FAQ.md, "What are the parameters to CA?").
+DEFAULT_DELAY_AFTER_ADD, DEFAULT_MAX_NODE_PROVISION_TIME = "10m", "15m"
+
+
+def group_id(namespace: str, machine_set: str) -> str:
+    """The name of a MachineSet's node group, which the expressions of the expander Priority are compared with."""
+    return f"{MACHINE_SET_KIND}/{namespace}/{machine_set}"

@@ -1,0 +1,243 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Explains whether the cluster autoscaler of OpenShift adds nodes to the MachineSets of a pool, from zero nodes on (pure)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog import cluster_autoscaler as autoscaler
+from ..catalog.machine_api import (
+    ACCELERATOR_LABEL,
+    AUTOSCALER_RULES,
+    AutoscalerRules,
+    autoscaler_rules,
+    openshift_release,
+)
+from ..catalog.names import GPU_RESOURCE, POOL_LABEL
+from ..common.nested import get_nested
+from .node import Node
+from .node_template import MachineSet, NodeTemplate, node_template
+from .scaling_checks import (
+    MAX_SIZE,
+    NO_POD,
+    SOME_PODS,
+    Finding,
+    bound_findings,
+    capacity_findings,
+    delay_findings,
+    gpu_findings,
+    label_findings,
+    taint_findings,
+)
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import PoolPlan
+
+Document = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class AutoscalerState:
+    """The objects that the autoscaler reads. `cluster_autoscaler` is None if there is none, `priorities` if the ConfigMap is missing or unreadable."""
+
+    version: str
+    machine_sets: tuple[MachineSet, ...] = ()
+    machine_autoscalers: tuple[Document, ...] = ()
+    cluster_autoscaler: Document | None = None
+    priorities: t.Mapping[int, t.Sequence[str]] | None = None
+    nodes: tuple[Node, ...] = ()
+
+    @property
+    def rules(self) -> AutoscalerRules:
+        """The rules of this version of OpenShift; those of the newest one if it is not known."""
+        try:
+            return autoscaler_rules(openshift_release(self.version))
+        except ValueError:
+            return AUTOSCALER_RULES[0]
+
+
+@dataclass(frozen=True)
+class ScalingExplanation:
+    """Whether pods of a pool scale one of its MachineSets from zero nodes; the nodes of `findings` with the effect NOTE do not prevent it."""
+
+    pool: str
+    machine_set: str
+    findings: tuple[Finding, ...] = ()
+    resources: t.Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def scales(self) -> bool:
+        """Whether a pod that requests the pool's resource, and tolerates its taints, adds a node."""
+        return not any(finding.effect == NO_POD for finding in self.findings)
+
+    def scales_for(self, labels: t.Collection[str]) -> bool:
+        """The same for a pod that also selects nodes by these labels."""
+        return self.scales and not any(
+            finding.effect == SOME_PODS and finding.label in labels for finding in self.findings
+        )
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The explanation in the format of gpu_info."""
+        return {
+            "pool": self.pool,
+            "machine_set": self.machine_set,
+            "scales": self.scales,
+            "resources": dict(self.resources),
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+def explain_scaling(pool: PoolPlan, state: AutoscalerState) -> list[ScalingExplanation]:
+    """One explanation for each MachineSet of a pool; for a pool without any, one without a name."""
+    found = [item for item in state.machine_sets if belongs_to(item, pool)]
+    if not found:
+        name = pool.nodegroup.name if pool.nodegroup else ""
+        message = (
+            f"the cluster has no MachineSet {name}" if name else f"no MachineSet has the label {POOL_LABEL}={pool.name}"
+        )
+        remedy = "run the playbook site or nodegroups, which creates it"
+        if not name:
+            remedy = f"add the label to spec.template.spec.metadata.labels of the pool's MachineSet, or declare nodes in pool {pool.name}"
+        return [ScalingExplanation(pool.name, name, (Finding("machine_set", NO_POD, message, remedy),))]
+    return [_explain(pool, machine_set, state) for machine_set in found]
+
+
+def belongs_to(machine_set: MachineSet, pool: PoolPlan) -> bool:
+    """Whether a MachineSet creates nodes of the pool: by its template's label, or by its name if it has none."""
+    label = machine_set.labels.get(POOL_LABEL)
+    if label is not None:
+        return label == pool.name
+    return pool.nodegroup is not None and machine_set.name == pool.nodegroup.name
+
+
+def targets_of(machine_autoscalers: t.Iterable[Document], machine_set: str) -> list[Document]:
+    """The MachineAutoscalers that refer to a MachineSet."""
+    reference = {"kind": autoscaler.MACHINE_SET_KIND, "name": machine_set}
+    return [
+        item
+        for item in machine_autoscalers
+        if {key: get_nested(item, "spec", "scaleTargetRef", key) for key in reference} == reference
+    ]
+
+
+def _explain(pool: PoolPlan, machine_set: MachineSet, state: AutoscalerState) -> ScalingExplanation:
+    rules = state.rules
+    template = node_template(machine_set, rules)
+    spec: Document = (state.cluster_autoscaler or {}).get("spec") or {}
+    findings = [
+        *_autoscaler_findings(state),
+        *bound_findings(machine_set, targets_of(state.machine_autoscalers, machine_set.name), rules),
+        *capacity_findings(template, machine_set, rules),
+        *gpu_findings(pool, template, machine_set, rules),
+        *label_findings(pool, template, machine_set, rules),
+        *taint_findings(pool, template),
+        *_limit_findings(machine_set, template, state, spec),
+        *_priority_findings(machine_set, state, spec),
+        *(delay_findings(spec) if state.cluster_autoscaler else ()),
+    ]
+    return ScalingExplanation(pool.name, machine_set.name, tuple(findings), dict(template.resources))
+
+
+def _autoscaler_findings(state: AutoscalerState) -> t.Iterator[Finding]:
+    if state.cluster_autoscaler is None:
+        yield Finding(
+            "cluster_autoscaler",
+            NO_POD,
+            f"the cluster has no ClusterAutoscaler {autoscaler.NAME}, so no autoscaler runs",
+            "run the playbook site, or the role autoscaling, which creates it",
+        )
+
+
+def _limit_findings(
+    machine_set: MachineSet, template: NodeTemplate, state: AutoscalerState, spec: Document
+) -> t.Iterator[Finding]:
+    """The limits of the ClusterAutoscaler that one more node would exceed, or that do not apply."""
+    limits: Document = spec.get("resourceLimits") or {}
+    path = f"ClusterAutoscaler {autoscaler.NAME}, resourceLimits"
+    total = limits.get("maxNodesTotal")
+    if total and len(state.nodes) >= total:
+        yield Finding(
+            "max_nodes_total",
+            NO_POD,
+            f"{path}.maxNodesTotal is {total}, and the cluster has {len(state.nodes)} nodes",
+            f"raise it to at least {len(state.nodes) + 1}",
+        )
+    kind, count = gpus_of_node(machine_set, template, state)
+    entries = {entry.get("type"): entry for entry in limits.get("gpus") or ()}
+    entry = entries.get(kind)
+    if entry and count:
+        used = sum(gpus for accelerator, gpus in _gpus_in_use(state) if accelerator == kind)
+        if used + count > int(entry.get("max") or 0):
+            yield Finding(
+                "gpu_limit",
+                NO_POD,
+                f"{path}.gpus has at most {entry.get('max')} of type {kind}; {used} are in use, and a node has {count}",
+                f"raise max of type {kind} to at least {used + count}, or raise autoscale.max of the pool and run the role autoscaling",
+            )
+    elif kind and entries and count:
+        yield Finding(
+            "gpu_limit_type",
+            "note",
+            f"{path}.gpus has no entry of type {kind}, the value of the label {ACCELERATOR_LABEL}, so its GPUs are not limited",
+            "run the role autoscaling, which adds the entry",
+        )
+
+
+def gpus_of_node(machine_set: MachineSet, template: NodeTemplate, state: AutoscalerState) -> tuple[str, int]:
+    """The type and the number of the GPUs that the autoscaler counts for a node of a MachineSet: by a node that is ready, otherwise by the template."""
+    nodes = [node for node in state.nodes if _machine_set_name(node) == machine_set.name and node.ready]
+    labels = nodes[0].labels if nodes else template.labels
+    offered = nodes[0].allocatable.get(GPU_RESOURCE, 0) if nodes else 0
+    kind = labels.get(ACCELERATOR_LABEL, "")
+    return kind, (offered or template.resources.get(GPU_RESOURCE, 0)) if kind else 0
+
+
+def _gpus_in_use(state: AutoscalerState) -> t.Iterator[tuple[str, int]]:
+    """The types and numbers of the GPUs of all MachineSets with bounds, by their desired replicas, and of all other nodes."""
+    scaled = [item for item in state.machine_sets if MAX_SIZE in item.annotations]
+    for machine_set in scaled:
+        kind, count = gpus_of_node(machine_set, node_template(machine_set, state.rules), state)
+        yield kind, count * machine_set.replicas
+    names = {item.name for item in scaled}
+    for node in state.nodes:
+        if _machine_set_name(node) not in names:
+            yield node.labels.get(ACCELERATOR_LABEL, ""), node.allocatable.get(GPU_RESOURCE, 0)
+
+
+def _machine_set_name(node: Node) -> str:
+    """The MachineSet of a node's machine, which has its name and a suffix; empty for other nodes."""
+    machine = node.annotations.get(autoscaler.MACHINE_ANNOTATION, "").rpartition("/")[2]
+    return machine.rpartition("-")[0]
+
+
+def _priority_findings(machine_set: MachineSet, state: AutoscalerState, spec: Document) -> t.Iterator[Finding]:
+    threshold = spec.get("podPriorityThreshold")
+    if threshold is not None and threshold > 0:
+        yield Finding(
+            "pod_priority",
+            NO_POD,
+            f"ClusterAutoscaler {autoscaler.NAME}: podPriorityThreshold is {threshold}, so pods with a lower priority, such as all pods without a "
+            "PriorityClass (0), add no node",
+            "lower podPriorityThreshold to 0 or less, or give the pods a PriorityClass",
+        )
+    if autoscaler.PRIORITY_EXPANDER in (spec.get("expanders") or ()) and state.priorities is not None:
+        expressions = [text for texts in state.priorities.values() for text in texts]
+        if not any(_found(text, machine_set.group_id) for text in expressions):
+            yield Finding(
+                "expander_priority",
+                "note",
+                f"no expression in ConfigMap {machine_set.namespace}/{autoscaler.PRIORITY_CONFIGMAP} matches {machine_set.group_id}, so another "
+                "MachineSet is preferred whenever it also fits",
+                "set autoscale.priority in the pool, or add an expression such as .* with a low priority",
+            )
+
+
+def _found(expression: str, text: str) -> bool:
+    """Whether an expression matches a part of the text; the autoscaler ignores invalid expressions."""
+    try:
+        return re.search(expression, text) is not None
+    except re.error:
+        return False

@@ -1,0 +1,159 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node that the cluster autoscaler expects from a MachineSet without nodes (pure)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.cluster_autoscaler import group_id
+from ..catalog.machine_api import (
+    CAPACITY_LABELS,
+    CAPACITY_TAINTS,
+    GPU_TYPE,
+    MEMORY_MB,
+    ZONE_LABEL,
+    AutoscalerRules,
+    Platform,
+    is_managed_label,
+    platform_of,
+)
+from ..catalog.names import GPU_RESOURCE
+from ..catalog.taints import STARTUP_TAINT_PREFIX
+from ..common.nested import get_nested
+
+Document = t.Mapping[str, t.Any]
+Taint = t.Mapping[str, t.Any]
+
+# Quantities (apimachinery, pkg/api/resource); the old keys of memory and all counts are whole numbers.
+_QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE])?")
+_WHOLE = re.compile(r"\+?\d+")
+# Older name of the startup taints' prefix (kubernetes/autoscaler, utils/taints).
+_IGNORED_TAINTS = (STARTUP_TAINT_PREFIX, "ignore-taint.cluster-autoscaler.kubernetes.io/")
+# The effects with which a taint keeps pods away.
+_TAINT = re.compile(r"(?P<key>[^=:]+)(=(?P<value>[^:]*))?:(?P<effect>NoSchedule|NoExecute|PreferNoSchedule)")
+
+
+@dataclass(frozen=True)
+class MachineSet:
+    """A MachineSet as far as the autoscaler reads it."""
+
+    name: str
+    namespace: str
+    replicas: int
+    annotations: t.Mapping[str, str]
+    labels: t.Mapping[str, str]
+    taints: tuple[Taint, ...]
+    # The labels of the zone in which its machines are created; empty if it names none.
+    zone_labels: t.Mapping[str, str] = field(default_factory=dict)
+    # The annotations that the controller of its platform sets again and again.
+    measured: frozenset[str] = frozenset()
+
+    @property
+    def group_id(self) -> str:
+        """The name of its node group."""
+        return group_id(self.namespace, self.name)
+
+
+@dataclass(frozen=True)
+class NodeTemplate:
+    """The expected node. `missing` are the annotations without which a MachineSet without nodes is no node group, `unreadable` those that have no
+    readable value, which has the same effect."""
+
+    missing: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    resources: t.Mapping[str, int] = field(default_factory=dict)
+    labels: t.Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+
+
+def parse_machine_set(raw: Document) -> MachineSet:
+    """Parse a MachineSet object; missing fields are empty."""
+    metadata = raw.get("metadata") or {}
+    template = get_nested(raw, "spec", "template", "spec") or {}
+    provider_spec = get_nested(template, "providerSpec", "value") or {}
+    platform = platform_of(provider_spec)
+    return MachineSet(
+        name=metadata.get("name", ""),
+        namespace=metadata.get("namespace", ""),
+        replicas=_replicas(raw),
+        annotations=dict(metadata.get("annotations") or {}),
+        labels=dict(get_nested(template, "metadata", "labels") or {}),
+        taints=tuple(template.get("taints") or ()),
+        zone_labels=_zone_labels(platform, provider_spec),
+        measured=platform.measured if platform else frozenset(),
+    )
+
+
+def node_template(machine_set: MachineSet, rules: AutoscalerRules) -> NodeTemplate:
+    """The node that an autoscaler with these rules expects."""
+    unreadable: list[str] = []
+    amounts = {
+        name: _amount(machine_set.annotations, keys, name == "gpu", unreadable)
+        for name, keys in (("cpu", rules.cpu), ("memory", rules.memory), ("gpu", rules.gpu_count))
+    }
+    resource = machine_set.annotations.get(GPU_TYPE, "")
+    resource = resource if rules.counts_gpu_type else GPU_RESOURCE
+    return NodeTemplate(
+        missing=tuple(
+            keys[0]
+            for name, keys in (("cpu", rules.cpu), ("memory", rules.memory))
+            if not amounts[name] and not set(keys) & set(unreadable)
+        ),
+        unreadable=tuple(unreadable),
+        resources={resource: int(amounts["gpu"])} if resource and amounts["gpu"] else {},
+        labels=_labels(machine_set, rules),
+        taints=tuple(_taints(machine_set)),
+    )
+
+
+def _replicas(raw: Document) -> int:
+    """The desired number; one is the default (openshift/api, machine/v1beta1)."""
+    replicas = get_nested(raw, "spec", "replicas")
+    return 1 if replicas is None else int(replicas)
+
+
+def _zone_labels(platform: Platform | None, provider_spec: Document) -> dict[str, str]:
+    """The labels that the cloud sets for the zone; Azure numbers the zones of a region."""
+    zone = get_nested(provider_spec, *platform.zone) if platform and platform.zone else None
+    if platform is None or not zone:
+        return {}
+    zone = f"{get_nested(provider_spec, *platform.region)}-{zone}" if platform.name == "Azure" else str(zone)
+    return dict.fromkeys((ZONE_LABEL, *platform.zone_labels), zone)
+
+
+def _amount(annotations: t.Mapping[str, str], keys: t.Iterable[str], is_whole: bool, unreadable: list[str]) -> float:
+    """The first amount that is not zero; an unreadable value ends the search, as in the autoscaler."""
+    for key in keys:
+        text = annotations.get(key, "")
+        if not text:
+            continue
+        pattern = _WHOLE if is_whole or key == MEMORY_MB else _QUANTITY
+        match = pattern.fullmatch(text)
+        if match is None:
+            unreadable.append(key)
+            return 0
+        number = float(match[0]) if pattern is _WHOLE else float(match[1])
+        if number:
+            return number
+    return 0
+
+
+def _labels(machine_set: MachineSet, rules: AutoscalerRules) -> dict[str, str]:
+    """The labels of the template that the release reads, and those of the annotation, which take precedence."""
+    labels = {key: value for key, value in machine_set.labels.items() if rules.all_labels or is_managed_label(key)}
+    for text in machine_set.annotations.get(CAPACITY_LABELS, "").split(","):
+        key, equals, value = text.partition("=")
+        if equals:
+            labels[key] = value
+    return labels
+
+
+def _taints(machine_set: MachineSet) -> t.Iterator[Taint]:
+    """The taints of the template and of the annotation, without startup taints, which the autoscaler removes."""
+    annotated = machine_set.annotations.get(CAPACITY_TAINTS, "").split(",")
+    matches = [match for text in annotated if (match := _TAINT.fullmatch(text))]
+    taints = [*machine_set.taints, *({k: v for k, v in match.groupdict().items() if v} for match in matches)]
+    yield from (taint for taint in taints if not str(taint.get("key") or "").startswith(_IGNORED_TAINTS))
