@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from . import toolchains
+from .edits import Edit
 from .errors import LabError
 from .layout import cache
 from .lock import locked
@@ -77,6 +78,8 @@ def _folder(tool: Tool, go: toolchains.Go) -> Path:
         digest.update(
             f"{toolchains.find_compiler().version}\n{_CFLAGS}\n{tool.beside} {tool.cgo} {tool.library}\n".encode()
         )
+    if tool.edits or tool.tags:
+        digest.update(f"{tool.beside} {tool.edits} {tool.tags}\n".encode())
     for source in sorted(
         path for path in tool.folder.rglob("*") if path.is_file() and not path.name.endswith("_test.go")
     ):
@@ -105,7 +108,7 @@ def _prefetch(tools: list[Tool], go: toolchains.Go) -> None:
     for tool in tools:
         if not tool.package:
             continue
-        command = [str(go.program), "list", "-deps", tool.package]
+        command = [str(go.program), "list", "-deps", *_tags(tool), tool.package, *tool.beside]
         environment = toolchains.go_environment(cgo=tool.cgo or tool.library)
         subprocess.run(command, cwd=tool.folder, env=environment, capture_output=True, check=False)
 
@@ -113,27 +116,60 @@ def _prefetch(tools: list[Tool], go: toolchains.Go) -> None:
 def _build(tool: Tool, folder: Path, go: toolchains.Go) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{tool.name}-", dir=folder.parent))
+    edited = Path(tempfile.mkdtemp(prefix=f".{tool.name}-", dir=folder.parent))
     try:
         binaries = scratch / "bin"
         binaries.mkdir()
-        if tool.package:
-            (_library if tool.library else _programs)(tool, binaries, go)
-        else:
+        if not tool.package:
             _go(go, tool, ["mod", "download", *{copy.module for copy in tool.copies}])
+        modules = _edit_modules(tool, edited, go)
+        if tool.library:
+            _library(tool, binaries, go)
+        elif tool.package:
+            _programs(tool, binaries, go, ["-modfile", str(edited / "go.mod")] if modules else [])
         for applet in tool.applets:
             (binaries / applet).symlink_to(tool.program)
         for copy in tool.copies:
-            _copy(tool, copy, scratch, go)
+            _copy(copy, modules.get(copy.module) or _module(tool, copy.module, go), scratch)
         scratch.chmod(0o755)
         scratch.rename(folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+    finally:
+        for remains in (scratch, edited):
+            shutil.rmtree(remains, ignore_errors=True)
 
 
-def _programs(tool: Tool, binaries: Path, go: toolchains.Go) -> None:
+def _edit_modules(tool: Tool, folder: Path, go: toolchains.Go) -> dict[str, Path]:
+    """Copy the modules that the tool edits, and write a go.mod that uses the copies; return the copy of each module."""
+    copies = {edit.module: folder / edit.module for edit in tool.edits}
+    for name, copy in copies.items():
+        _copy_tree(_module(tool, name, go), copy)
+    for edit in tool.edits:
+        edit_file(copies[edit.module], edit)
+    if copies:
+        replaced = "".join(f"\nreplace {name} => {copy}\n" for name, copy in copies.items())
+        (folder / "go.mod").write_text((tool.folder / "go.mod").read_text() + replaced)
+        shutil.copyfile(tool.folder / "go.sum", folder / "go.sum")
+    return copies
+
+
+def edit_file(module: Path, edit: Edit) -> None:
+    """Make one edit in a copy of a module; raise LabError if the old text does not occur exactly once."""
+    path = module / edit.file
+    text = path.read_text()
+    if (found := text.count(edit.old)) != 1:
+        raise LabError(
+            f"{edit.module}: {edit.file} contains the text to edit {found} times instead of once: {edit.old}"
+        )
+    path.write_text(text.replace(edit.old, edit.new))
+
+
+def _tags(tool: Tool) -> list[str]:
+    return ["-tags", tool.tags] if tool.tags else []
+
+
+def _programs(tool: Tool, binaries: Path, go: toolchains.Go, options: list[str]) -> None:
     ldflags = f"-s -w {tool.ldflags}".strip()
-    command = ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", ldflags]
+    command = ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", *options, *_tags(tool), "-ldflags", ldflags]
     for package, program in ((tool.package, tool.program), *((beside, Path(beside).name) for beside in tool.beside)):
         _go(go, tool, [*command, "-o", str(binaries / program), package])
 
@@ -168,13 +204,21 @@ def _run(tool: Tool, command: list[str]) -> str:
     return done.stdout.strip()
 
 
-def _copy(tool: Tool, copy: Copy, scratch: Path, go: toolchains.Go) -> None:
-    module = Path(_go(go, tool, ["list", "-m", "-f", "{{.Dir}}", copy.module]))
-    target = scratch / copy.target
+def _module(tool: Tool, name: str, go: toolchains.Go) -> Path:
+    """Return the folder of a module in Go's module cache."""
+    return Path(_go(go, tool, ["list", "-m", "-f", "{{.Dir}}", name]))
+
+
+def _copy_tree(source: Path, target: Path) -> None:
     # Files in the module cache are read-only; copying only their contents makes the copies writable.
-    shutil.copytree(module / copy.source, target, copy_function=shutil.copyfile)
+    shutil.copytree(source, target, copy_function=shutil.copyfile)
     for folder, _below, _files in os.walk(target):
         Path(folder).chmod(0o755)
+
+
+def _copy(copy: Copy, module: Path, scratch: Path) -> None:
+    target = scratch / copy.target
+    _copy_tree(module / copy.source, target)
     if copy.chart_version:
         chart = target / "Chart.yaml"
         text = re.sub(r"(?m)^version:.*$", f"version: {copy.chart_version}", chart.read_text())

@@ -31,8 +31,12 @@ from . import (
 from .api import Api, ApiError
 from .errors import LabError
 from .layout import DEFAULT_FLEET, REPO, Lab
+from .openshift import objects, releases
 from .openstack.venv import MAGNUMS
 from .tools import PARTS, TOOLS
+
+# The options of `up` that are recorded with the lab, for its parts.
+_SETTINGS = ("magnum", "openshift", "platform")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -69,8 +73,8 @@ def _up(lab: Lab, options: argparse.Namespace) -> None:
         fleet_file=options.fleet,
         with_sim=not options.without_sim,
         sim_options=options.sim_option,
-        more_parts=options.part,
-        settings={"magnum": options.magnum} if options.magnum else {},
+        more_parts=[*options.part, *(parts.OPENSHIFT if options.openshift or options.platform else ())],
+        settings={name: value for name in _SETTINGS if (value := getattr(options, name))},
     )
 
 
@@ -234,6 +238,16 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         choices=list(parts.KNOWN),
         help="add a cloud whose machines become nodes of the cluster (up and reset keep it)",
+    )
+    one.add_argument(
+        "--openshift",
+        nargs="?",
+        const=releases.DEFAULT,
+        choices=list(releases.RELEASES),
+        help=f"a cluster with the API objects of OpenShift, and OLM (default release: {releases.DEFAULT})",
+    )
+    one.add_argument(
+        "--platform", choices=objects.PLATFORMS, help=f"platform of OpenShift (default: {objects.PLATFORMS[0]})"
     )
     one.add_argument("--magnum", choices=list(MAGNUMS), help="Magnum release of part openstack (default: 23)")
     one.add_argument("--without-sim", action="store_true", help="do not run the simulator: nodes have no agents")

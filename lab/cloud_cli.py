@@ -72,6 +72,8 @@ def _set(lab: Lab, options: argparse.Namespace) -> None:
     if known[key].choices and value not in known[key].choices:
         raise LabError(f"invalid value '{value}' for {key}; choose from {', '.join(known[key].choices)}")
     settings_of(lab).set(key, value)
+    for part in _parts(lab):
+        part.changed(lab)
 
 
 def _show(lab: Lab, _options: argparse.Namespace) -> None:

@@ -18,6 +18,7 @@ from .api import Api, ApiError, Object
 ANNOTATION = "lab.accel.gpu/image"
 _LABELS = ("app", "app.kubernetes.io/component")
 _IMAGE = "gpu-operator"
+_CSV_VARIABLE = "OPERATOR_CONDITION_NAME"
 # A release that is added later is found after this time.
 _RETRY_SECONDS = 3.0
 
@@ -26,6 +27,19 @@ def tag(image: str) -> str:
     """Return the tag of an image reference; empty if it has none, or a digest."""
     name = image.rpartition("/")[2]
     return "" if "@" in name else name.partition(":")[2]
+
+
+def release(container: Object) -> str:
+    """Return the release of the GPU operator that a container's image contains.
+
+    OLM's bundles refer to the image by digest: the release is then that of the ClusterServiceVersion, which OLM writes to the
+    environment of every container that it deploys.
+    """
+    image = container["image"]
+    if "@" not in image:
+        return tag(image)
+    names = [variable.get("value", "") for variable in container.get("env", []) if variable["name"] == _CSV_VARIABLE]
+    return names[0].partition(".")[2] if names else ""
 
 
 def is_waiting(pod: Object) -> bool:
@@ -52,7 +66,7 @@ class ImagePull:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _RETRY_SECONDS
-        missing = [container for container in self.pod["spec"]["containers"] if not _is_available(container["image"])]
+        missing = [container for container in self.pod["spec"]["containers"] if not _is_available(container)]
         try:
             if not missing:
                 api.merge(self._path, {"metadata": {"annotations": {ANNOTATION: "present"}}})
@@ -88,7 +102,7 @@ class ImagePull:
     def _status(self, container: Object) -> Object:
         image = container["image"]
         waiting = {"reason": "ContainerCreating"}
-        if not _is_available(image):
+        if not _is_available(container):
             waiting = {"reason": "ErrImagePull", "message": _pull_error(image)}
             if self._failures > 1:
                 waiting = {
@@ -130,12 +144,13 @@ class ImagePull:
         api.request("POST", f"/api/v1/namespaces/{metadata['namespace']}/events", event)
 
 
-def _is_available(image: str) -> bool:
+def _is_available(container: Object) -> bool:
     """Return whether the lab has the release of an image of the GPU operator; other images need no program."""
+    image = container["image"]
     if image.rpartition("/")[2].partition(":")[0].partition("@")[0] != _IMAGE:
         return True
-    release = operators.find(tag(image))
-    return release is not None and release.folder is not None
+    found = operators.find(release(container))
+    return found is not None and found.folder is not None
 
 
 def _pull_error(image: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from . import build, fleet, nodes, operators, parts, pki, ports, processes, sandbox, supervisor
 from .api import Api
 from .errors import LabError
-from .layout import CLOUDS_FLEET, DEFAULT_FLEET, LABS, Lab
+from .layout import DEFAULT_FLEET, LABS, Lab
 from .lock import locked
 from .part import LabPart
 from .tools import PARTS
@@ -171,7 +171,7 @@ def _build(lab: Lab, more_parts: Sequence[str] = (), *, with_sim: bool) -> tuple
 
 def _default_fleet(chosen: Sequence[LabPart]) -> Path:
     """Return the default fleet file; a lab with a cloud gets its nodes only from the cloud."""
-    return CLOUDS_FLEET if chosen else DEFAULT_FLEET
+    return chosen[0].fleet if chosen else DEFAULT_FLEET
 
 
 def _stop(lab: Lab) -> None:

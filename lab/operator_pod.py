@@ -34,7 +34,8 @@ class Operator:
 
 
 # The programs that really run; the simulator handles the other containers of these images.
-PROGRAMS = ("nfd-master", "gpu-operator")
+NFD_OPERATOR = "node-feature-discovery-operator"
+PROGRAMS = ("nfd-master", "gpu-operator", NFD_OPERATOR)
 
 
 def container_of(pod: Object) -> Object | None:

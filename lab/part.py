@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from .cloud_settings import CloudFault, Setting
-from .layout import LAB, Lab
+from .layout import CLOUDS_FLEET, LAB, Lab
 
 
 class LabPart:
@@ -25,6 +25,8 @@ class LabPart:
     # Name of a fault -> its effect and the meaning of its value; a fault applies to one node group or to all.
     faults: Mapping[str, str] = {}
     settings: Mapping[str, Setting] = {}
+    # The fleet file of a new cluster with this part.
+    fleet: Path = CLOUDS_FLEET
     # The targets of `lab build` for this part, by name; each returns its folder in the cache.
     builds: Mapping[str, Callable[[], Path]] = {}
 
@@ -59,6 +61,9 @@ class LabPart:
 
     def clear(self, lab: Lab, fault: CloudFault) -> None:
         """Revert the effects of `inject`."""
+
+    def changed(self, lab: Lab) -> None:
+        """Apply a change of the settings that no service reads from the settings file."""
 
     def exports(self, lab: Lab) -> dict[str, str]:
         """Return the additional variables that `lab env` exports."""

@@ -8,11 +8,15 @@ from collections.abc import Iterable
 
 from .errors import LabError
 from .layout import Lab
+from .olm.part import Olm
+from .openshift.part import OpenShift
 from .openstack.part import OpenStack
 from .part import LabPart
 from .vks.part import Vks
 
-_ALL: tuple[LabPart, ...] = (OpenStack(), Vks())
+_ALL: tuple[LabPart, ...] = (OpenStack(), Vks(), OpenShift(), Olm())
+# The parts of a lab with OpenShift.
+OPENSHIFT = ("openshift", "olm")
 KNOWN = {part.name: part for part in _ALL}
 
 

@@ -90,6 +90,20 @@ def admin_kubeconfig(lab: Lab, called: str, days: int) -> bytes:
     return _document(lab, f"https://127.0.0.1:{lab.ports()['kube-apiserver']}", called, *mine)
 
 
+def write_admin_kubeconfig(lab: Lab, called: str, path: Path) -> None:
+    """Write the kubeconfig of an administrator with this user name; the key is replaced."""
+    _write(path, admin_kubeconfig(lab, called, 365 * _YEARS))
+
+
+def write_server_certificate(lab: Lab, name: str, path: Path) -> None:
+    """Write a serving certificate with an additional DNS name to PATH.crt, and its key to PATH.key; both are replaced."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    usage = ExtendedKeyUsageOID.SERVER_AUTH
+    made = _certificate(name, None, key, issuer=_authority(lab), usage=usage, names=(*_SERVER_NAMES, name))
+    _write(path.with_suffix(".key"), _private(key))
+    _write(path.with_suffix(".crt"), made.public_bytes(serialization.Encoding.PEM))
+
+
 def write_kubeconfigs(lab: Lab, server: str) -> None:
     """Write the administrator's kubeconfig, which is self-contained, and those of the services."""
     _write(lab.kubeconfig, _kubeconfig(lab, server, "admin"))
@@ -136,11 +150,12 @@ def _certificate(
     issuer: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None,
     usage: x509.ObjectIdentifier | None,
     days: int = 365 * _YEARS,
+    names: tuple[str, ...] = _SERVER_NAMES,
 ) -> x509.Certificate:
-    names = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
+    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
     if group:
-        names.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))
-    subject = x509.Name(names)
+        attributes.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))
+    subject = x509.Name(attributes)
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
@@ -161,7 +176,7 @@ def _certificate(
     if usage:
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
     if usage == ExtendedKeyUsageOID.SERVER_AUTH:
-        alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in _SERVER_NAMES]
+        alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
         alternatives += [x509.IPAddress(ipaddress.ip_address(address)) for address in _SERVER_ADDRESSES]
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
     return builder.sign(issuer[1] if issuer else key, hashes.SHA256())

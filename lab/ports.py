@@ -35,6 +35,12 @@ OFFSETS = {
     "magnum": 16,
     "magnum-internal": 17,
     "vks": 20,
+    "olm-operator": 21,
+    "catalog-operator": 22,
+    "packageserver": 23,
+    "catalog-certified": 24,
+    "catalog-redhat": 25,
+    "catalog-staging": 26,
 }
 
 

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The runner: executes the real NFD master and GPU operator while their pods run.
+"""The runner: executes the real NFD master, GPU operator and OpenShift's NFD operator while their pods run.
 
-kwok marks a Deployment's pod as Running without a process. This service watches the pods of the two operators and starts
+kwok marks a Deployment's pod as Running without a process. This service watches their pods and starts
 the real program in bubblewrap with the pod's arguments, environment, volumes and service account. When the pod is deleted,
 the process is terminated, so that `helm uninstall` has its real effect.
 """
@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO
 
 from . import image_pull, operator_pod, operators
@@ -25,8 +26,15 @@ from .layout import Lab
 from .operator_pod import Operator, container_of, program_of
 from .supervisor import tool
 
-# Both charts hard-code the first two labels, and OLM's bundle the second; OpenShift's NFD operator sets the last one.
-_SELECTORS = ("role=master", "app=gpu-operator", "app=nfd-master", "app.kubernetes.io/component=gpu-operator")
+# Both charts hard-code the first two labels, and OLM's bundle the second; OpenShift's NFD operator sets the third one, and its own pod
+# has the last one.
+_SELECTORS = (
+    "role=master",
+    "app=gpu-operator",
+    "app=nfd-master",
+    "app.kubernetes.io/component=gpu-operator",
+    "control-plane=controller-manager",
+)
 _BACKOFF_FIRST, _BACKOFF_MOST = 1.0, 10.0
 _TERM_SECONDS = 2.0
 # On a busy machine the default lease of 15 seconds expires, and the program exits. The runner releases the lease instead.
@@ -36,6 +44,8 @@ _OPERATOR_FLAGS = (
     "--health-probe-bind-address=0",
     "--leader-lease-renew-deadline=10m",
 )
+# A lease that expires on a busy machine would end the process.
+_NFD_OPERATOR_FLAGS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false")
 
 
 def operator_for(container: Object) -> Operator:
@@ -43,7 +53,13 @@ def operator_for(container: Object) -> Operator:
     if program_of(container) == "nfd-master":
         # The last flag wins. NFD would listen on all interfaces; port -1 disables that.
         return Operator("nfd-master", tool("nfd") / "nfd-master", ("-port=-1",), {})
-    release = operators.find(image_pull.tag(container["image"]))
+    if program_of(container) == operator_pod.NFD_OPERATOR:
+        folder = tool("cluster-nfd-operator").parent
+        files: dict[Path | str, str] = {path: f"/opt/nfd/{path.name}" for path in sorted((folder / "assets").iterdir())}
+        return Operator(
+            operator_pod.NFD_OPERATOR, folder / "bin" / operator_pod.NFD_OPERATOR, _NFD_OPERATOR_FLAGS, files
+        )
+    release = operators.find(image_pull.release(container))
     if release is None:
         raise LabError(f"the lab has no GPU operator of image {container['image']}: see 'lab/lab operator list'")
     return Operator(operators.PROGRAM, release.program, _OPERATOR_FLAGS, release.files())

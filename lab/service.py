@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Entry point of the lab's own services for process-compose: `python -m lab.service NAME FOLDER kwok|runner|sim|vks`."""
+"""Entry point of the lab's own services for process-compose: `python -m lab.service NAME FOLDER SERVICE`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ def main() -> None:
         from .vks.part import Vks
 
         Vks().serve(lab)
+    elif service == "openshift":
+        from .openshift.part import OpenShift
+
+        OpenShift().serve(lab)
+    elif service == "catalogs":
+        from .olm.part import Olm
+
+        Olm().serve(lab)
     else:
         from .runner import run
 

@@ -48,6 +48,7 @@ def environment(lab: Lab, tools: dict[str, Path], parts: Sequence[LabPart], *, w
         "LAB_REPO": str(REPO),
         "LAB_SERVICE": f"{sys.executable} -P -m lab.service {lab.name} {lab.dir}",
         "LAB_WITHOUT_SIM": "false" if with_sim else "true",
+        "LAB_AGGREGATOR_ROUTING": "true",
         "PYTHONPATH": str(REPO),
         "PYTHONUNBUFFERED": "1",
         # The readiness probes use TLS with the lab's own CA.

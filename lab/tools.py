@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import edits
 from .layout import LAB
 
 _KUBE_VERSION = "v1.36.4"
@@ -36,13 +37,16 @@ class Tool:
     ldflags: str = ""
     applets: tuple[str, ...] = ()
     copies: tuple[Copy, ...] = field(default=())
-    # The following fields are not part of the repr: _folder in build.py hashes them only for builds with a C compiler.
+    # The following fields are not part of the repr: _folder in build.py hashes them only for tools that use them.
     # Further programs of the same module, by package; the name of each is the last part of its package.
     beside: tuple[str, ...] = field(default=(), repr=False)
     # The program calls C and is linked with the machine's C library.
     cgo: bool = field(default=False, repr=False)
     # Not a Go program but a C library from the folder's *.c files, with the headers in this package's folder.
     library: bool = field(default=False, repr=False)
+    edits: tuple[edits.Edit, ...] = field(default=(), repr=False)
+    # Build tags, separated by commas.
+    tags: str = field(default="", repr=False)
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -65,7 +69,8 @@ def _gpu_operator(version: str, usual_seconds: int) -> Tool:
     """Return the tool for one release of the GPU operator, with its chart and the files of its image."""
     name = OPERATORS[version]
     chart = Copy(_GPU_OPERATOR, "deployments/gpu-operator", "charts/gpu-operator", version, version)
-    copies = (chart, Copy(_GPU_OPERATOR, "assets", "assets"), Copy(_GPU_OPERATOR, "manifests", "manifests"))
+    folders = ("assets", "manifests", "bundle")
+    copies = (chart, *(Copy(_GPU_OPERATOR, folder, folder) for folder in folders))
     return _pinned(name, f"{_GPU_OPERATOR}/cmd/gpu-operator", usual_seconds, program="gpu-operator", copies=copies)
 
 
@@ -130,6 +135,32 @@ TOOLS: dict[str, Tool] = {
         _pinned("registry", "github.com/distribution/distribution/v3/cmd/registry", 90),
         # Simulates network faults between a client and the API server.
         _pinned("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server", 13, program="toxiproxy-server"),
+        # OpenShift's way to install operators: the controllers of OLM, and opm, which serves catalogs.
+        _pinned(
+            "olm",
+            f"{edits.LIFECYCLE_MANAGER}/cmd/olm",
+            240,
+            beside=(
+                f"{edits.LIFECYCLE_MANAGER}/cmd/catalog",
+                f"{edits.LIFECYCLE_MANAGER}/cmd/package-server",
+                f"{edits.REGISTRY}/cmd/opm",
+            ),
+            copies=(Copy(edits.LIFECYCLE_MANAGER, "deploy/chart/crds", "crds"),),
+            edits=edits.OLM,
+            # opm otherwise needs the C library gpgme.
+            tags="containers_image_openpgp",
+        ),
+        _pinned(
+            "cluster-nfd-operator",
+            edits.NFD_MODULE,
+            60,
+            program="node-feature-discovery-operator",
+            copies=(
+                Copy(edits.NFD_MODULE, "build/assets", "assets"),
+                Copy(edits.NFD_MODULE, "manifests/4.12", "bundle"),
+            ),
+            edits=edits.NFD_OPERATOR,
+        ),
         # NVIDIA's own agents, the NVML library that they load, and the program that simulates their node.
         _pinned(
             "nvidia-agents",
@@ -157,6 +188,7 @@ _ON_REQUEST: dict[str, tuple[str, ...]] = {
     "openshift": ("openshift-crds",),
     "registry": ("registry",),
     "toxiproxy": ("toxiproxy",),
+    "olm": (OPERATORS["v25.3.2"], "olm", "cluster-nfd-operator"),
     "agents": ("nvidia-agents", "mig-parted", "nvml", "host"),
 }
 PARTS: dict[str, tuple[str, ...]] = {

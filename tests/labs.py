@@ -29,9 +29,13 @@ SAVED = BUILD / "saved"
 RUN = "ACCEL_GPU_TEST_RUN_ID"
 
 
-def build_lab() -> None:
-    """Build the missing parts of the cache, and print its progress."""
-    subprocess.run([LAB, "build"], stdout=subprocess.DEVNULL, check=True)
+# What a lab with OpenShift needs besides Kubernetes.
+OPENSHIFT = ("openshift", "olm")
+
+
+def build_lab(*parts: str) -> None:
+    """Build the missing parts of the cache (default: those of every lab), and print its progress."""
+    subprocess.run([LAB, "build", *parts], stdout=subprocess.DEVNULL, check=True)
 
 
 @dataclass

@@ -12,7 +12,8 @@ from tests.programs import REPO
 _REQUIRED = re.compile(r"^(?:require )?\s*(\S+) (v\S+)(?: // indirect)?$", re.MULTILINE)
 _REPLACED = re.compile(r"^\s*(?:replace )?(\S+) => \S+ (v\S+)$", re.MULTILINE)
 # Each operator needs the Kubernetes libraries of its release, and process-compose shares almost nothing. NVIDIA's
-# agents must be those of the release, and packages with cgo are compiled separately in any case.
+# agents must be those of the release, and packages with cgo are compiled separately in any case. OLM's registry needs newer
+# libraries than Kubernetes, and OpenShift's NFD operator older ones.
 _KUBERNETES = ("k8s.io/", "sigs.k8s.io/")
 APART = {
     "gpu-operator": _KUBERNETES,
@@ -20,6 +21,8 @@ APART = {
     "process-compose": ("",),
     "nvidia-agents": ("",),
     "mig-parted": ("",),
+    "olm": ("",),
+    "cluster-nfd-operator": ("",),
 }
 # The compilation of the others waits for Kubernetes' own libraries.
 SHARED = ("k8s.io/", "golang.org/x/", "google.golang.org/")

@@ -1,0 +1,39 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenShift's CRDs and objects as a part of a lab."""
+
+from __future__ import annotations
+
+import signal
+
+from .. import build
+from ..api import Api
+from ..layout import LAB, Lab
+from ..part import LabPart
+from ..supervisor import tool
+from . import crds, objects, releases
+
+
+class OpenShift(LabPart):
+    """The CRDs and objects of a new OpenShift cluster; the settings of the lab contain its release and its platform."""
+
+    name = "openshift"
+    cloud = "openshift"
+    fleet = LAB / "fleets" / "openshift.yaml"
+
+    def build(self, lab: Lab) -> None:
+        """Fetch the CRDs."""
+        build.ensure([crds.TOOL])
+
+    def environment(self, lab: Lab) -> dict[str, str]:
+        """Return the folder of the CRDs."""
+        return {"LAB_TOOL_OPENSHIFT_CRDS": str(build.ensure([crds.TOOL])[crds.TOOL] / "bin")}
+
+    def serve(self, lab: Lab) -> None:
+        """Apply the CRDs and objects, report that, and stay, because process-compose restarts a service that ends."""
+        api, state = Api(lab, "runner"), lab.state()
+        crds.apply(api, tool(crds.TOOL).parent)
+        release = releases.find(state.get("openshift", releases.DEFAULT))
+        objects.create(lab, api, release, state.get("platform", objects.PLATFORMS[0]))
+        print("openshift: ready", flush=True)
+        signal.pause()
