@@ -17,6 +17,8 @@ REFRESH_ANNOTATION = "accel.gpu/config"
 # On an NVIDIADriver of a pool: the `driver` that the pool declares, as JSON.
 DRIVER_ANNOTATION = "accel.gpu/driver"
 CREATED_ANNOTATION = "accel.gpu/created"
+# On a Subscription of OLM: the collection's entries in the lists of spec.config, as JSON.
+SUBSCRIPTION_CONFIG_ANNOTATION = "accel.gpu/subscription-config"
 LEASE_NAMESPACE = "kube-system"
 LEASE_NAME = "accel-gpu"
 # On that Lease: gpu_cluster.name, recorded by the first run that changed the cluster.

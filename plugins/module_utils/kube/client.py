@@ -184,21 +184,26 @@ class Client(Transport):
         self.send("POST", path, body=body, is_final=lambda error: error.refuses_eviction)
 
     def watch(
-        self, path: str, *, resource_version: str, timeout: float, label_selector: str | None = None
+        self,
+        path: str,
+        *,
+        resource_version: str,
+        timeout: float,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
     ) -> t.Iterator[Object]:
         """The events after a version, without bookmarks, for `timeout` seconds; raises ApiError (gone) if the version is too old.
 
         A broken watch is continued from the last version. With a guard, the wait for the next event ends when the guard raises an error.
         """
         guard = self.guard
-        events = self._events(path, resource_version, timeout, label_selector)
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        events = self._events(path, resource_version, timeout, selectors)
         return events if guard is None else interruptible(events, lambda: guard(path))
 
-    def _events(
-        self, path: str, resource_version: str, timeout: float, label_selector: str | None
-    ) -> t.Iterator[Object]:
+    def _events(self, path: str, resource_version: str, timeout: float, selectors: Query) -> t.Iterator[Object]:
         deadline = self._clock() + timeout
-        query = {"watch": "1", "allowWatchBookmarks": "true", "labelSelector": label_selector}
+        query: dict[str, t.Any] = {"watch": "1", "allowWatchBookmarks": "true", **selectors}
         version = resource_version
         while (left := deadline - self._clock()) > 0:
             if self.guard is not None:

@@ -1,0 +1,88 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The decision whether an InstallPlan may be approved (pure).
+
+OLM puts all pending changes of a namespace into one InstallPlan, so approving it for one operator may upgrade others.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..common.nested import get_nested
+from ..schema.messages import join_words
+from .observed import REQUIRES_APPROVAL, Document, name_of, plan_csvs, plan_phase
+from .problem import MEDIUM, Problem
+
+
+@dataclass(frozen=True)
+class ApprovalDecision:
+    """Whether to approve, or to discard, the InstallPlan with this name; neither if there is a problem or nothing to do."""
+
+    approve: str = ""
+    discard: str = ""
+    problem: Problem | None = None
+
+
+def awaits_approval(plan: Document | None) -> bool:
+    """Whether an InstallPlan waits for an approval."""
+    return (
+        plan is not None and plan_phase(plan) == REQUIRES_APPROVAL and get_nested(plan, "spec", "approved") is not True
+    )
+
+
+def decide_approval(
+    plan: Document,
+    *,
+    package: str,
+    desired: str,
+    steps: t.Collection[str],
+    additional: t.Collection[str],
+    discarded: bool = False,
+) -> ApprovalDecision:
+    """The decision about an InstallPlan that waits for its approval.
+
+    steps: the ClusterServiceVersions on the way to the desired one. additional: other ClusterServiceVersions that the user names. A plan for
+    another version of the package is discarded once (`discarded`), because OLM makes no other plan while this one waits.
+    """
+    names = plan_csvs(plan)
+    own = [name for name in names if name in steps]
+    others = [name for name in names if name not in steps and name not in additional]
+    other_versions = [name for name in others if name.startswith(f"{package}.")]
+    if other_versions:
+        if not discarded:
+            return ApprovalDecision(discard=name_of(plan))
+        return ApprovalDecision(problem=_other_version(plan, other_versions, desired))
+    if others:
+        return ApprovalDecision(problem=_brings_others(plan, others, desired))
+    if len(own) != 1:
+        return ApprovalDecision()
+    return ApprovalDecision(approve=name_of(plan))
+
+
+def _subject(plan: Document) -> str:
+    return f"InstallPlan {plan['metadata'].get('namespace', '')}/{name_of(plan)}"
+
+
+def _brings_others(plan: Document, others: t.Sequence[str], desired: str) -> Problem:
+    return Problem(
+        code="install_plan_others",
+        subject=_subject(plan),
+        field="spec.clusterServiceVersionNames",
+        value=join_words(plan_csvs(plan)),
+        rule=f"Only {desired} is declared, and approving the plan would also install {join_words(others)}.",
+        remedy=f"Name {join_words(others)} in additional_csvs, or approve the plan yourself.",
+    )
+
+
+def _other_version(plan: Document, versions: t.Sequence[str], desired: str) -> Problem:
+    return Problem(
+        code="upgrade_path",
+        subject=_subject(plan),
+        field="spec.clusterServiceVersionNames",
+        value=join_words(plan_csvs(plan)),
+        rule=f"OLM offers {join_words(versions)}, which is not on the way to {desired}.",
+        remedy="Set channel to a channel that leads to the version, or version to the one that OLM offers.",
+        patience=MEDIUM,
+    )

@@ -1,0 +1,202 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of an installation through OLM: done, waiting for something, an InstallPlan to approve, or a problem (pure).
+
+Neither the Subscription's state nor its installedCSV shows whether the operator runs: both are set as soon as the ClusterServiceVersion exists.
+A problem is reported only after it has lasted for its `patience`, since OLM's conditions are wrong for some seconds during upgrades.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..common.nested import get_nested
+from . import failures
+from .approval import awaits_approval, decide_approval
+from .observed import (
+    AT_LATEST,
+    FAILED,
+    Document,
+    Observed,
+    conditions,
+    csv_phase,
+    csv_version,
+    is_deleting,
+    name_of,
+    plan_phase,
+)
+from .operator_group import no_group, several_groups
+from .problem import LONG, SHORT, Problem
+from .stability import unstable_reason
+from .versions import Version
+
+# The ClusterServiceVersion fails for this reason for a moment when its Deployment is not ready after 5 minutes; then OLM starts again.
+INSTALL_CHECK_FAILED = "InstallCheckFailed"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The version that the run installs, and the way to it."""
+
+    package: str
+    subscription: str
+    csv: str
+    version: Version | None
+    # The ClusterServiceVersions on the way from the installed one, with the desired one.
+    steps: frozenset[str]
+    additional: frozenset[str] = frozenset()
+    automatic: bool = False
+    # The Subscription's spec.config before the run.
+    former_config: t.Mapping[str, t.Any] | None = None
+    # The InstallPlans that this run has discarded.
+    discarded: bool = False
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """One of: done; a problem; an InstallPlan to approve or to discard; else `text` says what the run waits for."""
+
+    text: str = ""
+    done: bool = False
+    problem: Problem | None = None
+    approve: str = ""
+    discard: str = ""
+    # The ClusterServiceVersion that `done` is about.
+    csv: str = ""
+
+
+def assess(observed: Observed, target: Target) -> Assessment:
+    """The state of the installation."""
+    fundamental = _namespace_problem(observed)
+    if fundamental:
+        return _problem(fundamental)
+    subscription = observed.subscription(target.package, target.subscription)
+    if subscription is None or is_deleting(subscription):
+        return _problem(failures.subscription_gone(observed.namespace, target.subscription))
+    csv = _desired_csv(observed, target, subscription)
+    if csv is not None and not is_deleting(csv):
+        reason = unstable_reason(observed, csv, subscription, target.former_config)
+        if not reason:
+            return Assessment(done=True, csv=name_of(csv))
+        return _progress(observed, subscription, csv, reason)
+    newer = _newer_csv(observed, target, subscription)
+    if newer is not None:
+        return _problem(failures.upgraded_by_other(observed.namespace, name_of(newer), target.csv))
+    return _before_csv(observed, target, subscription)
+
+
+def _problem(problem: Problem) -> Assessment:
+    return Assessment(text=str(problem), problem=problem)
+
+
+def _namespace_problem(observed: Observed) -> Problem | None:
+    if is_deleting(observed.namespace_object):
+        return failures.namespace_terminating(observed.namespace, t.cast("Document", observed.namespace_object))
+    if len(observed.groups) > 1:
+        return several_groups(observed.namespace, observed.groups)
+    return None if observed.groups else no_group(observed.namespace, SHORT)
+
+
+def _desired_csv(observed: Observed, target: Target, subscription: Document) -> Document | None:
+    """The desired ClusterServiceVersion; with automatic approval, the one that OLM has installed if it is at least as new."""
+    if target.automatic:
+        installed = observed.csv(str(get_nested(subscription, "status", "installedCSV") or ""))
+        version = csv_version(installed)
+        if version is not None and target.version is not None and version >= target.version:
+            return installed
+    return observed.csv(target.csv)
+
+
+def _newer_csv(observed: Observed, target: Target, subscription: Document) -> Document | None:
+    installed = observed.csv(str(get_nested(subscription, "status", "installedCSV") or ""))
+    version = csv_version(installed)
+    return installed if version is not None and target.version is not None and version > target.version else None
+
+
+def _progress(observed: Observed, subscription: Document, csv: Document, reason: str) -> Assessment:
+    """The state of an existing ClusterServiceVersion that is not stable."""
+    plan = observed.plan_of(subscription)
+    if plan is not None and plan_phase(plan) == FAILED:
+        return _problem(failures.plan_failed(plan))
+    phase, cause, dummy = csv_phase(csv)
+    if phase == FAILED and cause != INSTALL_CHECK_FAILED:
+        return _problem(failures.csv_failed(observed.namespace, csv))
+    return Assessment(text=_detail(reason, csv))
+
+
+def _detail(reason: str, csv: Document) -> str:
+    """The reason with the requirements that are not met."""
+    missing = [
+        f"{item.get('kind')} {item.get('name')} ({item.get('status')})"
+        for item in get_nested(csv, "status", "requirementStatus") or ()
+        if item.get("status") not in ("Present", "Satisfied")
+    ]
+    phase = csv_phase(csv)[0]
+    return f"{reason}; missing: {', '.join(missing[:5])}" if missing and phase == "Pending" else reason
+
+
+def _before_csv(observed: Observed, target: Target, subscription: Document) -> Assessment:
+    """The state before the desired ClusterServiceVersion exists."""
+    plan = observed.plan_of(subscription)
+    phase = plan_phase(plan)
+    if plan is not None and phase == FAILED:
+        return _problem(failures.plan_failed(plan))
+    if plan is not None and awaits_approval(plan) and not target.automatic:
+        decision = decide_approval(
+            plan,
+            package=target.package,
+            desired=target.csv,
+            steps=target.steps,
+            additional=target.additional,
+            discarded=target.discarded,
+        )
+        if decision.problem:
+            return _problem(decision.problem)
+        return Assessment(
+            text=f"InstallPlan {name_of(plan)} awaits its approval", approve=decision.approve, discard=decision.discard
+        )
+    if plan is not None and phase not in ("Complete", ""):
+        message = get_nested(plan, "status", "message")
+        return Assessment(text=f"InstallPlan {name_of(plan)} is {phase}{f': {message}' if message else ''}")
+    current = observed.csv(str(get_nested(subscription, "status", "currentCSV") or ""))
+    if current is not None:
+        # A step on the way to the desired version.
+        reason = unstable_reason(observed, current, subscription)
+        if reason:
+            return _progress(observed, subscription, current, reason)
+    problem = subscription_problem(observed, target, subscription)
+    if problem:
+        return _problem(problem)
+    return Assessment(text=_waiting_text(observed, target, subscription))
+
+
+def subscription_problem(observed: Observed, target: Target, subscription: Document) -> Problem | None:
+    """The problem that the Subscription's conditions show, or that OLM has nothing to install."""
+    found = conditions(subscription)
+    name = f"Subscription {observed.namespace}/{name_of(subscription)}"
+    for kind, make in (
+        ("ResolutionFailed", failures.resolution_failed),
+        ("BundleUnpackFailed", failures.unpack_failed),
+        ("InstallPlanFailed", failures.subscription_plan_failed),
+        ("CatalogSourcesUnhealthy", failures.catalog_unhealthy),
+    ):
+        condition = found.get(kind)
+        if condition is not None and condition.is_true:
+            return make(name, condition, target.package)
+    status = subscription.get("status") or {}
+    installed = str(status.get("installedCSV") or "")
+    if status.get("state") == AT_LATEST and installed and installed != target.csv:
+        channel = str(get_nested(subscription, "spec", "channel") or "")
+        return failures.no_upgrade(name, installed, target.csv, channel, LONG)
+    if status.get("currentCSV") == target.csv and plan_phase(observed.plan_of(subscription)) == "Complete":
+        return failures.csv_gone(observed.namespace, target.csv)
+    return None
+
+
+def _waiting_text(observed: Observed, target: Target, subscription: Document) -> str:
+    name = f"Subscription {observed.namespace}/{name_of(subscription)}"
+    unpacking = conditions(subscription).get("BundleUnpacking")
+    if unpacking is not None and unpacking.is_true:
+        return f"{name}: OLM unpacks the bundle of {target.csv} ({unpacking.message or unpacking.reason})"
+    return f"{name}: OLM has not made an InstallPlan for {target.csv} yet"

@@ -1,0 +1,221 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads, watches and writes OLM's objects of one namespace."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.names import FIELD_MANAGER
+from ..kube.diff import difference, same_object, shown
+from ..kube.errors import ApiError
+from ..kube.mirror import Collection, Mirror
+from ..kube.objects import NOT_CHECKED
+from ..kube.paths import NAMESPACES
+from .observed import COPIED_LABEL, Object, Observed, name_of
+from .package_manifest import Package, parse_package
+from .subscription import V1, V1ALPHA1
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..kube.lease import Lease
+
+_PLURALS = {
+    "Subscription": (V1ALPHA1, "subscriptions"),
+    "ClusterServiceVersion": (V1ALPHA1, "clusterserviceversions"),
+    "InstallPlan": (V1ALPHA1, "installplans"),
+    "CatalogSource": (V1ALPHA1, "catalogsources"),
+    "OperatorGroup": (V1, "operatorgroups"),
+}
+_PACKAGES = "/apis/packages.operators.coreos.com/v1"
+
+
+@dataclass(frozen=True)
+class AppliedObject:
+    """The change of one object, or the one that check mode predicts."""
+
+    label: str
+    created: bool
+    before: Object
+    after: Object
+    note: str = ""
+
+    @property
+    def header(self) -> str:
+        """The label for a diff, with the reason why a preview may be wrong."""
+        return f"{self.label} ({self.note})" if self.note else self.label
+
+
+class OlmClient:
+    """One namespace's objects; in check mode, writes are dry runs. Each write first calls `before_write`, which acquires the lease once."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        source_namespace: str,
+        *,
+        check: bool,
+        force: bool,
+        before_write: t.Callable[[], Lease | None],
+    ) -> None:
+        """Send nothing yet."""
+        self.client = client
+        self.namespace = namespace
+        self._source_namespace = source_namespace
+        self._check = check
+        self._force = force
+        self._before_write = before_write
+        self._mirror = Mirror(
+            client,
+            {
+                "namespace": Collection(NAMESPACES, field_selector=f"metadata.name={namespace}", optional=True),
+                "subscriptions": Collection(self.path("Subscription"), optional=True),
+                "groups": Collection(self.path("OperatorGroup"), optional=True),
+                # Every namespace has a copy of the ClusterServiceVersions that watch all namespaces.
+                "csvs": Collection(
+                    self.path("ClusterServiceVersion"), label_selector=f"!{COPIED_LABEL}", optional=True
+                ),
+                "plans": Collection(self.path("InstallPlan"), optional=True),
+                "deployments": Collection(f"/apis/apps/v1/namespaces/{namespace}/deployments"),
+                "catalogs": Collection(self.path("CatalogSource", namespace=source_namespace), optional=True),
+            },
+        )
+
+    def path(self, kind: str, name: str = "", namespace: str = "") -> str:
+        """The path of a kind's objects in the namespace, or of one of them."""
+        api_version, plural = _PLURALS[kind]
+        collection = f"/apis/{api_version}/namespaces/{namespace or self.namespace}/{plural}"
+        return f"{collection}/{name}" if name else collection
+
+    def read(self) -> Observed:
+        """List all objects."""
+        self._mirror.read()
+        return self.observed()
+
+    def observed(self) -> Observed:
+        """The objects as they are known."""
+        namespaces = self._mirror.objects("namespace")
+        return Observed(
+            namespace=self.namespace,
+            namespace_object=namespaces[0] if namespaces else None,
+            subscriptions=self._mirror.objects("subscriptions"),
+            groups=self._mirror.objects("groups"),
+            csvs=self._mirror.objects("csvs"),
+            plans=self._mirror.objects("plans"),
+            deployments=self._mirror.objects("deployments"),
+            catalogs=self._mirror.objects("catalogs"),
+        )
+
+    def has_olm(self) -> bool:
+        """Whether the cluster has OLM's kinds; raises ApiError if the user may not read them."""
+        if self._mirror.is_known("subscriptions"):
+            return True
+        try:
+            next(self.client.list(self.path("Subscription"), limit=1), None)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return False
+        return True
+
+    def has_namespace(self) -> bool:
+        """Whether the namespace exists; assumed if the user may not list namespaces."""
+        return bool(self._mirror.objects("namespace")) or not self._mirror.is_known("namespace")
+
+    def follow(self) -> None:
+        """Watch all objects from now on."""
+        self._mirror.follow()
+
+    def await_change(self, timeout: float) -> bool:
+        """Wait until an object changes; False after the timeout."""
+        return self._mirror.await_change(timeout)
+
+    def close(self) -> None:
+        """End the watches."""
+        self._mirror.close()
+
+    def packages(self, package: str) -> list[Package]:
+        """The package in each catalog of the source's namespace, and of the cluster; empty without a packageserver."""
+        path = f"{_PACKAGES}/namespaces/{self._source_namespace}/packagemanifests"
+        try:
+            manifests = list(self.client.list(path, field_selector=f"metadata.name={package}"))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return []
+        return [parse_package(manifest) for manifest in manifests]
+
+    def take_lease(self) -> None:
+        """Acquire the lease before the first write."""
+        self._prepare()
+
+    @staticmethod
+    def differs(body: Object, live: Object | None) -> bool:
+        """Whether an object needs a write to get this content."""
+        found = {**live, "apiVersion": body["apiVersion"], "kind": body["kind"]} if live is not None else None
+        return difference(found, body, FIELD_MANAGER).changed
+
+    def apply(self, collection: str, body: Object, live: Object | None) -> AppliedObject | None:
+        """Give an object its content; None if nothing differs. `collection` is that of the mirror.
+
+        Raises a conflict if the object was changed since it was read, or, unless `force`, if another manager owns a field.
+        """
+        metadata = body["metadata"]
+        path = self.path(body["kind"], metadata["name"], metadata["namespace"])
+        label = f"{body['kind']} {metadata['namespace']}/{metadata['name']}"
+        found = {**live, "apiVersion": body["apiVersion"], "kind": body["kind"]} if live is not None else None
+        plan = difference(found, body, FIELD_MANAGER)
+        if not plan.changed:
+            return None
+        if self._check and live is None and not (self.has_namespace() and self.has_olm()):
+            return AppliedObject(label, True, plan.before, plan.after)
+        content = plan.patch_body
+        if live is not None:
+            # The lists in it were merged with those that were read.
+            version = {"resourceVersion": live["metadata"]["resourceVersion"]}
+            content = {**content, "metadata": {**content["metadata"], **version}}
+        self._prepare()
+        try:
+            result = self.client.apply(path, content, dry_run=self._check, force=self._force, field_validation="Strict")
+        except ApiError as error:
+            if not (self._check and error.forbidden):
+                raise
+            return AppliedObject(label, live is None, plan.before, plan.after, NOT_CHECKED)
+        if found is not None and same_object(found, result):
+            return None
+        if not self._check:
+            self._mirror.put(collection, result)
+        return AppliedObject(label, live is None, plan.before, plan.after if live is None else shown(result))
+
+    def approve(self, plan: Object) -> bool:
+        """Approve exactly the InstallPlan that was read; False if it was changed since."""
+        self._prepare()
+        version = plan["metadata"]["resourceVersion"]
+        body = {"metadata": {"resourceVersion": version}, "spec": {"approved": True}}
+        try:
+            approved = self.client.patch(self.path("InstallPlan", name_of(plan)), body, dry_run=self._check)
+        except ApiError as error:
+            if error.conflict or error.not_found:
+                return False
+            raise
+        if not self._check:
+            self._mirror.put("plans", approved)
+        return True
+
+    def delete(self, kind: str, name: str, uid: str) -> bool:
+        """Delete exactly the object that was read; False if it no longer exists."""
+        self._prepare()
+        body = {"preconditions": {"uid": uid}}
+        try:
+            return self.client.delete(self.path(kind, name), body=body, dry_run=self._check)
+        except ApiError as error:
+            if error.conflict:
+                return False
+            raise
+
+    def _prepare(self) -> None:
+        lease = self._before_write()
+        if lease is not None:
+            lease.check()

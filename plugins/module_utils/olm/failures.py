@@ -1,0 +1,266 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The problems that OLM's objects show: what their statuses mean, and the remedies (pure).
+
+The statuses were recorded with OLM 0.46; conditions are matched by type and reason, and by text only where OLM has one reason for several causes.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..common.nested import get_nested
+from .observed import Condition, Document, catalog_state, csv_phase, name_of
+from .problem import FINAL, MEDIUM, SHORT, Problem
+
+# Reasons of a failed ClusterServiceVersion that only a change of the OperatorGroups ends, each with the remedy.
+_GROUP_REASONS = {
+    "TooManyOperatorGroups": "Delete all OperatorGroups of the namespace but one.",
+    "NoOperatorGroup": "Run again, which creates an OperatorGroup.",
+    "UnsupportedOperatorGroup": "Change spec.targetNamespaces of the OperatorGroup to namespaces that the operator supports.",
+}
+_OPERATOR_LOGS = "kubectl -n openshift-operator-lifecycle-manager logs deployment/catalog-operator"
+UNREFERENCED = "exists and is not referenced by a subscription"
+
+
+def namespace_terminating(namespace: str, live: Document) -> Problem:
+    """The namespace is being deleted."""
+    since = live["metadata"].get("deletionTimestamp")
+    return Problem(
+        code="namespace_terminating",
+        subject=f"Namespace {namespace}",
+        field="metadata.deletionTimestamp",
+        value=str(since),
+        rule="Nothing can be created in a namespace that is being deleted.",
+        remedy=f"Wait until it is gone, and run again; kubectl get namespace {namespace} -o yaml shows what holds it.",
+    )
+
+
+def catalog_missing(namespace: str, name: str) -> Problem:
+    """There is no such CatalogSource."""
+    return Problem(
+        code="source",
+        subject=f"CatalogSource {namespace}/{name}",
+        field="metadata.name",
+        value=name,
+        rule="The CatalogSource does not exist.",
+        remedy=f"Correct source or source_namespace (kubectl -n {namespace} get catalogsources), or set catalog_image to create it.",
+    )
+
+
+def catalog_unreachable(namespace: str, catalog: Document, patience: float = FINAL) -> Problem:
+    """OLM has no connection to the catalog."""
+    name = name_of(catalog)
+    state = catalog_state(catalog) or "not connected"
+    image = get_nested(catalog, "spec", "image")
+    pods = f"kubectl -n {namespace} get pods -l olm.catalogSource={name}"
+    address = get_nested(catalog, "spec", "address")
+    return Problem(
+        code="catalog_unreachable",
+        subject=f"CatalogSource {namespace}/{name}",
+        field="status.connectionState.lastObservedState",
+        value=state,
+        rule="OLM reads packages only from a catalog whose state is READY.",
+        remedy=(
+            f"Check that the catalog at {address} runs."
+            if address
+            else f"Check the catalog's pod ({pods}){f' and that its image {image} can be pulled' if image else ''}."
+        ),
+        patience=patience,
+    )
+
+
+def subscription_gone(namespace: str, name: str) -> Problem:
+    """Someone else has deleted the Subscription during the run."""
+    return Problem(
+        code="subscription_deleted",
+        subject=f"Subscription {namespace}/{name}",
+        field="metadata",
+        value="deleted",
+        rule="The Subscription was deleted during the run, not by this module.",
+        remedy="Make sure that nothing else manages it, and run again.",
+        patience=SHORT,
+    )
+
+
+def upgraded_by_other(namespace: str, newer: str, desired: str) -> Problem:
+    """Someone else has approved or caused an upgrade beyond the desired version."""
+    return Problem(
+        code="upgraded_by_other",
+        subject=f"ClusterServiceVersion {namespace}/{newer}",
+        field="metadata.name",
+        value=newer,
+        rule=f"It is newer than {desired}; this module did not approve its InstallPlan, and OLM does not go back.",
+        remedy="Set version to it, and find out who approves InstallPlans here.",
+    )
+
+
+def plan_failed(plan: Document) -> Problem:
+    """A step of the InstallPlan has failed for good."""
+    message = get_nested(plan, "status", "message")
+    reasons = [item.get("message") for item in get_nested(plan, "status", "conditions") or () if item.get("message")]
+    return Problem(
+        code="install_plan_failed",
+        subject=f"InstallPlan {plan['metadata'].get('namespace', '')}/{name_of(plan)}",
+        field="status.message",
+        value=str(message or (reasons[0] if reasons else "Failed")),
+        rule="OLM has given up on a step of the plan, and does not try it again.",
+        remedy="Remove the cause, and run again: OLM then makes a new plan, and the module approves it.",
+    )
+
+
+def csv_failed(namespace: str, csv: Document) -> Problem:
+    """The ClusterServiceVersion has failed."""
+    dummy, reason, message = csv_phase(csv)
+    remedy = _GROUP_REASONS.get(reason)
+    return Problem(
+        code="csv_failed" if remedy is None else "operator_group",
+        subject=f"ClusterServiceVersion {namespace}/{name_of(csv)}",
+        field="status.phase",
+        value=f"Failed ({reason}: {message})",
+        rule="OLM installs nothing from a failed ClusterServiceVersion, whatever the state of its Subscription.",
+        remedy=remedy or f"See kubectl -n {namespace} describe csv {name_of(csv)}.",
+        patience=MEDIUM if remedy is None else FINAL,
+    )
+
+
+def csv_gone(namespace: str, name: str) -> Problem:
+    """The ClusterServiceVersion does not exist although its InstallPlan is complete; OLM does not install it again."""
+    return Problem(
+        code="csv_deleted",
+        subject=f"ClusterServiceVersion {namespace}/{name}",
+        field="metadata",
+        value="deleted",
+        rule="It was deleted after OLM had installed it, and OLM does not install it again.",
+        remedy="Run again, which makes OLM install it.",
+        patience=MEDIUM,
+    )
+
+
+def no_upgrade(subscription: str, installed: str, desired: str, channel: str, patience: float) -> Problem:
+    """OLM considers the installed version as the newest one."""
+    return Problem(
+        code="upgrade_path",
+        subject=subscription,
+        field="status.state",
+        value=f"AtLatestKnown with {installed}",
+        rule=f"In channel {channel}, no version replaces {installed} on the way to {desired}.",
+        remedy="Set channel to a channel that leads from the installed version to the desired one.",
+        patience=patience,
+    )
+
+
+def resolution_failed(subscription: str, condition: Condition, package: str) -> Problem:
+    """OLM cannot find what to install."""
+    if UNREFERENCED in condition.message and condition.reason == "ConstraintsNotSatisfiable":
+        code, rule = "csv_unreferenced", "A ClusterServiceVersion without a Subscription prevents every installation."
+        remedy = (
+            "Run again, which replaces it if it is one of this package; else delete it or subscribe to its package."
+        )
+    elif condition.reason == "ErrorPreventedResolution":
+        code, rule = "catalog_unreachable", "OLM cannot read a catalog."
+        remedy = "Check the CatalogSource that the message names; a broken one stops all Subscriptions that can see it."
+    else:
+        code, rule = "resolution_failed", f"OLM finds nothing to install for package {package}."
+        remedy = "Correct package, channel, version or source."
+    return Problem(
+        code=code,
+        subject=subscription,
+        field="condition ResolutionFailed",
+        value=f"True ({condition.reason}: {condition.message})",
+        rule=rule,
+        remedy=remedy,
+        patience=MEDIUM,
+    )
+
+
+def unpack_failed(subscription: str, condition: Condition, dummy_package: str) -> Problem:
+    """The image of the bundle could not be unpacked."""
+    return Problem(
+        code="unpack_failed",
+        subject=subscription,
+        field="condition BundleUnpackFailed",
+        value=f"True ({condition.reason}: {condition.message})",
+        rule="OLM unpacks the bundle's image in a Job in the namespace of the CatalogSource.",
+        remedy=(
+            "Check the pull secret and the mirror rules (ImageDigestMirrorSet) for the image, delete the failed Job "
+            "(label operatorframework.io/bundle-unpack-ref), and run again."
+        ),
+        patience=SHORT,
+    )
+
+
+def subscription_plan_failed(subscription: str, condition: Condition, dummy_package: str) -> Problem:
+    """A step of the InstallPlan fails, and OLM may still try it again."""
+    return Problem(
+        code="install_plan_failed",
+        subject=subscription,
+        field="condition InstallPlanFailed",
+        value=f"True ({condition.reason}: {condition.message})",
+        rule="A step of the InstallPlan fails.",
+        remedy="Remove the cause, and run again.",
+        patience=MEDIUM,
+    )
+
+
+def catalog_unhealthy(subscription: str, condition: Condition, dummy_package: str) -> Problem:
+    """A CatalogSource is missing or broken."""
+    return Problem(
+        code="source",
+        subject=subscription,
+        field="condition CatalogSourcesUnhealthy",
+        value=f"True ({condition.reason}: {condition.message})",
+        rule="OLM installs nothing while a CatalogSource that the Subscription needs is unhealthy.",
+        remedy=f"Correct source, or repair the CatalogSource; see {_OPERATOR_LOGS}.",
+        patience=MEDIUM,
+    )
+
+
+def foreign_catalog(namespace: str, catalog: Document, image: str) -> Problem:
+    """The CatalogSource for the declared image belongs to someone else."""
+    name = name_of(catalog)
+    return Problem(
+        code="source",
+        subject=f"CatalogSource {namespace}/{name}",
+        field="spec.image",
+        value=str(get_nested(catalog, "spec", "image") or "not set"),
+        rule=f"The declared catalog_image is {image}, and a CatalogSource that this collection has not created is not changed.",
+        remedy="Put another name first in source, or remove catalog_image to use this CatalogSource.",
+    )
+
+
+def deployment_not_ready(deployment: Document, pods: t.Sequence[str], seconds: float) -> Problem:
+    """The operator's Deployment was not ready before the timeout."""
+    name, namespace = name_of(deployment), deployment["metadata"].get("namespace", "")
+    available = get_nested(deployment, "status", "availableReplicas") or 0
+    return Problem(
+        code="deployment_not_ready",
+        subject=f"Deployment {namespace}/{name}",
+        field="status.availableReplicas",
+        value=f"{available} of {get_nested(deployment, 'spec', 'replicas')} after {seconds:.0f} s (wait_timeout)",
+        rule=(
+            "A ClusterServiceVersion succeeds only with its Deployments. After 5 minutes OLM reports it as failed for a moment, and "
+            "starts again."
+        ),
+        remedy=f"Check its pods: {'; '.join(pods)}."
+        if pods
+        else f"See kubectl -n {namespace} describe deployment {name}.",
+    )
+
+
+def never_processed(subscription: str) -> str:
+    """The advice if OLM shows no reaction until the timeout."""
+    return f"If {subscription} has no status that explains it, check that OLM runs: {_OPERATOR_LOGS}."
+
+
+def not_removed(namespace: str, csv: Document, seconds: float) -> Problem:
+    """A ClusterServiceVersion still exists after the timeout."""
+    held = ", ".join(csv["metadata"].get("finalizers") or ()) or "none"
+    return Problem(
+        code="not_removed",
+        subject=f"ClusterServiceVersion {namespace}/{name_of(csv)}",
+        field="metadata.finalizers",
+        value=f"{held} after {seconds:.0f} s (wait_timeout)",
+        rule="OLM removes the finalizer after it has deleted the objects of the operator.",
+        remedy="Check that OLM runs: kubectl -n openshift-operator-lifecycle-manager logs deployment/olm-operator.",
+    )

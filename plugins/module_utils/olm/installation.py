@@ -1,0 +1,226 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plans an installation through OLM from what was read and what the catalogs offer: the target, the objects to apply, and the repairs (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..common.nested import get_nested
+from .assessment import Target
+from .failures import namespace_terminating
+from .observed import Document, Object, Observed, csv_version, is_deleting, name_of
+from .operator_group import GroupDecision, decide_group
+from .options import OlmOptions
+from .package_manifest import (
+    Entry,
+    Offer,
+    allowed_steps,
+    downgrade,
+    install_modes,
+    is_version,
+    skipped_version,
+)
+from .problem import OlmFailure, Problem
+from .repair import Repair, repairs
+from .subscription import AUTOMATIC, SubscriptionSpec, group_body, removed_config, subscription_body
+from .versions import Version
+
+
+@dataclass(frozen=True)
+class InstallationPlan:
+    """The objects and repairs of a run. Without `target`, the version is only known after the catalogs can be read (check mode on a new cluster)."""
+
+    subscription: Object
+    live: Object | None
+    group: Object | None
+    repairs: tuple[Repair, ...]
+    target: Target | None
+    channel: str
+    source: str
+    after_discovery: tuple[str, ...] = ()
+
+
+def existing_subscription(observed: Observed, options: OlmOptions) -> Object | None:
+    """The Subscription to manage; raises OlmFailure if the name or the package is used by another one."""
+    named = observed.subscription(options.package, options.name)
+    if named is None and not options.name:
+        # The name that a new Subscription would have.
+        named = observed.subscription(options.package, options.package)
+    if named is not None and get_nested(named, "spec", "name") != options.package:
+        raise OlmFailure(_other_package(observed.namespace, named, options))
+    same = observed.subscription(options.package)
+    if same is not None and (named is None or name_of(named) != name_of(same)):
+        raise OlmFailure(_other_name(observed.namespace, same, options))
+    return named
+
+
+def installed_entry(observed: Observed, options: OlmOptions, live: Document | None) -> Entry | None:
+    """The installed version if it is the desired one, so that the catalogs need not be read; None if they are needed."""
+    if live is None:
+        return None
+    spec = live.get("spec") or {}
+    if options.channel and options.channel != spec.get("channel"):
+        return None
+    if options.sources and (
+        spec.get("source") not in options.sources or spec.get("sourceNamespace") != options.source_namespace
+    ):
+        return None
+    csv = observed.csv(str(get_nested(live, "status", "installedCSV") or ""))
+    if csv is None:
+        return None
+    entry = Entry(name_of(csv), str(get_nested(csv, "spec", "version") or ""))
+    if not options.version or is_version(entry.name, entry.version, options.package, options.version):
+        return entry
+    desired = Entry("", options.version.removeprefix(f"{options.package}.")).parsed
+    newer = options.approval == AUTOMATIC and desired and entry.parsed and entry.parsed >= desired
+    return entry if newer else None
+
+
+def desired_version(observed: Observed, options: OlmOptions, live: Document | None) -> str:
+    """The version to look for in the catalogs; without a declared one, that of an unfinished, lost or unreferenced installation. Empty for the newest one."""
+    if options.version:
+        return options.version
+    if live is None:
+        left = _newest(observed.unreferenced_csvs(options.package))
+        return name_of(left) if left else ""
+    return str(get_nested(live, "status", "installedCSV") or get_nested(live, "spec", "startingCSV") or "")
+
+
+def plan_installation(
+    observed: Observed, options: OlmOptions, live: Object | None, offer: Offer | Entry | None
+) -> InstallationPlan:
+    """The plan for the offer, or for the installed version; raises OlmFailure with the first problem."""
+    if is_deleting(observed.namespace_object):
+        raise OlmFailure(namespace_terminating(observed.namespace, t.cast("Document", observed.namespace_object)))
+    spec = (live or {}).get("spec") or {}
+    entry = offer.entry if isinstance(offer, Offer) else offer
+    found = repairs(observed, options.package, live)
+    installed = _installed(observed, options, live, found)
+    steps = frozenset({entry.name}) if entry else frozenset()
+    if isinstance(offer, Offer):
+        version = csv_version(installed)
+        if installed is not None:
+            _raise(downgrade(name_of(installed), version, offer.entry))
+        upgrade_from = version if live is not None and not _is_repaired(installed, found) else None
+        _raise(skipped_version(offer.channel, upgrade_from, offer.entry))
+        steps = allowed_steps(offer.channel, upgrade_from, offer.entry)
+    group = _group(observed, options, _modes(installed, offer, entry))
+    _raise(group.problem)
+    channel = offer.channel.name if isinstance(offer, Offer) else options.channel or str(spec.get("channel") or "")
+    source = offer.package.source if isinstance(offer, Offer) else _source(options, spec)
+    name = name_of(live) if live is not None else options.name or options.package
+    is_fresh = live is None or installed is None or _is_repaired(installed, found) or _has_lost_csv(found)
+    starting = entry.name if entry and is_fresh else str(spec.get("startingCSV") or "")
+    desired = SubscriptionSpec(
+        namespace=options.namespace,
+        name=name,
+        package=options.package,
+        channel=channel,
+        source=source,
+        source_namespace=options.source_namespace,
+        approval=options.approval,
+        starting_csv=starting,
+        config=options.config,
+    )
+    body = subscription_body(desired, live)
+    return InstallationPlan(
+        subscription=body,
+        live=live,
+        group=group_body(group.name, options.namespace, group.targets) if group.targets is not None else None,
+        repairs=tuple(found),
+        target=_target(options, name, entry, steps, spec, body) if entry else None,
+        channel=channel,
+        source=source,
+        after_discovery=()
+        if entry
+        else ("version", *(() if channel else ("channel",)), *(() if source else ("source",))),
+    )
+
+
+def _target(
+    options: OlmOptions, name: str, entry: Entry, steps: frozenset[str], spec: Document, body: Document
+) -> Target:
+    after = spec.get("config") if options.config is None else body["spec"].get("config")
+    return Target(
+        package=options.package,
+        subscription=name,
+        csv=entry.name,
+        version=entry.parsed,
+        steps=steps,
+        additional=options.additional_csvs,
+        automatic=options.approval == AUTOMATIC,
+        former_config=removed_config(spec.get("config"), after),
+    )
+
+
+def _installed(
+    observed: Observed, options: OlmOptions, live: Document | None, found: t.Sequence[Repair]
+) -> Object | None:
+    """The installed ClusterServiceVersion: the Subscription's one, or one without a Subscription."""
+    csv = observed.csv(str(get_nested(live, "status", "installedCSV") or "")) if live is not None else None
+    return csv or _newest([item.item for item in found if item.kind == "ClusterServiceVersion"])
+
+
+def _newest(csvs: t.Sequence[Object]) -> Object | None:
+    return max(csvs, key=lambda csv: csv_version(csv) or Version((0, 0, 0)), default=None)
+
+
+def _is_repaired(installed: Document | None, found: t.Sequence[Repair]) -> bool:
+    return installed is not None and any(item.item is installed for item in found)
+
+
+def _has_lost_csv(found: t.Sequence[Repair]) -> bool:
+    return any(item.kind == "InstallPlan" for item in found)
+
+
+def _modes(installed: Document | None, offer: Offer | Entry | None, entry: Entry | None) -> frozenset[str] | None:
+    if installed is not None and entry is not None and name_of(installed) == entry.name:
+        return install_modes(installed.get("spec") or {})
+    return offer.channel.install_modes if isinstance(offer, Offer) else None
+
+
+def _group(observed: Observed, options: OlmOptions, modes: frozenset[str] | None) -> GroupDecision:
+    return decide_group(
+        observed.groups,
+        options.namespace,
+        modes,
+        name=options.operator_group,
+        default_name=options.namespace,
+        targets=options.target_namespaces,
+    )
+
+
+def _source(options: OlmOptions, spec: Document) -> str:
+    current = str(spec.get("source") or "")
+    if options.sources:
+        return current if current in options.sources else options.sources[0]
+    return current
+
+
+def _raise(problem: Problem | None) -> None:
+    if problem is not None:
+        raise OlmFailure(problem)
+
+
+def _other_package(namespace: str, live: Document, options: OlmOptions) -> Problem:
+    return Problem(
+        code="subscription_name",
+        subject=f"Subscription {namespace}/{name_of(live)}",
+        field="spec.name",
+        value=str(get_nested(live, "spec", "name")),
+        rule=f"The declared package is {options.package}, and a Subscription keeps its package.",
+        remedy="Correct name or package.",
+    )
+
+
+def _other_name(namespace: str, live: Document, options: OlmOptions) -> Problem:
+    return Problem(
+        code="subscription_name",
+        subject=f"Subscription {namespace}/{name_of(live)}",
+        field="metadata.name",
+        value=name_of(live),
+        rule=f"It already installs package {options.package}; a second one ({options.name}) would prevent every resolution.",
+        remedy=f"Remove name, or set it to {name_of(live)}.",
+    )

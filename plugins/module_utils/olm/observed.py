@@ -1,0 +1,140 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OLM's objects in the namespace of one operator, as they were read (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..common.nested import get_nested
+from .versions import Version, parse_version
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+# A ClusterServiceVersion that OLM has copied from another namespace has this label (operator-lifecycle-manager api/pkg/operators/v1alpha1).
+COPIED_LABEL = "olm.copiedFrom"
+SUCCEEDED, FAILED = "Succeeded", "Failed"
+REQUIRES_APPROVAL, COMPLETE, INSTALLING = "RequiresApproval", "Complete", "Installing"
+AT_LATEST = "AtLatestKnown"
+
+
+def name_of(item: Document) -> str:
+    """The name of an object."""
+    return str(item["metadata"]["name"])
+
+
+def is_deleting(item: Document | None) -> bool:
+    """Whether an object is being deleted."""
+    return bool(item and item["metadata"].get("deletionTimestamp"))
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition of an object; `is_true` is its status."""
+
+    kind: str
+    is_true: bool
+    reason: str
+    message: str
+
+
+def conditions(item: Document | None) -> dict[str, Condition]:
+    """The conditions of an object by type; OLM changes their order, and may leave out the message."""
+    found = get_nested(item, "status", "conditions") or ()
+    return {
+        entry["type"]: Condition(
+            entry["type"],
+            entry.get("status") == "True",
+            str(entry.get("reason") or ""),
+            str(entry.get("message") or ""),
+        )
+        for entry in found
+        if entry.get("type")
+    }
+
+
+def csv_phase(csv: Document | None) -> tuple[str, str, str]:
+    """The phase, reason and message of a ClusterServiceVersion."""
+    status = get_nested(csv, "status") or {}
+    return str(status.get("phase") or ""), str(status.get("reason") or ""), str(status.get("message") or "")
+
+
+def csv_version(csv: Document | None) -> Version | None:
+    """The version of a ClusterServiceVersion."""
+    return parse_version(str(get_nested(csv, "spec", "version") or ""))
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The objects of one namespace; `catalogs` are the CatalogSources of the source's namespace."""
+
+    namespace: str
+    namespace_object: Object | None = None
+    subscriptions: tuple[Object, ...] = ()
+    groups: tuple[Object, ...] = ()
+    csvs: tuple[Object, ...] = ()
+    plans: tuple[Object, ...] = ()
+    deployments: tuple[Object, ...] = ()
+    catalogs: tuple[Object, ...] = ()
+
+    def subscription(self, package: str, name: str = "") -> Object | None:
+        """The Subscription with this name, or without a name that of the package."""
+        if name:
+            return next((item for item in self.subscriptions if name_of(item) == name), None)
+        return next((item for item in self.subscriptions if get_nested(item, "spec", "name") == package), None)
+
+    def csv(self, name: str) -> Object | None:
+        """The ClusterServiceVersion with this name."""
+        return next((item for item in self.csvs if name_of(item) == name), None)
+
+    def package_csvs(self, package: str) -> tuple[Object, ...]:
+        """The ClusterServiceVersions of a package: OLM labels them, and before that their names begin with the package."""
+        label = component_label(package, self.namespace)
+        return tuple(
+            item
+            for item in self.csvs
+            if label in (item["metadata"].get("labels") or {}) or name_of(item).startswith(f"{package}.")
+        )
+
+    def unreferenced_csvs(self, package: str) -> tuple[Object, ...]:
+        """The ClusterServiceVersions of a package that no Subscription has installed or is installing."""
+        referenced = {
+            get_nested(item, "status", key) for item in self.subscriptions for key in ("installedCSV", "currentCSV")
+        }
+        replacing = {get_nested(item, "spec", "replaces") for item in self.csvs if name_of(item) in referenced}
+        return tuple(item for item in self.package_csvs(package) if name_of(item) not in referenced | replacing)
+
+    def plan_of(self, subscription: Document | None) -> Object | None:
+        """The InstallPlan that a Subscription references."""
+        name = get_nested(subscription, "status", "installPlanRef", "name")
+        return next((item for item in self.plans if name_of(item) == name), None) if name else None
+
+    def deployment(self, name: str) -> Object | None:
+        """The Deployment with this name."""
+        return next((item for item in self.deployments if name_of(item) == name), None)
+
+    def catalog(self, name: str) -> Object | None:
+        """The CatalogSource with this name."""
+        return next((item for item in self.catalogs if name_of(item) == name), None)
+
+
+def component_label(package: str, namespace: str) -> str:
+    """The label with which OLM marks the objects of an operator (its decorator: a name of at most 63 characters)."""
+    return f"operators.coreos.com/{f'{package}.{namespace}'[:63].rstrip('.-_')}"
+
+
+def catalog_state(catalog: Document | None) -> str:
+    """The last state of the connection to a catalog; empty if OLM has not connected to it yet."""
+    return str(get_nested(catalog, "status", "connectionState", "lastObservedState") or "")
+
+
+def plan_csvs(plan: Document) -> tuple[str, ...]:
+    """The ClusterServiceVersions that an InstallPlan installs."""
+    return tuple(get_nested(plan, "spec", "clusterServiceVersionNames") or ())
+
+
+def plan_phase(plan: Document | None) -> str:
+    """The phase of an InstallPlan."""
+    return str(get_nested(plan, "status", "phase") or "")

@@ -1,0 +1,167 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The OperatorGroup of a namespace: which one is created, and whether the existing one suits the operator (pure).
+
+OLM installs nothing in a namespace without exactly one OperatorGroup, and reports it in no condition of the Subscription. Sources: OLM's
+documentation "Operator Groups" and "Install Modes".
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..schema.messages import abbreviate, join_words
+from .problem import Problem
+
+Object = t.Mapping[str, t.Any]
+
+OWN, SINGLE, MULTI, ALL = "OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"
+MULTIPLE = "operator_group_multiple"
+
+
+@dataclass(frozen=True)
+class GroupDecision:
+    """The group to use, or the spec of the one to create; or the problem."""
+
+    name: str = ""
+    # None if the group exists and is used as it is.
+    targets: tuple[str, ...] | None = None
+    problem: Problem | None = None
+
+
+def decide_group(
+    groups: t.Sequence[Object],
+    namespace: str,
+    modes: frozenset[str] | None,
+    *,
+    name: str,
+    default_name: str,
+    targets: t.Sequence[str] | None,
+) -> GroupDecision:
+    """The decision; `targets` None leaves the namespaces to the install modes, an empty list means all namespaces."""
+    problem = targets_problem(namespace, targets, modes) if targets is not None else None
+    if problem:
+        return GroupDecision(problem=problem)
+    if len(groups) > 1:
+        return GroupDecision(problem=several_groups(namespace, groups))
+    if not groups:
+        chosen = tuple(targets) if targets is not None else default_targets(namespace, modes)
+        return GroupDecision(name or default_name, chosen)
+    group = groups[0]
+    found = str(group["metadata"]["name"])
+    if name and name != found:
+        return GroupDecision(problem=_second_group(namespace, found, name))
+    live = group_targets(group)
+    if targets is not None and live is not None and sorted(live) != sorted(targets):
+        return GroupDecision(problem=_other_targets(namespace, found, live, targets))
+    return GroupDecision(found, problem=_unsupported(namespace, group, modes))
+
+
+def default_targets(namespace: str, modes: frozenset[str] | None) -> tuple[str, ...]:
+    """The namespaces of a new group: the own one if the operator supports it, else all."""
+    return (namespace,) if modes is None or OWN in modes or ALL not in modes else ()
+
+
+def group_targets(group: Object) -> tuple[str, ...] | None:
+    """The namespaces of a group, empty for all namespaces; None if a selector determines them and OLM has not listed them yet."""
+    spec, status = group.get("spec") or {}, group.get("status") or {}
+    if not spec.get("selector"):
+        return tuple(spec.get("targetNamespaces") or ())
+    namespaces = status.get("namespaces")
+    return None if namespaces is None else tuple(item for item in namespaces if item)
+
+
+def required_mode(namespace: str, targets: t.Sequence[str]) -> str:
+    """The install mode for these namespaces."""
+    if not targets:
+        return ALL
+    if len(targets) > 1:
+        return MULTI
+    return OWN if targets[0] == namespace else SINGLE
+
+
+def targets_problem(namespace: str, targets: t.Sequence[str], modes: frozenset[str] | None) -> Problem | None:
+    """The problem that the operator does not support the declared namespaces."""
+    mode = required_mode(namespace, targets)
+    if modes is None or mode in modes:
+        return None
+    return Problem(
+        code="install_mode",
+        subject="Option target_namespaces",
+        field="install mode",
+        value=mode,
+        rule=f"The operator supports {join_words(sorted(modes))} only.",
+        remedy=_mode_remedy(namespace, modes),
+    )
+
+
+def several_groups(namespace: str, groups: t.Sequence[Object]) -> Problem:
+    """The problem that a namespace has more than one OperatorGroup."""
+    names = sorted(str(group["metadata"]["name"]) for group in groups)
+    return Problem(
+        code=MULTIPLE,
+        subject=f"Namespace {namespace}",
+        field="OperatorGroups",
+        value=abbreviate(names),
+        rule="OLM installs nothing in a namespace with more than one OperatorGroup.",
+        remedy=f"Delete all but one: kubectl -n {namespace} delete operatorgroup {names[-1]}.",
+    )
+
+
+def no_group(namespace: str, patience: float) -> Problem:
+    """The problem that a namespace has no OperatorGroup."""
+    return Problem(
+        code="operator_group_missing",
+        subject=f"Namespace {namespace}",
+        field="OperatorGroups",
+        value="none",
+        rule="OLM installs nothing in a namespace without an OperatorGroup, and reports no condition. It was deleted during the run.",
+        remedy="Run again, which creates it.",
+        patience=patience,
+    )
+
+
+def _second_group(namespace: str, found: str, name: str) -> Problem:
+    return Problem(
+        code=MULTIPLE,
+        subject=f"OperatorGroup {namespace}/{found}",
+        field="metadata.name",
+        value=found,
+        rule=f"A second OperatorGroup ({name}) would stop OLM in this namespace.",
+        remedy=f"Remove operator_group or set it to {found}.",
+    )
+
+
+def _other_targets(namespace: str, found: str, live: t.Sequence[str], targets: t.Sequence[str]) -> Problem:
+    return Problem(
+        code="operator_group",
+        subject=f"OperatorGroup {namespace}/{found}",
+        field="spec.targetNamespaces",
+        value=join_words(live) if live else "all namespaces",
+        rule=f"The declared target_namespaces are {join_words(targets) if targets else 'all namespaces'}, and an existing group is not changed.",
+        remedy="Change the group yourself, or remove target_namespaces.",
+    )
+
+
+def _unsupported(namespace: str, group: Object, modes: frozenset[str] | None) -> Problem | None:
+    targets = group_targets(group)
+    if targets is None or modes is None or required_mode(namespace, targets) in modes:
+        return None
+    return Problem(
+        code="install_mode",
+        subject=f"OperatorGroup {namespace}/{group['metadata']['name']}",
+        field="spec.targetNamespaces",
+        value=join_words(targets) if targets else "all namespaces",
+        rule=(
+            f"This needs the install mode {required_mode(namespace, targets)}, and the operator supports "
+            f"{join_words(sorted(modes))} only."
+        ),
+        remedy=_mode_remedy(namespace, modes),
+    )
+
+
+def _mode_remedy(namespace: str, modes: frozenset[str]) -> str:
+    if OWN in modes:
+        return f"Set the target namespaces to [{namespace}], or use another namespace."
+    return "Set the target namespaces to all namespaces (an empty list), or use another namespace."

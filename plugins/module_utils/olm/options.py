@@ -1,0 +1,133 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options of an installation through OLM, and the checks of their values (pure)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..common.errors import InvalidOptions
+from ..schema.messages import join_words, nearest, quote, type_name
+from ..schema.validators import dns_label, image, object_name
+from .subscription import MANUAL
+
+# The type of each key of spec.config (operators.coreos.com/v1alpha1, SubscriptionConfig).
+CONFIG_KEYS: dict[str, type] = {
+    "affinity": dict,
+    "annotations": dict,
+    "env": list,
+    "envFrom": list,
+    "nodeSelector": dict,
+    "resources": dict,
+    "selector": dict,
+    "tolerations": list,
+    "volumeMounts": list,
+    "volumes": list,
+}
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*", re.ASCII)
+_CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class OlmOptions:
+    """The options of the module; empty text means that an option is not set."""
+
+    namespace: str
+    package: str
+    name: str = ""
+    version: str = ""
+    channel: str = ""
+    sources: tuple[str, ...] = ()
+    source_namespace: str = "openshift-marketplace"
+    catalog_image: str = ""
+    approval: str = MANUAL
+    additional_csvs: frozenset[str] = frozenset()
+    operator_group: str = ""
+    # None leaves it to the install modes, and spec.config as it is.
+    target_namespaces: tuple[str, ...] | None = None
+    config: t.Mapping[str, t.Any] | None = None
+
+    @classmethod
+    def from_params(cls, params: t.Mapping[str, t.Any]) -> OlmOptions:
+        """Create from the module's options; raises InvalidOptions with all problems."""
+        targets = params["target_namespaces"]
+        options = cls(
+            namespace=params["namespace"],
+            package=params["package"],
+            name=params["name"] or "",
+            version=params["version"] or "",
+            channel=params["channel"] or "",
+            sources=tuple(params["source"] or ()),
+            source_namespace=params["source_namespace"],
+            catalog_image=params["catalog_image"] or "",
+            approval=params["approval"],
+            additional_csvs=frozenset(params["additional_csvs"] or ()),
+            operator_group=params["operator_group"] or "",
+            target_namespaces=None if targets is None else tuple(targets),
+            config=params["subscription_config"],
+        )
+        problems = list(option_problems(options))
+        if problems:
+            raise InvalidOptions(problems)
+        return options
+
+
+def option_problems(options: OlmOptions) -> t.Iterator[str]:
+    """The problems of the values, each with the name of its option."""
+    labels = {"namespace": options.namespace, "source_namespace": options.source_namespace}
+    for option, value in labels.items():
+        problem = dns_label(value)
+        if problem:
+            yield f"{option}: {quote(value)} {problem}"
+    names = [("package", options.package), ("name", options.name), ("operator_group", options.operator_group)]
+    names += [(f"source[{index}]", source) for index, source in enumerate(options.sources)]
+    for option, value in names:
+        problem = object_name(value) if value or option == "package" or "[" in option else None
+        if problem:
+            yield f"{option}: {quote(value)} {problem}"
+    if options.version and not _VERSION.fullmatch(options.version):
+        yield f"version: {quote(options.version)} is no version; write it as v25.10.1, or as the name of a ClusterServiceVersion"
+    if options.channel and not _CHANNEL.fullmatch(options.channel):
+        yield f"channel: {quote(options.channel)} is no name of a channel"
+    if len(set(options.sources)) < len(options.sources):
+        yield f"source: {join_words(options.sources)} contains a name twice"
+    if options.catalog_image:
+        if not options.sources:
+            yield "catalog_image: needs source, the name of the CatalogSource that is created for it"
+        problem = image(options.catalog_image)
+        if problem:
+            yield f"catalog_image: {quote(options.catalog_image)} {problem}"
+    for index, namespace in enumerate(options.target_namespaces or ()):
+        problem = dns_label(namespace)
+        if problem:
+            yield f"target_namespaces[{index}]: {quote(namespace)} {problem}"
+    yield from _config_problems(options.config or {})
+
+
+def _config_problems(config: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    for key, value in config.items():
+        kind = CONFIG_KEYS.get(key)
+        if kind is None:
+            near = nearest(str(key), CONFIG_KEYS)
+            hint = f"; did you mean {near}?" if near else f"; known: {join_words(sorted(CONFIG_KEYS))}"
+            yield f"subscription_config: unknown key {quote(key)}{hint}"
+        elif not isinstance(value, (list if kind is list else dict)):
+            wanted = "a list" if kind is list else "a map"
+            yield f"subscription_config.{key}: {quote(value)} is {type_name(value)}; it must be {wanted}"
+        elif isinstance(value, list) and key == "env":
+            yield from _environment_problems(value)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                if not isinstance(item, dict):
+                    yield f"subscription_config.{key}[{index}]: {quote(item)} is {type_name(item)}; it must be a map"
+
+
+def _environment_problems(variables: t.Sequence[t.Any]) -> t.Iterator[str]:
+    for index, item in enumerate(variables):
+        path = f"subscription_config.env[{index}]"
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not item["name"]:
+            yield f"{path}: must be a map with a name"
+        elif "value" in item and not isinstance(item["value"], str):
+            yield f"{path}.value: {quote(item['value'])} is {type_name(item['value'])}; an environment variable is text, so put it in quotes"

@@ -1,0 +1,53 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A problem that prevents an installation through OLM: the object, its field and value, the rule that it breaks, and the remedy."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..common.errors import ModuleFailure
+
+# Seconds for which a problem must last before it is reported. Conditions that OLM sets while it works may be wrong for some
+# seconds: during an upgrade, ResolutionFailed was True for up to 4 s. Statuses that no controller changes without the user are
+# reported immediately.
+FINAL, SHORT, MEDIUM, LONG = 0.0, 5.0, 30.0, 60.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem. `code` names the kind of the problem for playbooks."""
+
+    code: str
+    subject: str
+    field: str
+    value: str
+    rule: str
+    remedy: str
+    patience: float = FINAL
+
+    def __str__(self) -> str:
+        value = self.value.rstrip(".")
+        return f"{self.subject}: {self.field} is {value}. {self.rule} {self.remedy}"
+
+    def as_dict(self) -> dict[str, str]:
+        """The problem for a result."""
+        return {
+            "code": self.code,
+            "object": self.subject,
+            "field": self.field,
+            "value": self.value,
+            "rule": self.rule,
+            "remedy": self.remedy,
+        }
+
+
+class OlmFailure(ModuleFailure):
+    """OLM cannot install the operator, because of a problem."""
+
+    def __init__(self, problem: Problem, partial: t.Mapping[str, t.Any] | None = None) -> None:
+        """The problem's code becomes the code of the failure."""
+        super().__init__(str(problem), partial)
+        self.problem = problem
+        self.code = problem.code  # type: ignore[misc]

@@ -1,0 +1,109 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Removes an operator that OLM has installed: its Subscription and its ClusterServiceVersions. CRDs, custom resources and the OperatorGroup stay."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from ..common.nested import get_nested
+from ..common.results import diff_of
+from .client import OlmClient
+from .failures import not_removed
+from .observed import Object, Observed, csv_phase, is_deleting, name_of
+from .options import OlmOptions
+from .problem import OlmFailure, Problem
+
+if t.TYPE_CHECKING:
+    from ..common.progress import Progress
+
+_TICK = 5.0
+
+
+@dataclass
+class OlmRemoval:
+    """One removal; `deleted` are the objects that it has deleted, or would."""
+
+    client: OlmClient
+    options: OlmOptions
+    timeout: float
+    wait: bool
+    progress: Progress
+    check: bool = False
+    deleted: list[tuple[str, Object]] = field(default_factory=list)
+    problem: Problem | None = None
+
+    def run(self) -> Object:
+        """The result; failures contain the result so far."""
+        deadline = time.monotonic() + self.timeout
+        try:
+            observed = self.client.read()
+            removed = objects_to_remove(observed, self.options)
+            for kind, item in removed:
+                # The Subscription first, so that OLM does not replace its ClusterServiceVersion.
+                if not is_deleting(item) and self.client.delete(kind, name_of(item), str(item["metadata"]["uid"])):
+                    self.deleted.append((kind, item))
+            if self.wait and not self.check:
+                self._await(deadline)
+        except OlmFailure as error:
+            self.problem = error.problem
+            error.partial = self.result()
+            raise
+        finally:
+            self.client.close()
+        return self.result()
+
+    def _await(self, deadline: float) -> None:
+        while True:
+            left = [
+                item for kind, item in objects_to_remove(self.client.observed(), self.options) if kind != "Subscription"
+            ]
+            if not left:
+                return
+            seconds = deadline - time.monotonic()
+            if seconds <= 0:
+                raise OlmFailure(not_removed(self.options.namespace, left[0], self.timeout))
+            self.client.follow()
+            self.progress.report(f"OLM removes ClusterServiceVersion {name_of(left[0])} ({csv_phase(left[0])[0]})")
+            self.client.await_change(min(seconds, _TICK))
+
+    def result(self) -> Object:
+        """The result of the module."""
+        content: Object = {
+            "name": self.options.name or self.options.package,
+            "namespace": self.options.namespace,
+            "package": self.options.package,
+            "csv": "",
+            "phase": "",
+            "installed": False,
+            "removed": [f"{kind} {name_of(item)}" for kind, item in self.deleted],
+        }
+        if self.problem is not None:
+            content["problem"] = self.problem.as_dict()
+        diffs = [
+            diff_of({"name": name_of(item)}, {}, f"{kind} {self.options.namespace}/{name_of(item)}")
+            for kind, item in self.deleted
+        ]
+        return {"changed": bool(self.deleted), "olm_subscription": content, "diff": diffs}
+
+
+def objects_to_remove(observed: Observed, options: OlmOptions) -> list[tuple[str, Object]]:
+    """The Subscription of the package and all ClusterServiceVersions of the package, in the order of their removal."""
+    live = observed.subscription(options.package, options.name)
+    if live is not None and get_nested(live, "spec", "name") != options.package:
+        raise OlmFailure(_other_package(observed.namespace, live, options))
+    removed = [("Subscription", live)] if live is not None else []
+    return [*removed, *(("ClusterServiceVersion", csv) for csv in observed.package_csvs(options.package))]
+
+
+def _other_package(namespace: str, live: Object, options: OlmOptions) -> Problem:
+    return Problem(
+        code="subscription_name",
+        subject=f"Subscription {namespace}/{name_of(live)}",
+        field="spec.name",
+        value=str(get_nested(live, "spec", "name")),
+        rule=f"The declared package is {options.package}, so this Subscription is not removed.",
+        remedy="Correct name or package.",
+    )

@@ -1,0 +1,369 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Installs an operator through OLM: sends what differs, approves the InstallPlans on the way, and waits until the ClusterServiceVersion is stable."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ..common.results import diff_of
+from ..common.wait import StateTimer, WaitTimeout
+from ..helm.workloads import diagnose_pods, format_failure
+from ..kube.errors import ApiError
+from ..kube.objects import ExpectedObjects, InvalidObjects
+from . import failures
+from .assessment import Assessment, Target, assess
+from .client import AppliedObject, OlmClient
+from .installation import (
+    InstallationPlan,
+    desired_version,
+    existing_subscription,
+    installed_entry,
+    plan_installation,
+)
+from .observed import Observed, catalog_state, csv_phase, name_of, plan_csvs, plan_phase
+from .options import OlmOptions
+from .package_manifest import Entry, Offer, choose_offer
+from .problem import OlmFailure, Problem
+from .stability import is_rolled_out
+from .subscription import V1ALPHA1, catalog_body, is_created_by_us
+
+if t.TYPE_CHECKING:
+    from ..common.progress import Progress
+
+Object = dict[str, t.Any]
+
+READY = "READY"
+# Seconds to wait for a CatalogSource that this run has created before the next one in the list is used, and the interval of reads
+# of the packages, which cannot be watched.
+_CATALOG_START, _PACKAGES_INTERVAL = 90.0, 1.0
+# The longest wait for an event, so that a lost lease is noticed.
+_TICK = 5.0
+_ATTEMPTS = 5
+
+
+@dataclass
+class OlmRun:
+    """One run; the attributes after `check` are its result so far."""
+
+    client: OlmClient
+    options: OlmOptions
+    timeout: float
+    wait: bool
+    progress: Progress
+    expected: ExpectedObjects
+    check: bool = False
+    applied: dict[str, AppliedObject] = field(default_factory=dict)
+    repaired: list[str] = field(default_factory=list)
+    approved: list[str] = field(default_factory=list)
+    plan: InstallationPlan | None = None
+    done: Assessment | None = None
+    problem: Problem | None = None
+    # Whether check mode predicts an approval of an InstallPlan that OLM has not made yet.
+    predicted: bool = False
+    _before: str = ""
+
+    def __post_init__(self) -> None:
+        """Start the time limit."""
+        self._deadline = time.monotonic() + self.timeout
+        self._created_catalog = False
+
+    def run(self) -> Object:
+        """The result; failures contain the result so far."""
+        try:
+            observed = self.client.read()
+            self._require_cluster()
+            live = existing_subscription(observed, self.options)
+            self._before = _installed_name(observed, live)
+            self.plan = self._planned(observed)
+            if not self.check and self._differs(self.plan):
+                # Another run may have changed something before this one got the lease.
+                self.client.take_lease()
+                observed = self.client.read()
+                self.plan = self._planned(observed)
+            self._send()
+            if self.plan.target is not None:
+                self._await(self.plan.target)
+        except (OlmFailure, WaitTimeout, ApiError) as error:
+            if isinstance(error, OlmFailure):
+                self.problem = error.problem
+            error.partial = self.result()
+            raise
+        finally:
+            self.client.close()
+        return self.result()
+
+    def _require_cluster(self) -> None:
+        """Raise InvalidObjects unless the cluster has OLM and the namespace, or this run creates them."""
+        problems = []
+        if not self.client.has_olm() and (V1ALPHA1, "Subscription") not in self.expected.kinds:
+            problems.append(
+                f"The cluster has no API {V1ALPHA1}, so the Operator Lifecycle Manager is not installed. Use OpenShift, or install the operator with Helm."
+            )
+        namespace = self.options.namespace
+        if not self.client.has_namespace() and namespace not in self.expected.namespaces:
+            problems.append(
+                f"Namespace {namespace!r} does not exist, and no step of this run creates it. Create it, or name it in the option expected."
+            )
+        if problems:
+            raise InvalidObjects(problems)
+
+    def _planned(self, observed: Observed) -> InstallationPlan:
+        live = existing_subscription(observed, self.options)
+        return plan_installation(observed, self.options, live, self._offer(observed, live))
+
+    def _offer(self, observed: Observed, live: Object | None) -> Offer | Entry | None:
+        """The installed version if it is the desired one, else what the catalogs offer; None if check mode cannot know it."""
+        installed = installed_entry(observed, self.options, live)
+        if installed is not None:
+            return installed
+        if self.check and not self.client.has_olm():
+            return None
+        if self.options.catalog_image and self._apply_catalog(observed) and self.check:
+            return None
+        return self._await_offer(live)
+
+    def _apply_catalog(self, observed: Observed) -> bool:
+        """Create or update the CatalogSource of the image; whether it differed."""
+        name = self.options.sources[0]
+        live = observed.catalog(name)
+        if live is not None and not is_created_by_us(live):
+            if (live.get("spec") or {}).get("image") == self.options.catalog_image:
+                return False
+            raise OlmFailure(failures.foreign_catalog(self.options.source_namespace, live, self.options.catalog_image))
+        body = catalog_body(name, self.options.source_namespace, self.options.catalog_image, live)
+        change = self.client.apply("catalogs", body, live)
+        if change is not None:
+            self.applied["catalog"] = change
+            self._created_catalog = True
+        return change is not None
+
+    def _await_offer(self, live: Object | None) -> Offer:
+        """The version that the catalogs offer; waits for catalogs that are starting."""
+        catalog_deadline = min(self._deadline, time.monotonic() + _CATALOG_START)
+        is_settled = True
+        while True:
+            observed = self.client.observed()
+            choice = self._choose(observed, live)
+            first = observed.catalog(self.options.sources[0]) if self.options.sources else None
+            starting = self._created_catalog and catalog_state(first) != READY
+            if isinstance(choice, Offer) and not (starting and time.monotonic() < catalog_deadline):
+                return choice
+            unready = [name for name in self._sources(observed, live) if _is_starting(observed, name)]
+            is_settled = is_settled and not unready and not self._created_catalog
+            is_last = self.check or is_settled or not self.wait or time.monotonic() >= catalog_deadline
+            if is_last and isinstance(choice, Offer):
+                return choice
+            if is_last:
+                raise OlmFailure(self._catalog_problem(observed, live) or t.cast("Problem", choice))
+            self.progress.report(f"waiting for CatalogSource {', '.join(unready or self._sources(observed, live))}")
+            self.client.follow()
+            self.client.await_change(_PACKAGES_INTERVAL)
+
+    def _choose(self, observed: Observed, live: Object | None) -> Offer | Problem:
+        return choose_offer(
+            self.client.packages(self.options.package),
+            package=self.options.package,
+            version=desired_version(observed, self.options, live),
+            channel=self.options.channel,
+            sources=self._sources(observed, live),
+            source_namespace=self.options.source_namespace,
+            current_channel=str(((live or {}).get("spec") or {}).get("channel") or ""),
+        )
+
+    def _sources(self, dummy_observed: Observed, live: Object | None) -> tuple[str, ...]:
+        """The declared sources, the one in use first; without declared ones, only the one in use."""
+        current = str(((live or {}).get("spec") or {}).get("source") or "")
+        declared = self.options.sources
+        if not declared:
+            return (current,) if current else ()
+        return (current, *(name for name in declared if name != current)) if current in declared else declared
+
+    def _catalog_problem(self, observed: Observed, live: Object | None) -> Problem | None:
+        """The problem of the first CatalogSource that does not exist or is not connected."""
+        for name in self._sources(observed, live):
+            catalog = observed.catalog(name)
+            if catalog is None:
+                return failures.catalog_missing(self.options.source_namespace, name)
+            if catalog_state(catalog) != READY:
+                return failures.catalog_unreachable(self.options.source_namespace, catalog)
+        return None
+
+    def _differs(self, plan: InstallationPlan) -> bool:
+        return bool(plan.group or plan.repairs or self.client.differs(plan.subscription, plan.live))
+
+    def _send(self) -> None:
+        """Apply what differs; a conflict with OLM's own changes is resolved by reading again."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._send_once(t.cast("InstallationPlan", self.plan))
+                return
+            except ApiError as error:
+                if not error.conflict or "Apply failed" in error.message or attempt == _ATTEMPTS - 1:
+                    raise
+            self.plan = self._planned(self.client.read())
+
+    def _send_once(self, plan: InstallationPlan) -> None:
+        if plan.group is not None:
+            self._keep("group", self.client.apply("groups", plan.group, None))
+        for repair in (item for item in plan.repairs if item.kind == "ClusterServiceVersion"):
+            self._repair(repair.kind, repair.item, str(repair))
+        self._keep("subscription", self.client.apply("subscriptions", plan.subscription, plan.live))
+        for repair in (item for item in plan.repairs if item.kind == "InstallPlan"):
+            self._repair(repair.kind, repair.item, str(repair))
+
+    def _keep(self, key: str, change: AppliedObject | None) -> None:
+        if change is not None:
+            self.applied[key] = change
+
+    def _repair(self, kind: str, item: Object, text: str) -> None:
+        self.progress.report(f"repairing: {text}")
+        if self.client.delete(kind, name_of(item), str(item["metadata"]["uid"])) and text not in self.repaired:
+            self.repaired.append(text)
+
+    def _await(self, target: Target) -> None:
+        """Approve the InstallPlans on the way, and wait until the ClusterServiceVersion is stable."""
+        timer = StateTimer()
+        if not self.check:
+            self.client.follow()
+        while True:
+            observed = self.client.observed()
+            step = assess(observed, target)
+            if step.done:
+                self.done = step
+                return
+            if step.approve or step.discard:
+                target, sent = self._decide(observed, target, step)
+                if sent and not self.check:
+                    continue
+            if self.check:
+                self._require_no_final(step)
+                self.predicted = not target.automatic and not _is_approved(observed, target.csv)
+                return
+            patience = self._patience(timer, observed, step)
+            left = self._deadline - time.monotonic()
+            if left <= 0 or not self.wait:
+                if not self.wait:
+                    return
+                raise self._timeout(observed, step)
+            self.progress.report(step.text)
+            self.client.await_change(min(left, patience, _TICK))
+
+    def _decide(self, observed: Observed, target: Target, step: Assessment) -> tuple[Target, bool]:
+        plan = next(item for item in observed.plans if name_of(item) in (step.approve, step.discard))
+        if step.discard:
+            self._repair("InstallPlan", plan, f"InstallPlan {name_of(plan)}: it is for {', '.join(plan_csvs(plan))}")
+            return replace(target, discarded=True), False
+        sent = self.client.approve(plan)
+        if sent:
+            self.approved += [name for name in plan_csvs(plan) if name not in self.approved]
+            self.progress.report(f"approved InstallPlan {name_of(plan)} for {', '.join(plan_csvs(plan))}")
+        return target, sent
+
+    @staticmethod
+    def _require_no_final(step: Assessment) -> None:
+        """Check mode fails for a problem that a run would report immediately."""
+        if step.problem is not None and step.problem.patience == 0:
+            raise OlmFailure(step.problem)
+
+    @staticmethod
+    def _patience(timer: StateTimer, observed: Observed, step: Assessment) -> float:
+        """The seconds until a problem has lasted long enough; raises OlmFailure after them. Any progress starts them again."""
+        if step.problem is None:
+            timer.forget("problem")
+            return _TICK
+        lasting = timer.seconds("problem", (step.problem.code, step.problem.subject, _progress_key(observed)))
+        left = step.problem.patience - lasting
+        if left <= 0:
+            raise OlmFailure(step.problem)
+        return left
+
+    def _timeout(self, observed: Observed, step: Assessment) -> OlmFailure | WaitTimeout:
+        if step.problem is not None:
+            return OlmFailure(step.problem)
+        waiting = [item for item in observed.deployments if not is_rolled_out(item) and name_of(item) in step.text]
+        if waiting:
+            selectors = [_selector(item) for item in waiting]
+            pods = diagnose_pods(self.client.client, self.options.namespace, selectors)
+            return OlmFailure(
+                failures.deployment_not_ready(waiting[0], [format_failure(item) for item in pods], self.timeout)
+            )
+        subscription = f"Subscription {self.options.namespace}/{self.plan.target.subscription if self.plan and self.plan.target else ''}"
+        return WaitTimeout(
+            f"Not done within {self.timeout:.0f} s (wait_timeout). {step.text}. {failures.never_processed(subscription)}"
+        )
+
+    @property
+    def changed(self) -> bool:
+        """Whether the run has sent a change, or would."""
+        return bool(self.applied or self.repaired or self.approved or self.predicted)
+
+    def result(self) -> Object:
+        """The result of the module."""
+        observed = self.client.observed()
+        target = self.plan.target if self.plan else None
+        csv_name = (self.done.csv if self.done else "") or (target.csv if target else "")
+        csv = observed.csv(csv_name) if csv_name else None
+        live = observed.subscription(self.options.package, target.subscription if target else self.options.name)
+        shown = live or (self.plan.subscription if self.plan else {})
+        spec = shown.get("spec") or {}
+        content: Object = {
+            "name": shown.get("metadata", {}).get("name") or self.options.name or self.options.package,
+            "namespace": self.options.namespace,
+            "package": self.options.package,
+            "channel": (self.plan.channel if self.plan else "") or spec.get("channel") or "",
+            "source": (self.plan.source if self.plan else "") or spec.get("source") or "",
+            "csv": csv_name,
+            "version": str(target.version) if target and target.version else "",
+            "phase": csv_phase(csv)[0],
+            "installed": self.done is not None,
+            "created": live is not None and is_created_by_us(live),
+            "approved": sorted(self.approved),
+            "repaired": list(self.repaired),
+            "after_discovery": list(self.plan.after_discovery) if self.plan else [],
+        }
+        if self.problem is not None:
+            content["problem"] = self.problem.as_dict()
+        return {"changed": self.changed, "olm_subscription": content, "diff": self._diff(csv_name)}
+
+    def _diff(self, csv_name: str) -> list[Object]:
+        diffs = [diff_of(change.before, change.after, change.header) for change in self.applied.values()]
+        diffs += [diff_of({"exists": text}, {}, "repaired") for text in self.repaired]
+        if self.changed:
+            diffs.append(
+                diff_of(
+                    {"csv": self._before} if self._before else {},
+                    {"csv": csv_name} if csv_name else {},
+                    "ClusterServiceVersion",
+                )
+            )
+        return diffs
+
+
+def _installed_name(observed: Observed, live: Object | None) -> str:
+    name = str(((live or {}).get("status") or {}).get("installedCSV") or "")
+    return name if observed.csv(name) is not None else ""
+
+
+def _is_starting(observed: Observed, name: str) -> bool:
+    catalog = observed.catalog(name)
+    return catalog is not None and catalog_state(catalog) != READY
+
+
+def _is_approved(observed: Observed, csv: str) -> bool:
+    return any(csv in plan_csvs(plan) and plan["spec"].get("approved") is True for plan in observed.plans)
+
+
+def _selector(deployment: Object) -> str:
+    labels = (deployment["spec"].get("selector") or {}).get("matchLabels") or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def _progress_key(observed: Observed) -> tuple[tuple[str, str], ...]:
+    """The phases that change while OLM makes progress."""
+    return (
+        *((name_of(csv), csv_phase(csv)[0]) for csv in observed.csvs),
+        *((name_of(plan), plan_phase(plan)) for plan in observed.plans),
+    )

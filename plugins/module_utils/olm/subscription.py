@@ -1,0 +1,171 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The objects that are applied: Subscription, OperatorGroup and CatalogSource (pure).
+
+The lists of a Subscription's spec.config are atomic in its CRD, so entries of others are merged into them, and an annotation records the
+collection's entries; only these are removed later.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER, SUBSCRIPTION_CONFIG_ANNOTATION
+from ..common.nested import get_nested, parse_json
+from ..kube.managed_fields import Tree, child, owned_by
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+GROUP = "operators.coreos.com"
+V1ALPHA1, V1 = f"{GROUP}/v1alpha1", f"{GROUP}/v1"
+MANUAL, AUTOMATIC = "Manual", "Automatic"
+# The field that identifies an entry of a list in spec.config; other lists are compared by whole entries.
+_IDENTITY = {"env": "name", "volumes": "name", "volumeMounts": "mountPath"}
+
+
+@dataclass(frozen=True)
+class SubscriptionSpec:
+    """The fields of a Subscription that the collection manages; `config` None leaves spec.config as it is."""
+
+    namespace: str
+    name: str
+    package: str
+    channel: str
+    source: str
+    source_namespace: str
+    approval: str
+    starting_csv: str
+    config: t.Mapping[str, t.Any] | None = None
+
+
+def subscription_body(spec: SubscriptionSpec, live: Document | None) -> Object:
+    """The Subscription to apply over the live one; an empty channel, source or startingCSV is left out."""
+    fields = {
+        "name": spec.package,
+        "channel": spec.channel,
+        "source": spec.source,
+        "sourceNamespace": spec.source_namespace,
+        "installPlanApproval": spec.approval,
+        "startingCSV": spec.starting_csv,
+    }
+    content: Object = {key: value for key, value in fields.items() if value}
+    annotations = _created(live)
+    config, owned = _config(spec.config, live)
+    if config:
+        content["config"] = config
+    if owned:
+        annotations[SUBSCRIPTION_CONFIG_ANNOTATION] = json.dumps(owned, sort_keys=True)
+    return _object(V1ALPHA1, "Subscription", spec.name, spec.namespace, annotations, content)
+
+
+def group_body(name: str, namespace: str, targets: t.Sequence[str]) -> Object:
+    """The OperatorGroup to create; no targets mean all namespaces."""
+    content: Object = {"targetNamespaces": list(targets)} if targets else {}
+    return _object(V1, "OperatorGroup", name, namespace, _created(None), content)
+
+
+def catalog_body(name: str, namespace: str, image: str, live: Document | None) -> Object:
+    """The CatalogSource that serves an image. The restricted security context works in every namespace since OpenShift 4.12."""
+    content = {
+        "sourceType": "grpc",
+        "image": image,
+        "displayName": name,
+        "grpcPodConfig": {"securityContextConfig": "restricted"},
+    }
+    return _object(V1ALPHA1, "CatalogSource", name, namespace, _created(live), content)
+
+
+def is_created_by_us(live: Document) -> bool:
+    """Whether the collection has created the object."""
+    return CREATED_ANNOTATION in (live["metadata"].get("annotations") or {})
+
+
+def merge_list(
+    key: str, current: t.Sequence[t.Any], recorded: t.Sequence[t.Any], desired: t.Sequence[t.Any]
+) -> tuple[list[t.Any], list[t.Any]]:
+    """The list to write, and the collection's entries in it. Entries of others keep their order; an equal entry stays theirs."""
+    wanted = {_identity(key, item): item for item in desired}
+    own = {_identity(key, item) for item in recorded}
+    merged: list[t.Any] = []
+    owned: list[t.Any] = []
+    for item in current:
+        identity = _identity(key, item)
+        replacement = wanted.pop(identity, None)
+        if replacement is None:
+            if identity not in own:
+                merged.append(item)
+            continue
+        merged.append(replacement)
+        if identity in own or replacement != item:
+            owned.append(replacement)
+    return [*merged, *wanted.values()], [*owned, *wanted.values()]
+
+
+def removed_config(before: Document | None, after: Document | None) -> Object:
+    """The tolerations and the nodeSelector that spec.config no longer has, for the check that Deployments lost them."""
+    old, new = before or {}, after or {}
+    tolerations = [item for item in old.get("tolerations") or () if item not in (new.get("tolerations") or ())]
+    selector = {
+        key: value
+        for key, value in (old.get("nodeSelector") or {}).items()
+        if (new.get("nodeSelector") or {}).get(key) != value
+    }
+    return {"tolerations": tolerations, "nodeSelector": selector}
+
+
+def _config(desired: t.Mapping[str, t.Any] | None, live: Document | None) -> tuple[Object, Object]:
+    """The content of spec.config to apply, and the entries of lists to record."""
+    current = get_nested(live, "spec", "config") or {}
+    recorded = recorded_entries(live)
+    applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), "config") if live else {}
+    if desired is None:
+        return owned_part(current, applied), recorded
+    config: Object = {key: value for key, value in desired.items() if not isinstance(value, list)}
+    owned: Object = {}
+    lists = {key for key, value in desired.items() if isinstance(value, list)} | recorded.keys()
+    lists |= {key for key in current if isinstance(current[key], list) and f"f:{key}" in applied}
+    for key in sorted(lists):
+        merged, own = merge_list(key, current.get(key) or [], recorded.get(key) or [], desired.get(key) or [])
+        if merged and (merged != current.get(key) or f"f:{key}" in applied):
+            config[key] = merged
+        if own:
+            owned[key] = own
+    return config, owned
+
+
+def recorded_entries(live: Document | None) -> Object:
+    """The collection's entries in the lists of spec.config, by list."""
+    text = get_nested(live, "metadata", "annotations", SUBSCRIPTION_CONFIG_ANNOTATION) if live else None
+    found = parse_json(text, dict) or {}
+    return {key: value for key, value in found.items() if isinstance(value, list)}
+
+
+def owned_part(value: t.Any, applied: Tree) -> t.Any:
+    """The part of a value with the fields that the collection has applied."""
+    below = [entry for entry in applied if entry.startswith("f:")]
+    if not isinstance(value, dict) or not below:
+        return value if applied or not isinstance(value, dict) else {}
+    return {
+        entry[2:]: owned_part(value[entry[2:]], applied[entry] or {".": {}}) for entry in below if entry[2:] in value
+    }
+
+
+def _identity(key: str, item: t.Any) -> str:
+    field = _IDENTITY.get(key)
+    if field and isinstance(item, dict) and field in item:
+        return str(item[field])
+    return json.dumps(item, sort_keys=True, default=str)
+
+
+def _created(live: Document | None) -> Object:
+    return {CREATED_ANNOTATION: "true"} if live is None or is_created_by_us(live) else {}
+
+
+def _object(api_version: str, kind: str, name: str, namespace: str, annotations: Object, spec: Object) -> Object:
+    metadata: Object = {"name": name, "namespace": namespace}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}

@@ -1,0 +1,348 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: olm_subscription
+short_description: Install, upgrade or remove an operator through the Operator Lifecycle Manager (OLM)
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Subscribes to a package of a catalog, approves the InstallPlans that lead to the declared version, and waits until its ClusterServiceVersion is stable.
+  - With O(approval=Manual), the module approves exactly the InstallPlans that install the declared version or a version on the way to it. An InstallPlan
+    that also changes another operator is not approved unless O(additional_csvs) names that operator's ClusterServiceVersion. OLM puts all pending
+    changes of a namespace into one InstallPlan.
+  - An upgrade goes through each version that OLM offers between the installed and the declared one.
+  - A ClusterServiceVersion is stable if its phase is Succeeded, the Subscription names it as installed, all steps of its InstallPlan are done, and
+    its Deployments run with the Subscription's C(spec.config). C(status.state) and C(status.installedCSV) of the Subscription are not
+    sufficient, because OLM sets them as soon as the ClusterServiceVersion exists.
+  - The OperatorGroup is created only if the namespace has none. Its target namespaces follow from the install modes of the operator. An existing
+    OperatorGroup is not changed. The module fails if the namespace has two, because OLM then installs nothing.
+  - An existing Subscription of the package is adopted, regardless of its name. Only the declared fields are changed. Entries of others in the lists of
+    C(spec.config) are kept; the annotation C(accel.gpu/subscription-config) records the entries of this module, and only these are removed later.
+  - A ClusterServiceVersion of the package without a Subscription prevents OLM from installing the package. It is deleted, and OLM installs it again. Custom
+    resources, their CRDs and the operands stay.
+  - If the ClusterServiceVersion was deleted and the Subscription was kept, or if the InstallPlan has failed, OLM does nothing more. The InstallPlan
+    is deleted, so that OLM makes a new one.
+  - Problems that OLM reports are returned with the object, the field, its value, the rule, and the remedy. OLM sets some conditions for a few seconds
+    during every upgrade, so these conditions only count if they last.
+  - With O(state=absent), the Subscription and the ClusterServiceVersion are deleted. CRDs, custom resources, the OperatorGroup and the CatalogSource stay.
+notes:
+  - If nothing differs, the module sends one list request for the namespace, for each kind of OLM's objects in it, for its Deployments, and for the
+    CatalogSources.
+  - The module watches the objects and does not poll them. O(wait_sleep) has no effect.
+  - In check mode, a first run cannot know the version, channel or source if the catalogs cannot be read yet. RV(olm_subscription.after_discovery) lists these
+    fields.
+options:
+  namespace:
+    description: Namespace of the operator. It must exist or, in check mode, be listed in O(expected).
+    type: str
+    required: true
+  package:
+    description: Name of the package in the catalog.
+    type: str
+    required: true
+  name:
+    description: Name of the Subscription. By default, that of the package's Subscription in the namespace, or the name of the package for a new one.
+    type: str
+  version:
+    description:
+      - The version, for example V(v25.10.1), or the name of its ClusterServiceVersion.
+      - Without it, a first installation takes the newest version of the channel, and an installed version is kept.
+      - With O(approval=Automatic), it is the version of the first installation and the oldest one that is accepted.
+    type: str
+    aliases: [starting_csv]
+  channel:
+    description:
+      - The channel. By default, the channel in use if it has the version, else the default channel if it has the version, else a channel whose newest
+        version it is, else any channel that has it.
+    type: str
+  source:
+    description:
+      - Names of CatalogSources. The first one that offers the version is used; the one in use is preferred.
+      - By default, the one in use, or the only one that offers the package.
+    type: list
+    elements: str
+    default: []
+  source_namespace:
+    description: Namespace of the CatalogSources.
+    type: str
+    default: openshift-marketplace
+  catalog_image:
+    description:
+      - Image of a catalog. The first name in O(source) is created as a CatalogSource for it, for example to test a staging catalog.
+      - If this catalog is not connected after 90 seconds, the next one in O(source) is used.
+    type: str
+  approval:
+    description:
+      - V(Manual) - this module approves InstallPlans. V(Automatic) - OLM installs each newer version of the channel automatically.
+      - An adopted Subscription is changed to this value.
+    type: str
+    choices: [Manual, Automatic]
+    default: Manual
+  additional_csvs:
+    description: Names of ClusterServiceVersions of other packages that the same InstallPlan may install.
+    type: list
+    elements: str
+    default: []
+  operator_group:
+    description: Name of the OperatorGroup, if the module creates it. By default, the name of the namespace.
+    type: str
+  target_namespaces:
+    description:
+      - Namespaces that the operator watches; an empty list means all namespaces. By default, its own namespace if the operator supports that, else all.
+      - If an OperatorGroup exists, the module fails if this list differs from it.
+    type: list
+    elements: str
+  subscription_config:
+    description:
+      - The C(spec.config) of the Subscription, for example C(tolerations), C(nodeSelector), or C(env) with the variables of a proxy.
+      - Without it, C(spec.config) is left as it is. An empty map removes the entries of this module.
+    type: dict
+  force:
+    description: Whether to take over fields of the Subscription that another manager owns. Otherwise, the module fails and names that manager.
+    type: bool
+    default: true
+  state:
+    description: V(present) installs or upgrades the operator, V(absent) removes it.
+    type: str
+    choices: [present, absent]
+    default: present
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.expected
+  - accel.gpu.wait
+  - accel.gpu.lease
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+seealso:
+  - module: accel.gpu.cluster_policy
+  - module: accel.gpu.helm_release
+"""
+
+EXAMPLES = r"""
+- name: Install the GPU operator on OpenShift, and keep its version
+  accel.gpu.olm_subscription:
+    namespace: nvidia-gpu-operator
+    package: gpu-operator-certified
+    version: v25.10.1
+
+- name: Install Node Feature Discovery from a mirrored catalog, or from Red Hat's one
+  accel.gpu.olm_subscription:
+    namespace: openshift-nfd
+    package: nfd
+    source: [cs-redhat-operator-index, redhat-operators]
+
+- name: Let the operator itself run on tainted nodes, and use a proxy
+  accel.gpu.olm_subscription:
+    namespace: nvidia-gpu-operator
+    package: gpu-operator-certified
+    version: v25.10.1
+    subscription_config:
+      tolerations:
+        - {key: node-role.kubernetes.io/infra, operator: Exists, effect: NoSchedule}
+      env:
+        - {name: HTTPS_PROXY, value: "http://proxy.example.com:3128"}
+
+- name: Remove the operator; CRDs and custom resources stay
+  accel.gpu.olm_subscription:
+    namespace: nvidia-gpu-operator
+    package: gpu-operator-certified
+    state: absent
+"""
+
+RETURN = r"""
+olm_subscription:
+  description: The Subscription and the installed version. Also returned after a failure.
+  returned: success
+  type: dict
+  contains:
+    name:
+      description: Name of the Subscription.
+      type: str
+      returned: always
+      sample: gpu-operator-certified
+    namespace:
+      description: Namespace of the operator.
+      type: str
+      returned: always
+      sample: nvidia-gpu-operator
+    package:
+      description: Name of the package.
+      type: str
+      returned: always
+      sample: gpu-operator-certified
+    channel:
+      description: The channel of the Subscription.
+      type: str
+      returned: with O(state=present)
+      sample: v25.10
+    source:
+      description: The CatalogSource of the Subscription.
+      type: str
+      returned: with O(state=present)
+      sample: certified-operators
+    csv:
+      description: Name of the declared ClusterServiceVersion; empty if check mode cannot know it.
+      type: str
+      returned: always
+      sample: gpu-operator-certified.v25.10.1
+    version:
+      description: Version of that ClusterServiceVersion.
+      type: str
+      returned: with O(state=present)
+      sample: 25.10.1
+    phase:
+      description: Its phase; empty if it does not exist.
+      type: str
+      returned: always
+      sample: Succeeded
+    installed:
+      description: Whether it is stable.
+      type: bool
+      returned: always
+      sample: true
+    created:
+      description: Whether this collection has created the Subscription.
+      type: bool
+      returned: with O(state=present)
+      sample: true
+    approved:
+      description: ClusterServiceVersions whose InstallPlans the module has approved.
+      type: list
+      elements: str
+      returned: with O(state=present)
+      sample: [gpu-operator-certified.v25.10.1]
+    repaired:
+      description: Objects that the module has deleted because OLM could not continue with them, each with the reason.
+      type: list
+      elements: str
+      returned: with O(state=present)
+      sample: []
+    removed:
+      description: Objects that the module has deleted.
+      type: list
+      elements: str
+      returned: with O(state=absent)
+      sample: [Subscription gpu-operator-certified]
+    after_discovery:
+      description: Fields that check mode cannot know before the catalogs can be read.
+      type: list
+      elements: str
+      returned: with O(state=present)
+      sample: []
+    problem:
+      description: The problem that OLM has, or that prevents the installation.
+      type: dict
+      returned: after a failure, if OLM's objects show the reason
+      sample:
+        code: install_mode
+        object: OperatorGroup nvidia-gpu-operator/all
+        field: spec.targetNamespaces
+        value: all namespaces
+        rule: This needs the install mode AllNamespaces, and the operator supports OwnNamespace only.
+        remedy: Set the target namespaces to [nvidia-gpu-operator], or use another namespace.
+      contains:
+        code: {description: Kind of the problem; also the C(code) of the failure., type: str, returned: always, sample: install_mode}
+        object: {description: The object., type: str, returned: always, sample: OperatorGroup nvidia-gpu-operator/all}
+        field: {description: Its field., type: str, returned: always, sample: spec.targetNamespaces}
+        value: {description: The value of the field., type: str, returned: always, sample: all namespaces}
+        rule: {description: The rule that the value breaks., type: str, returned: always, sample: The operator supports OwnNamespace only.}
+        remedy: {description: What to do., type: str, returned: always, sample: Use another namespace.}
+code:
+  description:
+    - Reason of the failure. V(package), V(channel), V(version), V(source), V(catalog_unreachable) - the catalogs do not offer what is declared.
+      V(downgrade), V(upgrade_path) - OLM does not lead from the installed version to the declared one.
+      V(operator_group), V(operator_group_missing), V(operator_group_multiple), V(install_mode) - the OperatorGroup does not fit.
+      V(subscription_name), V(subscription_deleted), V(namespace_terminating), V(install_plan_others), V(upgraded_by_other) - something else
+      manages the operator, or prevents its installation.
+      V(resolution_failed), V(csv_unreferenced), V(unpack_failed), V(install_plan_failed), V(csv_failed), V(csv_deleted), V(deployment_not_ready),
+      V(not_removed) - OLM reports the problem or does not finish. V(timeout) - OLM shows no reason.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
+      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+  returned: failure
+  type: raw
+  sample: version
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}
+"""
+
+import contextlib
+import functools
+import typing as t
+
+from ..module_utils.kube.lease import Lease
+from ..module_utils.kube.module import GpuModule
+from ..module_utils.olm.client import OlmClient
+from ..module_utils.olm.options import OlmOptions
+from ..module_utils.olm.removal import OlmRemoval
+from ..module_utils.olm.runner import OlmRun
+
+OPTIONS: dict[str, dict[str, t.Any]] = {
+    "namespace": {"type": "str", "required": True},
+    "package": {"type": "str", "required": True},
+    "name": {"type": "str"},
+    "version": {"type": "str", "aliases": ["starting_csv"]},
+    "channel": {"type": "str"},
+    "source": {"type": "list", "elements": "str", "default": []},
+    "source_namespace": {"type": "str", "default": "openshift-marketplace"},
+    "catalog_image": {"type": "str"},
+    "approval": {"type": "str", "choices": ["Manual", "Automatic"], "default": "Manual"},
+    "additional_csvs": {"type": "list", "elements": "str", "default": []},
+    "operator_group": {"type": "str"},
+    "target_namespaces": {"type": "list", "elements": "str"},
+    "subscription_config": {"type": "dict"},
+    "force": {"type": "bool", "default": True},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+}
+
+
+def work(module: GpuModule) -> dict[str, t.Any]:
+    """Install or remove the operator, and hold the lease from the first change on."""
+    params = module.params
+    options = OlmOptions.from_params(params)
+    with contextlib.ExitStack() as held:
+
+        @functools.cache
+        def take_lease() -> Lease:
+            return held.enter_context(module.lease())
+
+        client = OlmClient(
+            module.client,
+            options.namespace,
+            options.source_namespace,
+            check=module.check_mode,
+            force=params["force"],
+            before_write=take_lease,
+        )
+        common: dict[str, t.Any] = {
+            "timeout": params["wait_timeout"],
+            "wait": params["wait"],
+            "progress": module.progress,
+            "check": module.check_mode,
+        }
+        if params["state"] == "absent":
+            result = OlmRemoval(client, options, **common).run()
+        else:
+            result = OlmRun(client, options, expected=module.expected, **common).run()
+            for text in result["olm_subscription"]["repaired"]:
+                module.warn(f"Repaired: {text}.")
+    return result
+
+
+def main() -> None:
+    """Run the module."""
+    module = GpuModule(OPTIONS, expected=True, wait=True, lease=True)
+    module.run(work)
+
+
+if __name__ == "__main__":
+    main()

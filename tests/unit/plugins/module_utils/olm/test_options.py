@@ -1,0 +1,64 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The checks of the options: all problems together, each with its option."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.olm.options import OlmOptions, option_problems
+
+
+def problems(**options: Any) -> list[str]:
+    return list(
+        option_problems(
+            OlmOptions(**{"namespace": "nvidia-gpu-operator", "package": "gpu-operator-certified", **options})
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"version": "v25.10.1", "channel": "v25.10", "sources": ("a", "b")},
+        {"version": "nfd.4.18.0-202501230000", "package": "nfd"},
+        {"catalog_image": "registry.example/catalog:v1", "sources": ("staging",)},
+        {"config": {"tolerations": [{"operator": "Exists"}], "env": [{"name": "A", "value": "1"}], "nodeSelector": {}}},
+        {"target_namespaces": ()},
+    ],
+)
+def test_valid(options: dict[str, Any]) -> None:
+    assert problems(**options) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"namespace": "Not A Name"}, "namespace: "),
+        ({"package": ""}, "package: "),
+        ({"name": "a b"}, "name: "),
+        ({"version": "25.10.1 "}, "version: "),
+        ({"channel": "a/b"}, "channel: "),
+        ({"sources": ("a", "a")}, "source: a and a contains a name twice"),
+        ({"sources": ("",)}, "source[0]: "),
+        ({"catalog_image": "registry.example/catalog:v1"}, "catalog_image: needs source"),
+        ({"catalog_image": "not an image", "sources": ("a",)}, "catalog_image: "),
+        ({"target_namespaces": ("a b",)}, "target_namespaces[0]: "),
+        ({"config": {"toleration": []}}, 'subscription_config: unknown key "toleration"; did you mean tolerations?'),
+        ({"config": {"x": []}}, "known: affinity, annotations, env,"),
+        ({"config": {"tolerations": {}}}, "subscription_config.tolerations: a map is a map; it must be a list"),
+        ({"config": {"tolerations": ["a"]}}, "subscription_config.tolerations[0]: "),
+        ({"config": {"env": [{"value": "a"}]}}, "subscription_config.env[0]: must be a map with a name"),
+        ({"config": {"env": [{"name": "A", "value": 1}]}}, "put it in quotes"),
+    ],
+)
+def test_invalid(options: dict[str, Any], text: str) -> None:
+    (problem,) = problems(**options)
+    assert text in problem
+
+
+def test_all_problems_are_reported_together() -> None:
+    assert len(problems(namespace="A", package="", config={"x": 1, "tolerations": 1})) == 4

@@ -1,0 +1,57 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The states from which OLM does not recover, and what is deleted then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.olm.repair import repairs
+from tests.helpers.olm_objects import NEW, OLD, PACKAGE, csv, installed, observed, plan, subscription
+
+LOST = subscription(state="UpgradePending", currentCSV=NEW, installedCSV=NEW, plan="install-1")
+PENDING = csv(phase="Pending", reason="RequirementsNotMet")
+
+
+@pytest.mark.parametrize(
+    ("objects", "deleted"),
+    [
+        ({}, []),
+        ({"subscriptions": []}, [("ClusterServiceVersion", NEW)]),
+        ({"subscriptions": [subscription()]}, [("ClusterServiceVersion", NEW)]),
+        ({"subscriptions": [LOST], "csvs": []}, [("InstallPlan", "install-1")]),
+        # OLM does this on its own if the plan is missing.
+        ({"subscriptions": [LOST], "csvs": [], "plans": []}, []),
+        (
+            {"plans": [plan(NEW, phase="Failed")], "csvs": [PENDING]},
+            [("ClusterServiceVersion", NEW), ("InstallPlan", "install-1")],
+        ),
+        ({"plans": [plan(NEW, phase="Failed")], "csvs": []}, [("InstallPlan", "install-1")]),
+        # A step failed that the operator does not need.
+        ({"plans": [plan(NEW, phase="Failed")]}, []),
+        # In the middle of an upgrade.
+        (
+            {
+                "subscriptions": [subscription(currentCSV=NEW, installedCSV=OLD, plan="install-1")],
+                "csvs": [csv(OLD, "Replacing"), csv(NEW, "Installing", spec={"replaces": OLD})],
+            },
+            [],
+        ),
+        ({"subscriptions": [installed()], "csvs": [csv(), csv(OLD, "Deleting", "Replaced")]}, []),
+        # Before the Subscription's status names the new version.
+        ({"subscriptions": [installed(OLD)], "csvs": [csv(OLD)], "plans": [plan(OLD, phase="Complete")]}, []),
+        ({"csvs": [csv("nfd.v4.12.0"), csv()]}, []),
+    ],
+)
+def test_repairs(objects: dict[str, Any], deleted: list[tuple[str, str]]) -> None:
+    state = observed(**objects)
+    found = repairs(state, PACKAGE, state.subscription(PACKAGE))
+    assert [(item.kind, item.name) for item in found] == deleted
+    assert all(str(item).startswith(item.kind) and item.reason for item in found)
+
+
+def test_an_object_that_is_being_deleted_is_not_deleted_again() -> None:
+    gone = {"deletionTimestamp": "2026-11-24T05:00:00Z"}
+    assert not repairs(observed(subscriptions=[], csvs=[csv(metadata=gone)]), PACKAGE, None)
