@@ -181,6 +181,16 @@ options:
                 description:
                   - Address of the vServer API, if it differs from the region's default.
                 type: str
+          machineset:
+            description:
+              - The nodes are created by the Machine API of the cluster itself (OpenShift). C(machineset={}) is enough.
+            type: dict
+            suboptions:
+              namespace:
+                description:
+                  - Namespace of the MachineSets. By default V(openshift-machine-api).
+                type: str
+                default: openshift-machine-api
       operator:
         description:
           - The Helm release of the NVIDIA GPU operator. Its keys become Helm values. Changing driver settings restarts the
@@ -517,9 +527,9 @@ options:
             type: str
           flavor:
             description:
-              - Flavor of the nodes, which determines their GPUs.
+              - Flavor of the nodes, which determines their GPUs. With MachineSets, the machine type on AWS, Azure and Google
+                Cloud.
             type: str
-            required: true
           count:
             description:
               - Number of nodes. Required without C(autoscale). With C(autoscale), it is the initial number.
@@ -609,6 +619,48 @@ options:
             description:
               - (VKS) Kubernetes version of the nodes. By default, the version of the cluster.
             type: str
+          like:
+            description:
+              - (MachineSets) The MachineSet that a new one is copied from. By default, a worker MachineSet that this collection
+                does not manage, the first by name.
+            type: str
+          template:
+            description:
+              - (MachineSets) The virtual machine that is cloned on vSphere, instead of C(flavor). Its GPU or vGPU profile decides
+                what the nodes have.
+            type: str
+          zones:
+            description:
+              - (MachineSets) Zones of the nodes. In each zone, the pool has a MachineSet whose name ends with the zone, and
+                a part of C(count) and C(autoscale). On vSphere, failure domains. By default, one MachineSet in the zone of
+                C(like).
+            type: list
+            elements: str
+          accelerators:
+            description:
+              - (MachineSets) GPUs that are attached to the machines on Google Cloud, for machine types without GPUs of their
+                own.
+            type: dict
+            suboptions:
+              type:
+                description:
+                  - Kind of GPU, such as C(nvidia-tesla-t4).
+                type: str
+                required: true
+              count:
+                description:
+                  - Number of GPUs of each machine.
+                type: int
+          provider_spec:
+            description:
+              - (MachineSets) Further fields of the machines' C(providerSpec.value), such as C(numCPUs) and C(memoryMiB) on
+                vSphere. Other fields keep the values of the MachineSet. Null removes a field.
+            type: dict
+          adopt:
+            description:
+              - (MachineSets) Whether an existing MachineSet with the group's name that the collection has not created is managed
+                from now on. Otherwise, the run fails. By default V(false).
+            type: bool
       autoscale:
         description:
           - The range within which the cloud's autoscaler chooses the number of nodes. Only with C(nodes).

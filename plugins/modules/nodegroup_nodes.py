@@ -55,6 +55,7 @@ notes:
 seealso:
   - module: accel.gpu.magnum_nodegroup
   - module: accel.gpu.vks_nodegroup
+  - module: accel.gpu.machineset
   - module: accel.gpu.gpu_sharing
 """
 
@@ -168,7 +169,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     )
     if cloud is not None and any(pool.nodegroup for pool in module.plan.pools):
         if module.params["wait"] and not module.check_mode:
-            look_at = f"accel.gpu.{cloud.provider}_nodegroup_info, cluster {cloud.cluster}"
+            look_at = f"accel.gpu.{cloud.module}_info, cluster {cloud.cluster}"
             reconciler.wait(module.params["wait_timeout"], module.params["wait_sleep"], module.progress, look_at)
         else:
             reconciler.reconcile()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base of cloud modules that drain nodes before they delete machines: the option `kubernetes` and the drainer that it configures."""
+"""Bases of modules that drain nodes before they delete machines: the options for that, and the drainer that they configure."""
 
 from __future__ import annotations
 
@@ -15,29 +15,42 @@ from ..kube.shown_options import shown_options
 from .drainer import PARALLEL, NodeDrainer, SharedLease, progress_by_node
 from .eviction import DrainOptions
 
-KUBERNETES: ArgumentSpec = {
-    "kubernetes": {
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+
+DRAIN: ArgumentSpec = {
+    "drain": {
         "type": "dict",
+        "default": {},
         "options": {
-            **CONNECTION,
-            **LEASE,
-            "drain": {
-                "type": "dict",
-                "default": {},
-                "options": {
-                    "evict": {"type": "bool", "default": True},
-                    "force": {"type": "bool", "default": False},
-                    "grace_period": {"type": "int"},
-                    "drain_timeout": {"type": "int", "default": int(DrainOptions.drain_timeout)},
-                    "parallel": {"type": "int", "default": PARALLEL},
-                },
-            },
+            "evict": {"type": "bool", "default": True},
+            "force": {"type": "bool", "default": False},
+            "grace_period": {"type": "int"},
+            "drain_timeout": {"type": "int", "default": int(DrainOptions.drain_timeout)},
+            "parallel": {"type": "int", "default": PARALLEL},
         },
     },
 }
+KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**CONNECTION, **LEASE, **DRAIN}}}
 
 
-class DrainingModule(ClusterModule):
+class NodeDrainingModule(ClusterModule):
+    """A module that drains nodes; provides the drainer for the options in DRAIN, which are beside the options of the connection."""
+
+    @functools.cached_property
+    def drainer(self) -> NodeDrainer | None:
+        """The drainer; None if the module was not asked to drain nodes."""
+        return self.make_drainer(self.client)
+
+    def make_drainer(self, client: Client) -> NodeDrainer:
+        """The drainer for the cluster of this client."""
+        drain = dict(self.kube_params["drain"])
+        parallel = drain.pop("parallel")
+        lease = SharedLease(self.lease)
+        return NodeDrainer(client, DrainOptions(**drain), lease, progress_by_node(self.progress), parallel=parallel)
+
+
+class DrainingModule(NodeDrainingModule):
     """Base of cloud modules that drain nodes before their machines are deleted; the argument spec contains KUBERNETES."""
 
     records_name = False
@@ -67,7 +80,4 @@ class DrainingModule(ClusterModule):
             if not error.unreachable or self._client is None:
                 raise
             client = self._client
-        drain = dict(self.kube_params["drain"])
-        parallel = drain.pop("parallel")
-        lease = SharedLease(self.lease)
-        return NodeDrainer(client, DrainOptions(**drain), lease, progress_by_node(self.progress), parallel=parallel)
+        return self.make_drainer(client)

@@ -23,7 +23,7 @@ from ..pools.variables import merge
 from ..schema.messages import MAX_NAMED, abbreviate
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import NodeGroupPlan, Plan, PoolPlan
+    from ..pools.plan import NodeGroupMember, NodeGroupPlan, Plan, PoolPlan
 
 NodeObject = t.Mapping[str, t.Any]
 
@@ -108,11 +108,15 @@ def _is_member(node: Node, group: NodeGroupPlan) -> bool:
 
 
 def _desired_count(group: NodeGroupPlan, nodegroups: t.Mapping[str, t.Any]) -> int:
-    """The number of nodes in the cloud's result, or else the declared number."""
-    count = (nodegroups.get(group.name) or {}).get(NODE_COUNT)
+    """The number of nodes in the cloud's result, or else the declared number; the sum over the zones of the pool."""
+    return sum(_member_count(group, member, nodegroups.get(member.name) or {}) for member in group.members)
+
+
+def _member_count(group: NodeGroupPlan, member: NodeGroupMember, result: t.Mapping[str, t.Any]) -> int:
+    count = result.get(NODE_COUNT)
     if isinstance(count, int):
         return count
-    return group.min_node_count or 0 if group.autoscaled else group.node_count
+    return member.min_node_count or 0 if group.autoscaled else member.node_count
 
 
 def _not_ready_reason(item: NodeObject) -> str:

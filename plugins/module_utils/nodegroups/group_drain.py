@@ -45,7 +45,8 @@ class GroupDrain:
         if self._drainer is None or not self._provider.can_choose_nodes or count is None or count >= group.count:
             return []
         nodes = {node.name: node for node in self._required_nodes(group)}
-        names = self._drainer.scale_down_candidates(sorted(nodes), min(group.count - count, len(nodes)))
+        surplus = max(0, group.count - count - group.without_node)
+        names = self._drainer.scale_down_candidates(sorted(nodes), min(surplus, len(nodes)))
         return self._drain(group, self._drainer, [nodes[name] for name in names])
 
     def drain_all(self, group: NodeGroupState) -> list[Node]:

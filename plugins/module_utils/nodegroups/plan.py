@@ -19,6 +19,9 @@ from .spec import NodeGroupSpec, NodeGroupState, as_options
 
 NOTHING, CREATE, UPDATE, REPLACE, DELETE = "none", "create", "update", "recreate", "delete"
 
+# The machines of a group with other settings than its new machines have; a difference of a group that is replaced for them.
+OUTDATED = "outdated"
+
 # By field: (actual, desired).
 Differences = t.Mapping[str, tuple[t.Any, t.Any]]
 
@@ -30,6 +33,7 @@ class GroupChange:
     name: the name of the group that matches, or will match, the spec. current: this group; None if it must be created.
     superseded: other groups of this spec that will be deleted. orphans: other groups of this spec that stay because no replacement was requested.
     deleting: other groups of this spec that the cloud is already deleting. differences: the fields that differ.
+    outdated: the machines of `current` that keep other settings than the spec declares, because the change only affects new machines.
     """
 
     spec: NodeGroupSpec
@@ -40,6 +44,7 @@ class GroupChange:
     orphans: tuple[NodeGroupState, ...] = ()
     deleting: tuple[NodeGroupState, ...] = ()
     differences: Differences = dataclasses.field(default_factory=dict)
+    outdated: tuple[str, ...] = ()
 
     @property
     def removes_nodes(self) -> bool:
@@ -60,6 +65,8 @@ class GroupChange:
         if self.action == DELETE:
             return {}
         before = self._existing.values if self._existing and self.action != CREATE else _declared(self.spec)
+        if self.outdated:
+            before = {**before, OUTDATED: list(self.outdated)}
         changed = {field: desired for field, (dummy, desired) in self.differences.items()}
         return as_options({**before, **changed, "name": self.name})
 
@@ -109,14 +116,19 @@ def plan_changes(
     states: t.Sequence[NodeGroupState],
     immutable_fields: t.Collection[str],
     max_name_length: int,
+    machine_fields: t.Collection[str] = (),
 ) -> tuple[list[GroupChange], list[str]]:
-    """A change for each spec, in the order of the specs, and an error message for each impossible change."""
+    """A change for each spec, in the order of the specs, and an error message for each impossible change.
+
+    machine_fields: see NodeGroupProvider.
+    """
     changes: list[GroupChange] = []
     problems: list[str] = []
     names = {spec.name for spec in specs}
     for spec in specs:
         groups = groups_of_spec(spec.name, states, max_name_length, names)
-        change = _change(spec, [group for group in groups if not group.deleting], immutable_fields, max_name_length)
+        current = [group for group in groups if not group.deleting]
+        change = _change(spec, current, immutable_fields, max_name_length, machine_fields)
         changes.append(dataclasses.replace(change, deleting=tuple(group for group in groups if group.deleting)))
         if change.action == REPLACE and not spec.recreate:
             problems.append(_immutable_problem(change, immutable_fields))
@@ -128,17 +140,25 @@ def _change(
     groups: t.Sequence[NodeGroupState],
     immutable_fields: t.Collection[str],
     max_name_length: int,
+    machine_fields: t.Collection[str],
 ) -> GroupChange:
     if not spec.present:
         return GroupChange(spec, DELETE if groups else NOTHING, spec.name, superseded=tuple(groups))
     if not groups:
         created = {field: (None, value) for field, value in _declared(spec).items()}
         return GroupChange(spec, CREATE, spec.name, differences=created)
-    compared = [(group, field_differences(spec, group)) for group in groups]
-    usable = [(group, found) for group, found in compared if not found.keys() & set(immutable_fields)]
+    compared = [(group, _differences(spec, group)) for group in groups]
+    replacing = {*immutable_fields, OUTDATED}
+    usable = [
+        (group, found)
+        for group, found in compared
+        if not found.keys() & (replacing | {*machine_fields} if spec.recreate and group.count else replacing)
+    ]
     if not usable:
         fixed = {field: spec.fields[field] for field in immutable_fields if field in spec.fields}
-        name = replacement_name(spec.name, fixed, max_name_length)
+        # Without immutable fields, the group is replaced for its outdated machines, and may already have the name for its present fields.
+        names = (replacement_name(spec.name, fixed or spec.fields, max_name_length), spec.name)
+        name = next((name for name in names if all(group.name != name for group in groups)), names[0])
         return GroupChange(spec, REPLACE, name, superseded=tuple(groups), differences=compared[0][1])
     current, found = usable[0]
     # An interrupted replacement leaves two groups; the surplus group is deleted only if the spec allows a replacement.
@@ -146,7 +166,14 @@ def _change(
     if others and spec.recreate:
         return GroupChange(spec, REPLACE, current.name, current, superseded=others, differences=found)
     action = UPDATE if found or current.failed else NOTHING
-    return GroupChange(spec, action, current.name, current, orphans=others, differences=found)
+    outdated = current.machines if found.keys() & set(machine_fields) else current.outdated
+    return GroupChange(spec, action, current.name, current, orphans=others, differences=found, outdated=outdated)
+
+
+def _differences(spec: NodeGroupSpec, group: NodeGroupState) -> Differences:
+    """The differences of a group; its outdated machines count as one if the spec allows to replace them."""
+    outdated: Differences = {OUTDATED: (list(group.outdated), [])} if spec.recreate and group.outdated else {}
+    return {**field_differences(spec, group), **outdated}
 
 
 def range_problems(change: GroupChange) -> t.Iterator[str]:
@@ -194,5 +221,7 @@ def _declared(spec: NodeGroupSpec) -> dict[str, t.Any]:
 
 def _declared_numbers(spec: NodeGroupSpec, current: int | None) -> dict[str, int]:
     """The declared numbers by option, for a group that has `current` nodes."""
-    numbers = {NODE_COUNT: spec.desired_count(current), MIN_NODE_COUNT: spec.min_count, MAX_NODE_COUNT: spec.max_count}
+    numbers = {NODE_COUNT: spec.desired_count(current)}
+    if not spec.external_range:
+        numbers.update({MIN_NODE_COUNT: spec.min_count, MAX_NODE_COUNT: spec.max_count})
     return {option: number for option, number in numbers.items() if number is not None}

@@ -36,10 +36,14 @@ class NodeGroupProvider(t.Protocol):
 
     # Fields that no request can change.
     immutable_fields: frozenset[str]
+    # Fields that a request changes for new machines only. With `recreate`, a group with machines is replaced instead.
+    machine_fields: frozenset[str]
     # The limit of a group's name, in characters.
     max_name_length: int
     # Seconds after which an accepted request that shows no effect counts as lost.
     patience: float
+    # Whether the groups are objects of the cluster, so that every change of a group needs the cluster's Lease.
+    in_cluster: bool
 
     @property
     def can_choose_nodes(self) -> bool:

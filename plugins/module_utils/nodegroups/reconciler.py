@@ -15,6 +15,7 @@ from ..common.results import diff_of
 from ..common.wait import WaitTimeout
 from ..drain.drainer import NodeDrainer
 from ..pools.nodegroup_names import is_group_or_replacement
+from ..schema.messages import abbreviate
 from .group_drain import GroupFailed
 from .group_reconciler import GroupReconciler, ReconcileOptions
 from .list_cache import GroupListCache
@@ -40,12 +41,20 @@ class ReconcileResult:
 
     @property
     def warnings(self) -> list[str]:
-        """A warning for each group that an interrupted replacement left behind."""
-        return [
+        """A warning for each group that an interrupted replacement left behind, and for each group with outdated machines."""
+        orphans = [
             f"Node group {orphan.name} exists in addition to {change.name}: a replacement was interrupted. Run with recreate: true, which moves "
             "its pods and deletes it, or delete it yourself."
             for change in self.changes
             for orphan in change.orphans
+        ]
+        found = [(change, self.states.get(change.spec.name)) for change in self.changes]
+        outdated = {change.name: state.outdated if state else change.outdated for change, state in found}
+        return orphans + [
+            f"Node group {name}: {abbreviate(machines)} have other settings than the group, because a change only affects new machines. Run with "
+            "recreate: true, which moves their pods to new machines, or delete them yourself."
+            for name, machines in outdated.items()
+            if machines
         ]
 
     def result(self) -> dict[str, t.Any]:
@@ -94,8 +103,10 @@ def reconcile(
         return result
     say = progress.report
     cache = GroupListCache(provider)
-    removes_nodes = any(change.removes_nodes for change in changes)
-    with drainer if drainer is not None and removes_nodes else contextlib.nullcontext():
+    changes_cluster = any(
+        change.removes_nodes or (provider.in_cluster and change.action != NOTHING) for change in changes
+    )
+    with drainer if drainer is not None and changes_cluster else contextlib.nullcontext():
         tasks = []
         for change in changes:
             reconciler = GroupReconciler(cache, change, drainer, options, say)
@@ -119,7 +130,7 @@ def _validated_changes(
         raise InvalidOptions([f"Node group {name} is declared more than once; declare it once." for name in duplicates])
     longest = provider.max_name_length
     states = provider.read(lambda group: any(is_group_or_replacement(group, name, longest) for name in names))
-    changes, problems = plan_changes(specs, states, provider.immutable_fields, longest)
+    changes, problems = plan_changes(specs, states, provider.immutable_fields, longest, provider.machine_fields)
     for change in changes:
         problems += range_problems(change)
         if change.action == REPLACE and change.spec.recreate and drainer is None:

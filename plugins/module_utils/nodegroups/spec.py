@@ -21,7 +21,7 @@ class NodeGroupSpec:
     """The desired node group; attributes that are None, and missing fields, are not declared.
 
     autoscaled: an autoscaler chooses the number of nodes between min_count and max_count. no_range: the group's range is removed.
-    recreate: the group may be replaced to change an immutable field.
+    external_range: another object keeps the range, which is therefore not compared. recreate: the group may be replaced to change an immutable field.
     """
 
     name: str
@@ -31,6 +31,7 @@ class NodeGroupSpec:
     max_count: int | None = None
     autoscaled: bool = False
     no_range: bool = False
+    external_range: bool = False
     recreate: bool = False
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
@@ -48,7 +49,8 @@ class NodeGroupState:
     """The actual node group.
 
     settled: no operation is in progress. failed: the last operation failed for the given `reason`. max_count: None without a limit.
-    addresses and machines: the addresses and the cloud's names of its nodes, as far as the cloud returns them.
+    addresses and machines: the addresses and the cloud's names of its nodes, as far as the cloud returns them. without_node: the number of machines
+    without a node, which a scale-down removes first. outdated: the machines that have other settings than new machines of the group would have.
     """
 
     id: str
@@ -63,6 +65,8 @@ class NodeGroupState:
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     addresses: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
+    without_node: int = 0
+    outdated: tuple[str, ...] = ()
 
     @property
     def deleting(self) -> bool:
@@ -81,7 +85,8 @@ class NodeGroupState:
 
     def to_result(self) -> dict[str, t.Any]:
         """The group in the format that modules return."""
-        return as_options({"name": self.name, **self.values})
+        outdated = {"outdated": list(self.outdated)} if self.outdated else {}
+        return as_options({"name": self.name, **self.values, **outdated})
 
 
 def as_options(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

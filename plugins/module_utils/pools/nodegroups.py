@@ -7,14 +7,17 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import names
+from ..catalog.machine_api import ACCELERATOR_LABEL
 from ..catalog.taints import STARTUP_TAINT
 from ..common.nested import get_nested
+from ..schema.nodegroup_checks import member_name
 from ..schema.pool import POOLS
-from ..schema.providers import PROVIDERS
+from ..schema.providers import MACHINESET, PROVIDERS
 from ..schema.rollout import NONE, ROLLOUT
 from ..schema.types import Document, Integer, MapOf
 from .nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NODE_LABELS, NODE_TAINTS
-from .plan import CloudPlan, NodeGroupPlan
+from .plan import CloudPlan, NodeGroupMember, NodeGroupPlan
+from .scale_from_zero import future_node
 from .variables import NOT_SET, InvalidVariables
 
 if t.TYPE_CHECKING:
@@ -37,6 +40,8 @@ def cloud_of(cluster: Document) -> CloudPlan | None:
                 template=settings.get("template"),
                 nodegroup_label=settings.get("nodegroup_label", ""),
                 options={name: settings[name] for name in PROVIDERS[key].connection_options if name in settings},
+                module=PROVIDERS[key].nodegroup_module,
+                issues_kubeconfig=PROVIDERS[key].issues_kubeconfig,
             )
     return None
 
@@ -47,40 +52,82 @@ def nodegroup_plan(pool: Document, cloud: CloudPlan | None) -> NodeGroupPlan | N
     if nodes is None or cloud is None:
         return None
     scale = pool.get("autoscale") or {}
+    definition = PROVIDERS[cloud.provider]
+    name, zones = nodes.get("name") or pool["name"], tuple(nodes.get("zones") or ())
+    count, low, high = nodes.get("count", scale.get("min", 0)), scale.get("min"), scale.get("max")
+    gpus = definition.flavor_gpus(nodes["flavor"]) if "flavor" in nodes else None
     return NodeGroupPlan(
-        name=nodes.get("name") or pool["name"],
+        name=name,
         group_label=cloud.nodegroup_label,
-        flavor=nodes["flavor"],
-        node_count=nodes.get("count", scale.get("min", 0)),
-        min_node_count=scale.get("min"),
-        max_node_count=scale.get("max"),
-        settings={key: nodes[key] for key in ("recreate", *PROVIDERS[cloud.provider].nodes_fields) if key in nodes},
+        flavor=nodes.get("flavor") or nodes[definition.flavor_instead],
+        node_count=count,
+        min_node_count=low,
+        max_node_count=high,
+        settings={key: nodes[key] for key in ("recreate", *definition.nodes_fields) if key in nodes and key != "zones"},
+        zones=zones,
+        members=_members(name, zones, count, low, high),
+        flavor_gpus=gpus.count if gpus else None,
+    )
+
+
+def _members(
+    name: str, zones: t.Sequence[str], count: int, low: int | None, high: int | None
+) -> tuple[NodeGroupMember, ...]:
+    """The node groups of a pool; in several zones, the first ones get the nodes that cannot be distributed evenly."""
+    places: t.Sequence[str | None] = zones or (None,)
+
+    def part(total: int | None, index: int) -> int | None:
+        return None if total is None else total // len(places) + (index < total % len(places))
+
+    return tuple(
+        NodeGroupMember(member_name(name, zone), zone, part(count, index) or 0, part(low, index), part(high, index))
+        for index, zone in enumerate(places)
     )
 
 
 def nodegroups_option(cloud: CloudPlan | None, pools: t.Iterable[PoolPlan]) -> tuple[Document, ...]:
     """The option `nodegroups` of the provider's module: each group with the labels and taints that its nodes register with."""
-    return tuple(_group(cloud, pool, pool.nodegroup) for pool in pools if cloud and pool.nodegroup)
+    return tuple(
+        _group(cloud, pool, pool.nodegroup, member)
+        for pool in pools
+        if cloud and pool.nodegroup
+        for member in pool.nodegroup.members
+    )
 
 
-def _group(cloud: CloudPlan, pool: PoolPlan, group: NodeGroupPlan) -> Document:
+def _group(cloud: CloudPlan, pool: PoolPlan, group: NodeGroupPlan, member: NodeGroupMember) -> Document:
     scale: Document = {}
+    definition = PROVIDERS[cloud.provider]
     if group.autoscaled:
-        scale = {MIN_NODE_COUNT: group.min_node_count, MAX_NODE_COUNT: group.max_node_count}
-        if PROVIDERS[cloud.provider].autoscaling_option:
+        scale = {MIN_NODE_COUNT: member.min_node_count, MAX_NODE_COUNT: member.max_node_count}
+        if definition.autoscaling_option:
             scale["autoscaling"] = True
     taints: list[Document] = [dict(taint) for taint in pool.registration.taints]
     if STARTUP_TAINT not in taints:
         taints.append({**STARTUP_TAINT, "state": "absent"})
+    labels: Document = dict.fromkeys(_OWN_LABELS)
     return {
-        "name": group.name,
-        "flavor": group.flavor,
-        NODE_COUNT: group.node_count,
+        "name": member.name,
+        # A setting that replaces the flavor is one of the provider's own settings.
+        **({} if definition.flavor_instead in group.settings else {"flavor": group.flavor}),
+        NODE_COUNT: member.node_count,
         **scale,
         **group.settings,
-        NODE_LABELS: {**dict.fromkeys(_OWN_LABELS), **pool.registration.node_labels},
+        **({"zone": member.zone} if member.zone else {}),
+        **(_machine_api_settings(pool, labels) if cloud.provider == MACHINESET.key else {}),
+        NODE_LABELS: {**labels, **pool.registration.node_labels},
         NODE_TAINTS: taints,
     }
+
+
+def _machine_api_settings(pool: PoolPlan, labels: Document) -> Document:
+    """The description of the pool's future nodes for the autoscaler of OpenShift; adds the label of their kind of GPU to `labels`."""
+    node = future_node(pool)
+    labels[ACCELERATOR_LABEL] = node.accelerator or None
+    capacity: Document = {"labels": dict(node.labels)}
+    if node.resources is not None:
+        capacity["resources"] = dict(node.resources)
+    return {"capacity": capacity}
 
 
 def drain_options(pools: t.Iterable[PoolPlan]) -> Document:

@@ -20,6 +20,7 @@ class CloudPlan:
     """The cloud that creates nodes of the cluster, and the cluster's name in the cloud; `options` are the connection options of its modules.
 
     The cluster is created from `template` (None: it exists). `nodegroup_label` is the node label with the name of the node group (empty: no label).
+    `module` is the module for its node groups. `issues_kubeconfig`: whether another of its modules fetches the cluster's kubeconfig.
     """
 
     provider: str
@@ -27,6 +28,8 @@ class CloudPlan:
     template: str | None
     nodegroup_label: str
     options: dict[str, str]
+    module: str
+    issues_kubeconfig: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,10 +128,23 @@ class Registration:
 
 
 @dataclasses.dataclass(frozen=True)
+class NodeGroupMember:
+    """One of the provider's node groups of a pool: the only one, or the one in a zone, with its part of the nodes and of the autoscaler's range."""
+
+    name: str
+    zone: str | None
+    node_count: int
+    min_node_count: int | None
+    max_node_count: int | None
+
+
+@dataclasses.dataclass(frozen=True)
 class NodeGroupPlan:
     """The node group that creates a pool's nodes; `node_count` is its size, or its initial size if an autoscaler scales it between the bounds.
 
-    `group_label` is the node label with the name of the node group (empty: no label). `settings` are the provider's other fields.
+    `group_label` is the node label with the name of the node group (empty: no label). `flavor` is the flavor, or what replaces it.
+    `settings` are the provider's other fields. A pool in several `zones` has one of the provider's node groups in each (see `members`).
+    `flavor_gpus` is the number of GPUs of a node as far as the flavor's name shows it.
     """
 
     name: str
@@ -138,6 +154,9 @@ class NodeGroupPlan:
     min_node_count: int | None
     max_node_count: int | None
     settings: dict[str, t.Any]
+    zones: tuple[str, ...] = ()
+    members: tuple[NodeGroupMember, ...] = ()
+    flavor_gpus: int | None = None
 
     @property
     def autoscaled(self) -> bool:

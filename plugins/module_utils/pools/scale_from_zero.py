@@ -21,7 +21,9 @@ from ..catalog.machine_api import (
 )
 from ..catalog.names import COUNT_LABEL, GPU_PRESENT_LABEL, GPU_RESOURCE, MIG_STRATEGY_LABEL, PCI_PRESENT_LABELS
 from ..mig import layout as layouts
-from .plan import PoolPlan
+
+if t.TYPE_CHECKING:
+    from .plan import PoolPlan
 
 _MIB = 1024 * 1024
 
@@ -44,7 +46,7 @@ def future_node(pool: PoolPlan) -> FutureNode:
     """The future node of a pool, from its variables alone."""
     if pool.without_containers:
         return FutureNode({}, "")
-    gpus = pool.gpus_per_node
+    gpus = pool.gpus_per_node or (pool.nodegroup.flavor_gpus if pool.nodegroup else None)
     may_offer_gpus = GPU_RESOURCE in pool.resources
     accelerator = (pool.accelerator or pool.name) if may_offer_gpus else ""
     if gpus is None or pool.sharing.demand:

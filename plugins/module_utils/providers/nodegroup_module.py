@@ -11,11 +11,11 @@ from ..nodegroups.group_reconciler import ReconcileOptions
 from ..nodegroups.plan import merge_field
 from ..nodegroups.reconciler import INVALID_GROUPS, reconcile
 from ..pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
-from ..schema.types import Boolean, Field, Integer, ListOf, MapOf, Section, Text
+from ..schema.types import Anything, Boolean, Field, Integer, ListOf, Section, Text
 from .fields import STATES, NodeGroupField
 
 if t.TYPE_CHECKING:
-    from ..drain.module import DrainingModule
+    from ..drain.module import NodeDrainingModule
     from ..nodegroups.provider import NodeGroupProvider
     from ..nodegroups.spec import NodeGroupSpec
     from ..schema.providers import ProviderDefinition
@@ -30,7 +30,7 @@ _TYPES: dict[type[Field], str] = {
     Text: "str",
     Integer: "int",
     Boolean: "bool",
-    MapOf: "dict",
+    Anything: "dict",
     ListOf: "list",
     Section: "dict",
 }
@@ -46,8 +46,13 @@ class NodeGroupFields:
         *,
         switches: t.Mapping[str, bool] | None = None,
         aliases: t.Mapping[str, str] | None = None,
+        others: ArgumentSpec | None = None,
+        place: t.Mapping[str, t.Any] | None = None,
     ) -> None:
-        """switches: options with defaults that only affect the request that creates a group. aliases: additional names of options."""
+        """switches: options with defaults that only affect the request that creates a group. aliases: additional names of options.
+
+        others: options of a group that are not settings of it. place: the options that say where the groups are; by default the required name of a cluster.
+        """
         self.fields = {field.name: field for field in fields}
         self._types = {field.name: field.type or definition.nodes_fields[field.name] for field in fields}
         self.immutable_fields = frozenset(field.name for field in fields if field.request is None)
@@ -55,10 +60,12 @@ class NodeGroupFields:
             **{number: {"type": "int"} for number in _NUMBERS},
             **({"autoscaling": {"type": "bool"}} if definition.autoscaling_option else {}),
             **{field.name: {**_option(self._types[field.name]), **field.option} for field in fields},
+            **(others or {}),
         }
         for name, alias in (aliases or {}).items():
             options[name]["aliases"] = [alias]
         self._group = options
+        self._place = {"cluster": {"type": "str", "required": True}} if place is None else place
         # A value next to `nodegroups` applies to each group that does not set it.
         self._shared: ArgumentSpec = {
             "state": {"type": "str", "choices": STATES, "default": "present"},
@@ -74,7 +81,7 @@ class NodeGroupFields:
             for name, option in self._shared.items()
         }
         return {
-            "cluster": {"type": "str", "required": True},
+            **self._place,
             "name": {"type": "str"},
             **self._group,
             **self._shared,
@@ -184,7 +191,7 @@ def require_valid(groups: t.Iterable[Options], problems_of: t.Callable[[Options]
 
 
 def reconcile_nodegroups(
-    module: DrainingModule, provider: NodeGroupProvider, specs: t.Sequence[NodeGroupSpec]
+    module: NodeDrainingModule, provider: NodeGroupProvider, specs: t.Sequence[NodeGroupSpec]
 ) -> dict[str, t.Any]:
     """The module's result; `nodegroup` is the group of the option `name`. Raises what reconcile() raises."""
     params = module.params

@@ -31,6 +31,11 @@ def group_name(pool: PoolVariables) -> t.Any:
     return get_nested(pool.merged, "name") if name is None else name
 
 
+def member_name(group: str, zone: str | None) -> str:
+    """The name of a pool's node group in a zone; without zones, the pool has one node group."""
+    return f"{group}-{zone.lower()}" if zone else group
+
+
 def cloud_is_one(cluster: Document) -> Problems:
     """A cluster has one provider."""
     cloud = get_nested(cluster, "cloud")
@@ -50,11 +55,20 @@ def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
         if get_nested(pool.declared, "model") is not None:
             yield f"{pool.path}.model: has no effect without nodes; existing nodes are selected by match.model, so it belongs under match"
         return
-    for check in (size_is_sound, model_is_declared_once, labels_are_a_kubelets):
-        yield from check(pool)
     provider = provider_of(cluster)
+    for check in (size_is_sound, model_is_declared_once):
+        yield from check(pool)
+    if provider is None or provider.kubelet_labels:
+        yield from labels_are_a_kubelets(pool)
+    yield from flavor_is_declared(provider, pool)
     if provider is not None:
-        for provider_check in (settings_are_the_providers, group_name_is_legal, entries_are_few, flavor_matches):
+        for provider_check in (
+            settings_are_the_providers,
+            group_name_is_legal,
+            zones_are_sound,
+            entries_are_few,
+            flavor_matches,
+        ):
             yield from provider_check(provider, pool)
     elif isinstance(cluster, dict) and get_nested(cluster, "cloud") is None:
         yield (
@@ -91,6 +105,38 @@ def labels_are_a_kubelets(pool: PoolVariables) -> Problems:
     for key in pool.labels:
         if problem := kubelet_label(key):
             yield f"{field_path(f'{pool.path}.labels', key)}: {problem}"
+
+
+def flavor_is_declared(provider: ProviderDefinition | None, pool: PoolVariables) -> Problems:
+    """The flavor decides what GPUs a node has; some providers have another setting for this."""
+    nodes = get_nested(pool.merged, "nodes")
+    other = provider.flavor_instead if provider else ""
+    given = [key for key in ("flavor", other) if key and get_nested(nodes, key) is not None]
+    if isinstance(nodes, dict) and not given:
+        choice = f", or set {other}" if other else ""
+        yield f"{pool.path}.nodes.flavor: is missing; name the flavor of the nodes, which decides what GPUs they have{choice}"
+    if len(given) > 1:
+        yield f"{pool.path}.nodes.{other}: cannot be combined with flavor; remove one, since each of them decides what GPUs the nodes have"
+
+
+def zones_are_sound(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
+    """A pool in several zones has a node group in each, whose names end with the zone, and an autoscaler needs at least one node for each."""
+    zones = get_nested(pool.merged, "nodes", "zones")
+    if not isinstance(zones, list) or "zones" not in provider.nodes_fields:
+        return
+    path, known = f"{pool.path}.nodes.zones", [zone for zone in zones if isinstance(zone, str)]
+    if not zones:
+        yield f"{path}: is empty; name a zone, or remove it"
+    for zone in sorted({zone for zone in known if known.count(zone) > 1}):
+        yield f"{path}: names {quote(zone)} more than once; name each zone once"
+    name = group_name(pool)
+    for zone in dict.fromkeys(known) if isinstance(name, str) else ():
+        member = member_name(name, zone)
+        if not provider.name_rule(name) and (problem := provider.name_rule(member)):
+            yield f"{path}: the node group in zone {quote(zone)} would be {quote(member)}, which {problem}; shorten nodes.name"
+    high = get_nested(pool.merged, "autoscale", "max")
+    if isinstance(high, int) and high < len(set(known)):
+        yield f"{pool.path}.autoscale.max: {high} is less than the number of zones, {len(set(known))}; raise it, or remove a zone"
 
 
 def settings_are_the_providers(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
@@ -157,9 +203,13 @@ def groups_differ(pools: t.Sequence[PoolVariables]) -> Problems:
     """A node group belongs to one pool."""
     first: dict[str, PoolVariables] = {}
     for pool in pools:
-        name = group_name(pool) if get_nested(pool.merged, "nodes") is not None else None
-        if not isinstance(name, str) or first.setdefault(name, pool) is pool:
-            continue
-        # Two pools with the same name are already reported.
-        if get_nested(pool.merged, "name") != get_nested(first[name].merged, "name"):
-            yield f"{pool.path}.nodes.name: the node group {quote(name)} is already used by {first[name].title}; give each pool its own"
+        group = group_name(pool) if get_nested(pool.merged, "nodes") is not None else None
+        zones = get_nested(pool.merged, "nodes", "zones")
+        zones = [zone for zone in zones if isinstance(zone, str)] if isinstance(zones, list) else []
+        for name in [member_name(group, zone) for zone in zones or (None,)] if isinstance(group, str) else ():
+            if first.setdefault(name, pool) is pool:
+                continue
+            # Two pools with the same name are already reported.
+            if get_nested(pool.merged, "name") != get_nested(first[name].merged, "name"):
+                yield f"{pool.path}.nodes.name: the node group {quote(name)} is already used by {first[name].title}; give each pool its own"
+                break

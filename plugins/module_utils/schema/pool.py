@@ -33,7 +33,7 @@ _NEGATIVE = "the number of nodes must not be negative; give 0 or more"
 # Settings that every provider has; other settings are in the provider's definition.
 COMMON_NODES_FIELDS: dict[str, Field] = {
     "name": Text(),
-    "flavor": Text(required=True, missing="name the flavor of the nodes, which decides what GPUs they have"),
+    "flavor": Text(),
     "count": _nodes(0, _NEGATIVE),
     "recreate": Boolean(),
 }

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The providers of node groups and their settings; the only place in the schema where a cloud is added.
 
-The code of a provider is the package providers/KEY with inventory.py (its sources for the inventory plugin, imported only when an inventory
-names the provider), its modules, and the file tasks/KEY.yml of the role nodegroups.
+The code of a provider is the package providers/KEY, its modules, and the file tasks/KEY.yml of the role nodegroups. A provider whose clusters can be
+discovered also has inventory.py (its sources for the inventory plugin, imported only when an inventory names the provider).
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.machine_api import MACHINE_API_NAMESPACE
+from ..catalog.machine_types import machine_type_gpus
 from ..catalog.vks_flavor_names import FlavorGpus, vks_flavor_gpus
 from . import validators
 from .types import (
+    Anything,
     Boolean,
     Field,
     ListOf,
@@ -34,13 +37,16 @@ _MAGNUM_ID = re.compile(r"\d+|[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.I
 class ProviderDefinition:
     """One provider.
 
-    key: the provider's name in gpu_cluster.cloud, in the inventory plugin, in its modules (KEY_nodegroup, KEY_kubeconfig), and the name of its package;
-    title: the provider's name in messages.
+    key: the provider's name in gpu_cluster.cloud and in the inventory plugin, and the name of its package; title: the provider's name in messages.
+    module: the module of its node groups; the module MODULE_info lists them. By default KEY_nodegroup.
     cloud_fields: the schema of gpu_cluster.cloud.KEY. connection_options: the fields among these that are options of all its modules.
-    nodes_fields: the settings of a pool's `nodes` that only this provider has; each is an option of KEY_nodegroup.
-    inventory: the settings of a cloud in the inventory plugin.
+    nodes_fields: the settings of a pool's `nodes` that only this provider has; each is an option of its module, except `zones`.
+    inventory: the settings of a cloud in the inventory plugin; None if there is no cloud whose clusters can be listed.
+    issues_kubeconfig: whether a module of the provider fetches the cluster's kubeconfig.
+    kubelet_labels: whether the kubelet sets the labels of the nodes, which may not set all of them.
+    flavor_instead: a setting of `nodes` that may replace `flavor`; empty if every node group has a flavor.
     max_name_length, name_rule: the limits of a node group's name. max_entries: the maximum number of labels, and of taints, of a group.
-    autoscaling_option: whether KEY_nodegroup has a switch in addition to min_node_count and max_node_count.
+    autoscaling_option: whether its module has a switch in addition to min_node_count and max_node_count.
     flavor_gpus: returns the GPUs of a flavor with this name, None if the name does not show them.
     """
 
@@ -49,12 +55,21 @@ class ProviderDefinition:
     cloud_fields: t.Mapping[str, Field]
     connection_options: tuple[str, ...]
     nodes_fields: t.Mapping[str, Field]
-    inventory: Section
+    inventory: Section | None
     max_name_length: int
     name_rule: Rule
+    module: str = ""
+    issues_kubeconfig: bool = True
+    kubelet_labels: bool = True
+    flavor_instead: str = ""
     max_entries: int | None = None
     autoscaling_option: bool = False
     flavor_gpus: t.Callable[[str], FlavorGpus | None] = lambda dummy: None
+
+    @property
+    def nodegroup_module(self) -> str:
+        """The name of the module for its node groups."""
+        return self.module or f"{self.key}_nodegroup"
 
 
 def _magnum_group_name(value: str) -> str | None:
@@ -163,4 +178,50 @@ VKS = ProviderDefinition(
     flavor_gpus=vks_flavor_gpus,
 )
 
-PROVIDERS: dict[str, ProviderDefinition] = {provider.key: provider for provider in (MAGNUM, VKS)}
+_MACHINESET_LENGTH = 57
+
+
+def _machineset_name(value: str) -> str | None:
+    """A Machine's name is that of its MachineSet with a suffix of six characters, and becomes a node's name."""
+    if len(value) > _MACHINESET_LENGTH:
+        return f"has {len(value)} characters; the name of a MachineSet may have {_MACHINESET_LENGTH}, since those of its nodes are longer"
+    return validators.dns_label(value)
+
+
+# The Machine API of the cluster itself creates the nodes, so there is no other address, account or kubeconfig.
+MACHINESET = ProviderDefinition(
+    key="machineset",
+    title="OpenShift's Machine API",
+    module="machineset",
+    cloud_fields={"namespace": Text((validators.dns_label,), default=MACHINE_API_NAMESPACE)},
+    connection_options=("namespace",),
+    nodes_fields={
+        "like": Text((validators.object_name,)),
+        "template": Text(),
+        "zones": ListOf(default=None, item=Text()),
+        "accelerators": Section(
+            default=None,
+            fields={
+                "type": Text(required=True, missing="name the kind of GPU, such as nvidia-tesla-t4"),
+                "count": integer_between(
+                    1,
+                    16,
+                    "a machine with accelerators has at least 1; give more",
+                    "no machine has that many; give fewer",
+                ),
+            },
+        ),
+        "provider_spec": Anything(default=None),
+        "adopt": Boolean(),
+    },
+    inventory=None,
+    max_name_length=_MACHINESET_LENGTH,
+    name_rule=_machineset_name,
+    issues_kubeconfig=False,
+    # The controller of the Machine API copies the labels to the nodes.
+    kubelet_labels=False,
+    flavor_instead="template",
+    flavor_gpus=machine_type_gpus,
+)
+
+PROVIDERS: dict[str, ProviderDefinition] = {provider.key: provider for provider in (MAGNUM, VKS, MACHINESET)}

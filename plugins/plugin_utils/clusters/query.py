@@ -24,7 +24,8 @@ USER_AGENT = f"accel.gpu/{VERSION} clusters"
 # Failures of a cloud, its configuration or the network; any other error is a bug.
 FAILURES = (ServiceError, ConnectionProblem, InvalidOptions, WaitTimeout, PartialFailure)
 _PARALLEL = 8
-_CLOUDS = ListOf(item=Section(fields={key: provider.inventory for key, provider in PROVIDERS.items()}))
+_INVENTORIES = {key: provider.inventory for key, provider in PROVIDERS.items() if provider.inventory is not None}
+_CLOUDS = ListOf(item=Section(fields=_INVENTORIES))
 
 T = t.TypeVar("T")
 Hosts = t.Mapping[str, DiscoveredCluster]
@@ -40,7 +41,7 @@ def cloud_entries(clouds: t.Sequence[t.Any]) -> list[tuple[str, dict[str, t.Any]
     ]
     entries = _CLOUDS.coerce(maps)
     problems = [*_CLOUDS.problems(entries, "clouds")] or [
-        f"clouds[{index}]: needs exactly one of {' or '.join(PROVIDERS)}, with its settings below it"
+        f"clouds[{index}]: needs exactly one of {' or '.join(_INVENTORIES)}, with its settings below it"
         for index, entry in enumerate(entries)
         if len(entry) != 1
     ]

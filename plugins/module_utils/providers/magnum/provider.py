@@ -39,9 +39,11 @@ class MagnumProvider:
     """The node groups of one cluster."""
 
     immutable_fields = FIELDS.immutable_fields
+    machine_fields: frozenset[str] = frozenset()
     max_name_length = MAGNUM.max_name_length
     # A driver stores a request only after it has passed it on to Heat or Helm, which takes some seconds.
     patience = 20.0
+    in_cluster = False
 
     def __init__(
         self, magnum: Magnum, nova: Nova, glance: Glance, cluster: Object, specs: t.Sequence[MagnumSpec]

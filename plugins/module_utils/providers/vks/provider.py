@@ -35,9 +35,11 @@ class VksProvider:
     """The node groups of one cluster; safe for use by many threads."""
 
     immutable_fields = FIELDS.immutable_fields
+    machine_fields: frozenset[str] = frozenset()
     max_name_length = DEFINITION.max_name_length
     # PUT takes a number of nodes, and the service chooses them.
     can_choose_nodes = False
+    in_cluster = False
 
     def __init__(self, transport: VksTransport, vserver: VServer, cluster: VksCluster, *, patience: float) -> None:
         """Send nothing yet; `patience` as in NodeGroupProvider, in seconds."""

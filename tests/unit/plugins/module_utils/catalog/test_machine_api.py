@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the autoscaler of each OpenShift release reads, and the platforms of MachineSets."""
+"""The annotations that the autoscaler of each OpenShift release reads, and the platforms of MachineSets."""
 
 from __future__ import annotations
 

@@ -35,9 +35,11 @@ class SlowCloud:
     """
 
     immutable_fields = frozenset({"flavor"})
+    machine_fields: frozenset[str] = frozenset()
     max_name_length = 20
     can_choose_nodes = True
     patience = 5.0
+    in_cluster = False
 
     def __init__(self, chance: random.Random, time: Time, states: Sequence[NodeGroupState] = ()) -> None:
         self._chance, self._time = chance, time

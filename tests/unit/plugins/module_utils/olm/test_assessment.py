@@ -373,7 +373,12 @@ PHASES = ["", "Pending", "InstallReady", "Installing", "Succeeded", "Failed", "R
 def test_only_a_succeeded_version_whose_deployment_is_ready_is_done(
     phase: str, reason: str, plan_phase: str, state: str, is_installed: bool, ready: int
 ) -> None:
-    status: dict[str, Any] = {"state": state, "currentCSV": NEW, "plan": "install-1", **({"installedCSV": NEW} if is_installed else {})}
+    status: dict[str, Any] = {
+        "state": state,
+        "currentCSV": NEW,
+        "plan": "install-1",
+        **({"installedCSV": NEW} if is_installed else {}),
+    }
     step = assess(
         observed(
             subscriptions=[subscription(**status)],

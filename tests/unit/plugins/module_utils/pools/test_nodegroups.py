@@ -8,12 +8,18 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroups import with_node_counts
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import CloudPlan, NodeGroupPlan, Plan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import (
+    CloudPlan,
+    NodeGroupMember,
+    NodeGroupPlan,
+    Plan,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import InvalidVariables, validate
 from tests.helpers.variables import Document
 
 MAGNUM: Document = {"name": "prod", "cloud": {"magnum": {"cloud": "mycloud"}}}
 VKS: Document = {"name": "prod", "cloud": {"vks": {"region": "HAN"}}}
+MACHINESET: Document = {"name": "prod", "cloud": {"machineset": {}}}
 MADE: Document = {"name": "train", "nodes": {"flavor": "g4.p2.40g", "count": 2}}
 NO_STARTUP_TAINT: Document = {
     "key": "startup-taint.cluster-autoscaler.kubernetes.io/accel-gpu",
@@ -34,7 +40,14 @@ def test_what_defaults_say_of_nodes_is_for_pools_that_make_some() -> None:
     assert validate(MAGNUM, defaults, [MADE, existing]) == []
     made, old = planned(MAGNUM, MADE, existing, defaults=defaults).pools
     assert made.nodegroup == NodeGroupPlan(
-        "train", "magnum.openstack.org/nodegroup", "g4.p2.40g", 2, 1, 4, {"recreate": True, "image": "ubuntu"}
+        "train",
+        "magnum.openstack.org/nodegroup",
+        "g4.p2.40g",
+        2,
+        1,
+        4,
+        {"recreate": True, "image": "ubuntu"},
+        members=(NodeGroupMember("train", None, 2, 1, 4),),
     )
     assert (made.model, old.model, old.nodegroup) == ("T4", "L40S", None)
 
@@ -54,9 +67,14 @@ def test_cloud() -> None:
     }
     options = {"cloud": "mycloud", "region_name": "r"}
     assert planned({"name": "prod", "cloud": {"magnum": magnum}}).cluster.cloud == CloudPlan(
-        "magnum", "gpus", "k8s-gpu", "a/b", options
+        "magnum", "gpus", "k8s-gpu", "a/b", options, "magnum_nodegroup", issues_kubeconfig=True
     )
-    assert planned(VKS).cluster.cloud == CloudPlan("vks", "prod", None, "", {"region": "HAN"})
+    assert planned(VKS).cluster.cloud == CloudPlan(
+        "vks", "prod", None, "", {"region": "HAN"}, "vks_nodegroup", issues_kubeconfig=True
+    )
+    assert planned(MACHINESET).cluster.cloud == CloudPlan(
+        "machineset", "prod", None, "", {"namespace": "openshift-machine-api"}, "machineset", issues_kubeconfig=False
+    )
     assert planned({"name": "prod"}).cluster.cloud is None
 
 
@@ -100,6 +118,52 @@ def test_group_of_vks() -> None:
         "disk_type": "NVME",
         "node_taints": [NO_STARTUP_TAINT],
     }
+
+
+def test_group_of_the_machine_api() -> None:
+    nodes = {"like": "worker-a", "flavor": "g4dn.12xlarge", "provider_spec": {"ami": {"id": "a"}}}
+    shared = {"mode": "time-slicing", "replicas": 2}
+    (group,) = planned(
+        MACHINESET, {**MADE, "model": "T4", "nodes": {**nodes, "count": 1}, "sharing": shared}
+    ).nodegroups
+    assert group["node_labels"]["cluster-api/accelerator"] == "Tesla-T4-SHARED"
+    assert group["capacity"]["resources"] == {"nvidia.com/gpu": 8}, "the machine type has four GPUs"
+    assert group["capacity"]["labels"]["nvidia.com/gpu.replicas"] == "2"
+    assert {key: group[key] for key in nodes} == nodes
+
+
+def test_a_group_without_countable_gpus_loses_the_accelerator_label() -> None:
+    renamed = {"mode": "time-slicing", "replicas": 2, "rename": True}
+    (group,) = planned(
+        MACHINESET, {**MADE, "model": "T4", "nodes": {"template": "t", "count": 1}, "sharing": renamed}
+    ).nodegroups
+    assert group["node_labels"]["cluster-api/accelerator"] is None
+    assert "resources" not in group["capacity"], "the number of GPUs is not declared"
+    assert (group["template"], "flavor" in group) == ("t", False)
+
+
+@pytest.mark.parametrize(
+    ("count", "scale", "numbers"),
+    [
+        (7, None, [(3, None, None), (2, None, None), (2, None, None)]),
+        (None, {"min": 1, "max": 5}, [(1, 1, 2), (0, 0, 2), (0, 0, 1)]),
+        (4, {"min": 0, "max": 9}, [(2, 0, 3), (1, 0, 3), (1, 0, 3)]),
+    ],
+)
+def test_a_pool_in_several_zones_has_a_group_in_each(
+    count: int | None, scale: Document | None, numbers: list[tuple[int, int | None, int | None]]
+) -> None:
+    nodes = {"flavor": "g4dn.xlarge", "zones": ["a", "b", "C"], **({} if count is None else {"count": count})}
+    plan = planned(MACHINESET, {**MADE, "nodes": nodes, **({"autoscale": scale} if scale else {})})
+    pool = plan.pools[0].nodegroup
+    assert pool is not None
+    assert [(each.node_count, each.min_node_count, each.max_node_count) for each in pool.members] == numbers
+    assert [(group["name"], group["zone"]) for group in plan.nodegroups] == [
+        ("train-a", "a"),
+        ("train-b", "b"),
+        ("train-c", "C"),
+    ]
+    assert [group["node_count"] for group in plan.nodegroups] == [number for number, *dummy in numbers]
 
 
 @pytest.mark.parametrize(

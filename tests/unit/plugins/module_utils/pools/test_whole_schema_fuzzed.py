@@ -175,6 +175,24 @@ VKS: dict[str, t.Any] = {
         }
     ],
 }
+MACHINESET: dict[str, t.Any] = {
+    "cluster": {"name": "lab", "cloud": {"machineset": {"namespace": "openshift-machine-api"}}},
+    "defaults": {"nodes": {"adopt": True}},
+    "pools": [
+        {
+            "name": "made",
+            "nodes": {
+                **COMMON,
+                "like": "worker-a",
+                "zones": ["a", "b"],
+                "accelerators": {"type": "nvidia-tesla-t4", "count": 1},
+                "provider_spec": {"workspace": {"folder": "f"}},
+                "adopt": False,
+            },
+        },
+        {"name": "cloned", "nodes": {"template": "rhcos-a100-10c", "count": 1}},
+    ],
+}
 VGPU: dict[str, t.Any] = {
     "cluster": {"name": "lab", "operator": {"version": "v26.7.0"}, "validation": {"image": "i:1"}},
     "defaults": {"driver": {"upgrade": {"automatic": True, "max_parallel": 0, "max_unavailable": "50%"}}},
@@ -192,7 +210,7 @@ VGPU: dict[str, t.Any] = {
         {"name": "plain", "driver": DRIVER},
     ],
 }
-DOCUMENTS = (WHOLE, MAGNUM, VKS, VGPU)
+DOCUMENTS = (WHOLE, MAGNUM, VKS, MACHINESET, VGPU)
 
 
 def keys(field: Field, path: str = "") -> t.Iterator[str]:

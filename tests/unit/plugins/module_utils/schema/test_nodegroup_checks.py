@@ -17,10 +17,13 @@ MADE: Document = {"name": "train", "nodes": {"flavor": "g4.p2.40g", "count": 2}}
 MIG: Document = {"mode": "mig", "layout": {"1g.10gb": 7}}
 
 CLOUD_MISTAKES: list[tuple[t.Any, str]] = [
-    ({}, "gpu_cluster.cloud: names no provider; name exactly one of magnum or vks"),
+    ({}, "gpu_cluster.cloud: names no provider; name exactly one of magnum, vks or machineset"),
     ({"magnum": None}, "gpu_cluster.cloud: names no provider"),
-    ({"magnum": {}, "vks": {}}, "gpu_cluster.cloud: names magnum and vks; name exactly one of magnum or vks"),
-    ({"aws": {}}, "gpu_cluster.cloud.aws: is not a known key; known: magnum, vks"),
+    (
+        {"magnum": {}, "vks": {}},
+        "gpu_cluster.cloud: names magnum and vks; name exactly one of magnum, vks or machineset",
+    ),
+    ({"aws": {}}, "gpu_cluster.cloud.aws: is not a known key; known: magnum, vks, machineset"),
     ({"magnum": {"region": "x"}}, "gpu_cluster.cloud.magnum.region: is not a known key; did you mean region_name?"),
     ({"magnum": {"nodegroup_label": "a b"}}, 'gpu_cluster.cloud.magnum.nodegroup_label: "a b" is not a label key'),
     (

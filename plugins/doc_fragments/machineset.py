@@ -1,0 +1,217 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the options of a node group in OpenShift's Machine API; each entry of `nodegroups` has the same options."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Fragment accel.gpu.machineset."""
+
+    DOCUMENTATION = r"""
+options:
+  namespace:
+    description: Namespace of the MachineSets.
+    type: str
+    default: openshift-machine-api
+  nodegroups:
+    description:
+      - Several groups, each with the same options as a single group. They are validated together and changed in parallel.
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description: See O(name).
+        type: str
+        required: true
+      state:
+        description: See O(state).
+        type: str
+        choices: [present, absent]
+      recreate:
+        description: See O(recreate).
+        type: bool
+      node_count: &node_count
+        description:
+          - Number of nodes. By default, a group is created with one node.
+          - With O(min_node_count) and O(max_node_count), it is only used when the group is created. The number is also left alone as long as a
+            MachineAutoscaler names the MachineSet.
+        type: int
+      min_node_count: &min_node_count
+        description:
+          - Minimum number of nodes for the autoscaler. Needs O(max_node_count). The MachineAutoscaler is not created by this module.
+        type: int
+      max_node_count: &max_node_count
+        description:
+          - Maximum number of nodes for the autoscaler. Needs O(min_node_count).
+        type: int
+      like: &like
+        description:
+          - Name of the MachineSet that a new group is copied from. It is only used when the group is created.
+          - By default, a worker MachineSet that this collection does not manage, in O(zone) if this is set; if there are several, the first by name, with
+            a warning that names the others. If they are of several platforms, this option is required.
+        type: str
+      zone: &zone
+        description:
+          - Zone of a new group. If O(like) is in another zone, the MachineSet with the same name but this zone is copied, or else the only one there,
+            because subnets and images differ between zones.
+          - On vSphere, the name or the zone of a failure domain of the Infrastructure object.
+        type: str
+      flavor: &flavor
+        description:
+          - Machine type of the nodes on AWS (C(instanceType)), Azure (C(vmSize)) and Google Cloud (C(machineType)).
+        type: str
+      template: &template
+        description:
+          - Virtual machine that is cloned on vSphere. Its GPU or vGPU profile decides what the nodes have.
+        type: str
+      accelerators: &accelerators
+        description:
+          - GPUs that are attached to the machines on Google Cloud, for machine types without GPUs of their own.
+        type: dict
+        suboptions:
+          type:
+            description: Kind of GPU, such as C(nvidia-tesla-t4).
+            type: str
+          count:
+            description: Number of GPUs of each machine.
+            type: int
+      provider_spec: &provider_spec
+        description:
+          - Further fields of the machines' C(providerSpec.value), such as C(numCPUs) and C(memoryMiB) on vSphere, or C(blockDevices) on AWS. Fields that
+            are not declared keep the values of the MachineSet. Null removes a field. A list is replaced as a whole.
+          - On Google Cloud, C(onHostMaintenance) is V(Terminate) unless it is declared, because machines with GPUs cannot be migrated.
+        type: dict
+      capacity: &capacity
+        description:
+          - What a future node of the group offers, for the autoscaler, which cannot know it while there is no node. The module writes the annotations
+            that all releases of OpenShift read, with the values for the cluster's release.
+          - The annotations that the platform's own controller sets from the machine type are left to it.
+        type: dict
+        suboptions:
+          resources:
+            description: The amount of each extended resource of a node, such as 4 of C(nvidia.com/gpu). By default, it is not known.
+            type: dict
+          labels:
+            description: Labels that a node will get from NFD and gpu-feature-discovery, so that node selectors match.
+            type: dict
+      node_labels: &node_labels
+        description:
+          - Labels of the nodes. Labels that others have set on the MachineSet are left unchanged. Null removes a label. A label that this module has set
+            and that is no longer declared is removed.
+          - The labels of the zone are added, because the autoscaler does not know them otherwise.
+        type: dict
+      node_taints: &node_taints
+        description:
+          - Taints of the nodes. Taints that others have set are left unchanged. A taint that this module has set and that is no longer declared is
+            removed. An existing taint with the same key and effect gets the new value.
+        type: list
+        elements: dict
+        suboptions:
+          key:
+            description: Key of the taint.
+            type: str
+            required: true
+          value:
+            description: Value of the taint.
+            type: str
+          effect:
+            description: Effect of the taint.
+            type: str
+            choices: [NoSchedule, PreferNoSchedule, NoExecute]
+            required: true
+          state:
+            description: V(absent) removes the taint with this key and effect.
+            type: str
+            choices: [present, absent]
+            default: present
+      adopt: &adopt
+        description:
+          - Whether an existing MachineSet with this name that was not created by this module is managed from now on. Otherwise, the module fails.
+        type: bool
+  wait:
+    description:
+      - Whether to wait until all Machines of a changed group run and those to be removed are gone.
+    type: bool
+    default: true
+  wait_timeout:
+    description:
+      - Seconds to wait for one group. The drain of its nodes has a separate timeout. After this time, the module fails, and the message names the
+        Machines that are stuck, for how long, and why.
+    type: int
+    default: 3600
+  wait_sleep:
+    description: Maximum number of seconds between two checks.
+    type: int
+    default: 5
+  parallel:
+    description: Maximum number of groups that are changed at the same time.
+    type: int
+    default: 32
+  force:
+    description:
+      - Whether declared fields are changed that another field manager has set (C(oc edit), a GitOps tool). A warning names the manager and the
+        fields. With V(false), the module fails instead.
+    type: bool
+    default: true
+  drain:
+    description: How nodes are drained before their Machines are removed. The names are the same as in C(rollout) of a pool.
+    type: dict
+    default: {}
+    suboptions:
+      evict:
+        description:
+          - Whether pods are evicted. With V(false), the run waits until they terminate (like C(rollout.drain=none)).
+        type: bool
+        default: true
+      force:
+        description:
+          - Whether pods without a controller are evicted. Such pods are not recreated.
+          - If V(false), such a pod blocks the drain, and no pod of any node is evicted.
+        type: bool
+        default: false
+      grace_period:
+        description: Grace period for every evicted pod in seconds. By default, each pod's own grace period is used.
+        type: int
+      drain_timeout:
+        description:
+          - Timeout in seconds for draining one node. An evicted pod can always use its whole grace period, even if this exceeds the timeout.
+        type: int
+        default: 600
+      parallel:
+        description: Number of nodes that are drained at the same time.
+        type: int
+        default: 4
+  name:
+    description:
+      - Name of the group and of its MachineSet, at most 57 characters of C(a-z), C(0-9) and C(-).
+      - Either this or O(nodegroups) is required.
+    type: str
+  state:
+    description:
+      - Whether the group must exist. V(absent) drains its nodes and deletes its MachineSet.
+      - Together with O(nodegroups), this option and O(recreate) are the defaults for groups that do not set them.
+    type: str
+    choices: [present, absent]
+    default: present
+  recreate:
+    description:
+      - Whether the group is replaced if some of its Machines have other settings than it declares, since a MachineSet applies a change only to new
+        Machines. The new group, whose name ends with four hexadecimal digits, is created first. Then the old nodes are drained and the old group is
+        deleted.
+    type: bool
+    default: false
+  node_count: *node_count
+  min_node_count: *min_node_count
+  max_node_count: *max_node_count
+  like: *like
+  zone: *zone
+  flavor: *flavor
+  template: *template
+  accelerators: *accelerators
+  provider_spec: *provider_spec
+  capacity: *capacity
+  node_labels: *node_labels
+  node_taints: *node_taints
+  adopt: *adopt
+"""

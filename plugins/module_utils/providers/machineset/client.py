@@ -1,0 +1,141 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests to the Machine API of one cluster."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...catalog.machine_api import (
+    CLUSTER_VERSION_PATH,
+    DELETE_MACHINE_ANNOTATIONS,
+    INFRASTRUCTURE_PATH,
+    MACHINE_API_PATH,
+    MACHINE_API_VERSION,
+    AutoscalerRules,
+    autoscaler_rules,
+    openshift_release,
+)
+from ...common.errors import InvalidOptions
+from ...common.nested import get_nested
+from ...kube.errors import ApiError
+from .machineset_object import name_of
+
+if t.TYPE_CHECKING:
+    from ...kube.client import Client
+
+Object = dict[str, t.Any]
+# Rules for a cluster that does not say its version: those that read every annotation.
+_UNKNOWN_RELEASE = (4, 19)
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class MachineObjects:
+    """All MachineSets and Machines of the namespace at one time."""
+
+    machinesets: tuple[Object, ...]
+    machines: tuple[Object, ...]
+
+    def machineset(self, name: str) -> Object | None:
+        """The MachineSet with this name."""
+        return next((each for each in self.machinesets if name_of(each) == name), None)
+
+
+class MachineApi:
+    """The MachineSets of one namespace, and what decides about them."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        """Send nothing yet."""
+        self.client, self.namespace = client, namespace
+        self._machinesets = f"{MACHINE_API_PATH}/namespaces/{namespace}/machinesets"
+        self._machines = f"{MACHINE_API_PATH}/namespaces/{namespace}/machines"
+
+    def read(self) -> MachineObjects:
+        """All objects; raises InvalidOptions if the cluster has no Machine API."""
+        try:
+            machinesets = tuple(self.client.list(self._machinesets))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            raise InvalidOptions(
+                [
+                    f"The cluster has no MachineSets ({MACHINE_API_VERSION}), and nothing in this run creates this API. Only OpenShift clusters have it; on "
+                    "others, remove gpu_cluster.cloud.machineset, and the nodes of the pools."
+                ]
+            ) from error
+        return MachineObjects(machinesets, tuple(self.client.list(self._machines)))
+
+    def autoscalers(self) -> dict[str, str]:
+        """The names of MachineAutoscalers, by the MachineSet that they scale."""
+        path = f"/apis/autoscaling.openshift.io/v1beta1/namespaces/{self.namespace}/machineautoscalers"
+        return {
+            str(get_nested(each, "spec", "scaleTargetRef", "name")): name_of(each)
+            for each in self.client.list_known(path)
+            if get_nested(each, "spec", "scaleTargetRef", "kind") == "MachineSet"
+        }
+
+    def rules(self) -> AutoscalerRules:
+        """The rules of the autoscaler in the cluster's release."""
+        version = get_nested(self.client.get(CLUSTER_VERSION_PATH), "status", "desired", "version")
+        return autoscaler_rules(openshift_release(version) if version else _UNKNOWN_RELEASE)
+
+    def infrastructure(self) -> Object | None:
+        """The cluster's Infrastructure object."""
+        return self.client.get(INFRASTRUCTURE_PATH)
+
+    def get(self, name: str) -> Object | None:
+        """One MachineSet."""
+        return self.client.get(f"{self._machinesets}/{name}")
+
+    def create(self, machineset: Object, *, dry_run: bool = False) -> None:
+        """Create a MachineSet."""
+        self.client.create(self._machinesets, machineset, dry_run=dry_run, field_validation="Strict")
+
+    def patch(self, name: str, make_patch: t.Callable[[Object], Object], *, dry_run: bool = False) -> None:
+        """Patch exactly the version of the MachineSet from which the patch was made; make it again if it was changed in between."""
+        for attempt in range(_ATTEMPTS):
+            live = self.get(name)
+            if live is None:
+                raise ApiError(
+                    f"MachineSet {name} was deleted", status=404, reason="NotFound", method="PATCH", path=name
+                )
+            patch = make_patch(live)
+            if not patch:
+                return
+            versioned = {
+                **patch,
+                "metadata": {**(patch.get("metadata") or {}), "resourceVersion": live["metadata"]["resourceVersion"]},
+            }
+            try:
+                self.client.patch(f"{self._machinesets}/{name}", versioned, dry_run=dry_run)
+                return
+            except ApiError as error:
+                if not error.conflict or attempt + 1 == _ATTEMPTS:
+                    raise
+
+    def mark_for_deletion(self, machines: t.Iterable[str], value: str) -> None:
+        """Have these Machines removed first when their MachineSet is scaled down."""
+        patch = {"metadata": {"annotations": dict.fromkeys(DELETE_MACHINE_ANNOTATIONS, value)}}
+        for name in machines:
+            try:
+                self.client.patch(f"{self._machines}/{name}", patch)
+            except ApiError as error:
+                if not error.not_found:
+                    raise
+
+    def delete(self, name: str) -> None:
+        """Delete a MachineSet; it exists until its Machines and their nodes are gone."""
+        self.client.delete(f"{self._machinesets}/{name}", body={"propagationPolicy": "Foreground"})
+
+    def warnings_about(self, names: t.Collection[str]) -> list[str]:
+        """The latest warnings in events about these objects, the newest last."""
+        path = f"/api/v1/namespaces/{self.namespace}/events"
+        found = [
+            event
+            for event in self.client.list(path, field_selector="type=Warning")
+            if get_nested(event, "involvedObject", "name") in names
+        ]
+        found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        return list(dict.fromkeys(f"{event.get('reason')}: {event.get('message')}" for event in found))

@@ -1,0 +1,116 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of a node group from its MachineSet and Machines (pure)."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from ...catalog.machine_api import CPU, MACHINESET_LABEL
+from ...common.nested import get_nested
+from ...nodegroups.spec import NodeGroupState
+from .machines import DELETING, FAILED, RUNNING, Machine, node_of, phase_of, problems_of
+from .machineset_object import (
+    Path,
+    annotations_of,
+    decode,
+    machine_settings,
+    name_of,
+    platform_of_object,
+    provider_spec_of,
+)
+
+# Seconds within which the platform's controller has set its annotations on a new MachineSet; for an unknown machine type it sets none.
+_MEASURE_TIME = 30.0
+
+
+def machines_of(machineset: t.Mapping[str, t.Any], machines: t.Iterable[Machine]) -> list[Machine]:
+    """The Machines that a MachineSet has created."""
+    name = name_of(machineset)
+    return [machine for machine in machines if get_nested(machine, "metadata", "labels", MACHINESET_LABEL) == name]
+
+
+def state_of(
+    machineset: t.Mapping[str, t.Any],
+    machines: t.Sequence[Machine],
+    now: datetime.datetime,
+    *,
+    paths: t.Mapping[str, Path],
+    declared: t.Collection[str] = (),
+    autoscaled: bool = False,
+    new: bool = False,
+    ignored: t.Collection[str] = (),
+) -> NodeGroupState:
+    """The state. `machines` are its Machines, `paths` those of the declared part of the providerSpec, `declared` the declared fields.
+
+    autoscaled: an autoscaler chooses the number of Machines and creates them at any time, so that they do not count. new: this run has created it.
+    """
+    phases = {name_of(machine): phase_of(machine) for machine in machines}
+    live = [machine for machine in machines if phase_of(machine) != DELETING]
+    count = int(get_nested(machineset, "spec", "replicas") or 0)
+    nodes = tuple(sorted(node for machine in live if (node := node_of(machine))))
+    deleting = bool(machineset["metadata"].get("deletionTimestamp"))
+    failures = {name for name, phase in phases.items() if phase == FAILED and name not in ignored}
+    failed = not deleting and not autoscaled and bool(failures)
+    complete = autoscaled or (len(machines) == count and all(phase in (RUNNING, FAILED) for phase in phases.values()))
+    settled = not deleting and complete and _is_observed(machineset) and not (new and _awaits_measure(machineset, now))
+    return NodeGroupState(
+        id=name_of(machineset),
+        name=name_of(machineset),
+        status=_status(deleting, failed, settled, len(live), count),
+        settled=settled,
+        failed=failed,
+        count=count,
+        reason=" ".join(f"{text}." for text in problems_of(machines, now)),
+        fields=decode(machineset, paths),
+        machines=nodes,
+        without_node=max(0, len(live) - len(nodes)),
+        outdated=_outdated(machineset, live, paths, declared),
+    )
+
+
+def _status(deleting: bool, failed: bool, settled: bool, machines: int, count: int) -> str:
+    if deleting:
+        return "DELETING"
+    if failed:
+        return "FAILED"
+    if settled:
+        return "READY"
+    return "SCALING" if machines != count else "PROVISIONING"
+
+
+def _is_observed(machineset: t.Mapping[str, t.Any]) -> bool:
+    """Whether the MachineSet's controller has seen its last change."""
+    generation = machineset["metadata"].get("generation") or 0
+    return int(get_nested(machineset, "status", "observedGeneration") or 0) >= int(generation)
+
+
+def _awaits_measure(machineset: t.Mapping[str, t.Any], now: datetime.datetime) -> bool:
+    """Whether the platform's controller is still expected to set the annotations with the size of its Machines."""
+    platform = platform_of_object(machineset)
+    if platform is None or CPU not in platform.measured or CPU in annotations_of(machineset):
+        return False
+    created = datetime.datetime.fromisoformat(str(machineset["metadata"]["creationTimestamp"]))
+    return (now - created).total_seconds() < _MEASURE_TIME
+
+
+def _outdated(
+    machineset: t.Mapping[str, t.Any],
+    machines: t.Iterable[Machine],
+    paths: t.Mapping[str, Path],
+    declared: t.Collection[str],
+) -> tuple[str, ...]:
+    """The nodes (or Machines without a node) that have other values of declared fields than new Machines would have."""
+
+    def settings(provider_spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        return {field: value for field, value in machine_settings(provider_spec, paths).items() if field in declared}
+
+    current = settings(provider_spec_of(machineset))
+    return tuple(
+        sorted(
+            node_of(machine) or name_of(machine)
+            for machine in machines
+            if settings(get_nested(machine, "spec", "providerSpec", "value") or {}) != current
+        )
+    )

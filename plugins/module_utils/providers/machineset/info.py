@@ -1,0 +1,41 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The MachineSets of a cluster and their Machines, as the module machineset_info returns them."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from .client import MachineApi
+from .encoding import machines_of, state_of
+from .machines import node_of, phase_of, problems_of
+from .machineset_object import name_of, owner_of, platform_of_object
+from .sources import zone_of
+
+_TOPOLOGY_ZONE = "topology.kubernetes.io/zone"
+
+
+def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
+    """All MachineSets of the namespace, by name."""
+    objects, autoscalers, infrastructure = api.read(), api.autoscalers(), api.infrastructure()
+    now = datetime.datetime.now(datetime.UTC)
+    found: dict[str, dict[str, t.Any]] = {}
+    for machineset in objects.machinesets:
+        name, platform = name_of(machineset), platform_of_object(machineset)
+        machines = machines_of(machineset, objects.machines)
+        state = state_of(machineset, machines, now, paths={})
+        found[name] = {
+            "id": name,
+            "status": state.status,
+            "group": owner_of(machineset),
+            "platform": platform.name if platform else None,
+            "zone": zone_of(machineset, infrastructure).labels.get(_TOPOLOGY_ZONE),
+            "autoscaler": autoscalers.get(name),
+            **state.to_result(),
+            "machines": [
+                {"name": name_of(machine), "phase": phase_of(machine), "node": node_of(machine)} for machine in machines
+            ],
+            "problems": [f"{text}." for text in problems_of(machines, now)],
+        }
+    return found

@@ -1,0 +1,88 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Machines of a MachineSet: which ones have failed or are stuck, and the remedy (pure)."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+
+from ...common.nested import get_nested
+from ...schema.messages import abbreviate
+from .machineset_object import name_of
+
+Machine = t.Mapping[str, t.Any]
+
+# Phases of a Machine (openshift/api machine/v1beta1/types_machine.go). A failed Machine stays so until it is deleted.
+RUNNING, FAILED, PROVISIONED, DELETING = "Running", "Failed", "Provisioned", "Deleting"
+# Reasons of a failed Machine (the same package, MachineStatusError), and remedies.
+_REMEDIES = {
+    "InsufficientResources": "The cloud has no capacity or quota for it: raise the quota, or choose another flavor or zone",
+    "InvalidConfiguration": "The cloud does not accept its providerSpec: correct the flavor, the template or provider_spec",
+}
+_CREATE_REMEDY = "Correct the cause"
+_SHOWN = 3
+
+
+def phase_of(machine: Machine) -> str:
+    """The phase of a Machine; empty before its controller has seen it."""
+    if machine["metadata"].get("deletionTimestamp"):
+        return DELETING
+    return str(get_nested(machine, "status", "phase") or "")
+
+
+def node_of(machine: Machine) -> str | None:
+    """The name of its node; None if there is none yet."""
+    return t.cast("str | None", get_nested(machine, "status", "nodeRef", "name"))
+
+
+def problems_of(machines: t.Iterable[Machine], now: datetime.datetime) -> list[str]:
+    """A text for each of the first Machines that are not running, with its phase and for how long it exists, the reason, and the remedy."""
+    stuck = [machine for machine in machines if phase_of(machine) != RUNNING]
+    stuck.sort(key=lambda machine: (phase_of(machine) != FAILED, name_of(machine)))
+    texts = [_problem(machine, now) for machine in stuck[:_SHOWN]]
+    more = [name_of(machine) for machine in stuck[_SHOWN:]]
+    return [*texts, *([f"Also not running: {abbreviate(more)}"] if more else [])]
+
+
+def _problem(machine: Machine, now: datetime.datetime) -> str:
+    phase, name = phase_of(machine), name_of(machine)
+    namespace = machine["metadata"].get("namespace")
+    age = _age(machine["metadata"].get("deletionTimestamp") or machine["metadata"].get("creationTimestamp"), now)
+    since = f" for {age:.0f} s" if age is not None else ""
+    delete = f"oc delete machine -n {namespace} {name}"
+    if phase == FAILED:
+        reason, message = (str(get_nested(machine, "status", f"error{part}") or "") for part in ("Reason", "Message"))
+        remedy = _REMEDIES.get(reason, _CREATE_REMEDY)
+        cause = ": ".join(text for text in (reason, message.rstrip(".")) if text) or "no reason given"
+        return f"Machine {name} has failed ({cause}). {remedy}, then delete it, so that its MachineSet creates another one: {delete}"
+    conditions = [*_conditions(machine, "status"), *_conditions(machine, "status", "providerStatus")]
+    details = "; ".join(dict.fromkeys(conditions))
+    shown = f" ({details})" if details else ""
+    if phase == DELETING:
+        hooks = "it waits until its node is drained and its virtual machine is deleted"
+        return f"Machine {name} is being deleted{since}{shown}: {hooks}. See oc describe machine -n {namespace} {name}"
+    if phase == PROVISIONED:
+        return (
+            f"Machine {name} is Provisioned, created{since and f' {age:.0f} s ago'}{shown}: its virtual machine runs, and no node has joined. Look at its "
+            "console, and at pending certificate requests: oc get csr"
+        )
+    return (
+        f"Machine {name} is {phase or 'not processed yet'}, created{since and f' {age:.0f} s ago'}{shown}: the cloud has not created its virtual machine. "
+        f"See oc describe machine -n {namespace} {name}; after a change of the cause, {delete}"
+    )
+
+
+def _conditions(machine: Machine, *path: str) -> t.Iterator[str]:
+    """The reason and message of each condition that is not met."""
+    for condition in get_nested(machine, *path, "conditions") or []:
+        if condition.get("status") == "False" and (condition.get("message") or condition.get("reason")):
+            texts = (str(condition.get(key) or "").rstrip(".") for key in ("reason", "message"))
+            yield ": ".join(text for text in texts if text)
+
+
+def _age(timestamp: t.Any, now: datetime.datetime) -> float | None:
+    try:
+        return max(0.0, (now - datetime.datetime.fromisoformat(str(timestamp))).total_seconds())
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,228 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A MachineSet object: a copy of another one under a new name, and the settings of a node group in it (pure)."""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+
+from ...catalog.machine_api import (
+    ACCELERATOR_LABEL,
+    CAPACITY_KEYS,
+    MACHINE_API_VERSION,
+    MACHINE_CLUSTER_LABEL,
+    MACHINESET_LABEL,
+    Platform,
+    platform_of,
+)
+from ...catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
+from ...catalog.taints import STARTUP_TAINT_PREFIX
+from ...common.nested import get_nested, parse_json, set_nested
+from ...nodegroups.plan import Differences
+from ...nodegroups.spec import taint_list, taint_map
+from ...pools.nodegroup_names import NODE_COUNT, NODE_LABELS, NODE_TAINTS
+from .fields import ANNOTATIONS, MANAGED
+
+Object = dict[str, t.Any]
+Path = tuple[str, ...]
+
+# The mark of a MachineSet that this collection manages; its value is the declared name of the node group.
+GROUP_LABEL = "accel.gpu/nodegroup"
+# The labels, taints and annotations that this collection has set on a MachineSet, as JSON, so that only these are removed later.
+RECORD_ANNOTATION = "accel.gpu/registration"
+_OWN_PREFIX = "accel.gpu/"
+_OWN_LABELS = (ACCELERATOR_LABEL, CONFIG_LABEL, MIG_CONFIG_LABEL)
+_TEMPLATE: Path = ("spec", "template")
+PROVIDER_SPEC: Path = (*_TEMPLATE, "spec", "providerSpec", "value")
+LABELS: Path = (*_TEMPLATE, "spec", "metadata", "labels")
+TAINTS: Path = (*_TEMPLATE, "spec", "taints")
+
+
+def provider_spec_of(machineset: t.Mapping[str, t.Any]) -> Object:
+    """The providerSpec of its Machines; empty if there is none."""
+    return t.cast("Object", get_nested(machineset, *PROVIDER_SPEC) or {})
+
+
+def platform_of_object(machineset: t.Mapping[str, t.Any]) -> Platform | None:
+    """The platform of its Machines; None if it is not a supported one."""
+    return platform_of(provider_spec_of(machineset))
+
+
+def annotations_of(machineset: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """The annotations of an object."""
+    return dict(get_nested(machineset, "metadata", "annotations") or {})
+
+
+def name_of(found: t.Mapping[str, t.Any]) -> str:
+    """The name of an object."""
+    return str(found["metadata"]["name"])
+
+
+def owner_of(machineset: t.Mapping[str, t.Any]) -> str | None:
+    """The declared name of the node group that a managed MachineSet belongs to; None if it is not managed by this collection."""
+    return t.cast("str | None", get_nested(machineset, "metadata", "labels", GROUP_LABEL))
+
+
+def record_of(machineset: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
+    """The recorded entries of this collection, by kind."""
+    record = parse_json(annotations_of(machineset).get(RECORD_ANNOTATION), dict) or {}
+    return {
+        str(kind): [str(entry) for entry in entries] for kind, entries in record.items() if isinstance(entries, list)
+    }
+
+
+def copy_of(source: t.Mapping[str, t.Any], name: str, group: str) -> Object:
+    """A new MachineSet without Machines that creates the same Machines as the source, without anything that identifies the source or its owner.
+
+    Labels and annotations of the source are left out, except the label with the cluster's name: they belong to the tools that manage the source
+    (Hive, GitOps), to its autoscaler, or to the size of its Machines. The collection's own labels and taints are left out, too.
+    """
+    source_name, template = name_of(source), copy.deepcopy(dict(source["spec"].get("template") or {}))
+    kept = {MACHINE_CLUSTER_LABEL: get_nested(source, "metadata", "labels", MACHINE_CLUSTER_LABEL)}
+    spec = {
+        key: copy.deepcopy(value)
+        for key, value in source["spec"].items()
+        if key not in ("replicas", "selector", "template", "authoritativeAPI")
+    }
+    metadata = dict(template.get("metadata") or {})
+    labels = _renamed(metadata.get("labels") or {}, source_name, name)
+    matched = _renamed(get_nested(source, "spec", "selector", "matchLabels") or {}, source_name, name)
+    node = dict(template.get("spec") or {})
+    node_labels = {
+        key: value for key, value in (get_nested(node, "metadata", "labels") or {}).items() if not _is_own(key)
+    }
+    taints = [
+        taint
+        for taint in node.get("taints") or []
+        if not str(taint.get("key")).startswith((STARTUP_TAINT_PREFIX, _OWN_PREFIX))
+    ]
+    for key in ("metadata", "taints", "providerID", "name", "generateName"):
+        node.pop(key, None)
+    if node_labels:
+        node["metadata"] = {"labels": node_labels}
+    if taints:
+        node["taints"] = taints
+    return {
+        "apiVersion": MACHINE_API_VERSION,
+        "kind": "MachineSet",
+        "metadata": {
+            "name": name,
+            "namespace": source["metadata"].get("namespace"),
+            "labels": {**{key: value for key, value in kept.items() if value}, GROUP_LABEL: group},
+        },
+        "spec": {
+            **spec,
+            "replicas": 0,
+            "selector": {"matchLabels": {**matched, MACHINESET_LABEL: name}},
+            "template": {
+                "metadata": {"labels": {**labels, MACHINESET_LABEL: name}},
+                "spec": node,
+            },
+        },
+    }
+
+
+def _renamed(labels: t.Mapping[str, str], source: str, name: str) -> dict[str, str]:
+    return {key: name if value == source else value for key, value in labels.items()}
+
+
+def _is_own(label: str) -> bool:
+    return label.startswith(_OWN_PREFIX) or label in _OWN_LABELS
+
+
+def paths_in(declared: t.Mapping[str, t.Any], prefix: Path = ()) -> dict[str, Path]:
+    """The paths of the values in a declared part of a providerSpec, by their text; lists are values."""
+    found: dict[str, Path] = {}
+    for key, value in declared.items():
+        path = (*prefix, str(key))
+        if isinstance(value, t.Mapping) and value:
+            found.update(paths_in(value, path))
+        else:
+            found[".".join(path)] = path
+    return found
+
+
+def decode(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Object:
+    """The settings of a MachineSet for comparison; of its providerSpec, the values at these paths."""
+    provider_spec = provider_spec_of(machineset)
+    return {
+        **machine_settings(provider_spec, paths),
+        NODE_LABELS: {str(key): str(value) for key, value in (get_nested(machineset, *LABELS) or {}).items()},
+        NODE_TAINTS: taint_map(get_nested(machineset, *TAINTS)),
+        ANNOTATIONS: {
+            key: value
+            for key, value in annotations_of(machineset).items()
+            if key in (*CAPACITY_KEYS, RECORD_ANNOTATION)
+        },
+        MANAGED: owner_of(machineset) is not None,
+    }
+
+
+def machine_settings(provider_spec: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Object:
+    """The settings that a Machine keeps for its life: those in its providerSpec."""
+    platform = platform_of(provider_spec)
+    gpus = (provider_spec.get("gpus") or [{}])[0]
+    return {
+        "flavor": provider_spec.get(platform.machine_type) if platform and platform.machine_type else None,
+        "template": provider_spec.get(platform.template) if platform and platform.template else None,
+        "accelerators": {"type": gpus.get("type"), "count": gpus.get("count")} if gpus else None,
+        "provider_spec": {
+            name: value for name, path in paths.items() if (value := get_nested(provider_spec, *path)) is not None
+        },
+    }
+
+
+def configured(
+    machineset: t.Mapping[str, t.Any], differences: Differences, paths: t.Mapping[str, Path], group: str
+) -> Object:
+    """A copy of the MachineSet with the desired values of these differences; everything else is unchanged."""
+    desired = copy.deepcopy(dict(machineset))
+    provider_spec = provider_spec_of(desired)
+    platform = platform_of(provider_spec)
+    for field, (before, after) in differences.items():
+        if field == NODE_COUNT:
+            desired["spec"]["replicas"] = after
+        elif field in ("flavor", "template") and platform is not None:
+            provider_spec[platform.machine_type if field == "flavor" else platform.template] = after
+        elif field == "accelerators":
+            provider_spec["gpus"] = [dict(after)]
+        elif field == "provider_spec":
+            for name in {*(before or {}), *after}:
+                _set_or_remove(provider_spec, paths[name], after.get(name))
+        elif field == NODE_LABELS:
+            set_nested(desired, LABELS, dict(after))
+        elif field == NODE_TAINTS:
+            set_nested(desired, TAINTS, _taints(get_nested(desired, *TAINTS) or [], after))
+        elif field == ANNOTATIONS:
+            others = {key: value for key, value in annotations_of(desired).items() if key not in (before or {})}
+            desired["metadata"]["annotations"] = {**others, **after}
+        elif field == MANAGED:
+            desired["metadata"]["labels"] = {**(desired["metadata"].get("labels") or {}), GROUP_LABEL: group}
+        else:
+            raise NotImplementedError(f"No request changes {field} of a MachineSet")
+    return desired
+
+
+def _set_or_remove(document: Object, path: Path, value: t.Any) -> None:
+    if value is not None:
+        set_nested(document, path, value)
+    elif (parent := get_nested(document, *path[:-1]) if path[:-1] else document) is not None:
+        parent.pop(path[-1], None)
+
+
+def _taints(live: t.Sequence[t.Mapping[str, t.Any]], desired: t.Mapping[str, t.Any]) -> list[Object]:
+    """The list with the desired taints; those that stay keep their place and their other fields."""
+    wanted = {f"{taint['key']}:{taint['effect']}": taint for taint in taint_list(desired)}
+    kept: list[Object] = []
+    for taint in live:
+        found = wanted.pop(f"{taint.get('key')}:{taint.get('effect')}", None)
+        if found is not None:
+            kept.append(dict(taint) if (taint.get("value") or "") == found.get("value", "") else dict(found))
+    return [*kept, *(dict(taint) for taint in wanted.values())]
+
+
+def format_record(record: t.Mapping[str, t.Iterable[str]]) -> str:
+    """The text of the annotation with the recorded entries."""
+    return json.dumps({kind: sorted(entries) for kind, entries in sorted(record.items())}, separators=(",", ":"))

@@ -1,0 +1,288 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Implements nodegroups.provider.NodeGroupProvider for the MachineSets of one OpenShift cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import typing as t
+
+from ...catalog.names import FIELD_MANAGER
+from ...cluster_state.node import Node
+from ...common.errors import InvalidOptions, ServiceError
+from ...common.nested import get_nested, merge_patch
+from ...kube import managed_fields
+from ...kube.errors import ApiError
+from ...nodegroups.provider import CloudRequest, ListedGroup
+from ...nodegroups.reconciler import INVALID_GROUPS
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
+from ...pools.nodegroup_names import NODE_COUNT, is_group_or_replacement, replacement_name
+from ...schema.messages import abbreviate, join_words
+from ...schema.providers import MACHINESET as DEFINITION
+from ..nodegroup_module import require_valid
+from .client import MachineApi, MachineObjects
+from .encoding import machines_of, state_of
+from .fields import FIELDS, MACHINE_FIELDS
+from .machines import FAILED, node_of, phase_of
+from .machineset_object import Object, configured, name_of, owner_of
+from .specs import Cluster, MachineSetSpec, Options, problems_of, spec_of
+
+_EVENTS = 5
+_DEFAULT_COUNT = 1
+
+
+class MachineSetProvider:
+    """The MachineSets of one namespace; safe for use by many threads. `warnings` collects what the user must know about the groups."""
+
+    immutable_fields = FIELDS.immutable_fields
+    machine_fields = MACHINE_FIELDS
+    max_name_length = DEFINITION.max_name_length
+    # The MachineSet's controller removes the Machines first that are marked.
+    can_choose_nodes = True
+    # A request is carried out when the API server has answered it.
+    patience = 30.0
+    in_cluster = True
+
+    def __init__(
+        self, api: MachineApi, *, force: bool = True, now: t.Callable[[], datetime.datetime] | None = None
+    ) -> None:
+        """Send nothing yet. force: whether fields that another manager has set may be changed."""
+        self._api = api
+        self._force = force
+        self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
+        self._specs: dict[str, MachineSetSpec] = {}
+        self._created: set[str] = set()
+        self._changed: set[str] = set()
+        self.warnings: list[str] = []
+        self._objects = MachineObjects((), ())
+
+    @functools.cached_property
+    def _first(self) -> MachineObjects:
+        self._objects = self._api.read()
+        return self._objects
+
+    @functools.cached_property
+    def _autoscalers(self) -> dict[str, str]:
+        return self._api.autoscalers()
+
+    @functools.cached_property
+    def _cluster(self) -> Cluster:
+        return Cluster(self._first.machinesets, self._api.rules(), self._api.infrastructure())
+
+    @functools.cached_property
+    def _failed_before(self) -> frozenset[str]:
+        return frozenset(name_of(machine) for machine in self._first.machines if phase_of(machine) == FAILED)
+
+    def specs_of(self, groups: t.Sequence[Options]) -> list[MachineSetSpec]:
+        """The specs that the options declare; raises InvalidOptions with all problems."""
+        require_valid(groups, problems_of)
+        specs: list[MachineSetSpec] = []
+        problems: list[str] = []
+        for options in groups:
+            live, found = self._live(options)
+            spec, others, reason = spec_of(options, live, self._cluster)
+            problems += [*found, *others]
+            specs.append(self._without_count(spec, live))
+            if live is None and reason:
+                self.warnings.append(
+                    f"Node group {spec.name}: created as a copy of MachineSet {spec.fields['like']}: {reason}."
+                )
+        if problems:
+            raise InvalidOptions(problems, INVALID_GROUPS)
+        self._specs = {spec.name: spec for spec in specs}
+        return specs
+
+    def read(self, wanted: t.Callable[[str], bool]) -> list[NodeGroupState]:
+        """The managed groups with a wanted name, and those that the specs adopt."""
+        return [
+            self._state(each, self._first)
+            for each in self._first.machinesets
+            if self._is_group(each) and wanted(name_of(each))
+        ]
+
+    def check(self, specs: t.Sequence[tuple[NodeGroupSpec, NodeGroupState | None]]) -> list[str]:
+        """The server's objections to the changes, as a dry run, and fields of other managers that may not be changed."""
+        problems: list[str] = []
+        for spec, state in specs:
+            spec = t.cast("MachineSetSpec", spec)
+            try:
+                if state is None:
+                    new = spec.created(self._free_name(spec.name), 0, self._cluster.rules)
+                    self._api.create(new, dry_run=True)
+                else:
+                    problems += self._conflicts(spec, state)
+                    self._api.patch(state.name, functools.partial(self._patch_of, spec), dry_run=True)
+            except ApiError as error:
+                if error.lacks_right:
+                    continue
+                if not error.rejects_object:
+                    raise
+                problems.append(f"Node group {spec.name}: the cluster refuses its MachineSet: {error.message}")
+        return problems
+
+    def list_groups(self) -> list[ListedGroup]:
+        """All groups of the specs."""
+        objects = self._objects = self._api.read()
+        states = [self._state(each, objects) for each in objects.machinesets if self._is_group(each)]
+        return [ListedGroup(state.id, state.name, state.status, state.settled) for state in states]
+
+    def get(self, group: str) -> NodeGroupState | None:
+        """The group's state in the latest list; if it is not there, the cluster is asked again."""
+        objects = self._objects
+        found = objects.machineset(group)
+        if found is None:
+            found = self._api.get(group)
+        return self._state(found, objects) if found else None
+
+    def create(self, spec: NodeGroupSpec, name: str, count: int | None) -> None:
+        """Create a MachineSet."""
+        new = t.cast("MachineSetSpec", spec).created(
+            name, _DEFAULT_COUNT if count is None else count, self._cluster.rules
+        )
+        self._created.add(name)
+        self._changed.add(name)
+        self._api.create(new)
+
+    def requests(self, state: NodeGroupState, spec: NodeGroupSpec, leaving: t.Sequence[Node]) -> list[CloudRequest]:
+        """One patch with all differences."""
+        spec = t.cast("MachineSetSpec", spec)
+        live = self._objects.machineset(state.name)
+        differences = spec.differences(live, self._cluster.rules) if live else {}
+        if not differences:
+            return []
+        count = differences[NODE_COUNT][1] if NODE_COUNT in differences else None
+
+        def send() -> None:
+            self._changed.add(state.name)
+            if count is not None and count < state.count:
+                self._api.mark_for_deletion(self._leaving_machines(state, leaving), self._now().isoformat())
+            self._api.patch(state.name, functools.partial(self._patch_of, spec))
+
+        def took_effect(now: NodeGroupState) -> bool:
+            changed = self._objects.machineset(now.name)
+            return changed is not None and not spec.differences(changed, self._cluster.rules)
+
+        return [CloudRequest(f"change {', '.join(differences)}", send, took_effect)]
+
+    def delete(self, state: NodeGroupState) -> None:
+        """Delete the MachineSet; its Machines and their nodes are removed before it is gone."""
+        self._changed.add(state.name)
+        autoscaler = self._autoscalers.get(state.name)
+        if autoscaler:
+            self.warnings.append(
+                f"Node group {state.name}: MachineAutoscaler {autoscaler} scales it and is not deleted with it."
+            )
+        self._api.delete(state.name)
+
+    def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
+        """The nodes that the group's Machines name."""
+        return [node for node in nodes if node.name in state.machines]
+
+    def is_busy(self, error: ServiceError) -> bool:
+        """The API server is never busy with another operation."""
+        return False
+
+    def events(self, state: NodeGroupState) -> list[str]:
+        """The latest warnings about the MachineSet and its Machines."""
+        live = self._objects.machineset(state.name)
+        machines = machines_of(live, self._objects.machines) if live else []
+        return self._api.warnings_about({state.name, *map(name_of, machines)})[-_EVENTS:]
+
+    def _live(self, options: Options) -> tuple[Object | None, list[str]]:
+        """The MachineSet of a group, and why it must not be touched."""
+        name = options["name"]
+        exact = self._first.machineset(name)
+        owner = owner_of(exact) if exact else None
+        if exact is not None and owner != name and not (owner is None and options.get("adopt")):
+            which = f"belongs to node group {owner}" if owner else "was not created by this collection"
+            remedy = "choose another name" + ("" if owner else ", or set adopt: true to have the collection manage it")
+            return exact, [
+                f"Node group {name}: MachineSet {name} in namespace {self._api.namespace} {which}; {remedy}."
+            ]
+        if exact is not None:
+            return exact, []
+        longest = self.max_name_length
+        replacements = [
+            each
+            for each in self._first.machinesets
+            if owner_of(each) == name and is_group_or_replacement(name_of(each), name, longest)
+        ]
+        return next(iter(sorted(replacements, key=name_of)), None), []
+
+    def _without_count(self, spec: MachineSetSpec, live: Object | None) -> MachineSetSpec:
+        """The spec without a number of nodes if a MachineAutoscaler chooses it although the group declares no range."""
+        autoscaler = self._autoscalers.get(name_of(live)) if live else None
+        if live is None or autoscaler is None or spec.autoscaled or spec.count is None:
+            return spec
+        replicas = get_nested(live, "spec", "replicas") or 0
+        if spec.count != replicas:
+            self.warnings.append(
+                f"Node group {spec.name}: its number of nodes ({replicas}) is left to MachineAutoscaler {autoscaler}. To have {spec.count} nodes, delete it."
+            )
+        return dataclasses.replace(spec, count=None)
+
+    def _is_group(self, machineset: Object) -> bool:
+        """Whether a MachineSet belongs to one of the specs."""
+        name, owner = name_of(machineset), owner_of(machineset)
+        return owner in self._specs or (owner is None and name in self._specs and "managed" in self._specs[name].fields)
+
+    def _state(self, machineset: Object, objects: MachineObjects) -> NodeGroupState:
+        name = name_of(machineset)
+        spec = self._specs.get(owner_of(machineset) or name)
+        autoscaled = name in self._autoscalers or (spec is not None and spec.autoscaled)
+        return state_of(
+            machineset,
+            machines_of(machineset, objects.machines),
+            self._now(),
+            paths=spec.paths if spec else {},
+            declared=spec.fields if spec else (),
+            autoscaled=autoscaled and name not in self._changed,
+            new=name in self._created,
+            ignored=self._failed_before if autoscaled else (),
+        )
+
+    def _patch_of(self, spec: MachineSetSpec, live: Object) -> Object:
+        desired = configured(live, spec.differences(live, self._cluster.rules), spec.paths, spec.name)
+        return t.cast("Object", merge_patch(live, desired))
+
+    def _free_name(self, name: str) -> str:
+        """The name, or for the dry run of a replacement one that no MachineSet has."""
+        return name if self._first.machineset(name) is None else replacement_name(name, {}, self.max_name_length)
+
+    def _leaving_machines(self, state: NodeGroupState, leaving: t.Sequence[Node]) -> list[str]:
+        """The Machines that a scale-down removes: those without a node, and those of the drained nodes."""
+        names = {node.name for node in leaving}
+        live = self._objects.machineset(state.name)
+        machines = machines_of(live, self._objects.machines) if live else []
+        return [name_of(machine) for machine in machines if node_of(machine) is None or node_of(machine) in names]
+
+    def _conflicts(self, spec: MachineSetSpec, state: NodeGroupState) -> list[str]:
+        """The fields that another manager has set and that this run changes; they are errors unless they may be changed."""
+        live = self._first.machineset(state.name)
+        if live is None:
+            return []
+        found: dict[str, list[str]] = {}
+        for path in _leaves(self._patch_of(spec, live)):
+            managers = [name for name in managed_fields.writers(live, path) if name != FIELD_MANAGER]
+            if managers and get_nested(live, *path) is not None:
+                found.setdefault(join_words(managers), []).append(".".join(path))
+        texts = [f"{abbreviate(paths)} (set by {managers})" for managers, paths in found.items()]
+        if not texts:
+            return []
+        if self._force:
+            self.warnings.append(f"Node group {spec.name}: changes fields of another manager: {'; '.join(texts)}.")
+            return []
+        return [
+            f"Node group {spec.name}: another manager has set fields that differ from the declaration: {'; '.join(texts)}. Declare their values, or set "
+            "force: true to change them."
+        ]
+
+
+def _leaves(patch: Object, prefix: tuple[str, ...] = ()) -> t.Iterator[tuple[str, ...]]:
+    for key, value in patch.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, (*prefix, key))
+        else:
+            yield (*prefix, key)

@@ -1,0 +1,71 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The labels, taints and annotations that a MachineSet gets from its node group (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ...catalog.machine_api import CAPACITY_LABELS, AutoscalerRules
+from ...pools.nodegroup_names import NODE_LABELS, NODE_TAINTS
+from ...pools.scale_from_zero import capacity_annotations, format_labels, parse_labels
+from .fields import ANNOTATIONS
+from .machineset_object import RECORD_ANNOTATION, annotations_of, format_record, platform_of_object, record_of
+
+Object = dict[str, t.Any]
+
+
+@dataclass(frozen=True)
+class FutureNodeOption:
+    """The option `capacity`: the resources that a node of the group offers (None: not known), and the labels that it will get."""
+
+    resources: t.Mapping[str, int] | None
+    labels: t.Mapping[str, str]
+
+
+def registration(
+    fields: t.Mapping[str, t.Any],
+    zone_labels: t.Mapping[str, str],
+    capacity: FutureNodeOption | None,
+    machineset: t.Mapping[str, t.Any],
+    rules: AutoscalerRules,
+) -> Object:
+    """The declared labels and taints, completed for this MachineSet, and its annotations.
+
+    Labels of the zone are added. An entry that the record of the MachineSet contains and that is no longer declared is removed (None); all others stay.
+    """
+    record = record_of(machineset)
+    found: Object = {}
+    own: dict[str, set[str]] = {}
+    if NODE_LABELS in fields:
+        labels = {**zone_labels, **fields[NODE_LABELS]}
+        found[NODE_LABELS] = {**_dropped(record, "labels", labels), **labels}
+        own["labels"] = {key for key, value in labels.items() if value is not None}
+    if NODE_TAINTS in fields:
+        taints = fields[NODE_TAINTS]
+        found[NODE_TAINTS] = {**_dropped(record, "taints", taints), **taints}
+        own["taints"] = {key for key, value in taints.items() if value is not None}
+    annotations: dict[str, str | None] = {}
+    if capacity is not None:
+        existing = annotations_of(machineset)
+        former = set(record.get("node_labels", ()))
+        if former and CAPACITY_LABELS in existing:
+            others = {key: value for key, value in parse_labels(existing[CAPACITY_LABELS]).items() if key not in former}
+            existing[CAPACITY_LABELS] = format_labels(others)
+        computed = capacity_annotations(capacity.resources, capacity.labels, rules, existing)
+        platform = platform_of_object(machineset)
+        # What the platform's controller sets again and again is left to it.
+        measured = {key for key in computed if platform and key in platform.measured}
+        computed = {key: value for key, value in computed.items() if key not in measured or key not in existing}
+        annotations = {**_dropped(record, "annotations", computed), **computed}
+        own["annotations"] = {key for key in computed if key not in measured}
+        own["node_labels"] = set(capacity.labels)
+    if own:
+        kept = {kind: set(entries) for kind, entries in record.items() if kind not in own}
+        found[ANNOTATIONS] = {**annotations, RECORD_ANNOTATION: format_record({**kept, **own})}
+    return found
+
+
+def _dropped(record: t.Mapping[str, t.Iterable[str]], kind: str, declared: t.Collection[str]) -> dict[str, str | None]:
+    return dict.fromkeys(sorted(set(record.get(kind, ())) - set(declared)))

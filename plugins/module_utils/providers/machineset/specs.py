@@ -1,0 +1,164 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Creates specs from the options of the module machineset, and checks them against the platform of the MachineSets (pure)."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass
+
+from ...catalog.machine_api import AutoscalerRules, Platform
+from ...common.nested import get_nested
+from ...nodegroups.plan import Differences, field_differences
+from ...nodegroups.spec import NodeGroupSpec, NodeGroupState, label_map
+from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
+from ...schema.providers import MACHINESET
+from .fields import FIELDS, MANAGED
+from .machineset_object import Path, configured, copy_of, decode, name_of, owner_of, paths_in, platform_of_object
+from .registration import FutureNodeOption, registration
+from .sources import NoSource, select_source, zone_of
+
+Object = dict[str, t.Any]
+Options = t.Mapping[str, t.Any]
+
+# The MachineSet that a group is copied from; only in the spec of a group that does not exist.
+LIKE = "like"
+# Google Cloud cannot migrate a virtual machine with GPUs (cloud.google.com/compute/docs/gpus, "Handle host maintenance events").
+_GCP_SETTINGS = {"onHostMaintenance": "Terminate"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineSetSpec(NodeGroupSpec):
+    """A spec with what is needed to create its MachineSet: the MachineSet to copy, the paths of the declared part of the providerSpec, and zone and
+    future node, which determine labels and annotations."""
+
+    source: t.Mapping[str, t.Any] | None = None
+    paths: t.Mapping[str, Path] = dataclasses.field(default_factory=dict)
+    zone_labels: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    capacity: FutureNodeOption | None = None
+
+    def completed(self, machineset: t.Mapping[str, t.Any], rules: AutoscalerRules) -> MachineSetSpec:
+        """The spec for this MachineSet: with the labels, taints and annotations that depend on it."""
+        fields = {name: value for name, value in self.fields.items() if name != LIKE}
+        found = registration(fields, self.zone_labels, self.capacity, machineset, rules)
+        return dataclasses.replace(self, fields={**fields, **found})
+
+    def differences(self, machineset: t.Mapping[str, t.Any], rules: AutoscalerRules) -> Differences:
+        """The differences of a MachineSet from this spec."""
+        return field_differences(self.completed(machineset, rules), _plain_state(machineset, self.paths))
+
+    def created(self, name: str, count: int, rules: AutoscalerRules) -> Object:
+        """The new MachineSet with this name; needs a source."""
+        assert self.source is not None
+        new = copy_of(self.source, name, self.name)
+        differences = {key: value for key, value in self.differences(new, rules).items() if key != NODE_COUNT}
+        created = configured(new, differences, self.paths, self.name)
+        created["spec"]["replicas"] = count
+        return created
+
+
+def _plain_state(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> NodeGroupState:
+    """The comparable part of the state."""
+    count = int(get_nested(machineset, "spec", "replicas") or 0)
+    name = name_of(machineset)
+    return NodeGroupState(name, name, "", settled=True, failed=False, count=count, fields=decode(machineset, paths))
+
+
+def problems_of(options: Options) -> t.Iterator[str]:
+    """The mistakes in a group's options that can be detected without the cluster."""
+    if problem := MACHINESET.name_rule(options["name"]):
+        yield f"name {problem}"
+    if options["state"] == "absent":
+        return
+    yield from FIELDS.problems(options)
+    low, high, count = (options.get(name) for name in (MIN_NODE_COUNT, MAX_NODE_COUNT, NODE_COUNT))
+    if (low is None) != (high is None):
+        yield "min_node_count and max_node_count must be given together"
+    elif low is not None and high is not None:
+        if low > high:
+            yield f"min_node_count ({low}) must not exceed max_node_count ({high})"
+        elif high == 0:
+            yield "max_node_count is 0; an autoscaler needs 1 or more, so leave the range out and set node_count: 0"
+        elif count is not None and not low <= count <= high:
+            yield f"node_count ({count}) is outside of min_node_count ({low}) and max_node_count ({high}); change one of them"
+    if options.get("flavor") and options.get("template"):
+        yield "flavor and template exclude each other; a machine of vSphere has a template, all others have a flavor"
+    for resource, amount in ((options.get("capacity") or {}).get("resources") or {}).items():
+        if not str(amount).isdigit():
+            yield f"capacity.resources.{resource}: {amount!r} is not an amount of a resource; give 0 or more"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The state on which the specs of all groups depend: the MachineSets, the release's rules, and the Infrastructure with the failure domains."""
+
+    machinesets: t.Sequence[Object]
+    rules: AutoscalerRules
+    infrastructure: Object | None
+
+
+def spec_of(options: Options, live: Object | None, cluster: Cluster) -> tuple[MachineSetSpec, list[str], str]:
+    """The spec, the problems, and why its source was chosen if no option names it. `live` is the MachineSet of an existing group."""
+    name = options["name"]
+    if options["state"] == "absent":
+        return MachineSetSpec(name=name, present=False), [], ""
+    common = FIELDS.spec_arguments(options)
+    fields: Object = common["fields"]
+    source, reason = live, ""
+    if source is None:
+        try:
+            selected = select_source(
+                cluster.machinesets, options.get("like"), options.get("zone"), cluster.infrastructure
+            )
+        except NoSource as error:
+            return MachineSetSpec(name=name), [f"Node group {name}: {error}"], ""
+        source, reason = t.cast("Object", selected.machineset), selected.reason
+    platform = platform_of_object(source)
+    declared = fields.pop("provider_spec", None) or {}
+    if platform is not None and platform.name == "GCP":
+        declared = {**_GCP_SETTINGS, **declared}
+    paths = paths_in(declared)
+    if declared:
+        fields["provider_spec"] = {path: get_nested(declared, *keys) for path, keys in paths.items()}
+    if live is None:
+        fields[LIKE] = name_of(source)
+    elif owner_of(live) is None:
+        fields[MANAGED] = True
+    ranged = common["max_count"] is not None
+    spec = MachineSetSpec(
+        **common,
+        autoscaled=ranged,
+        external_range=True,
+        source=source,
+        paths=paths,
+        zone_labels=zone_of(source, cluster.infrastructure).labels,
+        capacity=_capacity(options.get("capacity")),
+    )
+    if live is None:
+        shown = spec.completed(copy_of(source, name, name), cluster.rules)
+        spec = dataclasses.replace(shown, fields={**shown.fields, LIKE: name_of(source)})
+    else:
+        spec = spec.completed(live, cluster.rules)
+    return spec, [f"Node group {name}: {text}." for text in _platform_problems(fields, platform)], reason
+
+
+def _capacity(option: Options | None) -> FutureNodeOption | None:
+    if option is None:
+        return None
+    resources = option.get("resources")
+    labels = {key: value for key, value in label_map(option.get("labels") or {}).items() if value is not None}
+    amounts = None if resources is None else {str(name): int(amount) for name, amount in resources.items()}
+    return FutureNodeOption(amounts, labels)
+
+
+def _platform_problems(fields: Options, platform: Platform | None) -> t.Iterator[str]:
+    """Settings that the platform does not have."""
+    if platform is None:
+        return
+    if fields.get("flavor") and not platform.machine_type:
+        yield f"flavor: machines of {platform.name} are clones of a virtual machine; name it as template"
+    if fields.get("template") and not platform.template:
+        yield f"template: machines of {platform.name} have a machine type; name it as flavor"
+    if fields.get("accelerators") and platform.name != "GCP":
+        yield f"accelerators: only machines of GCP have them; the GPUs of those of {platform.name} follow from flavor or template"

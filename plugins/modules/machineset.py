@@ -1,0 +1,157 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Node groups of an OpenShift cluster: MachineSets."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: machineset
+short_description: Create, scale, relabel, replace and delete MachineSets of GPU nodes on OpenShift
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Reconciles one MachineSet, or several in parallel, with its declaration. A new MachineSet is a copy of an existing one with the declared changes.
+    Undeclared fields are not changed, and MachineSets that this module has not created or adopted are never touched.
+  - A managed MachineSet has the label C(accel.gpu/nodegroup), and the annotation C(accel.gpu/registration) with the labels, taints and annotations that
+    this module has set, so that only these are removed later.
+  - The labels and taints of a pool are in the template, so that a node registers with them. The annotations by which the autoscaler can scale the
+    MachineSet from zero nodes are written for all releases of OpenShift.
+  - Everything is validated before the first change, on the API server as well (dry run). In check mode, only this is done.
+  - A change of the machines' settings only affects new Machines. The module warns about the others, or replaces the group with O(recreate).
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.machineset
+  - accel.gpu.lease
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+notes:
+  - Nodes are drained before their Machines are removed by a scale-down, a replacement or a deletion. Machines without a node are removed first.
+  - If the Machine API creates no Machine or no node joins, the failure contains the reason that the Machine reports and what to do.
+seealso:
+  - module: accel.gpu.machineset_info
+  - module: accel.gpu.nodegroup_nodes
+"""
+
+EXAMPLES = r"""
+- name: Two nodes with a T4 each on AWS, copied from the workers of a zone
+  accel.gpu.machineset:
+    name: inference
+    like: prod-7x2kd-worker-us-east-2a
+    flavor: g4dn.xlarge
+    node_count: 2
+    node_labels: {accel.gpu/pool: inference}
+    node_taints:
+      - {key: nvidia.com/gpu, value: present, effect: NoSchedule}
+
+- name: Nodes with a vGPU on vSphere, which the autoscaler may scale from zero
+  accel.gpu.machineset:
+    name: desktops
+    template: rhcos-a100-10c
+    provider_spec: {numCPUs: 16, memoryMiB: 131072}
+    min_node_count: 0
+    max_node_count: 4
+    node_labels: {cluster-api/accelerator: A100-10C}
+    capacity: {resources: {nvidia.com/gpu: 1}}
+
+- name: All MachineSets of the pools in one call
+  accel.gpu.machineset:
+    gpu_cluster: "{{ gpu_cluster }}"
+    nodegroups: "{{ gpu_plan.nodegroups }}"
+"""
+
+RETURN = r"""
+nodegroups:
+  description:
+    - Each declared group by its declared name, in its current state, or in check mode its predicted state. C(action) is V(none), V(create), V(update),
+      V(recreate) or V(delete). C(name) is longer after a replacement. C(like) is the MachineSet that a new group is copied from. C(annotations) are those
+      that describe its future nodes to the autoscaler. C(outdated) are nodes with other settings than the group. C(failure) is the reason why a group
+      failed.
+  returned: always
+  type: dict
+  sample:
+    train:
+      action: update
+      id: train
+      name: train
+      status: READY
+      node_count: 2
+      min_node_count: 0
+      max_node_count: null
+      flavor: g4dn.xlarge
+      template: null
+      accelerators: null
+      provider_spec: {}
+      managed: true
+      annotations: {machine.openshift.io/GPU: "4"}
+      node_labels: {accel.gpu/pool: train}
+      node_taints: []
+nodegroup:
+  description: The group of O(name), as in RV(nodegroups).
+  returned: with O(name)
+  type: dict
+  sample: {action: none, id: train, name: train, status: READY, node_count: 2, flavor: g4dn.xlarge}
+code:
+  description:
+    - Reason of the failure.
+    - V(invalid) - errors in the options, or the cluster has no Machine API. V(partial) - some node groups could not be changed. V(timeout) - see
+      O(wait_timeout).
+    - V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares. V(connection) - no usable connection settings.
+      V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease,
+      V(lease_lost) if this run has lost it.
+  returned: failure
+  type: raw
+  sample: timeout
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {problems: ["Node group train: like: there is no MachineSet prod-worker-a."]}
+"""
+
+import typing as t
+
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.drain.module import DRAIN, NodeDrainingModule
+from ..module_utils.kube.module import GpuModule
+from ..module_utils.providers.machineset.client import MachineApi
+from ..module_utils.providers.machineset.fields import FIELDS, NAMESPACE
+from ..module_utils.providers.machineset.provider import MachineSetProvider
+from ..module_utils.providers.nodegroup_module import reconcile_nodegroups
+
+_SPEC: ArgumentSpec = {
+    **NAMESPACE,
+    **DRAIN,
+    **FIELDS.argument_spec,
+    "wait": {"type": "bool", "default": True},
+    "wait_timeout": {"type": "int", "default": 3600},
+    "wait_sleep": {"type": "int", "default": 5},
+    "force": {"type": "bool", "default": True},
+}
+
+
+class MachineSetModule(GpuModule, NodeDrainingModule):
+    """A module for a cluster that drains its nodes."""
+
+
+def work(module: MachineSetModule) -> dict[str, t.Any]:
+    """Choose the MachineSets to copy, and reconcile the groups."""
+    params = module.params
+    provider = MachineSetProvider(MachineApi(module.client, params["namespace"]), force=params["force"])
+    specs = provider.specs_of(FIELDS.declared_groups(params))
+    try:
+        return reconcile_nodegroups(module, provider, specs)
+    finally:
+        for text in provider.warnings:
+            module.warn(text)
+
+
+def main() -> None:
+    """Run the module."""
+    MachineSetModule(_SPEC, lease=True, **FIELDS.constraints).run(work)
+
+
+if __name__ == "__main__":
+    main()
