@@ -203,3 +203,57 @@ def test_a_replacement_is_recognized_by_its_name(name: str, flavor: str, longest
     assert is_group_or_replacement(found, name, longest)
     assert is_group_or_replacement(name, name, longest)
     assert found == replacement_name(name, {"flavor": flavor}, longest)
+
+
+MACHINES = frozenset({"template"})
+
+
+def with_template(name: str = "train", template: str = "old", **more: Any) -> NodeGroupState:
+    return actual(name, fields={"template": template}, **more)
+
+
+def changes_of(spec: NodeGroupSpec, *states: NodeGroupState) -> Any:
+    """The change of a group whose template only affects new machines."""
+    (change,), problems = plan_changes([spec], states, frozenset(), 20, MACHINES)
+    assert problems == []
+    return change
+
+
+def test_a_change_for_new_machines_only_names_the_machines_that_stay() -> None:
+    change = changes_of(desired(fields={"template": "new"}), with_template(machines=("a", "b")))
+    assert (change.action, change.outdated) == (UPDATE, ("a", "b"))
+    assert change.after()["outdated"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("state", "action"),
+    [
+        (with_template(), REPLACE),
+        (with_template(template="new", outdated=("a",)), REPLACE),
+        (with_template(template="new"), NOTHING),
+        (with_template(count=0), UPDATE),
+    ],
+)
+def test_with_recreate_a_group_with_other_machines_is_replaced(state: NodeGroupState, action: str) -> None:
+    spec = desired(count=state.count, recreate=True, fields={"template": "new"})
+    assert changes_of(spec, state).action == action
+
+
+def test_a_replacement_gets_a_name_that_no_group_has() -> None:
+    spec = desired(recreate=True, fields={"template": "new"})
+    first = changes_of(spec, with_template())
+    assert first.name == replacement_name("train", {"template": "new"}, 20)
+    again = changes_of(spec, with_template(first.name, "new", outdated=("a",)))
+    assert (again.action, again.name) == (REPLACE, "train")
+    finished = changes_of(spec, with_template(outdated=("a",), template="new"), with_template(first.name, "new"))
+    assert (finished.action, finished.name, [old.name for old in finished.superseded]) == (
+        REPLACE,
+        first.name,
+        ["train"],
+    )
+
+
+def test_a_range_that_another_object_keeps_is_not_compared() -> None:
+    spec = desired(count=None, min_count=1, max_count=4, autoscaled=True, external_range=True)
+    assert field_differences(spec, actual()) == {}
+    assert field_differences(spec, actual(count=0)) == {NODE_COUNT: (0, 1)}

@@ -13,6 +13,7 @@ from tests.helpers.variables import Document
 
 MAGNUM: Document = {"name": "prod", "cloud": {"magnum": {"cloud": "mycloud"}}}
 VKS: Document = {"name": "prod", "cloud": {"vks": {"region": "HAN"}}}
+MACHINESET: Document = {"name": "prod", "cloud": {"machineset": {}}}
 MADE: Document = {"name": "train", "nodes": {"flavor": "g4.p2.40g", "count": 2}}
 MIG: Document = {"mode": "mig", "layout": {"1g.10gb": 7}}
 
@@ -46,6 +47,48 @@ def test_mistake_of_a_cloud(cloud: t.Any, message: str) -> None:
 POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
     (MAGNUM, {}, {"count": None}, ".nodes.count: is missing; give the number of nodes"),
     (MAGNUM, {}, {"flavor": None}, ".nodes.flavor: is missing; name the flavor"),
+    (
+        MACHINESET,
+        {},
+        {"flavor": None},
+        ".nodes.flavor: is missing; name the flavor of the nodes, which decides what GPUs they have, or set template",
+    ),
+    (MACHINESET, {}, {"template": "t"}, ".nodes.template: cannot be combined with flavor; remove one"),
+    (MACHINESET, {}, {"zones": []}, ".nodes.zones: is empty; name a zone, or remove it"),
+    (MACHINESET, {}, {"zones": ["a", "b", "a"]}, '.nodes.zones: names "a" more than once'),
+    (
+        MACHINESET,
+        {},
+        {"zones": ["a b"]},
+        '.nodes.zones: the node group in zone "a b" would be "train-a b", which is not a DNS label',
+    ),
+    (MACHINESET, {}, {"zones": ["z" * 60]}, '.nodes.zones: the node group in zone "zzz'),
+    (
+        MACHINESET,
+        {"autoscale": {"min": 0, "max": 2}},
+        {"zones": ["a", "b", "c"]},
+        ".autoscale.max: 2 is less than the number of zones, 3",
+    ),
+    (MACHINESET, {"name": "a" * 58}, {}, ".nodes.name: is missing, and the pool's name \"aaa"),
+    (
+        MACHINESET,
+        {},
+        {"image": "i"},
+        ".nodes.image: is a setting of Magnum, and gpu_cluster.cloud is machineset; remove it",
+    ),
+    (MACHINESET, {}, {"accelerators": {"count": 1}}, ".nodes.accelerators.type: is missing; name the kind of GPU"),
+    (
+        MACHINESET,
+        {"gpus_per_node": 2},
+        {"flavor": "g4dn.xlarge"},
+        ".gpus_per_node: 2 is not what the flavor g4dn.xlarge has; write 1",
+    ),
+    (
+        MAGNUM,
+        {},
+        {"template": "t"},
+        ".nodes.template: is a setting of OpenShift's Machine API, and gpu_cluster.cloud is magnum",
+    ),
     (MAGNUM, {}, {"count": -1}, ".nodes.count: -1 is not allowed: the number of nodes must not be negative"),
     (MAGNUM, {}, {"count": 5001}, ".nodes.count: 5001 is not allowed: a cluster has at most 5000"),
     (MAGNUM, {}, {"node_count": 2}, ".nodes.node_count: is not a known key; write count"),
@@ -241,3 +284,15 @@ def test_a_group_is_of_one_pool() -> None:
 )
 def test_sound(cluster: Document, pool: Document) -> None:
     assert validate(cluster, {}, [{**MADE, **pool}]) == []
+
+
+def test_the_machine_api_sets_labels_that_a_kubelet_may_not_set() -> None:
+    labels = {"node-role.kubernetes.io/gpu": ""}
+    assert validate(MACHINESET, {}, [{**MADE, "labels": labels}]) == []
+    assert validate(MAGNUM, {}, [{**MADE, "labels": labels}]) != []
+
+
+def test_groups_in_zones_differ_from_those_of_other_pools() -> None:
+    zoned: Document = {**MADE, "nodes": {**MADE["nodes"], "zones": ["a"]}}
+    (problem,) = validate(MACHINESET, {}, [zoned, {**MADE, "name": "train-a"}])
+    assert 'the node group "train-a" is already used by' in problem

@@ -1,0 +1,104 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of a node group from its MachineSet and Machines."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.encoding import machines_of, state_of
+from tests.helpers.machine_api import Object, machine, worker_machineset
+
+NOW = datetime.datetime(2026, 11, 24, 5, 20, tzinfo=datetime.UTC)
+
+
+def group(replicas: int = 2, **metadata: t.Any) -> Object:
+    machineset = worker_machineset("train")
+    machineset["spec"]["replicas"] = replicas
+    machineset["metadata"].update(metadata)
+    return machineset
+
+
+SET = group()
+RUNNING = [machine("train-a", SET), machine("train-b", SET)]
+LEAVING = copy.deepcopy(RUNNING[1])
+LEAVING["metadata"]["deletionTimestamp"] = "2026-11-24T05:19:00Z"
+FAILED = machine("train-c", SET, "Failed", errorReason="InsufficientResources")
+
+
+@pytest.mark.parametrize(
+    ("machineset", "machines", "options", "status", "settled", "failed"),
+    [
+        (SET, RUNNING, {}, "READY", True, False),
+        (SET, RUNNING[:1], {}, "SCALING", False, False),
+        (SET, [RUNNING[0], machine("train-c", SET, "Provisioning")], {}, "PROVISIONING", False, False),
+        (SET, [RUNNING[0], machine("train-c", SET, "Provisioned")], {"autoscaled": True}, "READY", True, False),
+        (SET, [*RUNNING, LEAVING], {}, "PROVISIONING", False, False),
+        (SET, [RUNNING[0], FAILED], {}, "FAILED", True, True),
+        (SET, [RUNNING[0], FAILED], {"autoscaled": True}, "READY", True, False),
+        (SET, [RUNNING[0], FAILED], {"ignored": {"train-c"}}, "READY", True, False),
+        (group(generation=8), RUNNING, {}, "PROVISIONING", False, False),
+        (group(deletionTimestamp="2026-11-24T05:19:00Z"), RUNNING, {}, "DELETING", False, False),
+        (group(0), [], {}, "READY", True, False),
+    ],
+)
+def test_the_status(
+    machineset: Object, machines: list[Object], options: t.Any, status: str, settled: bool, failed: bool
+) -> None:
+    state = state_of(machineset, machines, NOW, paths={}, **options)
+    assert (state.status, state.settled, state.failed) == (status, settled, failed)
+    assert state.deleting == (status == "DELETING")
+
+
+@pytest.mark.parametrize(
+    ("created", "annotations", "settled"),
+    [
+        ("2026-11-24T05:19:50Z", {}, False),
+        ("2026-11-24T05:19:50Z", {"machine.openshift.io/vCPU": "4"}, True),
+        ("2026-11-24T05:19:00Z", {}, True),
+    ],
+)
+def test_a_new_machineset_is_complete_once_the_platform_has_measured_it(
+    created: str, annotations: dict[str, str], settled: bool
+) -> None:
+    machineset = group(0, creationTimestamp=created, annotations=annotations)
+    assert state_of(machineset, [], NOW, paths={}, new=True).settled == settled
+    assert state_of(machineset, [], NOW, paths={}).settled
+
+
+def test_nodes_and_machines_without_a_node() -> None:
+    state = state_of(SET, [*RUNNING, machine("train-c", SET, "Provisioning"), LEAVING], NOW, paths={})
+    assert (state.count, state.machines, state.without_node) == (2, ("train-a", "train-b"), 1)
+
+
+def test_the_reason_names_the_machines_that_do_not_run() -> None:
+    state = state_of(SET, [RUNNING[0], FAILED], NOW, paths={})
+    assert state.reason.startswith("Machine train-c has failed (InsufficientResources). ")
+    assert state.reason.endswith(".")
+
+
+def test_machines_with_other_values_of_declared_fields_are_outdated() -> None:
+    machineset = group()
+    machineset["spec"]["template"]["spec"]["providerSpec"]["value"]["instanceType"] = "g4dn.xlarge"
+    assert state_of(machineset, RUNNING, NOW, paths={}).outdated == ()
+    assert state_of(machineset, RUNNING, NOW, paths={}, declared=("template",)).outdated == ()
+    assert state_of(machineset, [*RUNNING, LEAVING], NOW, paths={}, declared=("flavor",)).outdated == (
+        "train-a",
+        "train-b",
+    )
+    paths = {"ami.id": ("ami", "id")}
+    machineset = group()
+    machineset["spec"]["template"]["spec"]["providerSpec"]["value"]["ami"] = {"id": "ami-9"}
+    assert state_of(machineset, RUNNING, NOW, paths=paths, declared=("provider_spec",)).outdated == (
+        "train-a",
+        "train-b",
+    )
+
+
+def test_the_machines_of_a_machineset() -> None:
+    other = worker_machineset("other")
+    assert machines_of(SET, [*RUNNING, machine("other-a", other)]) == RUNNING
