@@ -85,9 +85,11 @@ options:
         elements: str
       distribution:
         description:
-          - The Kubernetes distribution, if it ships its own containerd. The container toolkit is configured for this containerd;
-            variables in C(operator.values.toolkit.env) take precedence. Without this key, a run detects the distribution from
-            the nodes, and an installed operator whose container toolkit works keeps its settings.
+          - The Kubernetes distribution, if it ships its own containerd or is OpenShift. On V(openshift), OLM installs NFD and
+            the operator, into other namespaces; without this key, only a run that reaches the cluster knows that it is OpenShift.
+            Elsewhere, the container toolkit is configured for this containerd; variables in C(operator.values.toolkit.env)
+            take precedence. Without this key, a run detects the distribution from the nodes, and an installed operator whose
+            container toolkit works keeps its settings.
         type: str
         choices:
           - kubeadm
@@ -95,6 +97,7 @@ options:
           - k3s
           - k0s
           - microk8s
+          - openshift
       known_issues:
         description:
           - Your own known issues. Plan and report show an issue if the cluster meets all of its conditions, in addition to
@@ -193,8 +196,8 @@ options:
                 default: openshift-machine-api
       operator:
         description:
-          - The Helm release of the NVIDIA GPU operator. Its keys become Helm values. Changing driver settings restarts the
-            driver on every GPU node, so such a change is held back until you allow it.
+          - The NVIDIA GPU operator. Its keys become Helm values, or fields of the ClusterPolicy if OLM installs it. Changing
+            driver settings restarts the driver on every GPU node, so such a change is held back until you allow it.
         type: dict
         suboptions:
           version:
@@ -205,7 +208,7 @@ options:
           namespace:
             description:
               - Namespace of the release, a DNS label. If you set this key (or C(release)), a release with that name is upgraded
-                even if another tool installed it.
+                even if another tool installed it. With C(installer) V(olm), by default V(nvidia-gpu-operator).
             type: str
             default: gpu-operator
           release:
@@ -226,9 +229,59 @@ options:
             default: https://helm.ngc.nvidia.com/nvidia
           values:
             description:
-              - Your Helm values, merged over all derived values. C(nfd.enabled), C(devicePlugin.config) and C(operator.cleanupCRD)
-                are not allowed, because the collection manages them. Secrets are also not allowed.
+              - Your Helm values, merged over all derived values; with C(installer) V(olm), fields in C(spec) of the ClusterPolicy
+                that a run creates. C(nfd.enabled), C(devicePlugin.config) and C(operator.cleanupCRD) are not allowed, because
+                the collection manages them. Secrets are also not allowed.
             type: dict
+          installer:
+            description:
+              - How the operator is installed. By default V(olm) on OpenShift, otherwise V(helm).
+            type: str
+            choices:
+              - helm
+              - olm
+          olm:
+            description:
+              - What OLM installs. If you set one of its keys, it also upgrades a Subscription of another tool for this package
+                in C(namespace).
+            type: dict
+            suboptions:
+              package:
+                description:
+                  - Name of the package.
+                type: str
+                default: gpu-operator-certified
+              channel:
+                description:
+                  - Channel of the package.
+                type: str
+                default: stable
+              source:
+                description:
+                  - CatalogSources; the first one that offers the version is used, so that a staging catalog can come first.
+                type: list
+                elements: str
+                default:
+                  - certified-operators
+              source_namespace:
+                description:
+                  - Namespace of the CatalogSources.
+                type: str
+                default: openshift-marketplace
+              approval:
+                description:
+                  - V(Manual) - a run approves the InstallPlan of C(version) and no other one. V(Automatic) - OLM installs every
+                    later version of the channel without a run.
+                type: str
+                choices:
+                  - Manual
+                  - Automatic
+                default: Manual
+              catalog_image:
+                description:
+                  - Index image of a catalog, for which a run creates the first CatalogSource of C(source). By default, the
+                    CatalogSource must exist.
+                type: str
           registry:
             description:
               - A mirror, C(host[:port][/folder]), for the images of all operands, of NFD and of the validation pods, under
@@ -363,17 +416,19 @@ options:
                 type: str
       nfd:
         description:
-          - The Helm release of Node Feature Discovery.
+          - Node Feature Discovery.
         type: dict
         suboptions:
           version:
             description:
-              - One exact version.
+              - One exact version. With C(installer) V(olm), by default the version that the channel offers when the operator
+                is installed.
             type: str
             default: 0.19.0
           namespace:
             description:
-              - Namespace of the release, a DNS label. It has the same effect as C(operator.namespace).
+              - Namespace of the release, a DNS label. It has the same effect as C(operator.namespace). With C(installer) V(olm),
+                by default V(openshift-nfd).
             type: str
             default: node-feature-discovery
           release:
@@ -392,9 +447,58 @@ options:
             type: str
           values:
             description:
-              - Your Helm values, merged over the derived values. Your C(worker.tolerations) are added to the tolerations of
-                the pools. Secrets are not allowed.
+              - Your Helm values, merged over the derived values; with C(installer) V(olm), fields in C(spec) of the NodeFeatureDiscovery
+                that a run creates. Your C(worker.tolerations) are added to the tolerations of the pools. Secrets are not allowed.
             type: dict
+          installer:
+            description:
+              - How NFD is installed. By default V(olm) on OpenShift, otherwise V(helm).
+            type: str
+            choices:
+              - helm
+              - olm
+          olm:
+            description:
+              - What OLM installs. If you set one of its keys, it also upgrades a Subscription of another tool for this package
+                in C(namespace).
+            type: dict
+            suboptions:
+              package:
+                description:
+                  - Name of the package.
+                type: str
+                default: nfd
+              channel:
+                description:
+                  - Channel of the package.
+                type: str
+                default: stable
+              source:
+                description:
+                  - CatalogSources; the first one that offers the version is used, so that a staging catalog can come first.
+                type: list
+                elements: str
+                default:
+                  - redhat-operators
+              source_namespace:
+                description:
+                  - Namespace of the CatalogSources.
+                type: str
+                default: openshift-marketplace
+              approval:
+                description:
+                  - V(Manual) - a run approves the InstallPlan of C(version) and no other one. V(Automatic) - OLM installs every
+                    later version of the channel without a run.
+                type: str
+                choices:
+                  - Manual
+                  - Automatic
+                default: Manual
+              catalog_image:
+                description:
+                  - Index image of a catalog, for which a run creates the first CatalogSource of C(source). By default, the
+                    CatalogSource must exist.
+                type: str
       validation:
         description:
           - The pods that validate a pool. Images have a tag or digest; the default images come from C(operator.registry) if

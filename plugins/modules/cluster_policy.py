@@ -15,6 +15,8 @@ description:
   - Maps and scalars are server-side applied under the field manager C(accel.gpu). In the list C(spec.daemonsets.tolerations), the
     module owns only the entries that it records in the annotation C(accel.gpu/tolerations), and removes only these.
   - The oldest ClusterPolicy is configured, regardless of its name, because the operator uses only the oldest.
+  - If there is none, and OLM has installed the operator, the module creates it from the example in the ClusterServiceVersion with the fields of
+    C(gpu_cluster.operator), and keeps these fields as declared (annotation C(accel.gpu/created)).
   - If a ConfigMap that the policy will name does not exist, it is created first, because a pod that mounts a missing ConfigMap
     never starts. An existing ConfigMap is not changed by this module; M(accel.gpu.gpu_sharing) manages it.
   - If the policy names another ConfigMap for the device plugin, the name and its default are kept, and M(accel.gpu.gpu_sharing) adds the pools'
@@ -211,8 +213,6 @@ from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.chart_drivers import rolled_nodes
 from ..module_utils.gpu_operator.cluster_policy import (
-    API_VERSION,
-    CHART_NAME,
     KIND,
     DesiredPolicy,
     PolicyChange,
@@ -226,9 +226,9 @@ from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.gpu_operator.driver_object_writer import apply_driver_objects, refused_objects
 from ..module_utils.gpu_operator.driver_objects import DriverObjects
 from ..module_utils.gpu_operator.driver_rollout import SWITCH, DriverRollout, held_back_warning, is_in_place
+from ..module_utils.gpu_operator.policy_creation import create_policy, plan_of_operator
 from ..module_utils.gpu_operator.readiness import OperatorReadiness, RequiredEffect, mounted_configmaps
 from ..module_utils.kube.errors import ApiError
-from ..module_utils.kube.objects import InvalidObjects
 from ..module_utils.kube.plan_module import PlanModule
 
 Object = dict[str, t.Any]
@@ -256,11 +256,21 @@ class _PolicyDiff(t.NamedTuple):
 def work(module: PlanModule) -> Object:
     """Derive the policy from the pools, apply the differences, and wait until the operator is ready."""
     cluster = ClusterPolicyClient(module.client, module.plan.operator.namespace, module.plan.pools)
-    live = _read_policy(module, cluster)
+    live = cluster.policy()
     plan = module.plan = adapt_plan(module.client, module.plan, live)
+    if live is None:
+        plan = module.plan = plan_of_operator(module.client, plan, module.expected, check=module.check_mode)
     desired = DesiredPolicy.derive(plan, live)
+    initial, configmaps = None, []
+    if live is None and not module.check_mode:
+        initial, configmaps = initial_change(desired).after, cluster.missing_configmaps(plan, None)
+        with module.lease():
+            cluster.create(configmaps)
+            live = create_policy(module.client, plan.operator.namespace, desired)
+        desired = DesiredPolicy.derive(plan, live)
     diff = _compare(module, cluster, desired, live)
-    configmaps = cluster.missing_configmaps(plan, diff.live) if diff.change.changed else []
+    if initial is None and diff.change.changed:
+        configmaps = cluster.missing_configmaps(plan, diff.live)
     changed, note = diff.changed, None
     if diff.changed and diff.live is not None:
         with contextlib.ExitStack() as held:
@@ -271,7 +281,7 @@ def work(module: PlanModule) -> Object:
     _warn_about_driver(module, diff)
     cluster.labels_nodes = bool(diff.objects.required_names)
     result = {
-        "name": diff.live["metadata"]["name"] if diff.live else CHART_NAME,
+        "name": diff.live["metadata"]["name"] if diff.live else desired.name,
         "driver_nodes": diff.rollout.nodes if diff.rollout and not diff.held_back else 0,
         "held_back": list(diff.held_back),
         "nvidia_drivers": diff.objects.results(),
@@ -288,23 +298,15 @@ def work(module: PlanModule) -> Object:
     for name, reason in sorted(readiness.ignored_nodes.items()):
         module.warn(f"The run did not wait for node {name}: {reason}.")
     objects_before, objects_after = diff.objects.diff()
-    before, after = {**diff.change.before, **objects_before}, {**diff.change.after, **objects_after}
+    before, after = ({}, initial) if initial else (diff.change.before, diff.change.after)
+    before, after = {**before, **objects_before}, {**after, **objects_after}
     if configmaps:
         after = {**after, "configmaps": [configmap["metadata"]["name"] for configmap in configmaps]}
     return {
-        "changed": changed or bool(configmaps) or bool(cluster.replaced_pods),
+        "changed": changed or initial is not None or bool(configmaps) or bool(cluster.replaced_pods),
         "cluster_policy": {**result, **readiness.as_dict()},
         "diff": diff_of(before, after, f"{KIND} {result['name']}"),
     }
-
-
-def _read_policy(module: PlanModule, cluster: ClusterPolicyClient) -> Object | None:
-    live = cluster.policy()
-    if live is None and not (module.check_mode and (API_VERSION, KIND) in module.expected.kinds):
-        raise InvalidObjects(
-            ["The cluster has no ClusterPolicy: install the GPU operator first (role gpu_operator, or its Helm chart)."]
-        )
-    return live
 
 
 def _compare(
@@ -359,7 +361,7 @@ def _apply(
         except ApiError as error:
             if not error.conflict or attempt + 1 == _ATTEMPTS:
                 raise
-            diff = _compare(module, cluster, desired, _read_policy(module, cluster))
+            diff = _compare(module, cluster, desired, cluster.policy())
         else:
             return changed, note, diff
     return False, None, diff

@@ -102,7 +102,8 @@ options:
     default: []
   run_as_user:
     description:
-      - User id of the pods. With V(0), the platform assigns it, as required by OpenShift's restricted SCC.
+      - User id of the pods. With V(0), the platform assigns it. On OpenShift, the default also counts as V(0), because its security context constraint
+        C(restricted-v2) allows no fixed user id, and the pods require that constraint.
     type: int
     default: 65534
   wait_timeout:

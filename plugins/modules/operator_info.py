@@ -14,14 +14,16 @@ author:
 description:
   - Finds NFD's master and the GPU operator in any namespace and under any release name, by their Deployments. Labels and annotations show
     whether Argo CD, Flux, Helm, OLM, another object or nothing manages them.
-  - An installation is managed if this collection has made it (the Lease C(accel-gpu-helm-<release>) records this), or if it is a Helm release that
-    C(gpu_cluster) selects through C(release) or C(namespace). Helm installs and upgrades it.
+  - An installation is managed if this collection has made it (the Lease C(accel-gpu-helm-<release>) or the annotation C(accel.gpu/created) of its
+    Subscription records this), or if C(gpu_cluster) selects it through C(release), C(namespace) or C(olm). The installer upgrades it.
   - Every other installation is adopted. It is used unchanged, and is neither upgraded nor installed a second time. The same applies to every installation
     by Argo CD or Flux, even if it is managed or selected. If one of them reconciles the ClusterPolicy, RV(operator_info.operator.notes) contains the
     fields of the pools that it would revert, and how to exclude them.
   - "Fails with one message if the state cannot be used: two conflicting installations, an operator without a ClusterPolicy, a
-    ClusterPolicy without an operator, a managed Helm release for which the configuration has another name or namespace, and OpenShift if a
-    component is not installed yet, because OLM must install both components there."
+    ClusterPolicy without an operator, and a managed installation for which the configuration has another name, namespace or installer."
+  - On OpenShift, OLM installs what is missing, unless C(installer) of the component says otherwise. An operator of OLM is managed if this collection has
+    made its Subscription, or if C(gpu_cluster) names it. A missing ClusterPolicy of an operator of OLM is no error, because M(accel.gpu.cluster_policy)
+    creates it.
   - The module fails before anything is installed if NVIDIA publishes no driver image for the operating system of GPU nodes (Fedora CoreOS, for
     example), unless the driver is preinstalled or C(driver.repository) in the operator's values names another repository.
   - The module detects the Kubernetes distribution of the nodes and returns the settings that the container toolkit needs for its containerd. An
@@ -116,6 +118,31 @@ operator_info:
           elements: str
           returned: always
           sample: []
+        installer:
+          description: How a run installs and upgrades it, V(helm) or V(olm); empty if it is adopted.
+          type: str
+          returned: always
+          sample: olm
+        subscription:
+          description: The options of M(accel.gpu.olm_subscription) for it.
+          type: dict
+          returned: if OLM installs it
+          sample: {namespace: nvidia-gpu-operator, package: gpu-operator-certified, version: v25.10.1, channel: stable, source: [certified-operators]}
+        discovery_object:
+          description: Whether M(accel.gpu.node_feature_discovery) configures it. Only for NFD.
+          type: bool
+          returned: for NFD
+          sample: true
+        provides:
+          description: The C(namespaces) and C(kinds) that a run creates on an empty cluster.
+          type: dict
+          returned: always
+          sample: {namespaces: [nvidia-gpu-operator], kinds: []}
+        driver_nodes:
+          description: Number of nodes whose driver restarts because OLM replaces the operator with another version. Only for the operator.
+          type: int
+          returned: for the operator
+          sample: 0
         distribution:
           description: The Kubernetes distribution of the nodes, declared or detected; empty if unknown. Only for the operator.
           type: str
@@ -154,6 +181,7 @@ details:
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}
 """
 
+import dataclasses
 import typing as t
 from dataclasses import replace
 
@@ -161,8 +189,9 @@ from ..module_utils.cluster_state.cluster_policy import active_policy
 from ..module_utils.cluster_state.driver_preflight import missing_image_problem
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.gpu_operator.daemonsets import driver_nodes, is_driver
 from ..module_utils.gpu_operator.detect import find_nfd, find_operator
-from ..module_utils.gpu_operator.installation import TITLES, InstallationFinding
+from ..module_utils.gpu_operator.installation import HELM, TITLES, InstallationFinding, same_version
 from ..module_utils.gpu_operator.toolkit_settings import (
     ToolkitSettings,
     adapt_finding,
@@ -186,7 +215,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     problems = [finding.problem for finding in findings.values() if finding.problem]
     if problems:
         raise InvalidOptions(problems)
-    if any(finding.managed for finding in findings.values()):
+    if any(finding.managed and finding.installer == HELM for finding in findings.values()):
         # If Helm will be used, fail before any change if the environment leads Helm to another cluster.
         helm_environment(module.client)
     for component, finding in findings.items():
@@ -196,7 +225,23 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     found = {name: finding.as_dict() for name, finding in findings.items()}
     if settings is not None:
         found["operator"] = operator_result(findings["operator"], settings, plan)
+        found["operator"]["driver_nodes"] = _upgraded_drivers(module, findings["operator"])
+    by_olm = any(finding.installer != HELM for finding in findings.values())
+    on_platform = plan.on_openshift() if by_olm and plan.on_openshift is not None else plan
+    for result in found.values():
+        result["provides"] = dataclasses.asdict(on_platform.provides)
     return {"changed": False, "operator_info": found}
+
+
+def _upgraded_drivers(module: PlanModule, operator: InstallationFinding) -> int:
+    """The number of nodes whose driver restarts, if OLM replaces the operator with another version; 0 for Helm, which counts them itself."""
+    installed, planned = operator.installation, operator.planned
+    if not operator.managed or installed is None or planned is None or planned.installer == HELM:
+        return 0
+    if same_version(installed.version, planned.version):
+        return 0
+    daemonsets = module.client.list(f"/apis/apps/v1/namespaces/{installed.namespace}/daemonsets")
+    return sum(driver_nodes(filter(is_driver, daemonsets)).values())
 
 
 def _find(module: PlanModule) -> tuple[dict[str, InstallationFinding], ToolkitSettings | None]:

@@ -32,6 +32,8 @@ K3S_FAMILY = "k3s-or-rke2"
 class Distribution:
     """One distribution. `version_suffix` is in the kubelet's version after the +; `node_label` is the key and the value of a label of each node.
 
+    An empty value stands for any value.
+
     `annotation` is the key of an annotation that some of its nodes have.
     `toolkit` are the toolkit's variables that differ from the chart's defaults, by the release of the operator from which they are valid, the
     newest first. `restarts` is what restarts when the toolkit reloads containerd. `family` names distributions with the same known issues.
@@ -57,7 +59,12 @@ class Distribution:
         """The mark that identifies its nodes; empty if a node of this distribution may have none."""
         if self.version_suffix:
             return f"kubelet version with +{self.version_suffix}"
-        return f"node label {'='.join(self.node_label)}" if self.node_label else ""
+        return f"node label {'='.join(filter(None, self.node_label))}" if self.node_label else ""
+
+    def has_label(self, labels: t.Mapping[str, str]) -> bool:
+        """Whether a node with these labels has the label of this distribution."""
+        key, value = self.node_label or ("", "")
+        return key in labels and value in ("", labels[key])
 
     def toolkit_variables(self, operator_version: str) -> dict[str, str]:
         """The toolkit's variables for this release of the operator."""
@@ -132,6 +139,14 @@ DISTRIBUTIONS: tuple[Distribution, ...] = (
             (_EVER, _MICROK8S),
         ),
         source="gpu-operator/getting-started.rst of NVIDIA/cloud-native-docs, 'MicroK8s'",
+    ),
+    # Its nodes run CRI-O, for which the operator configures the toolkit itself. The machine config operator labels each node.
+    Distribution(
+        "openshift",
+        "OpenShift",
+        node_label=("node.openshift.io/os_id", ""),
+        restarts="CRI-O",
+        source="openshift/machine-config-operator templates/common/_base (node.openshift.io/os_id), gpu-operator controllers/state_manager.go",
     ),
 )
 

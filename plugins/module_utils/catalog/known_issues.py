@@ -26,7 +26,6 @@ CONDITIONS: t.Mapping[str, str] = {
     HOST_USERS: "pods have spec.hostUsers: false",
     K3S_FAMILY: "the distribution is K3s or RKE2",
     "mig": "a pool partitions GPUs",
-    "openshift": "GPU nodes run on OpenShift",
     "rdma": "GPUDirect RDMA is enabled",
     "rdma-nic": "NFD has found an NVIDIA (Mellanox) network adapter on GPU nodes",
     "rhel8": "GPU nodes run RHEL 8",

@@ -10,6 +10,8 @@ VERSION = "0.1.0"
 FIELD_MANAGER = "accel.gpu"
 # The field manager of the replicas of an operator that is stopped until it is upgraded.
 STOPPING_MANAGER = "accel.gpu-upgrade"
+# The field manager of the fields that a custom resource has from the example of its operator.
+EXAMPLE_MANAGER = "accel.gpu-example"
 POOL_LABEL = "accel.gpu/pool"
 OWNED_TOLERATIONS_ANNOTATION = "accel.gpu/tolerations"
 FORMER_ANNOTATION = "accel.gpu/former"

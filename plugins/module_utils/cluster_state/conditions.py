@@ -36,8 +36,6 @@ def has_network_adapter(node: Node) -> bool:
 
 def _node_conditions(node: Node) -> t.Iterator[str]:
     labels = node.labels
-    if "node.openshift.io/os_id" in labels:
-        yield "openshift"
     release = labels.get(f"{NFD_PREFIX}system-os_release.VERSION_ID", "")
     if labels.get(f"{NFD_PREFIX}system-os_release.ID") == "rhel" and release.partition(".")[0] == "8":
         yield "rhel8"

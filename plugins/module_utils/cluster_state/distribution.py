@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.distributions import BY_NAME, DISTRIBUTIONS, Distribution
+from ..catalog.olm import OPENSHIFT
 from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
@@ -27,9 +28,15 @@ def distribution_of(node: Node) -> Distribution | None:
         if each.version_suffix and suffix.startswith(each.version_suffix):
             return each
     for each in DISTRIBUTIONS:
-        if each.node_label and node.labels.get(each.node_label[0]) == each.node_label[1]:
+        if each.has_label(node.labels):
             return each
     return next((each for each in DISTRIBUTIONS if each.annotation in node.annotations), None)
+
+
+def is_openshift(node: Node) -> bool:
+    """Whether a node belongs to OpenShift."""
+    found = distribution_of(node)
+    return found is not None and found.name == OPENSHIFT
 
 
 def other_nodes(declared: Distribution, nodes: t.Iterable[Node]) -> list[Node]:

@@ -33,6 +33,13 @@ def set_nested(document: dict[str, t.Any], keys: t.Sequence[str], value: t.Any) 
     document[keys[-1]] = value
 
 
+def part_of(document: t.Any, shape: t.Any) -> t.Any:
+    """The part of the document with the keys of `shape`; values that are not dictionaries are whole."""
+    if not isinstance(document, dict) or not isinstance(shape, dict):
+        return document
+    return {key: part_of(document[key], below) for key, below in shape.items() if key in document}
+
+
 def merge_patch(before: t.Any, after: t.Any) -> t.Any:
     """The RFC 7386 patch that turns one document into the other."""
     if not (isinstance(before, dict) and isinstance(after, dict)):

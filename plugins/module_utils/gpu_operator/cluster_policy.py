@@ -12,9 +12,17 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import FIELD_MANAGER, FORMER_ANNOTATION, MIG_CONFIGMAP, OWNED_TOLERATIONS_ANNOTATION
+from ..catalog.names import (
+    CREATED_ANNOTATION,
+    FIELD_MANAGER,
+    FORMER_ANNOTATION,
+    MIG_CONFIGMAP,
+    OWNED_TOLERATIONS_ANNOTATION,
+)
+from ..catalog.olm import OPERATOR
 from ..catalog.taints import toleration_identity
 from ..cluster_state.cluster_policy import (
+    is_created,
     policy_tolerations,
     recorded_previous_spec,
     recorded_tolerations,
@@ -24,6 +32,7 @@ from ..common.nested import apply_merge_patch, get_nested
 from ..helm.release import helm_release_of
 from ..kube.diff import difference
 from ..kube.managed_fields import child, owned_by
+from ..pools.variables import merge
 from .driver_rollout import PARTS, SWITCH, Path, driver_fields
 
 if t.TYPE_CHECKING:
@@ -35,8 +44,6 @@ Document = t.Mapping[str, t.Any]
 API_VERSION, KIND = "nvidia.com/v1", "ClusterPolicy"
 # The name of the one object in NVIDIA's chart.
 CHART_NAME = "cluster-policy"
-
-
 _VERSION_LABEL = "app.kubernetes.io/version"
 
 
@@ -71,12 +78,26 @@ class DesiredPolicy:
     tolerations: tuple[Object, ...]
     mig_by_node: bool = False
     adopted: bool = False
+    name: str = CHART_NAME
 
     @classmethod
     def derive(cls, plan: Plan, live: Document | None) -> DesiredPolicy:
-        """Create from the plan; a policy that does not belong to the planned Helm release is adopted."""
+        """Create from the plan; a policy that does not belong to the planned Helm release is adopted.
+
+        A policy that this collection creates, since OLM does not, also has the fields of gpu_cluster.operator.
+        """
+        tolerations = tuple(plan.policy.tolerations)
+        if plan.operator.olm is not None and (live is None or is_created(live)):
+            values = dict(plan.operator.values)
+            daemonsets = dict(values.pop("daemonsets", None) or {})
+            tolerations += tuple(daemonsets.pop("tolerations", None) or ())
+            values = merge(values, {"daemonsets": daemonsets} if daemonsets else {})
+            name = (
+                str(live["metadata"]["name"]) if live is not None else plan.operator.olm.resource or OPERATOR.resource
+            )
+            return cls(merge(values, plan.policy.spec), tolerations, plan.policy.mig_by_node, name=name)
         adopted = live is not None and helm_release_of(live) != (plan.operator.name, plan.operator.namespace)
-        return cls(plan.policy.spec, tuple(plan.policy.tolerations), plan.policy.mig_by_node, adopted)
+        return cls(plan.policy.spec, tolerations, plan.policy.mig_by_node, adopted)
 
 
 @dataclass(frozen=True)
@@ -101,8 +122,24 @@ class PolicyChange:
 
 def initial_change(desired: DesiredPolicy) -> PolicyChange:
     """The change to a policy that does not exist yet: all desired fields."""
-    body = _body(CHART_NAME, desired.spec, list(desired.tolerations), desired.tolerations)
+    body = _body(desired.name, desired.spec, list(desired.tolerations), desired.tolerations)
     return PolicyChange(body=body, before={}, after=_without_version(body))
+
+
+def new_policy(example: Document, desired: DesiredPolicy) -> Object:
+    """A policy from the operator's example with all desired fields, and the annotation that this collection has created it.
+
+    With partitioned GPUs it has no strategy, because a strategy would override the configuration of each node.
+    """
+    name = str(get_nested(example, "metadata", "name") or desired.name)
+    tolerations = list(get_nested(example, "spec", "daemonsets", "tolerations") or ())
+    merged, owned = merge_tolerations(tolerations, (), desired.tolerations)
+    body = _body(name, desired.spec, merged, owned)
+    spec = merge(example.get("spec") or {}, body["spec"])
+    if desired.mig_by_node:
+        spec["mig"] = {key: value for key, value in (spec.get("mig") or {}).items() if key != "strategy"}
+    annotations = {**body["metadata"]["annotations"], CREATED_ANNOTATION: "true"}
+    return {**body, "metadata": {**body["metadata"], "annotations": annotations}, "spec": spec}
 
 
 def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_driver: bool = False) -> PolicyChange:
@@ -121,7 +158,11 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
     spec = _with_driver_objects(live, _with_mig_configmap(live, desired.spec))
     if hold_driver:
         merged, owned = current, [item for item in recorded if toleration_identity(item) in _identities(current)]
-        spec = {key: value for key, value in spec.items() if key not in PARTS}
+        # An apply without fields that an earlier one contained would remove them.
+        parts = child(owned_by(live, FIELD_MANAGER), "spec")
+        kept = {part: _owned_part(value, {}, child(parts, part)) for part, value in (live.get("spec") or {}).items()}
+        kept = {part: value for part, value in kept.items() if part in PARTS and value and child(parts, part)}
+        spec = {**{key: value for key, value in spec.items() if key not in PARTS}, **kept}
     # Once the collection has applied the list, every later apply must contain it, or the server would remove it.
     applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), "daemonsets")
     include_list = merged != current or "f:tolerations" in applied

@@ -8,9 +8,11 @@ import typing as t
 from dataclasses import replace
 
 from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, POOL_LABEL
+from ..catalog.olm import OLM as OLM_INSTALLER
+from ..catalog.olm import OPENSHIFT
 from ..catalog.releases import GPU_CLUSTER_SINCE, release_of
 from ..catalog.taints import format_taint
-from ..cluster_state.cluster_policy import active_policy
+from ..cluster_state.cluster_policy import active_policy, is_created
 from ..common.nested import get_nested
 from ..helm.release import ReleaseId, helm_release_of
 from ..helm.release_records import is_marked_installed, marker_path
@@ -21,17 +23,21 @@ from ..pools.plan import Plan, ReleasePlan
 from ..schema.messages import abbreviate_nodes
 from .cluster_policy import policy_version
 from .installation import (
+    OLM,
+    OWNER,
+    TITLES,
     Installation,
     InstallationFinding,
     evaluate_nfd,
     evaluate_operator,
     missing_tolerations,
-    openshift_finding,
     read_installation,
     unlabelled_nodes,
+    with_policies,
     with_reverted_fields,
 )
 from .installation_conflicts import may_have_gpu_clusters, with_driver_source, with_gpu_clusters
+from .olm_installation import evaluate_olm, missing_olm, subscribed_namespaces
 
 Object = dict[str, t.Any]
 
@@ -57,8 +63,10 @@ def detect(client: Client, plan: Plan) -> Detection:
     """Detect all data for a report; an adopted operator keeps its version and values in the plan."""
     policies = client.list_known(CLUSTER_POLICIES)
     operator = find_operator(client, plan, policies)
+    if plan.on_openshift is not None and operator.installer == OLM_INSTALLER:
+        plan = plan.on_openshift()
     policy = t.cast("Object | None", active_policy(policies))
-    adapted = adapt_plan(client, plan, policy)
+    adapted = plan if policy is None else adapt_plan(client, plan, policy)
     if operator.installation is not None and operator.adopted:
         adapted = adopt_installed(adapted, operator.installation.version)
     return Detection({"nfd": find_nfd(client, plan), "operator": operator}, policy, adapted)
@@ -81,22 +89,33 @@ def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | Non
     if policies is None:
         policies = client.list_known(CLUSTER_POLICIES)
     found = _installations(client, "operator", [_OPERATOR])
-    finding = evaluate_operator(found, policies, plan.operator, _managed_releases(client, found, plan.operator))
+    plan, version = _on_platform(client, plan, found)
+    by_helm = _managed_releases(client, found, plan.operator)
+    if plan.operator.installer == OLM_INSTALLER:
+        subscribed = subscribed_namespaces(client, found, plan.operator)
+        finding = with_policies(evaluate_olm(found, plan.operator, by_helm, subscribed), policies, plan.operator)
+    else:
+        finding = evaluate_operator(found, policies, plan.operator, by_helm)
     policy = active_policy(policies)
     if may_have_gpu_clusters(finding):
         finding = with_gpu_clusters(finding, policy, client.list_known(GPU_CLUSTERS))
     finding = with_reverted_fields(with_driver_source(finding, policy, plan), policy, plan.policy)
-    return _check_platform(client, "operator", finding)
+    return _check_platform(client, "operator", finding, plan, version)
 
 
 def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
     """The finding for NFD, from two lists and the marker. For an adopted NFD and pools with taints, its workers and the pools' nodes are read, too."""
     masters = _installations(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
-    replaced = (plan.operator.name, plan.operator.namespace) if plan.operator.named else None
-    finding = evaluate_nfd(masters, plan.nfd, _managed_releases(client, masters, plan.nfd), replaced)
-    finding = _check_platform(client, "nfd", finding)
+    plan, version = _on_platform(client, plan, masters)
+    by_helm = _managed_releases(client, masters, plan.nfd)
+    if plan.nfd.installer == OLM_INSTALLER:
+        finding = evaluate_olm(masters, plan.nfd, by_helm, subscribed_namespaces(client, masters, plan.nfd))
+    else:
+        replaced = (plan.operator.name, plan.operator.namespace) if plan.operator.named else None
+        finding = evaluate_nfd(masters, plan.nfd, by_helm, replaced)
+    finding = _check_platform(client, "nfd", finding, plan, version)
     taints = {format_taint(taint): taint for pool in plan.pools for taint in pool.registration.taints}
-    if finding.installation is None or not finding.adopted or not taints:
+    if finding.installation is None or not finding.adopted or not taints or finding.installation.has_discovery_object:
         return finding
     workers = [
         item
@@ -124,10 +143,13 @@ def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None)
     """The plan with the operator's actual namespace and the device plugin's ConfigMap that this ClusterPolicy names.
 
     This sends no request if both are as planned, one read for a foreign ConfigMap, and one list request if the policy has no
-    status. Without a policy, the plan does not change.
+    status. Without a policy, the plan is that of the platform, which one or two reads find out.
     """
     if policy is None:
-        return plan
+        return _on_platform(client, plan, ())[0]
+    if plan.on_openshift is not None and is_created(policy):
+        # Only where OLM has installed the operator, this collection creates the policy.
+        plan = plan.on_openshift()
     namespace = _operator_namespace(client, policy, plan.operator.namespace)
     name = str(get_nested(policy, "spec", "devicePlugin", "config", "name") or DEVICE_PLUGIN_CONFIGMAP)
     if name != DEVICE_PLUGIN_CONFIGMAP and client.get(object_path("v1", "ConfigMap", name, namespace)) is None:
@@ -198,12 +220,37 @@ def openshift_version(client: Client) -> str | None:
     return str(get_nested(version, "status", "desired", "version") or "")
 
 
-def _check_platform(client: Client, component: str, finding: InstallationFinding) -> InstallationFinding:
-    """Findings for OpenShift, where Helm installs nothing; the platform is only read if a component would be installed."""
+def _on_platform(client: Client, plan: Plan, found: t.Sequence[Installation]) -> tuple[Plan, str | None]:
+    """The plan for OpenShift if the cluster is one and the variables name no distribution, and the version of OpenShift.
+
+    The platform is only read if the component is missing, or if OLM or another operator has installed it. Otherwise the version is None.
+    """
+    if found and all(item.manager not in (OLM, OWNER) for item in found):
+        return plan, None
+    version = openshift_version(client)
+    if version is None or plan.on_openshift is None:
+        return plan, version
+    return plan.on_openshift(), version
+
+
+def _check_platform(
+    client: Client, component: str, finding: InstallationFinding, plan: Plan, version: str | None
+) -> InstallationFinding:
+    """The finding with what prevents its installer from working on this platform; nothing is read unless a component would be installed."""
     if not finding.installs:
         return finding
-    version = openshift_version(client)
-    return finding if version is None else openshift_finding(component, version)
+    if finding.installer == OLM_INSTALLER:
+        return replace(finding, problem=missing_olm(client, component))
+    if version is not None and plan.cluster.distribution not in (None, OPENSHIFT):
+        problem = (
+            f"This cluster is OpenShift{version and f' {version}'}, but gpu_cluster.distribution is {plan.cluster.distribution}. Set it to openshift, or "
+            f"remove it: {TITLES[component]} is then installed through OLM."
+        )
+        return replace(finding, managed=False, problem=problem)
+    if version is not None:
+        note = "NVIDIA and Red Hat support operators on OpenShift only if OLM installs them, and gpu_cluster says installer: helm"
+        return replace(finding, notes=(*finding.notes, note))
+    return finding
 
 
 def _operator_namespace(client: Client, policy: t.Mapping[str, t.Any], planned: str) -> str:

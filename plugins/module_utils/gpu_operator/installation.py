@@ -20,10 +20,12 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..catalog.names import NFD_PREFIX
+from ..catalog.olm import NFD_CR
+from ..catalog.olm import OLM as OLM_INSTALLER
 from ..catalog.taints import untolerated_taints
 from ..cluster_state.cluster_policy import active_policy
 from ..helm.release import ReleaseId, helm_release_of
-from ..pools.plan import PolicyPlan, ReleasePlan
+from ..pools.plan import OlmPlan, PolicyPlan, ReleasePlan
 
 Document = t.Mapping[str, t.Any]
 
@@ -87,6 +89,8 @@ class Installation:
     version: str
     release: ReleaseId | None = None
     running: bool = True
+    # Whether a NodeFeatureDiscovery of OpenShift configures it, to which a run adds the tolerations of the pools.
+    has_discovery_object: bool = False
 
     @property
     def title(self) -> str:
@@ -103,11 +107,18 @@ class InstallationFinding:
     managed: bool
     problem: str = ""
     notes: tuple[str, ...] = ()
+    # What a run installs or upgrades it to; None if that is the release of the plan with which it was evaluated.
+    planned: ReleasePlan | None = None
 
     @property
     def adopted(self) -> bool:
         """Whether a foreign installation is used unchanged."""
         return self.installation is not None and not self.managed and not self.problem
+
+    @property
+    def installer(self) -> str:
+        """How a run installs or upgrades the component."""
+        return self.planned.installer if self.planned else HELM
 
     @property
     def installs(self) -> bool:
@@ -123,12 +134,29 @@ class InstallationFinding:
             "adopted": self.adopted,
             "problem": self.problem,
             "notes": list(self.notes),
+            "installer": self.installer if self.managed else "",
         }
+        if self.managed and self.planned is not None and self.planned.olm is not None:
+            result["subscription"] = subscription_of(self.planned)
+        if installation is None or installation.component == "nfd":
+            by_olm = self.managed and self.installer == OLM_INSTALLER
+            result["discovery_object"] = by_olm or (
+                self.adopted and bool(installation and installation.has_discovery_object)
+            )
         if installation is not None:
             result["what"] = installation.title
             for key in ("deployment", "namespace", "manager", "managed_by", "version"):
                 result[key] = getattr(installation, key)
         return result
+
+
+def subscription_of(planned: ReleasePlan) -> dict[str, t.Any]:
+    """The Subscription of a component that OLM installs, as modules return it."""
+    olm = t.cast("OlmPlan", planned.olm)
+    fields = {name: getattr(olm, name) for name in ("package", "channel", "source_namespace", "approval")}
+    catalog = {"source": list(olm.source), "catalog_image": olm.catalog_image or ""}
+    labels = {"namespace_labels": dict(planned.namespace_labels)}
+    return {"namespace": planned.namespace, **labels, "version": planned.version, **fields, **catalog}
 
 
 def read_installation(component: str, deployment: Document) -> Installation | None:
@@ -148,6 +176,9 @@ def read_installation(component: str, deployment: Document) -> Installation | No
         version=_version(metadata, container),
         release=release,
         running=deployment["spec"].get("replicas", 1) != 0,
+        has_discovery_object=any(
+            (owner.get("apiVersion"), owner["kind"]) == NFD_CR for owner in metadata.get("ownerReferences") or ()
+        ),
     )
 
 
@@ -161,7 +192,7 @@ def evaluate_nfd(
 
     `replaced` is an operator's release that will be upgraded to the collection's values, which do not install NFD with it.
     """
-    return _evaluate([item for item in installations if not replaced or item.release != replaced], planned, managed)
+    return evaluate_helm([item for item in installations if not replaced or item.release != replaced], planned, managed)
 
 
 def evaluate_operator(
@@ -171,19 +202,25 @@ def evaluate_operator(
     managed: t.Container[ReleaseId],
 ) -> InstallationFinding:
     """The finding for the GPU operator, which uses the oldest ClusterPolicy."""
-    finding = _evaluate(installations, planned, managed)
-    if finding.problem:
+    return with_policies(evaluate_helm(installations, planned, managed), policies, planned)
+
+
+def with_policies(
+    finding: InstallationFinding, policies: t.Sequence[Document], planned: ReleasePlan
+) -> InstallationFinding:
+    """The finding with the problem or the notes that the ClusterPolicies cause.
+
+    OLM creates none: a run creates a missing one from the examples of the operator, and one without an operator waits for it.
+    """
+    if finding.problem or (finding.installation is None and planned.installer != HELM):
         return finding
     if finding.installation is None:
         orphans = [item for item in policies if helm_release_of(item) != (planned.name, planned.namespace)]
         return replace(finding, problem=_orphans_problem(orphans)) if orphans else finding
     if finding.managed:
         return finding
-    if not policies:
-        problem = (
-            f"{finding.installation.title} has no ClusterPolicy. Create one (for OLM: the one in the alm-examples of its "
-            "ClusterServiceVersion), and run again."
-        )
+    if not policies and finding.installation.manager != OLM:
+        problem = f"{finding.installation.title} has no ClusterPolicy. Create one, and run again."
         return replace(finding, problem=problem, notes=())
     return replace(finding, notes=(*finding.notes, *_ignored_policies(policies)))
 
@@ -207,14 +244,9 @@ def with_reverted_fields(
     return replace(finding, notes=(*finding.notes, note))
 
 
-def openshift_finding(component: str, version: str) -> InstallationFinding:
-    """The finding for a component that is missing on OpenShift, where Helm does not install it."""
-    problem = (
-        f"This cluster is OpenShift{version and f' {version}'}, where {TITLES[component]} is not installed by Helm. Install the operators "
-        "Node Feature Discovery and NVIDIA GPU Operator from the OperatorHub (OLM), create their NodeFeatureDiscovery and "
-        "ClusterPolicy, and run again; both are then used as they are."
-    )
-    return InstallationFinding(None, managed=False, problem=problem)
+def same_version(installed: str, planned: str) -> bool:
+    """Whether two versions are equal, with or without a leading v; an unknown or unset one differs from none."""
+    return not installed or not planned or installed.removeprefix("v") == planned.removeprefix("v")
 
 
 def missing_tolerations(workers: t.Iterable[Document], taints: t.Iterable[Document]) -> list[Document]:
@@ -257,9 +289,10 @@ def _refers_to(tracked: str, kind: str, name: str) -> bool:
     return group_kind.rpartition("/")[2] == kind and path.rpartition("/")[2] == name
 
 
-def _evaluate(
+def evaluate_helm(
     installations: t.Sequence[Installation], planned: ReleasePlan, managed: t.Container[ReleaseId]
 ) -> InstallationFinding:
+    """The finding for a component that Helm installs; `managed` are the Helm releases that this collection has installed."""
     # An installation that is scaled to zero does not interfere with a running one.
     relevant = [item for item in installations if item.running] or list(installations)
     if not relevant:

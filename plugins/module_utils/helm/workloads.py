@@ -101,10 +101,28 @@ def workload_rollout(kind: str, live: Document) -> WorkloadRollout:
 def await_workloads(
     client: Client, namespace: str, name: str, manifest: str, annotation: str | None, waiting: WaitOptions
 ) -> dict[str, str]:
-    """Wait for the rollout and return "ready/desired" pods by workload; raises WaitTimeout."""
+    """Wait for the rollout of a Helm release and return "ready/desired" pods by workload; raises WaitTimeout."""
     expected = workloads(manifest)
     if annotation is None and not expected:
         return {}
+    return await_rollout(
+        client, (f"Helm release {namespace}/{name}", name, "helm_release"), namespace, expected, annotation, waiting
+    )
+
+
+def await_rollout(
+    client: Client,
+    names: tuple[str, str, str],
+    namespace: str,
+    expected: t.Sequence[tuple[str, str]],
+    annotation: str | None,
+    waiting: WaitOptions,
+) -> dict[str, str]:
+    """Wait for these workloads (kind and name), and for the annotation on as many nodes as a DaemonSet has; raises WaitTimeout.
+
+    `names`: what they belong to in messages and in progress reports, and the key of the partial result.
+    """
+    title, short, key = names
 
     def read() -> _ReleaseRollout:
         live: dict[tuple[str, str], Object] = {}
@@ -128,14 +146,14 @@ def await_workloads(
         lines = state.unfinished(annotation)
         lines += [format_failure(failure) for failure in diagnose_pods(client, namespace, selectors)]
         lines += _annotation_advice(state, namespace)
-        return f"Helm release {namespace}/{name}: " + "; ".join(lines) + "."
+        return f"{title}: " + "; ".join(lines) + "."
 
     state = waiting.until(
         read,
         lambda state: state.done,
         describe=message,
-        partial=lambda state: {"helm_release": {"workloads": state.pods}},
-        progress_text=lambda state: f"{name}: " + ("; ".join(state.unfinished(annotation)) or "ready"),
+        partial=lambda state: {key: {"workloads": state.pods}},
+        progress_text=lambda state: f"{short}: " + ("; ".join(state.unfinished(annotation)) or "ready"),
     )
     return state.pods
 

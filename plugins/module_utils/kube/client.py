@@ -85,13 +85,14 @@ class Client(Transport):
         dry_run: bool = False,
         budget: float | None = None,
         field_validation: str | None = None,
+        manager: str = FIELD_MANAGER,
     ) -> Object:
         """Create an object in the collection `path`; raises a conflict if a foreign object has the same name.
 
         If the outcome of a request is unknown, the object is read before the request is repeated.
         """
         deadline = self._clock() + 2 * self.options.request_timeout
-        query = _write_query(dry_run, validation=field_validation)
+        query = _write_query(dry_run, manager, field_validation)
         outcome_unknown = False
         while True:
             try:
@@ -103,7 +104,7 @@ class Client(Transport):
                     raise
                 live = self.get(f"{path}/{name}")
                 if live is not None:
-                    if _created_by_us(live, body):
+                    if _created_by_us(live, body, manager):
                         return live
                     raise
                 if self._clock() > deadline:
@@ -238,6 +239,6 @@ def _write_query(dry_run: bool, manager: str = FIELD_MANAGER, validation: str | 
     return query
 
 
-def _created_by_us(live: Object, body: Object) -> bool:
+def _created_by_us(live: Object, body: Object, manager: str) -> bool:
     managers = {entry.get("manager") for entry in live["metadata"].get("managedFields") or []}
-    return FIELD_MANAGER in managers and not difference(live, body, FIELD_MANAGER).changed
+    return manager in managers and not difference(live, body, manager).changed

@@ -23,6 +23,7 @@ RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 RESOURCE_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 CLUSTER_POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 NVIDIA_DRIVERS = "/apis/nvidia.com/v1alpha1/nvidiadrivers"
+NODE_FEATURE_DISCOVERIES = "/apis/nfd.openshift.io/v1/nodefeaturediscoveries"
 GPU_CLUSTERS = "/apis/nvidia.com/v1alpha1/gpuclusters"
 
 # (api version, kind) -> (plural, namespaced)

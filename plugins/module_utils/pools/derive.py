@@ -10,22 +10,26 @@ from dataclasses import replace
 
 from ..catalog import cuda, models, names, releases
 from ..catalog import mig as geometries
+from ..catalog import olm as olm_catalog
 from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
 from ..common.nested import get_nested
 from ..mig.layout import Layout
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..schema.matching import resolve_match
+from ..schema.olm import installer_of
 from ..schema.types import Document
 from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
 from ..validation_programs.registry import PROGRAMS
 from .nodegroups import cloud_of, drain_options, nodegroup_plan, nodegroups_option
+from .openshift_values import discovery_spec, policy_values
 from .operator_values import declared_toolkit_env, mirrored_image, nfd_values, operator_values
 from .plan import (
     ClusterPlan,
     ConfigPlan,
     MigPlan,
     NodeGroupPlan,
+    OlmPlan,
     Plan,
     PolicyPlan,
     PoolPlan,
@@ -68,7 +72,7 @@ _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-n
 def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     """The plan for the three variables; raises InvalidVariables with all mistakes in them."""
     variables = load(cluster, defaults, pools)
-    settings = variables.cluster
+    settings = _with_installers(variables.cluster, variables.declared_cluster)
     release = releases.operator_release(settings["operator"]["version"]).release
     cloud = cloud_of(settings)
     planned = tuple(
@@ -97,12 +101,16 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         operator=_release(
             operator,
             get_nested(variables.declared_cluster, "operator"),
-            merge(_OPERATOR_VALUES, operator_values(operator, settings.get("distribution"))),
+            policy_values(operator)
+            if operator["installer"] == olm_catalog.OLM
+            else merge(_OPERATOR_VALUES, operator_values(operator, settings.get("distribution"))),
         ),
         nfd=_release(
             nfd,
             get_nested(variables.declared_cluster, "nfd"),
-            _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"])),
+            discovery_spec(nfd["values"])
+            if nfd["installer"] == olm_catalog.OLM
+            else _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"])),
         ),
         policy=PolicyPlan(spec=_policy_spec(config, mig, planned), tolerations=tolerations, mig_by_node=mig.needed),
         config=config,
@@ -122,10 +130,33 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             namespaces=tuple(dict.fromkeys((nfd["namespace"], operator["namespace"]))),
             kinds=tuple(
                 {"api_version": api_version, "kind": kind}
-                for api_version, kind in (*releases.NFD_KINDS, *releases.operator_kinds(operator["version"]))
+                for api_version, kind in (
+                    *releases.NFD_KINDS,
+                    *(olm_catalog.NFD.kinds if nfd["installer"] == olm_catalog.OLM else ()),
+                    *releases.operator_kinds(operator["version"]),
+                )
             ),
         ),
+        on_openshift=None
+        if settings.get("distribution")
+        else lambda: derive({**(cluster or {}), "distribution": olm_catalog.OPENSHIFT}, defaults, pools),
     )
+
+
+def _with_installers(settings: Document, declared: t.Any) -> Document:
+    """The settings with the installer of each component and, where it is OLM, the names that its packages suggest."""
+    found = dict(settings)
+    for component, package in olm_catalog.PACKAGES.items():
+        part = {**settings[component], "installer": installer_of(declared, component)}
+        if part["installer"] == olm_catalog.OLM:
+            part["namespace"] = get_nested(declared, component, "namespace") or package.namespace
+            if component == "operator":
+                part["version"] = f"v{part['version'].removeprefix('v')}"
+            elif get_nested(declared, component, "version") is None:
+                # NFD's versions follow those of OpenShift, so that no default fits every cluster.
+                part["version"] = ""
+        found[component] = part
+    return found
 
 
 def _program_images(program: Program, validation: Document, registry: str | None) -> dict[str, str]:
@@ -285,14 +316,21 @@ def _nfd_values(tolerations: tuple[Toleration, ...], user_values: Document) -> D
 
 
 def _release(settings: Document, declared: t.Any, values: Document) -> ReleasePlan:
-    namespace = settings["namespace"]
+    namespace, olm = settings["namespace"], None
+    if settings["installer"] == olm_catalog.OLM:
+        package = settings["olm"]["package"]
+        known = next((each for each in olm_catalog.PACKAGES.values() if each.package == package), None)
+        given = {"catalog_image": None, **settings["olm"], "source": tuple(settings["olm"]["source"])}
+        olm = OlmPlan(**given, resource=known.resource if known else "")
     return ReleasePlan(
         name=settings["release"],
         namespace=namespace,
-        named=any(get_nested(declared, key) is not None for key in ("release", "namespace")),
+        named=any(get_nested(declared, key) for key in ("release", "namespace", "olm")),
         namespace_labels={} if namespace in _SYSTEM_NAMESPACES else dict(_PRIVILEGED),
         chart=settings["chart"],
         chart_repo=settings["chart_repo"] if is_bare_chart(settings["chart"]) else "",
         version=settings["version"],
         values=values,
+        installer=settings["installer"],
+        olm=olm,
     )

@@ -55,10 +55,27 @@ class ClusterPlan:
 
 
 @dataclasses.dataclass(frozen=True)
-class ReleasePlan:
-    """One Helm release with its static values; `chart_repo` is empty unless `chart` is a bare name.
+class OlmPlan:
+    """A Subscription: the options of the module olm_subscription with the same names, except the namespace and the version.
 
-    `named`: the variables set the release's name or namespace, so the release is managed even if another tool has installed it.
+    `resource` is the name of the custom resource that the operator's examples have.
+    """
+
+    package: str
+    channel: str
+    source: tuple[str, ...]
+    source_namespace: str
+    approval: str
+    catalog_image: str | None
+    resource: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ReleasePlan:
+    """One component: a Helm release with its static values, or what OLM installs; `chart_repo` is empty unless `chart` is a bare name.
+
+    `named`: the variables set the release's name or namespace, or the Subscription, so that it is managed even if another tool has installed it.
+    With the installer olm, `values` are fields in the spec of the custom resource, and an empty `version` is the one that the channel offers.
     """
 
     name: str
@@ -69,6 +86,8 @@ class ReleasePlan:
     chart_repo: str
     version: str
     values: dict[str, t.Any]
+    installer: str = "helm"
+    olm: OlmPlan | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,6 +316,10 @@ class Plan:
     nodegroups: tuple[dict[str, t.Any], ...]
     drain_options: dict[str, t.Any]
     provides: Provides
+    # The plan for the same variables on OpenShift; None if the variables name a distribution.
+    on_openshift: t.Callable[[], Plan] | None = dataclasses.field(
+        default=None, metadata={"exported": False}, compare=False
+    )
 
     @property
     def declares_drivers(self) -> bool:

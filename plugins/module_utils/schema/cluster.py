@@ -18,6 +18,7 @@ from .driver_features import DRIVER_FEATURES, FEATURE_CHECKS, OPERATOR_FEATURES
 from .known_issues import KNOWN_ISSUES
 from .messages import field_path, quote, type_name
 from .nodegroup_checks import cloud_is_one
+from .olm import OLM_CHECKS, installer_fields
 from .providers import PROVIDERS
 from .secret_values import values_hold_no_secrets
 from .types import INVALID, Anything, Boolean, Choice, Document, Field, ListOf, MapOf, Problems, Section, Text
@@ -103,9 +104,17 @@ _RELEASES = {
         releases.OPERATOR_CHART,
         releases.OPERATOR_CHART_REPO,
         releases.OPERATOR_VERSION,
+        **installer_fields("operator"),
         **_OPERATOR,
     ),
-    "nfd": _release(releases.NFD_NAMESPACE, releases.NFD_RELEASE, releases.NFD_CHART, "", releases.NFD_VERSION),
+    "nfd": _release(
+        releases.NFD_NAMESPACE,
+        releases.NFD_RELEASE,
+        releases.NFD_CHART,
+        "",
+        releases.NFD_VERSION,
+        **installer_fields("nfd"),
+    ),
 }
 
 
@@ -343,6 +352,7 @@ CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
     values_have_no_os_tag,
     values_keep_maps,
     variables_fit_the_cluster_policy,
+    *OLM_CHECKS,
     *FEATURE_CHECKS,
     cloud_is_one,
 )

@@ -8,6 +8,8 @@ import hashlib
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.olm import REQUIRED_SCC
+from ..cluster_state.distribution import is_openshift
 from ..cluster_state.node import Node
 from ..validation_programs.registry import DEVICE_PROGRAMS, KERNEL
 from .images import choose_image
@@ -48,6 +50,14 @@ class Workload:
             image_pull_secrets=tuple(params["image_pull_secrets"]),
             run_as_user=params["run_as_user"] or None,
         )
+
+    def user_on(self, node: Node) -> int | None:
+        """The user id of pods on a node; None if the platform assigns it.
+
+        OpenShift assigns one to each namespace (SCC restricted-v2, MustRunAsRange) and rejects the fixed default.
+        """
+        default = self.run_as_user == UNPRIVILEGED_UID
+        return None if default and is_openshift(node) else self.run_as_user
 
     def image(self, program: Program, node: Node) -> str:
         """The image of a program on a node."""
@@ -122,8 +132,10 @@ def _container(program: Program, image: str, script: str, request: PodRequest) -
 def _pod(pool: PoolPlan, node: Node, workload: Workload, suffix: str, deadline: int) -> dict[str, t.Any]:
     """A pod without containers, for one node of a pool, with the settings that all validation pods share."""
     security: dict[str, t.Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    if workload.run_as_user is not None:
-        security.update(runAsUser=workload.run_as_user, runAsGroup=workload.run_as_user)
+    user = workload.user_on(node)
+    if user is not None:
+        security.update(runAsUser=user, runAsGroup=user)
+    annotations = {"annotations": dict(REQUIRED_SCC)} if user is None and is_openshift(node) else {}
     spec: dict[str, t.Any] = {
         "restartPolicy": "Never",
         "securityContext": security,
@@ -156,6 +168,7 @@ def _pod(pool: PoolPlan, node: Node, workload: Workload, suffix: str, deadline: 
                 RUN_LABEL: run_label(workload.run_id),
                 "app.kubernetes.io/managed-by": "accel.gpu",
             },
+            **annotations,
         },
         "spec": spec,
     }

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenShift, where nothing is installed by Helm, and installations that Argo CD or Flux manages from a repository."""
+"""OpenShift, where OLM installs what is missing, and installations that Argo CD or Flux manages from a repository."""
 
 from __future__ import annotations
 
@@ -58,27 +58,34 @@ def openshift(lab: Lab) -> Iterator[Cluster]:
 
 
 @pytest.mark.usual(25)
-def test_on_openshift_helm_installs_nothing(openshift: Cluster) -> None:
+def test_on_openshift_olm_installs_and_nothing_else(openshift: Cluster) -> None:
     cluster = openshift
     pools = cluster.pools()
-    alone = cluster.run(operator_info.main, gpu_pools=pools)
-    assert not alone.get("failed"), "the kind alone makes no OpenShift"
+    variables = {"name": cluster.lab.name, "kubeconfig": str(cluster.lab.kubeconfig)}
+    alone = cluster.run(operator_info.main, gpu_pools=pools)["operator_info"]
+    assert alone["operator"]["installer"] == alone["nfd"]["installer"] == "helm", "the kind alone makes no OpenShift"
     apply(cluster, VERSION)
     mark = cluster.mark()
     for check in (True, False):
         refused = cluster.run(operator_info.main, gpu_pools=pools, check=check)
         assert refused["failed"]
         assert (
-            "This cluster is OpenShift 4.18.3, where NFD is not installed by Helm. Install the operators"
+            "This cluster has no OLM (the API operators.coreos.com/v1alpha1), which gpu_cluster needs for NFD"
             in refused["msg"]
         )
-        assert "where GPU operator is not installed by Helm" in refused["msg"]
-        assert "OperatorHub (OLM)" in refused["msg"]
+        assert "set gpu_cluster.operator.installer: helm" in refused["msg"]
+    declared = cluster.run(operator_info.main, gpu_pools=pools, gpu_cluster={**variables, "distribution": "k3s"})
+    assert declared["failed"]
+    assert "This cluster is OpenShift 4.18.3, but gpu_cluster.distribution is k3s" in declared["msg"]
+    chosen = {**variables, "operator": {"installer": "helm"}, "nfd": {"installer": "helm"}}
+    by_helm = cluster.run(operator_info.main, gpu_pools=pools, gpu_cluster=chosen)
+    assert by_helm["operator_info"]["operator"]["installer"] == "helm"
+    assert "support operators on OpenShift only if OLM installs them" in json.dumps(by_helm["warnings"])
     planned = cluster.run(gpu_info.main, gpu_pools=pools, include_impact=True)["gpu_info"]["installed"]
-    assert all("is OpenShift 4.18.3" in found["problem"] for found in planned.values())
+    assert all("has no OLM" in found["problem"] for found in planned.values())
     played = run_playbook("accel.gpu.site", environ=cluster.lab.env)
     assert played.rc != 0
-    assert "is OpenShift 4.18.3, where NFD is not installed by Helm" in played.failure()
+    assert "gpu_cluster.operator.chart: has no effect with installer: olm, the default on OpenShift" in played.failure()
     listed = cluster.lab.command("audit", "--since", mark, "--agent", "accel.gpu/", "--list")
     sent = {line.split()[1] for line in listed.splitlines() if line.strip()}
     assert sent <= {"get", "list", "watch"}

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.helpers.playbook import run_playbook
+from tests.helpers.restricted import violations
 from tests.programs import REPO, environment
 
 ROLE = REPO / "roles" / "new_nodes"
@@ -32,6 +33,16 @@ GIVEN: dict[str, Any] = {
 }
 
 
+def rendered(tmp_path: Path, answers: dict[str, Any]) -> dict[str, Any]:
+    """The objects by their kind."""
+    files = [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")]
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars_files": files, "tasks": [TASK]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    arguments = ["-e", json.dumps(GIVEN | answers)]
+    run_playbook(str(tmp_path / "play.yml"), environ=environment(), arguments=arguments).require_success()
+    return {item["kind"]: item for item in yaml.safe_load_all((tmp_path / "objects.yml").read_text())}
+
+
 @pytest.mark.usual(4)
 @pytest.mark.parametrize(
     ("user", "context"),
@@ -39,12 +50,7 @@ GIVEN: dict[str, Any] = {
 )
 def test_answers_of_a_survey(tmp_path: Path, user: Any, context: dict[str, int]) -> None:
     answers = {"gpu_new_nodes_run_as_user": user, "gpu_new_nodes_schedule": "", "gpu_new_nodes_namespace": None}
-    files = [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")]
-    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars_files": files, "tasks": [TASK]}
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    arguments = ["-e", json.dumps(GIVEN | answers)]
-    run_playbook(str(tmp_path / "play.yml"), environ=environment(), arguments=arguments).require_success()
-    objects = {item["kind"]: item for item in yaml.safe_load_all((tmp_path / "objects.yml").read_text())}
+    objects = rendered(tmp_path, answers)
     assert objects["Namespace"]["metadata"]["name"] == "accel-gpu-new-nodes"
     assert objects["CronJob"]["metadata"]["namespace"] == "accel-gpu-new-nodes"
     assert objects["CronJob"]["spec"]["schedule"] == "*/2 * * * *"
@@ -52,3 +58,22 @@ def test_answers_of_a_survey(tmp_path: Path, user: Any, context: dict[str, int])
     assert {
         key: value for key, value in security.items() if key.startswith("runAs") and key != "runAsNonRoot"
     } == context
+
+
+@pytest.mark.usual(4)
+@pytest.mark.parametrize(
+    ("distribution", "answers", "problems"),
+    [
+        ("openshift", {}, []),
+        ("openshift", {"gpu_new_nodes_run_as_user": 2000}, ["runAsUser 2000 is outside the range of the namespace"]),
+        ("kubeadm", {}, ["runAsUser 1000 is outside the range of the namespace"]),
+    ],
+)
+def test_openshift_admits_its_pods(
+    tmp_path: Path, distribution: str, answers: dict[str, Any], problems: list[str]
+) -> None:
+    cluster = {"gpu_cluster": {"name": "one", "distribution": distribution}}
+    template = rendered(tmp_path, cluster | answers)["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]
+    assert violations(template) == problems
+    required = (template["metadata"].get("annotations") or {}).get("openshift.io/required-scc")
+    assert required == ("restricted-v2" if distribution == "openshift" else None)

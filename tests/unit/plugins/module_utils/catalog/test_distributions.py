@@ -33,6 +33,8 @@ def test_every_release_has_the_socket_of_the_distribution(release: object) -> No
         "k3s": "/run/k3s/containerd/containerd.sock",
         "k0s": "/run/k0s/containerd.sock",
         "microk8s": "/var/snap/microk8s/common/run/containerd.sock",
+        # CRI-O
+        "openshift": None,
     }
     # Drop-in files exist since v25.10; k0s does not read the imports of a file that it imports.
     k0s = BY_NAME["k0s"].toolkit_variables(version)

@@ -29,6 +29,9 @@ from lab.systems import DISTRIBUTIONS
         (Node("n", kubelet_version="v1.33.4+vmware.1"), None),
         (Node("n", {"microk8s.io/cluster": "true"}, kubelet_version="v1.33.4"), "microk8s"),
         (Node("n", {"node.kubernetes.io/instance-type": "rke2"}), "rke2"),
+        # RHCOS up to OpenShift 4.18, RHEL from 4.19 on.
+        (Node("n", {"node.openshift.io/os_id": "rhcos"}, kubelet_version="v1.31.6"), "openshift"),
+        (Node("n", {"node.openshift.io/os_id": "rhel"}, kubelet_version="v1.33.5"), "openshift"),
         # The version is the kubelet's own, and a label may be left over.
         (Node("n", {"microk8s.io/cluster": "true"}, kubelet_version="v1.33.5+k3s1"), "k3s"),
         (

@@ -21,8 +21,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
     evaluate_nfd,
     evaluate_operator,
     missing_tolerations,
-    openshift_finding,
     read_installation,
+    same_version,
     with_reverted_fields,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -200,11 +200,21 @@ def test_fields_that_a_repository_reverts_are_named(
     assert bool(finding.notes) == bool(words)
 
 
-def test_on_openshift_nothing_is_installed_by_helm_and_what_is_there_is_used() -> None:
-    refused = openshift_finding("nfd", "4.18.3")
-    assert not refused.managed
-    assert refused.problem.startswith("This cluster is OpenShift 4.18.3, where NFD is not installed by Helm. Install")
-    assert "OpenShift, where GPU operator" in openshift_finding("operator", "").problem
+@pytest.mark.parametrize(
+    ("installed", "planned", "same"),
+    [
+        ("v25.10.1", "v25.10.1", True),
+        ("25.10.1", "v25.10.1", True),
+        ("v25.3.2", "v25.10.1", False),
+        ("", "v25.10.1", True),
+        ("4.18.0-1", "", True),
+    ],
+)
+def test_an_unknown_version_is_never_replaced(installed: str, planned: str, same: bool) -> None:
+    assert same_version(installed, planned) == same
+
+
+def test_only_what_is_missing_is_installed() -> None:
     assert InstallationFinding(None, managed=True).installs
     for kept in (
         InstallationFinding(operator(), managed=False),

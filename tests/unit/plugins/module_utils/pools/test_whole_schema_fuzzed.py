@@ -210,7 +210,25 @@ VGPU: dict[str, t.Any] = {
         {"name": "plain", "driver": DRIVER},
     ],
 }
-DOCUMENTS = (WHOLE, MAGNUM, VKS, MACHINESET, VGPU)
+_OLM: Document = {
+    "package": "p",
+    "channel": "stable",
+    "source": ["staging", "certified-operators"],
+    "source_namespace": "openshift-marketplace",
+    "approval": "Manual",
+    "catalog_image": "registry.example.com/catalog:v4.18",
+}
+OPENSHIFT: dict[str, t.Any] = {
+    "cluster": {
+        "name": "lab",
+        "distribution": "openshift",
+        "operator": {"installer": "olm", "olm": _OLM},
+        "nfd": {"installer": "olm", "olm": _OLM},
+    },
+    "defaults": {"taints": [TAINT]},
+    "pools": [{"name": "shared", "match": {"model": "T4"}, "sharing": {"mode": "time-slicing", "replicas": 4}}],
+}
+DOCUMENTS = (WHOLE, MAGNUM, VKS, MACHINESET, VGPU, OPENSHIFT)
 
 
 def keys(field: Field, path: str = "") -> t.Iterator[str]:

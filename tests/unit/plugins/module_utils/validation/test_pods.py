@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import device_pod, node_program_pod
 from ansible_collections.accel.gpu.plugins.module_utils.validation.sites import NodeProgramSite, ValidationSite
 from ansible_collections.accel.gpu.plugins.module_utils.validation_programs.registry import NODE_PROGRAMS
 from tests.helpers.fleet import node, pool
+from tests.helpers.restricted import violations
 from tests.helpers.validation import workload
 
 WORKLOAD = workload()
@@ -32,6 +37,31 @@ def test_manifest() -> None:
     assert "sleep" in str(spec["containers"][0]["command"])
     assert "sleep" not in str(pair["spec"]["containers"][0]["command"])
     assert pair["metadata"]["labels"] == pod["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "user", "problems"),
+    [
+        ({}, {}, 65534, 1),
+        ({"node.openshift.io/os_id": "rhcos"}, {}, None, 0),
+        ({"node.openshift.io/os_id": "rhel"}, {"run_as_user": None}, None, 0),
+        ({"node.openshift.io/os_id": "rhcos"}, {"run_as_user": 1000680001}, 1000680001, 0),
+        ({}, {"run_as_user": None}, None, 0),
+    ],
+)
+def test_openshift_admits_them(
+    labels: dict[str, str], options: dict[str, int | None], user: int | None, problems: int
+) -> None:
+    on = replace(node("n7"), labels=labels)
+    work = replace(workload(load_seconds=90), **options)  # type: ignore[arg-type]
+    site = ValidationSite(on, (pool().resource,), one_more=pool().resource)
+    group = NodeProgramSite(NODE_PROGRAMS[1], pool(), (on, on), 8)
+    for pod in (device_pod(pool(), site, site.holders[0], work), node_program_pod(group, 0, "", work)):
+        assert pod["spec"]["securityContext"].get("runAsUser") == user
+        assert len(violations(pod)) == problems, violations(pod)
+        # An administrator's pods would else run under anyuid, as the user of the image.
+        required = pod["metadata"].get("annotations") == {"openshift.io/required-scc": "restricted-v2"}
+        assert required == (bool(labels) and user is None)
 
 
 def test_a_load_is_an_init_container_with_the_same_device() -> None:

@@ -1,0 +1,47 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operators as OLM installs them on OpenShift: packages, channels, catalogs, namespaces, and the names of their custom resources.
+
+Sources: bundle/metadata/annotations.yaml and bundle/manifests of NVIDIA/gpu-operator (package, channels, suggested namespace, alm-examples),
+manifests/stable of openshift/cluster-nfd-operator, and "Installing the Node Feature Discovery Operator on OpenShift" of NVIDIA/cloud-native-docs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .releases import Kind
+
+HELM, OLM = "helm", "olm"
+INSTALLERS = (HELM, OLM)
+MANUAL, AUTOMATIC = "Manual", "Automatic"
+SOURCE_NAMESPACE = "openshift-marketplace"
+# The distribution on which OLM installs operators unless `installer` says otherwise.
+OPENSHIFT = "openshift"
+
+EXAMPLES_ANNOTATION = "alm-examples"
+# OLM's labels on the objects of a ClusterServiceVersion (operator-lifecycle-manager pkg/lib/ownerutil).
+OWNER_LABEL, OWNER_KIND_LABEL = "olm.owner", "olm.owner.kind"
+CSV_KIND = "ClusterServiceVersion"
+# With this annotation a pod of any user runs under this security context constraint. Without it, the pods of an administrator run under `anyuid`,
+# with the user of the image (openshift/apiserver-library-go, securitycontextconstraints/sccadmission).
+REQUIRED_SCC = {"openshift.io/required-scc": "restricted-v2"}
+
+
+@dataclasses.dataclass(frozen=True)
+class OlmPackage:
+    """One package; `resource` is the name of the custom resource in its examples, `kinds` are those of its bundle."""
+
+    package: str
+    namespace: str
+    source: str
+    resource: str
+    kinds: tuple[Kind, ...] = ()
+    channel: str = "stable"
+
+
+OPERATOR = OlmPackage("gpu-operator-certified", "nvidia-gpu-operator", "certified-operators", "gpu-cluster-policy")
+NFD_CR: Kind = ("nfd.openshift.io/v1", "NodeFeatureDiscovery")
+NFD = OlmPackage("nfd", "openshift-nfd", "redhat-operators", "nfd-instance", (NFD_CR,))
+PACKAGES: t.Mapping[str, OlmPackage] = {"operator": OPERATOR, "nfd": NFD}

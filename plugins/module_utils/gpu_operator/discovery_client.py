@@ -1,0 +1,148 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads and writes the NodeFeatureDiscovery, and waits until NFD's workers serve all of their nodes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.olm import NFD
+from ..catalog.taints import untolerated_taints
+from ..common.nested import get_nested
+from ..helm.workloads import await_rollout
+from ..kube.client import Client
+from ..kube.errors import ApiError
+from ..kube.objects import NOT_CHECKED
+from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NODE_FEATURE_DISCOVERIES
+from .discovery_object import (
+    DEFINITION,
+    KIND,
+    DiscoveryChange,
+    choose_object,
+    has_worker_tolerations,
+    new_object,
+    plan_discovery,
+    unreached_taints,
+)
+from .olm_installation import read_example
+
+if t.TYPE_CHECKING:
+    from ..common.wait import WaitOptions
+    from ..pools.plan import Plan
+
+Object = dict[str, t.Any]
+_WORKER, _MASTER = ("DaemonSet", "nfd-worker"), ("Deployment", "nfd-master")
+_FIELD = ("spec", "operand", "workerTolerations")
+
+
+class DiscoveryClient:
+    """The one NodeFeatureDiscovery of a cluster."""
+
+    def __init__(self, client: Client, plan: Plan) -> None:
+        """Send no request yet."""
+        self._client = client
+        self._plan = plan
+        self._live: Object | None = None
+        self._tolerates = True
+        self.has_kind = True
+        self.name, self.namespace = NFD.resource, plan.nfd.namespace
+
+    def compare(self) -> DiscoveryChange:
+        """Read the object; the CRD and the operator's example are read only if something changes."""
+        try:
+            found = list(self._client.list(NODE_FEATURE_DISCOVERIES))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            found, self.has_kind = [], False
+        self._live = t.cast("Object | None", choose_object(found, self._plan.nfd.namespace))
+        if self._live is None:
+            return self._new()
+        metadata = self._live["metadata"]
+        self.name, self.namespace = metadata["name"], metadata["namespace"]
+        change = plan_discovery(self._live, self._plan)
+        if change.changed:
+            self._definition()
+            change = change if self._tolerates else plan_discovery(self._live, self._plan, tolerates=False)
+        return change
+
+    def _new(self) -> DiscoveryChange:
+        example = definition = None
+        if self.has_kind:
+            example = read_example(self._client, self._plan.nfd.namespace, KIND)
+            definition = self._definition()
+        change = new_object(self._plan, example, definition)
+        self.name = change.after["metadata"]["name"]
+        return change
+
+    def _definition(self) -> Object | None:
+        """The CRD; None if the user may not read it."""
+        try:
+            definition = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{DEFINITION}")
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            return None
+        self._tolerates = has_worker_tolerations(definition)
+        return definition
+
+    def send(self, change: DiscoveryChange, *, check: bool) -> str | None:
+        """Create the object or apply the change; in check mode as a dry run, if the kind exists. Returns why a change was not checked."""
+        if change.body is None or (check and not self.has_kind):
+            return None
+        path = f"/apis/nfd.openshift.io/v1/namespaces/{self.namespace}/nodefeaturediscoveries"
+        try:
+            if change.is_new:
+                self._client.create(path, change.body, dry_run=check, field_validation="Strict")
+            else:
+                self._client.apply(f"{path}/{self.name}", change.body, dry_run=check, field_validation="Strict")
+        except ApiError as error:
+            # In check mode, the namespace may not exist yet, or the user may not send a dry run.
+            if not check or not (error.forbidden or error.not_found):
+                raise
+            return NOT_CHECKED
+        return None
+
+    def tolerations(self, change: DiscoveryChange) -> list[Object]:
+        """The workers' tolerations in the object after the change."""
+        changed = get_nested(change.after, *_FIELD)
+        return list((get_nested(self._live, *_FIELD) if changed is None else changed) or ())
+
+    def warnings(self) -> t.Iterator[str]:
+        """The taints that no worker tolerates, because the release of the operator has no worker tolerations."""
+        if not self._tolerates and (taints := unreached_taints(self._plan)):
+            yield (
+                f"NFD's workers do not tolerate {', '.join(taints)}, and the installed NFD operator has no spec.operand.workerTolerations: new nodes with "
+                "these taints get no labels. Upgrade the operator (OpenShift), or use the effect NoSchedule, which its workers always tolerate."
+            )
+
+    def await_workers(self, waiting: WaitOptions) -> dict[str, str]:
+        """Wait for the master and the workers, and for the labels on their nodes; returns "ready/required" pods of each."""
+        if self._tolerates:
+            self._await_tolerations(waiting)
+        instance = str(get_nested(self._live, "spec", "instance") or "")
+        annotation = f"{instance}{'.' if instance else ''}nfd.node.kubernetes.io/feature-labels"
+        names = (f"{KIND} {self.namespace}/{self.name}", "NFD", "node_feature_discovery")
+        return await_rollout(self._client, names, self.namespace, (_MASTER, _WORKER), annotation, waiting)
+
+    def _await_tolerations(self, waiting: WaitOptions) -> None:
+        """Wait until the operator has written the tolerations into the workers' DaemonSet."""
+        taints = [taint for pool in self._plan.pools for taint in pool.registration.taints]
+        if not taints:
+            return
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/{_WORKER[1]}"
+
+        def missing() -> list[str]:
+            live = self._client.get(path)
+            tolerations = get_nested(live, "spec", "template", "spec", "tolerations") or ()
+            return [f"{each['key']}:{each['effect']}" for each in untolerated_taints(tolerations, taints)]
+
+        waiting.until(
+            missing,
+            lambda names: not names,
+            describe=lambda names: (
+                f"DaemonSet {self.namespace}/{_WORKER[1]} does not tolerate {', '.join(names)}: the NFD operator has not written the tolerations of "
+                f"{KIND} {self.name} into it. Its log: kubectl -n {self.namespace} logs deployment/nfd-controller-manager."
+            ),
+            progress_text=lambda names: f"NFD: waiting for the tolerations of {', '.join(names)}",
+        )

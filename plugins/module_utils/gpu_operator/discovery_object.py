@@ -1,0 +1,152 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The NodeFeatureDiscovery of OpenShift's NFD operator: its content, and what the pools change in an existing one (pure).
+
+The operator's workers tolerate every taint with the effect NoSchedule, and the tolerations in spec.operand.workerTolerations in addition
+(openshift/cluster-nfd-operator internal/daemonset/worker.go). Older releases do not have that field.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
+from ..catalog.olm import NFD, NFD_CR
+from ..catalog.taints import toleration_of, untolerated_taints
+from ..cluster_state.cluster_policy import is_created, recorded_tolerations
+from ..common.nested import get_nested, part_of
+from ..kube.diff import difference
+from ..kube.managed_fields import child, owned_by
+from ..pools.variables import merge
+from .cluster_policy import merge_tolerations
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import Plan
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+API_VERSION, KIND = NFD_CR
+DEFINITION = "nodefeaturediscoveries.nfd.openshift.io"
+_OPERAND, _TOLERATIONS = "operand", "workerTolerations"
+# The toleration that the operator gives to every worker.
+_BUILT_IN: Object = {"operator": "Exists", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True)
+class DiscoveryChange:
+    """One request: `body` is None if nothing differs. before and after contain the fields that the collection sets."""
+
+    body: Object | None
+    before: Object
+    after: Object
+    is_new: bool = False
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is any change."""
+        return self.body is not None
+
+
+def desired_tolerations(plan: Plan) -> list[Object]:
+    """The tolerations of the taints of all pools, each once."""
+    taints = (taint for pool in plan.pools for taint in pool.registration.taints)
+    found = {json.dumps(item, sort_keys=True): item for item in map(toleration_of, taints)}
+    return [found[key] for key in sorted(found)]
+
+
+def choose_object(found: t.Sequence[Document], namespace: str) -> Document | None:
+    """The object that configures NFD: one in this namespace before others, then the oldest one."""
+    return min(
+        found,
+        key=lambda item: (
+            item["metadata"]["namespace"] != namespace,
+            item["metadata"].get("creationTimestamp") or "",
+            item["metadata"]["name"],
+        ),
+        default=None,
+    )
+
+
+def new_object(plan: Plan, example: Document | None, definition: Document | None) -> DiscoveryChange:
+    """The object as it is created, from the operator's example if there is one, with the fields that its CRD has.
+
+    In check mode the example may not be readable yet, so that the diff only contains what the variables say.
+    """
+    tolerations = desired_tolerations(plan) if has_worker_tolerations(definition) else []
+    spec = merge(plan.nfd.values, {_OPERAND: {_TOLERATIONS: tolerations}} if tolerations else {})
+    name = get_nested(example, "metadata", "name") or NFD.resource
+    metadata: Object = {"name": name, "namespace": plan.nfd.namespace, "annotations": _annotations(tolerations)}
+    metadata["annotations"][CREATED_ANNOTATION] = "true"
+    after: Object = {"kind": KIND, "metadata": metadata, "spec": spec}
+    body = {
+        "apiVersion": API_VERSION,
+        **after,
+        "spec": merge(known_fields((example or {}).get("spec") or {}, definition), spec),
+    }
+    return DiscoveryChange(body, {}, after, is_new=True)
+
+
+def plan_discovery(live: Document, plan: Plan, *, tolerates: bool = True) -> DiscoveryChange:
+    """Compare an existing object with the pools. Of one that the collection has not created, only its own tolerations change.
+
+    `tolerates`: the CRD has worker tolerations.
+    """
+    current = list(get_nested(live, "spec", _OPERAND, _TOLERATIONS) or ())
+    desired = desired_tolerations(plan) if tolerates else []
+    merged, owned = merge_tolerations(current, recorded_tolerations(live) or (), desired)
+    spec: Object = dict(plan.nfd.values) if is_created(live) else {}
+    applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), _OPERAND)
+    if merged != current or f"f:{_TOLERATIONS}" in applied:
+        spec = merge(spec, {_OPERAND: {_TOLERATIONS: merged}})
+    annotations = _annotations(owned) if owned or recorded_tolerations(live) is not None else {}
+    if is_created(live):
+        annotations[CREATED_ANNOTATION] = "true"
+    if not spec and not annotations:
+        return DiscoveryChange(None, {}, {})
+    metadata: Object = {key: live["metadata"][key] for key in ("name", "namespace")}
+    if annotations:
+        metadata["annotations"] = annotations
+    body: Object = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, **({"spec": spec} if spec else {})}
+    compared = difference(t.cast("Object", live), body, FIELD_MANAGER)
+    if not compared.changed:
+        return DiscoveryChange(None, {}, {})
+    versioned = {**metadata, "resourceVersion": live["metadata"]["resourceVersion"]}
+    shown = {"metadata": metadata, "spec": spec}
+    before = {"metadata": {**metadata, "annotations": {}}, "spec": part_of(live.get("spec") or {}, spec)}
+    old = live["metadata"].get("annotations") or {}
+    before["metadata"]["annotations"] = {key: old[key] for key in annotations if key in old}
+    return DiscoveryChange({**body, "metadata": versioned}, before, shown)
+
+
+def has_worker_tolerations(definition: Document | None) -> bool:
+    """Whether a CRD has spec.operand.workerTolerations; True if it is not known."""
+    operand = get_nested(_schema(definition), "properties", _OPERAND, "properties")
+    return not operand or _TOLERATIONS in operand
+
+
+def known_fields(spec: Document, definition: Document | None) -> Object:
+    """The part of an example's spec that the CRD knows, because examples of some releases also have other fields (customConfig)."""
+    properties = get_nested(_schema(definition), "properties")
+    return dict(spec) if not properties else {key: value for key, value in spec.items() if key in properties}
+
+
+def _schema(definition: Document | None) -> Object | None:
+    """The schema of the object's spec."""
+    for item in get_nested(definition, "spec", "versions") or ():
+        if f"nfd.openshift.io/{item.get('name')}" == API_VERSION:
+            found: Object | None = get_nested(item, "schema", "openAPIV3Schema", "properties", "spec")
+            return found
+    return None
+
+
+def unreached_taints(plan: Plan) -> list[str]:
+    """The taints of the pools, as key and effect, that workers without worker tolerations do not tolerate."""
+    taints = [taint for pool in plan.pools for taint in pool.registration.taints]
+    return sorted({f"{taint['key']}:{taint['effect']}" for taint in untolerated_taints([_BUILT_IN], taints)})
+
+
+def _annotations(tolerations: t.Sequence[Document]) -> Object:
+    return {OWNED_TOLERATIONS_ANNOTATION: json.dumps([dict(item) for item in tolerations], sort_keys=True)}

@@ -1,0 +1,122 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Installations through OLM: whether this collection made them, and the examples of custom resources in their ClusterServiceVersion."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..catalog.olm import CSV_KIND, EXAMPLES_ANNOTATION, OWNER_KIND_LABEL, OWNER_LABEL
+from ..cluster_state.cluster_policy import is_created
+from ..common.nested import get_nested, parse_json
+from ..kube.errors import ApiError
+from ..kube.paths import DEPLOYMENTS
+from .installation import HELM, OLM, OWNER, TITLES, Installation, InstallationFinding, evaluate_helm
+
+if t.TYPE_CHECKING:
+    from ..helm.release import ReleaseId
+    from ..kube.client import Client
+    from ..pools.plan import ReleasePlan
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+API = "/apis/operators.coreos.com/v1alpha1"
+# Both are made by operators of OLM: the GPU operator's Deployment by OLM, that of NFD's master by its operator.
+_MADE_BY_OLM = (OLM, OWNER)
+
+
+def subscribed_namespaces(client: Client, installations: t.Iterable[Installation], planned: ReleasePlan) -> set[str]:
+    """The namespaces of these installations in which this collection has made the Subscription of the planned package."""
+    namespaces = {item.namespace for item in installations if item.manager in _MADE_BY_OLM}
+    return {
+        namespace
+        for namespace in namespaces
+        for item in _list(client, f"{API}/namespaces/{namespace}/subscriptions")
+        if is_created(item) and planned.olm is not None and get_nested(item, "spec", "name") == planned.olm.package
+    }
+
+
+def evaluate_olm(
+    installations: t.Sequence[Installation],
+    planned: ReleasePlan,
+    by_helm: t.Container[ReleaseId],
+    subscribed: t.Container[str],
+) -> InstallationFinding:
+    """The finding for a component that OLM installs. `by_helm` are Helm releases of this collection, `subscribed` namespaces with its Subscription."""
+    finding = evaluate_helm(installations, replace(planned, named=False), ())
+    if finding.problem or finding.installation is None:
+        return replace(finding, planned=planned)
+    found = finding.installation
+    title = TITLES[found.component]
+    if found.manager == HELM and found.release in by_helm:
+        problem = (
+            f"This collection has installed {title} with Helm ({found.managed_by}), but gpu_cluster.{found.component}.installer is olm. Set installer: "
+            "helm to keep it; or run accel.gpu.uninstall with installer: helm, and then install it through OLM."
+        )
+        return InstallationFinding(found, managed=False, problem=problem)
+    own = found.manager in _MADE_BY_OLM and found.namespace in subscribed
+    if not own and not (planned.named and found.manager in _MADE_BY_OLM):
+        note = f"gpu_cluster.{found.component} names another installation, which is not made in addition"
+        return replace(finding, notes=(note,) if planned.named else ())
+    if found.namespace != planned.namespace:
+        if not own:
+            return finding
+        problem = (
+            f"This collection has installed {title} in namespace {found.namespace}, but gpu_cluster names {planned.namespace}. A Subscription cannot be "
+            "moved: restore the namespace, or run accel.gpu.uninstall with it first."
+        )
+        return InstallationFinding(found, managed=False, problem=problem)
+    return InstallationFinding(found, managed=True, planned=planned)
+
+
+def missing_olm(client: Client, component: str) -> str:
+    """The problem if the cluster has no OLM; empty if it has."""
+    if client.get(API) is not None:
+        return ""
+    return (
+        f"This cluster has no OLM (the API operators.coreos.com/v1alpha1), which gpu_cluster needs for {TITLES[component]}: set "
+        f"gpu_cluster.{component}.installer: helm, or correct gpu_cluster.distribution."
+    )
+
+
+def owner_of(deployment: Document) -> str:
+    """The ClusterServiceVersion whose Deployment this is; empty if OLM has not made it."""
+    labels = deployment["metadata"].get("labels") or {}
+    return str(labels.get(OWNER_LABEL) or "") if labels.get(OWNER_KIND_LABEL) == CSV_KIND else ""
+
+
+def read_example(client: Client, namespace: str, kind: str) -> Object | None:
+    """The example of this kind in the namespace's ClusterServiceVersions; None if there is none. An installed one comes before others."""
+    versions = _list(client, f"{API}/namespaces/{namespace}/clusterserviceversions")
+    versions.sort(key=lambda item: get_nested(item, "status", "phase") != "Succeeded")
+    return next((example for item in versions if (example := example_of(item, kind)) is not None), None)
+
+
+def example_of(version: Document, kind: str) -> Object | None:
+    """The first example of this kind in a ClusterServiceVersion; None if it has none, or its examples cannot be read.
+
+    Examples are picked by their kind, since their order differs from release to release.
+    """
+    text = get_nested(version, "metadata", "annotations", EXAMPLES_ANNOTATION)
+    examples = parse_json(text, list) if isinstance(text, str) else None
+    return next((item for item in examples or () if isinstance(item, dict) and item.get("kind") == kind), None)
+
+
+def operator_owner(client: Client, field_selector: str) -> tuple[str, str]:
+    """The namespace and the ClusterServiceVersion of the Deployment that a selector finds; empty texts if OLM has made none."""
+    for item in client.list(DEPLOYMENTS, field_selector=field_selector):
+        if owner := owner_of(item):
+            return item["metadata"]["namespace"], owner
+    return "", ""
+
+
+def _list(client: Client, path: str) -> list[Object]:
+    """All objects; none without the kind, or without the right to list it."""
+    try:
+        return list(client.list_known(path))
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return []

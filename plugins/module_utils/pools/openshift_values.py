@@ -1,0 +1,68 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The custom resources of operators that OLM installs: fields of their spec, derived from gpu_cluster (pure).
+
+OLM has no values: what a chart's values say stands in the ClusterPolicy and in the NodeFeatureDiscovery.
+"""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from ..catalog.releases import Release, release_of
+from ..schema.types import Document
+from . import operator_values
+from .variables import merge
+
+# An operator installed by OLM takes images from its environment. If only a version is set, it builds an image without a name from it, so that
+# repository and image must be set as well (gpu-operator internal/image/image.go; issues 202 and 2006).
+_IMAGES: t.Mapping[str, tuple[str, str]] = {
+    "driver": ("nvcr.io/nvidia", "driver"),
+    "gds": ("nvcr.io/nvidia/cloud-native", "nvidia-fs"),
+    "gdrcopy": ("nvcr.io/nvidia/cloud-native", "gdrdrv"),
+}
+# Components of the chart that are no parts of a ClusterPolicy's spec, and the release that has added a part to it.
+_NOT_IN_POLICY = ("operator", "draDriver")
+_PARTS_SINCE: t.Mapping[str, Release] = {"kataSandboxDevicePlugin": (26, 3)}
+# `vendor` alone yields the label that the GPU operator reads, pci-10de.present. The classes and the rule are those of other clusters.
+_PCI_CLASSES = ("02", "0200", "0207", "03", "0300", "0302", "12")
+
+
+def policy_values(settings: Document) -> Document:
+    """The fields of a new ClusterPolicy's spec for gpu_cluster.operator with all defaults; the user's own fields override them."""
+    values = operator_values.operator_values({**settings, "registry": None})
+    release = release_of(settings["version"])
+    absent = {*_NOT_IN_POLICY, *(part for part, since in _PARTS_SINCE.items() if release < since)}
+    values = {key: value for key, value in values.items() if key not in absent or key in settings["values"]}
+    for part, (repository, image) in _IMAGES.items():
+        if (values.get(part) or {}).get("version"):
+            values[part] = {"repository": repository, "image": image, **values[part]}
+    return values
+
+
+def discovery_spec(user_spec: Document) -> Document:
+    """The fields of a new NodeFeatureDiscovery's spec, without tolerations, which are added to the object.
+
+    workerConfig.configData is text; the user's own text replaces the derived one.
+    """
+    spec: Document = {"workerConfig": {"configData": _WORKER_CONFIG}}
+    return t.cast("Document", merge(spec, copy.deepcopy(user_spec)))
+
+
+_WORKER_CONFIG = f"""\
+core:
+  sleepInterval: 60s
+sources:
+  custom:
+    - name: nouveau
+      labels:
+        kernel-loadedmodule.nouveau: "true"
+      matchFeatures:
+        - feature: kernel.loadedmodule
+          matchExpressions:
+            nouveau: {{op: Exists}}
+  pci:
+    deviceClassWhitelist: [{", ".join(f'"{each}"' for each in _PCI_CLASSES)}]
+    deviceLabelFields: [vendor]
+"""

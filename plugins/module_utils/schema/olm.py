@@ -1,0 +1,85 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The keys of gpu_cluster.operator and gpu_cluster.nfd that say how they are installed, by Helm or through OLM, and their checks."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.olm import AUTOMATIC, HELM, INSTALLERS, MANUAL, OLM, OPENSHIFT, PACKAGES, SOURCE_NAMESPACE
+from ..common.nested import get_nested
+from . import validators
+from .messages import quote
+from .types import Choice, Document, Field, ListOf, Problems, Section, Text
+
+# Keys that only Helm reads, with the remedy.
+_HELM_ONLY = {
+    "release": "remove it",
+    "chart": "remove it; olm.package names the package",
+    "chart_repo": "remove it; olm.source names the catalog",
+}
+_BY_OLM = "has no effect with installer: olm, the default on OpenShift"
+_REGISTRY_REMEDY = (
+    "the images are those of the ClusterServiceVersion; mirror them with an ImageDigestMirrorSet, and remove registry (validation.images has the "
+    "images of the validation pods)"
+)
+
+
+def installer_fields(component: str) -> dict[str, Field]:
+    """The keys `installer` and `olm` of a component (operator, nfd)."""
+    package = PACKAGES[component]
+    name = Text((validators.object_name,))
+    return {
+        "installer": Choice(known=INSTALLERS),
+        "olm": Section(
+            fields={
+                "package": Text((validators.object_name,), default=package.package),
+                "channel": Text((validators.object_name,), default=package.channel),
+                "source": ListOf(item=name, default=[package.source]),
+                "source_namespace": Text((validators.dns_label,), default=SOURCE_NAMESPACE),
+                "approval": Choice(known=(MANUAL, AUTOMATIC), default=MANUAL),
+                "catalog_image": Text((validators.image,)),
+            },
+        ),
+    }
+
+
+def installer_of(cluster: t.Any, component: str) -> str:
+    """How the variables say that a component is installed: OLM on OpenShift, otherwise Helm, unless `installer` is set."""
+    declared = get_nested(cluster, component, "installer")
+    if isinstance(declared, str):
+        return declared
+    return OLM if get_nested(cluster, "distribution") == OPENSHIFT else HELM
+
+
+def installers_have_their_keys(cluster: Document) -> Problems:
+    """No key of the other installer is set, because it would have no effect."""
+    for component in PACKAGES:
+        path = f"gpu_cluster.{component}"
+        if installer_of(cluster, component) == OLM:
+            for key, remedy in _HELM_ONLY.items():
+                if get_nested(cluster, component, key):
+                    yield f"{path}.{key}: {_BY_OLM}; {remedy}"
+            if get_nested(cluster, component, "registry"):
+                yield f"{path}.registry: {_BY_OLM}; {_REGISTRY_REMEDY}"
+            continue
+        # Without a declared distribution, the cluster may turn out to be OpenShift.
+        known = get_nested(cluster, component, "installer") or get_nested(cluster, "distribution")
+        if known and get_nested(cluster, component, "olm"):
+            yield f"{path}.olm: has no effect with installer: helm; remove it, or set installer: olm"
+
+
+def catalog_has_one_name(cluster: Document) -> Problems:
+    """A catalog image becomes one CatalogSource, with the first name of `source`."""
+    for component in PACKAGES:
+        olm = get_nested(cluster, component, "olm")
+        image, source = get_nested(olm, "catalog_image"), get_nested(olm, "source")
+        default = PACKAGES[component].source
+        if isinstance(image, str) and (not source or (isinstance(source, list) and default in source[:1])):
+            yield (
+                f"gpu_cluster.{component}.olm.source: is missing; a run creates a CatalogSource for catalog_image, so give it a name other than "
+                f"{quote(default)}"
+            )
+
+
+OLM_CHECKS = (installers_have_their_keys, catalog_has_one_name)

@@ -1,0 +1,172 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Configures the NodeFeatureDiscovery of OpenShift's NFD operator."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_feature_discovery
+short_description: Configure the NodeFeatureDiscovery of OpenShift's NFD operator for the pools and wait until its workers run
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Creates a NodeFeatureDiscovery if the cluster has none, from the example in the operator's ClusterServiceVersion (annotation C(alm-examples)) with the
+    fields of C(gpu_cluster.nfd.values), so that NFD publishes the label by which the GPU operator finds GPU nodes.
+  - Adds the tolerations of the pools' taints to C(spec.operand.workerTolerations). The module owns only the entries that it records in the annotation
+    C(accel.gpu/tolerations), and removes only these when a pool no longer has the taint. All other fields of an object that it has not created are left
+    unchanged.
+  - Releases of the operator whose CustomResourceDefinition has no worker tolerations get none. Their workers tolerate every taint with the effect
+    NoSchedule. A warning names taints with another effect.
+  - Waits until NFD's workers and its master run, and until the master has labelled as many nodes as there are workers.
+notes:
+  - The module configures one object. If there are several, it is the oldest one in the namespace of NFD, or else the oldest one.
+  - If nothing differs, the module lists the NodeFeatureDiscoveries, the Deployments and DaemonSets of their namespace, and the names of the nodes once.
+  - In check mode on a cluster without the operator (its kind is in O(expected)), C(after) contains the fields that the variables determine. The object
+    that the real run creates also contains those of the operator's example.
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.expected
+  - accel.gpu.variables
+  - accel.gpu.wait
+  - accel.gpu.lease
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+seealso:
+  - module: accel.gpu.olm_subscription
+  - module: accel.gpu.cluster_policy
+"""
+
+EXAMPLES = r"""
+- name: Let NFD discover the GPU nodes of every pool
+  accel.gpu.node_feature_discovery:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_defaults: "{{ gpu_defaults | default({}) }}"
+    gpu_pools: "{{ gpu_pools }}"
+"""
+
+RETURN = r"""
+node_feature_discovery:
+  description: The object and the workloads of NFD. After a timeout, the workloads.
+  returned: success
+  type: dict
+  contains:
+    name:
+      description: Name of the object.
+      type: str
+      returned: always
+      sample: nfd-instance
+    namespace:
+      description: Its namespace.
+      type: str
+      returned: always
+      sample: openshift-nfd
+    created:
+      description: Whether the module creates the object in this run.
+      type: bool
+      returned: always
+      sample: false
+    tolerations:
+      description: The tolerations of the workers in the object after the change.
+      type: list
+      elements: dict
+      returned: always
+      sample: [{key: restrictedaccess, operator: Equal, value: "yes", effect: NoSchedule}]
+    workloads:
+      description: Ready and required pods of the master and of the workers; empty if the module has not waited for them.
+      type: dict
+      returned: always
+      sample: {"DaemonSet nfd-worker": 5/5, "Deployment nfd-master": 1/1}
+    note:
+      description: The reason why the server has not checked the change.
+      type: str
+      returned: in check mode, if the server has not checked the change
+      sample: "not checked by the server: this user may not send a dry run"
+code:
+  description:
+    - Reason of the failure. V(timeout) - NFD is not ready after O(wait_timeout).
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
+      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+  returned: failure
+  type: raw
+  sample: timeout
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}
+"""
+
+import typing as t
+
+from ..module_utils.common.results import diff_of
+from ..module_utils.common.wait import WaitOptions
+from ..module_utils.gpu_operator.detect import adapt_plan
+from ..module_utils.gpu_operator.discovery_client import DiscoveryClient
+from ..module_utils.gpu_operator.discovery_object import API_VERSION, KIND, DiscoveryChange
+from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.objects import InvalidObjects
+from ..module_utils.kube.plan_module import PlanModule
+
+_ATTEMPTS = 5
+
+
+def work(module: PlanModule) -> dict[str, t.Any]:
+    """Compare the object with the pools, send the difference, and wait for the workers."""
+    if module.plan.nfd.olm is None:
+        module.plan = adapt_plan(module.client, module.plan, None)
+    cluster = DiscoveryClient(module.client, module.plan)
+    change = _compare(module, cluster)
+    note = None
+    if change.changed:
+        with module.lease() as lease:
+            for attempt in range(_ATTEMPTS):
+                lease.check()
+                try:
+                    note = cluster.send(change, check=module.check_mode)
+                    break
+                except ApiError as error:
+                    if not error.conflict or attempt + 1 == _ATTEMPTS:
+                        raise
+                    change = _compare(module, cluster)
+    for warning in cluster.warnings():
+        module.warn(warning)
+    workloads: dict[str, str] = {}
+    if module.params["wait"] and not module.check_mode:
+        waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
+        workloads = cluster.await_workers(waiting)
+    return {
+        "changed": change.changed,
+        "node_feature_discovery": {
+            "name": cluster.name,
+            "namespace": cluster.namespace,
+            "created": change.is_new,
+            "tolerations": cluster.tolerations(change),
+            "workloads": workloads,
+            **({"note": note} if note else {}),
+        },
+        "diff": diff_of(change.before, change.after, f"{KIND} {cluster.namespace}/{cluster.name}"),
+    }
+
+
+def _compare(module: PlanModule, cluster: DiscoveryClient) -> DiscoveryChange:
+    change = cluster.compare()
+    if not cluster.has_kind and (API_VERSION, KIND) not in module.expected.kinds:
+        raise InvalidObjects(
+            [
+                "The cluster has no kind NodeFeatureDiscovery: install NFD's operator first (role nfd, or M(olm_subscription))."
+            ]
+        )
+    return change
+
+
+def main() -> None:
+    """Run the module."""
+    PlanModule(expected=True, wait=True, lease=True).run(work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Installations by OLM: which of them are managed, and the examples of custom resources."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import Installation, with_policies
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.olm_installation import (
+    evaluate_olm,
+    example_of,
+    owner_of,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+
+Object = dict[str, Any]
+NAMESPACE, CSV = "nvidia-gpu-operator", "gpu-operator-certified.v25.10.1"
+POLICY = {"kind": "ClusterPolicy", "metadata": {"name": "gpu-cluster-policy"}}
+RULE, DRIVER = {"kind": "NodeFeatureRule"}, {"kind": "NVIDIADriver"}
+HELM = ("gpu-operator", "gpu-operator")
+
+
+def found(manager: str = "olm", namespace: str = NAMESPACE, **more: Any) -> Installation:
+    return Installation(
+        "operator", "gpu-operator", namespace, manager, f"OLM, ClusterServiceVersion {CSV}", "v25.3.2", **more
+    )
+
+
+VERDICTS: list[tuple[str, list[Installation], Object, set[str], str, str]] = [
+    # what, installations, keys of gpu_cluster.operator, namespaces of our Subscriptions -> verdict, words
+    ("nothing", [], {}, set(), "managed", ""),
+    ("our Subscription", [found()], {}, {NAMESPACE}, "managed", ""),
+    ("another Subscription", [found()], {}, set(), "adopted", ""),
+    ("another Subscription that is named", [found()], {"olm": {"channel": "v25.10"}}, set(), "managed", ""),
+    ("another Subscription elsewhere", [found(namespace="gpus")], {"namespace": "mine"}, set(), "adopted", ""),
+    ("our Subscription elsewhere", [found(namespace="gpus")], {"namespace": "mine"}, {"gpus"}, "problem", "A Subscription cannot be moved"),
+    ("our Helm release", [found("helm", release=HELM)], {}, set(), "problem", "Set installer: helm to keep it"),
+    ("another Helm release", [found("helm", release=("a", "b"))], {}, set(), "adopted", ""),
+    ("Argo CD", [found("argocd")], {"olm": {"channel": "v25.10"}}, {NAMESPACE}, "problem-free", ""),
+    ("two", [found(), found(namespace="b")], {}, {NAMESPACE}, "problem", "which conflict"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("installations", "operator", "subscribed", "verdict", "words"),
+    [case[1:] for case in VERDICTS],
+    ids=[case[0] for case in VERDICTS],
+)
+def test_what_follows(
+    installations: list[Installation], operator: Object, subscribed: set[str], verdict: str, words: str
+) -> None:
+    plan = derive({"name": "c", "distribution": "openshift", "operator": operator}, {}, [])
+    finding = evaluate_olm(installations, plan.operator, {HELM}, subscribed)
+    assert words in finding.problem
+    result = finding.as_dict()
+    if verdict == "problem":
+        assert finding.problem
+    elif verdict == "managed":
+        assert (result["managed"], result["installer"]) == (True, "olm")
+        assert result["subscription"]["package"] == "gpu-operator-certified"
+        assert result["subscription"]["version"] == "v25.10.1"
+    else:
+        assert (result["adopted"], result["installer"]) == (True, "")
+        assert "subscription" not in result
+
+
+@pytest.mark.parametrize("policies", [[], [{"metadata": {"name": "gpu-cluster-policy", "creationTimestamp": "1"}}]])
+@pytest.mark.parametrize("installations", [[], [found()]])
+def test_neither_a_missing_policy_nor_a_policy_alone_is_a_problem(
+    installations: list[Installation], policies: list[Object]
+) -> None:
+    planned = derive({"name": "c", "distribution": "openshift"}, {}, []).operator
+    finding = with_policies(evaluate_olm(installations, planned, (), set()), policies, planned)
+    assert not finding.problem
+
+
+@pytest.mark.parametrize(
+    ("examples", "kind", "expected"),
+    [
+        ([POLICY], "ClusterPolicy", POLICY),
+        # The order differs from release to release (v25.3: the policy alone; v26.7: with GPUCluster and NVIDIADriver).
+        ([DRIVER, {"kind": "GPUCluster"}, POLICY], "ClusterPolicy", POLICY),
+        ([RULE], "ClusterPolicy", None),
+        ([POLICY, {**POLICY, "spec": {}}], "ClusterPolicy", POLICY),
+        ([None, "text", POLICY], "ClusterPolicy", POLICY),
+        ({}, "ClusterPolicy", None),
+        (None, "ClusterPolicy", None),
+    ],
+)
+def test_an_example_is_picked_by_its_kind(examples: Any, kind: str, expected: Object | None) -> None:
+    assert example_of({"metadata": {"annotations": {"alm-examples": json.dumps(examples)}}}, kind) == expected
+
+
+@pytest.mark.parametrize("annotations", [None, {}, {"alm-examples": ""}, {"alm-examples": "["}])
+def test_unreadable_examples_are_none(annotations: Object | None) -> None:
+    assert example_of({"metadata": {"annotations": annotations}}, "ClusterPolicy") is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "owner"),
+    [
+        ({"olm.owner": CSV, "olm.owner.kind": "ClusterServiceVersion"}, CSV),
+        ({"olm.owner": CSV, "olm.owner.kind": "OperatorGroup"}, ""),
+        (None, ""),
+    ],
+)
+def test_owner_of(labels: Object | None, owner: str) -> None:
+    assert owner_of({"metadata": {"labels": labels}}) == owner
