@@ -22,6 +22,12 @@ MACHINE_AUTOSCALERS_PATH = "/apis/autoscaling.openshift.io/v1beta1/machineautosc
 CLUSTER_VERSION_PATH = "/apis/config.openshift.io/v1/clusterversions/version"
 INFRASTRUCTURE_PATH = "/apis/config.openshift.io/v1/infrastructures/cluster"
 
+MACHINE_CONFIGURATION_PATH = "/apis/operator.openshift.io/v1/machineconfigurations/cluster"
+# The releases from which the templates of vSphere can be updated by OpenShift, and from which they are unless it is switched off
+# (openshift/machine-config-operator pkg/controller/common/featuregates.go, CheckBootImagePlatform).
+BOOT_IMAGES_SINCE: Release = (4, 20)
+BOOT_IMAGES_BY_DEFAULT: Release = (4, 22)
+
 # Labels of MachineSets, of their Machines, and in their selectors.
 MACHINESET_LABEL = "machine.openshift.io/cluster-api-machineset"
 MACHINE_CLUSTER_LABEL = "machine.openshift.io/cluster-api-cluster"

@@ -13,10 +13,10 @@ from ...catalog.machine_api import (
     INFRASTRUCTURE_PATH,
     MACHINE_API_PATH,
     MACHINE_API_VERSION,
-    AutoscalerRules,
-    autoscaler_rules,
+    MACHINE_CONFIGURATION_PATH,
     openshift_release,
 )
+from ...catalog.releases import Release
 from ...common.errors import InvalidOptions
 from ...common.nested import get_nested
 from ...kube.errors import ApiError
@@ -26,8 +26,8 @@ if t.TYPE_CHECKING:
     from ...kube.client import Client
 
 Object = dict[str, t.Any]
-# Rules for a cluster that does not say its version: those that read every annotation.
-_UNKNOWN_RELEASE = (4, 19)
+# For a cluster that does not report its version: the first release whose autoscaler reads every annotation.
+_UNKNOWN_RELEASE: Release = (4, 19)
 _ATTEMPTS = 5
 
 
@@ -76,10 +76,19 @@ class MachineApi:
             if get_nested(each, "spec", "scaleTargetRef", "kind") == "MachineSet"
         }
 
-    def rules(self) -> AutoscalerRules:
-        """The rules of the autoscaler in the cluster's release."""
+    def release(self) -> Release:
+        """The cluster's release of OpenShift."""
         version = get_nested(self.client.get(CLUSTER_VERSION_PATH), "status", "desired", "version")
-        return autoscaler_rules(openshift_release(version) if version else _UNKNOWN_RELEASE)
+        return openshift_release(version) if version else _UNKNOWN_RELEASE
+
+    def machine_configuration(self) -> Object | None:
+        """The object that says which boot images OpenShift manages; None if there is none, or the user may not read it."""
+        try:
+            return self.client.get(MACHINE_CONFIGURATION_PATH)
+        except ApiError as error:
+            if not error.lacks_right:
+                raise
+            return None
 
     def infrastructure(self) -> Object | None:
         """The cluster's Infrastructure object."""

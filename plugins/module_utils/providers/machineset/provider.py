@@ -9,7 +9,9 @@ import datetime
 import functools
 import typing as t
 
+from ...catalog.machine_api import autoscaler_rules
 from ...catalog.names import FIELD_MANAGER
+from ...catalog.releases import Release
 from ...cluster_state.node import Node
 from ...common.errors import InvalidOptions, ServiceError
 from ...common.nested import get_nested, merge_patch
@@ -22,6 +24,7 @@ from ...pools.nodegroup_names import NODE_COUNT, is_group_or_replacement, replac
 from ...schema.messages import abbreviate, join_words
 from ...schema.providers import MACHINESET as DEFINITION
 from ..nodegroup_module import require_valid
+from .boot_images import replaces_templates, warning
 from .client import MachineApi, MachineObjects
 from .encoding import machines_of, state_of
 from .fields import FIELDS, MACHINE_FIELDS
@@ -69,7 +72,15 @@ class MachineSetProvider:
 
     @functools.cached_property
     def _cluster(self) -> Cluster:
-        return Cluster(self._first.machinesets, self._api.rules(), self._api.infrastructure())
+        return Cluster(self._first.machinesets, autoscaler_rules(self._release), self._api.infrastructure())
+
+    @functools.cached_property
+    def _release(self) -> Release:
+        return self._api.release()
+
+    @functools.cached_property
+    def _machine_configuration(self) -> Object | None:
+        return self._api.machine_configuration()
 
     @functools.cached_property
     def _failed_before(self) -> frozenset[str]:
@@ -85,6 +96,7 @@ class MachineSetProvider:
             spec, others, reason = spec_of(options, live, self._cluster)
             problems += [*found, *others]
             specs.append(self._without_count(spec, live))
+            self._warn_of_boot_images(spec, live)
             if live is None and reason:
                 self.warnings.append(
                     f"Node group {spec.name}: created as a copy of MachineSet {spec.fields['like']}: {reason}."
@@ -210,6 +222,13 @@ class MachineSetProvider:
             if owner_of(each) == name and is_group_or_replacement(name_of(each), name, longest)
         ]
         return next(iter(sorted(replacements, key=name_of)), None), []
+
+    def _warn_of_boot_images(self, spec: MachineSetSpec, live: Object | None) -> None:
+        """Warn if the declared template will not last; a group that is created has no labels of the user."""
+        template = spec.fields.get("template")
+        labels = get_nested(live, "metadata", "labels") or {}
+        if template and replaces_templates(self._machine_configuration, self._release, labels):
+            self.warnings.append(warning(spec.name, template))
 
     def _without_count(self, spec: MachineSetSpec, live: Object | None) -> MachineSetSpec:
         """The spec without a number of nodes if a MachineAutoscaler chooses it although the group declares no range."""
