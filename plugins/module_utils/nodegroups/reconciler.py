@@ -51,8 +51,8 @@ class ReconcileResult:
         found = [(change, self.states.get(change.spec.name)) for change in self.changes]
         outdated = {change.name: state.outdated if state else change.outdated for change, state in found}
         return orphans + [
-            f"Node group {name}: {abbreviate(machines)} have other settings than the group, because a change only affects new machines. Run with "
-            "recreate: true, which moves their pods to new machines, or delete them yourself."
+            f"Node group {name}: a change only affects new machines, so these keep other settings: {abbreviate(machines)}. Run with recreate: true, "
+            "which moves their pods to new machines, or delete them yourself."
             for name, machines in outdated.items()
             if machines
         ]

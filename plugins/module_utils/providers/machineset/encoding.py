@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ...catalog.machine_api import CPU, MACHINESET_LABEL
+from ...catalog.machine_api import CPU, MACHINESET_LABEL, MEMORY_MB
 from ...common.nested import get_nested
 from ...nodegroups.spec import NodeGroupState
 from .machines import DELETING, FAILED, RUNNING, Machine, node_of, phase_of, problems_of
@@ -20,9 +20,6 @@ from .machineset_object import (
     platform_of_object,
     provider_spec_of,
 )
-
-# Seconds within which the platform's controller has set its annotations on a new MachineSet; for an unknown machine type it sets none.
-_MEASURE_TIME = 30.0
 
 
 def machines_of(machineset: t.Mapping[str, t.Any], machines: t.Iterable[Machine]) -> list[Machine]:
@@ -39,12 +36,13 @@ def state_of(
     paths: t.Mapping[str, Path],
     declared: t.Collection[str] = (),
     autoscaled: bool = False,
-    new: bool = False,
+    measuring: bool = False,
     ignored: t.Collection[str] = (),
 ) -> NodeGroupState:
     """The state. `machines` are its Machines, `paths` those of the declared part of the providerSpec, `declared` the declared fields.
 
-    autoscaled: an autoscaler chooses the number of Machines and creates them at any time, so that they do not count. new: this run has created it.
+    autoscaled: an autoscaler chooses the number of Machines and creates them at any time, so that they do not count. measuring: the
+    platform's controller is still expected to set the annotations with their size. ignored: Machines that had failed before.
     """
     phases = {name_of(machine): phase_of(machine) for machine in machines}
     live = [machine for machine in machines if phase_of(machine) != DELETING]
@@ -54,7 +52,7 @@ def state_of(
     failures = {name for name, phase in phases.items() if phase == FAILED and name not in ignored}
     failed = not deleting and not autoscaled and bool(failures)
     complete = autoscaled or (len(machines) == count and all(phase in (RUNNING, FAILED) for phase in phases.values()))
-    settled = not deleting and complete and _is_observed(machineset) and not (new and _awaits_measure(machineset, now))
+    settled = not deleting and complete and _is_observed(machineset) and not measuring
     return NodeGroupState(
         id=name_of(machineset),
         name=name_of(machineset),
@@ -86,13 +84,11 @@ def _is_observed(machineset: t.Mapping[str, t.Any]) -> bool:
     return int(get_nested(machineset, "status", "observedGeneration") or 0) >= int(generation)
 
 
-def _awaits_measure(machineset: t.Mapping[str, t.Any], now: datetime.datetime) -> bool:
-    """Whether the platform's controller is still expected to set the annotations with the size of its Machines."""
+def measured_size(machineset: t.Mapping[str, t.Any]) -> tuple[str | None, ...]:
+    """The size of its Machines as the platform's controller has set it; empty if the platform's controller does not."""
     platform = platform_of_object(machineset)
-    if platform is None or CPU not in platform.measured or CPU in annotations_of(machineset):
-        return False
-    created = datetime.datetime.fromisoformat(str(machineset["metadata"]["creationTimestamp"]))
-    return (now - created).total_seconds() < _MEASURE_TIME
+    keys = [key for key in (CPU, MEMORY_MB) if platform and key in platform.measured]
+    return tuple(annotations_of(machineset).get(key) for key in keys)
 
 
 def _outdated(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import typing as t
 
 from ...common.nested import get_nested
@@ -15,12 +16,15 @@ Machine = t.Mapping[str, t.Any]
 
 # Phases of a Machine (openshift/api machine/v1beta1/types_machine.go). A failed Machine stays so until it is deleted.
 RUNNING, FAILED, PROVISIONED, DELETING = "Running", "Failed", "Provisioned", "Deleting"
+_CAPACITY_REMEDY = "The cloud has no capacity or quota for it: raise the quota, or choose another flavor or zone"
+# AWS reports an exceeded quota as an invalid configuration (machine-api-provider-aws pkg/actuators/machine/instances.go).
+_CAPACITY = re.compile(r"quota|limit|capacity", re.IGNORECASE)
 # Reasons of a failed Machine (the same package, MachineStatusError), and remedies.
 _REMEDIES = {
-    "InsufficientResources": "The cloud has no capacity or quota for it: raise the quota, or choose another flavor or zone",
+    "InsufficientResources": _CAPACITY_REMEDY,
     "InvalidConfiguration": "The cloud does not accept its providerSpec: correct the flavor, the template or provider_spec",
 }
-_CREATE_REMEDY = "Correct the cause"
+_OTHER_REMEDY = "Correct the cause"
 _SHOWN = 3
 
 
@@ -53,7 +57,7 @@ def _problem(machine: Machine, now: datetime.datetime) -> str:
     delete = f"oc delete machine -n {namespace} {name}"
     if phase == FAILED:
         reason, message = (str(get_nested(machine, "status", f"error{part}") or "") for part in ("Reason", "Message"))
-        remedy = _REMEDIES.get(reason, _CREATE_REMEDY)
+        remedy = _CAPACITY_REMEDY if _CAPACITY.search(message) else _REMEDIES.get(reason, _OTHER_REMEDY)
         cause = ": ".join(text for text in (reason, message.rstrip(".")) if text) or "no reason given"
         return f"Machine {name} has failed ({cause}). {remedy}, then delete it, so that its MachineSet creates another one: {delete}"
     conditions = [*_conditions(machine, "status"), *_conditions(machine, "status", "providerStatus")]

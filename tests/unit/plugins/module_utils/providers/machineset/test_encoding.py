@@ -10,7 +10,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.encoding import machines_of, state_of
+from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.encoding import (
+    machines_of,
+    measured_size,
+    state_of,
+)
 from tests.helpers.machine_api import Object, machine, worker_machineset
 
 NOW = datetime.datetime(2026, 11, 24, 5, 20, tzinfo=datetime.UTC)
@@ -54,20 +58,19 @@ def test_the_status(
     assert state.deleting == (status == "DELETING")
 
 
-@pytest.mark.parametrize(
-    ("created", "annotations", "settled"),
-    [
-        ("2026-11-24T05:19:50Z", {}, False),
-        ("2026-11-24T05:19:50Z", {"machine.openshift.io/vCPU": "4"}, True),
-        ("2026-11-24T05:19:00Z", {}, True),
-    ],
-)
-def test_a_new_machineset_is_complete_once_the_platform_has_measured_it(
-    created: str, annotations: dict[str, str], settled: bool
-) -> None:
-    machineset = group(0, creationTimestamp=created, annotations=annotations)
-    assert state_of(machineset, [], NOW, paths={}, new=True).settled == settled
-    assert state_of(machineset, [], NOW, paths={}).settled
+def test_a_machineset_is_complete_once_the_platform_has_measured_it() -> None:
+    assert not state_of(group(0), [], NOW, paths={}, measuring=True).settled
+    assert state_of(group(0), [], NOW, paths={}).settled
+
+
+@pytest.mark.parametrize(("platform", "size"), [("AWS", ("4", "16384")), ("vSphere", ("4", "16384")), ("other", ())])
+def test_the_size_that_the_platform_has_measured(platform: str, size: tuple[str, ...]) -> None:
+    machineset = worker_machineset() if platform == "other" else worker_machineset(platform=platform)
+    if platform == "other":
+        machineset["spec"]["template"]["spec"]["providerSpec"]["value"]["kind"] = "BareMetalMachineProviderSpec"
+    assert measured_size(machineset) == size
+    del machineset["metadata"]["annotations"]
+    assert measured_size(machineset) == tuple(None for dummy in size)
 
 
 def test_nodes_and_machines_without_a_node() -> None:

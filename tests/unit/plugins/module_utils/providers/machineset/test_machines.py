@@ -43,6 +43,12 @@ CONDITION = {
             machine("train-a", SET, "Failed", errorReason="InvalidConfiguration", errorMessage="no such AMI"),
             ["(InvalidConfiguration: no such AMI). The cloud does not accept its providerSpec: correct the flavor"],
         ),
+        (
+            machine(
+                "train-a", SET, "Failed", errorReason="InvalidConfiguration", errorMessage="vCPU limit of 0 exceeded"
+            ),
+            ["The cloud has no capacity or quota for it"],
+        ),
         (machine("train-a", SET, "Failed"), ["has failed (no reason given). Correct the cause, then delete it"]),
         (
             machine("train-a", SET, "Provisioning", providerStatus={"conditions": [CONDITION]}),
