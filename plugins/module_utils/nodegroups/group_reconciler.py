@@ -101,15 +101,21 @@ class GroupReconciler:
 
     def _update(self, state: NodeGroupState) -> NodeGroupState:
         """Send one request after another until none remains."""
+        anytime = self._provider.takes_requests_anytime and state is self._change.current
         while True:
-            state = self._settled(state)
+            if not anytime:
+                state = self._settled(state)
             leaving = self._drain.drain_surplus(state, self._spec.desired_count(state.count))
             requests = self._provider.requests(state, self._spec, leaving)
+            if not requests and anytime:
+                anytime = False
+                continue
             if not requests:
                 if state.failed:
                     raise self._failure(state)
                 return state
             state = self._apply(requests[0], state, leaving)
+            anytime = False
 
     def _apply(self, request: CloudRequest, state: NodeGroupState, leaving: t.Sequence[Node]) -> NodeGroupState:
         self._say(f"{state.name}: {request.description}")

@@ -42,6 +42,8 @@ class NodeGroupProvider(t.Protocol):
     max_name_length: int
     # Seconds after which an accepted request that shows no effect counts as lost.
     patience: float
+    # Whether a group takes a request while an operation is in progress, so that a stuck operation can be corrected.
+    takes_requests_anytime: bool
     # Whether the groups are objects of the cluster, so that every change of a group needs the cluster's Lease.
     in_cluster: bool
 

@@ -48,6 +48,7 @@ class MachineSetProvider:
     can_choose_nodes = True
     # A request is carried out when the API server has answered it.
     patience = 30.0
+    takes_requests_anytime = True
     in_cluster = True
 
     def __init__(

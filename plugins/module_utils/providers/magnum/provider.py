@@ -43,6 +43,7 @@ class MagnumProvider:
     max_name_length = MAGNUM.max_name_length
     # A driver stores a request only after it has passed it on to Heat or Helm, which takes some seconds.
     patience = 20.0
+    takes_requests_anytime = False
     in_cluster = False
 
     def __init__(

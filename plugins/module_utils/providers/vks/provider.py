@@ -39,6 +39,7 @@ class VksProvider:
     max_name_length = DEFINITION.max_name_length
     # PUT takes a number of nodes, and the service chooses them.
     can_choose_nodes = False
+    takes_requests_anytime = False
     in_cluster = False
 
     def __init__(self, transport: VksTransport, vserver: VServer, cluster: VksCluster, *, patience: float) -> None:

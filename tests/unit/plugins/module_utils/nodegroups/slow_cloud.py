@@ -39,6 +39,7 @@ class SlowCloud:
     max_name_length = 20
     can_choose_nodes = True
     patience = 5.0
+    takes_requests_anytime = False
     in_cluster = False
 
     def __init__(self, chance: random.Random, time: Time, states: Sequence[NodeGroupState] = ()) -> None:

@@ -171,3 +171,28 @@ def test_a_timeout_reports_status_and_reason() -> None:
         error.value
     )
     assert "Waiting for a host." in str(error.value)
+
+
+class StuckCloud(SlowCloud):
+    """A cloud whose group only settles after another request, which it takes at any time."""
+
+    takes_requests_anytime = True
+
+    def _resize(self, name: str, count: int) -> None:
+        self.groups[name] = state(name, count=count)
+
+
+def test_a_stuck_operation_is_corrected_by_a_cloud_that_takes_requests_at_any_time() -> None:
+    time = Time()
+    stuck = state(settled=False, status="UPDATE_IN_PROGRESS", count=4)
+    cloud = StuckCloud(random.Random(1), time, [stuck])
+    group = reconciled(cloud, time, NodeGroupSpec("train", count=2), timeout=60)
+    assert group is not None
+    assert (group.count, group.settled) == (2, True)
+
+
+def test_a_stuck_group_that_needs_no_request_is_still_awaited() -> None:
+    time = Time()
+    stuck = state(settled=False, status="UPDATE_IN_PROGRESS", count=2)
+    with pytest.raises(WaitTimeout):
+        reconciled(StuckCloud(random.Random(1), time, [stuck]), time, NodeGroupSpec("train", count=2), timeout=60)
