@@ -13,7 +13,7 @@ from ..kube.errors import ApiError
 from ..kube.mirror import Collection, Mirror
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NAMESPACES
-from .observed import COPIED_LABEL, Object, Observed, name_of
+from .observed import AT_LATEST, COPIED_LABEL, Object, Observed, is_deleting, name_of
 from .package_manifest import Package, parse_package
 from .subscription import V1, V1ALPHA1
 
@@ -28,6 +28,10 @@ _PLURALS = {
     "CatalogSource": (V1ALPHA1, "catalogsources"),
     "OperatorGroup": (V1, "operatorgroups"),
 }
+# The fields in which a Subscription's status records the result of a resolution.
+_RESOLVED_STATUS = ("currentCSV", "installedCSV", "installPlanRef", "installplan", "state")
+# Attempts of a write after a conflict: OLM updates the status of a Subscription often.
+_ATTEMPTS = 5
 _PACKAGES = "/apis/packages.operators.coreos.com/v1"
 
 
@@ -215,7 +219,49 @@ class OlmClient:
                 return False
             raise
 
+    def reset(self, subscription: Object, previous: str) -> bool:
+        """Let OLM resolve a Subscription again, as a new one or from a previous version; False if OLM has continued with it since it was read."""
+        path = self.path("Subscription", name_of(subscription))
+        current = (subscription.get("status") or {}).get("currentCSV")
+        for dummy in range(_ATTEMPTS):
+            live = self.client.get(path)
+            if live is None or (live.get("status") or {}).get("currentCSV") != current:
+                return False
+            csv = self.client.get(self.path("ClusterServiceVersion", current)) if current else None
+            if csv is not None and not is_deleting(csv) and not self._check:
+                return False
+            self._prepare()
+            body = {
+                "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
+                "status": {
+                    **dict.fromkeys(_RESOLVED_STATUS),
+                    **_status_of(previous),
+                    "conditions": _kept_conditions(live),
+                },
+            }
+            try:
+                changed = self.client.patch(f"{path}/status", body, dry_run=self._check)
+            except ApiError as error:
+                if not error.conflict:
+                    raise
+                continue
+            if not self._check:
+                self._mirror.put("subscriptions", changed)
+            return True
+        return False
+
     def _prepare(self) -> None:
         lease = self._before_write()
         if lease is not None:
             lease.check()
+
+
+def _status_of(csv: str) -> Object:
+    """The status of a Subscription that has installed a ClusterServiceVersion."""
+    return {"currentCSV": csv, "installedCSV": csv, "state": AT_LATEST} if csv else {}
+
+
+def _kept_conditions(subscription: Object) -> list[Object]:
+    """The conditions of a Subscription that are not about a resolution."""
+    found = (subscription.get("status") or {}).get("conditions") or []
+    return [condition for condition in found if condition.get("type") == "CatalogSourcesUnhealthy"]

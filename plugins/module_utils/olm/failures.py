@@ -20,6 +20,8 @@ _GROUP_REASONS = {
     "UnsupportedOperatorGroup": "Change spec.targetNamespaces of the OperatorGroup to namespaces that the operator supports.",
 }
 _OPERATOR_LOGS = "kubectl -n openshift-operator-lifecycle-manager logs deployment/catalog-operator"
+# The reason of BundleUnpackFailed for which no bundle is unpacked (operator-lifecycle-manager pkg/controller/operators/catalog/operator.go).
+PLAN_NOT_FOUND = "EnsureInstallPlanFailed"
 UNREFERENCED = "exists and is not referenced by a subscription"
 
 
@@ -120,7 +122,8 @@ def csv_failed(namespace: str, csv: Document) -> Problem:
         value=f"Failed ({reason}: {message})",
         rule="OLM installs nothing from a failed ClusterServiceVersion, whatever the state of its Subscription.",
         remedy=remedy or f"See kubectl -n {namespace} describe csv {name_of(csv)}.",
-        patience=MEDIUM if remedy is None else FINAL,
+        # After a change of the OperatorGroups, the phase stays Failed for a moment.
+        patience=MEDIUM,
     )
 
 
@@ -175,7 +178,17 @@ def resolution_failed(subscription: str, condition: Condition, package: str) -> 
 
 
 def unpack_failed(subscription: str, condition: Condition, dummy_package: str) -> Problem:
-    """The image of the bundle could not be unpacked."""
+    """The image of the bundle could not be unpacked, or OLM looks for an InstallPlan that was deleted."""
+    if condition.reason == PLAN_NOT_FOUND:
+        return Problem(
+            code="resolution_failed",
+            subject=subscription,
+            field="condition BundleUnpackFailed",
+            value=f"True ({condition.reason}: {condition.message})",
+            rule="OLM looks for an InstallPlan that was deleted, and does not try again before the Subscription changes.",
+            remedy="Run again, which changes the Subscription's status.",
+            patience=MEDIUM,
+        )
     return Problem(
         code="unpack_failed",
         subject=subscription,
@@ -186,7 +199,7 @@ def unpack_failed(subscription: str, condition: Condition, dummy_package: str) -
             "Check the pull secret and the mirror rules (ImageDigestMirrorSet) for the image, delete the failed Job "
             "(label operatorframework.io/bundle-unpack-ref), and run again."
         ),
-        patience=SHORT,
+        patience=MEDIUM,
     )
 
 
@@ -260,7 +273,7 @@ def not_removed(namespace: str, csv: Document, seconds: float) -> Problem:
         code="not_removed",
         subject=f"ClusterServiceVersion {namespace}/{name_of(csv)}",
         field="metadata.finalizers",
-        value=f"{held} after {seconds:.0f} s (wait_timeout)",
+        value=f"{held} after {seconds:.0f} s",
         rule="OLM removes the finalizer after it has deleted the objects of the operator.",
         remedy="Check that OLM runs: kubectl -n openshift-operator-lifecycle-manager logs deployment/olm-operator.",
     )

@@ -172,7 +172,7 @@ def _is_repaired(installed: Document | None, found: t.Sequence[Repair]) -> bool:
 
 
 def _has_lost_csv(found: t.Sequence[Repair]) -> bool:
-    return any(item.kind == "InstallPlan" for item in found)
+    return any(item.kind == "Subscription" for item in found)
 
 
 def _modes(installed: Document | None, offer: Offer | Entry | None, entry: Entry | None) -> frozenset[str] | None:

@@ -111,6 +111,11 @@ class Observed:
         name = get_nested(subscription, "status", "installPlanRef", "name")
         return next((item for item in self.plans if name_of(item) == name), None) if name else None
 
+    def orphaned_plans(self) -> tuple[Object, ...]:
+        """The InstallPlans of Subscriptions that were deleted; the garbage collector deletes them soon."""
+        known = {item["metadata"].get("uid") for item in self.subscriptions}
+        return tuple(plan for plan in self.plans if (owners := _owners(plan)) and not owners & known)
+
     def deployment(self, name: str) -> Object | None:
         """The Deployment with this name."""
         return next((item for item in self.deployments if name_of(item) == name), None)
@@ -118,6 +123,11 @@ class Observed:
     def catalog(self, name: str) -> Object | None:
         """The CatalogSource with this name."""
         return next((item for item in self.catalogs if name_of(item) == name), None)
+
+
+def _owners(plan: Document) -> set[str]:
+    references = plan["metadata"].get("ownerReferences") or ()
+    return {reference["uid"] for reference in references if reference.get("kind") == "Subscription"}
 
 
 def component_label(package: str, namespace: str) -> str:

@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""States from which OLM does not recover without help, and the objects to delete so that it does (pure).
+"""States from which OLM does not recover without help, and the repairs after which it does (pure).
 
-Only objects that OLM makes again are deleted: InstallPlans, and ClusterServiceVersions that no Subscription references or that never ran. Custom
-resources and their CRDs stay.
+Only what OLM makes again is removed: ClusterServiceVersions that no Subscription references or that never ran, and the status of a Subscription whose
+ClusterServiceVersion is gone. Custom resources and their CRDs stay. Deleting the InstallPlan does not help in the last case: OLM then compares only the
+conditions, and keeps its reference (operator-lifecycle-manager pkg/controller/operators/catalog/subscription/state.go, InstallPlanNotFound).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..common.nested import get_nested
+from .failures import PLAN_NOT_FOUND
 from .observed import (
     COMPLETE,
     FAILED,
@@ -19,6 +21,7 @@ from .observed import (
     Document,
     Object,
     Observed,
+    conditions,
     csv_phase,
     is_deleting,
     name_of,
@@ -29,11 +32,13 @@ from .observed import (
 
 @dataclass(frozen=True)
 class Repair:
-    """An object to delete, and the reason."""
+    """An object to delete, or a Subscription whose status is reset, and the reason."""
 
     kind: str
     item: Object
     reason: str
+    # The installed ClusterServiceVersion that the reset status names; empty if there is none.
+    previous: str = ""
 
     @property
     def name(self) -> str:
@@ -44,32 +49,50 @@ class Repair:
         return f"{self.kind} {self.name}: {self.reason}"
 
 
-def repairs(observed: Observed, package: str, subscription: Document | None) -> list[Repair]:
+def repairs(observed: Observed, package: str, subscription: Object | None) -> list[Repair]:
     """The repairs in their order."""
     found = [
         Repair("ClusterServiceVersion", csv, "no Subscription references it, and OLM installs nothing beside it")
         for csv in observed.unreferenced_csvs(package)
         if not is_deleting(csv) and csv_phase(csv)[0] not in ("Replacing", "Deleting")
     ]
-    plan = observed.plan_of(subscription)
-    if subscription is None or plan is None or is_deleting(plan):
+    if subscription is None:
         return found
-    if plan_phase(plan) == FAILED:
-        return [*found, *_failed_plan(observed, plan)]
+    plan = observed.plan_of(subscription)
     current = str(get_nested(subscription, "status", "currentCSV") or "")
-    if current in plan_csvs(plan) and plan_phase(plan) == COMPLETE and observed.csv(current) is None:
-        reason = (
-            f"OLM has executed it, ClusterServiceVersion {current} was deleted since, and OLM does not install it again"
-        )
-        found.append(Repair("InstallPlan", plan, reason))
+    if plan is not None and plan_phase(plan) == FAILED and _has_unfinished(observed, plan):
+        reason = f"its InstallPlan {name_of(plan)} has failed, and OLM does not execute it again"
+        csvs = [csv for name in plan_csvs(plan) if (csv := observed.csv(name)) and csv_phase(csv)[0] != SUCCEEDED]
+        found += [Repair("ClusterServiceVersion", csv, reason) for csv in csvs if not is_deleting(csv)]
+        previous = _previous(observed, package, plan_csvs(plan))
+        found.append(Repair("Subscription", subscription, f"InstallPlan {name_of(plan)} has failed", previous))
+    elif plan is None and _looks_for_deleted_plan(subscription):
+        found.append(Repair("Subscription", subscription, "OLM looks for an InstallPlan that was deleted"))
+    elif is_lost(current, observed.csv(current), plan, subscription):
+        reason = f"ClusterServiceVersion {current} was deleted, and OLM does not install it again"
+        found.append(Repair("Subscription", subscription, reason, _previous(observed, package, (current,))))
     return found
 
 
-def _failed_plan(observed: Observed, plan: Object) -> t.Iterator[Repair]:
-    unfinished = [csv for name in plan_csvs(plan) if (csv := observed.csv(name)) and csv_phase(csv)[0] != SUCCEEDED]
-    if not unfinished and any(observed.csv(name) for name in plan_csvs(plan)):
-        return
-    for csv in unfinished:
-        if not is_deleting(csv):
-            yield Repair("ClusterServiceVersion", csv, f"its InstallPlan {name_of(plan)} has failed")
-    yield Repair("InstallPlan", plan, "it has failed, and OLM does not execute it again")
+def _previous(observed: Observed, package: str, lost: t.Collection[str]) -> str:
+    """The ClusterServiceVersion of the package that an upgrade has not replaced yet."""
+    left = [csv for csv in observed.package_csvs(package) if name_of(csv) not in lost and not is_deleting(csv)]
+    return name_of(left[0]) if len(left) == 1 else ""
+
+
+def _looks_for_deleted_plan(subscription: Document) -> bool:
+    """Whether OLM has stopped because an InstallPlan of a deleted Subscription disappeared; it continues with the next change of the Subscription."""
+    condition = conditions(subscription).get("BundleUnpackFailed")
+    return condition is not None and condition.is_true and condition.reason == PLAN_NOT_FOUND
+
+
+def is_lost(current: str, csv: Document | None, plan: Document | None, subscription: Document) -> bool:
+    """Whether OLM has installed a ClusterServiceVersion that does not exist, and considers its InstallPlan as executed or missing."""
+    if not current or csv is not None or not get_nested(subscription, "status", "installPlanRef"):
+        return False
+    return plan is None or (current in plan_csvs(plan) and plan_phase(plan) == COMPLETE)
+
+
+def _has_unfinished(observed: Observed, plan: Object) -> bool:
+    """Whether a ClusterServiceVersion of the plan does not run; a step may also have failed that the operators do not need."""
+    return any(csv_phase(observed.csv(name))[0] != SUCCEEDED for name in plan_csvs(plan))

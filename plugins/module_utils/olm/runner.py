@@ -15,33 +15,29 @@ from ..kube.errors import ApiError
 from ..kube.objects import ExpectedObjects, InvalidObjects
 from . import failures
 from .assessment import Assessment, Target, assess
+from .catalogs import CatalogChoice
 from .client import AppliedObject, OlmClient
 from .installation import (
     InstallationPlan,
-    desired_version,
     existing_subscription,
-    installed_entry,
     plan_installation,
 )
-from .observed import Observed, catalog_state, csv_phase, name_of, plan_csvs, plan_phase
+from .observed import Observed, csv_phase, name_of, plan_csvs, plan_phase
 from .options import OlmOptions
-from .package_manifest import Entry, Offer, choose_offer
 from .problem import OlmFailure, Problem
 from .stability import is_rolled_out
-from .subscription import V1ALPHA1, catalog_body, is_created_by_us
+from .subscription import V1ALPHA1, is_created_by_us
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress
 
 Object = dict[str, t.Any]
 
-READY = "READY"
-# Seconds to wait for a CatalogSource that this run has created before the next one in the list is used, and the interval of reads
-# of the packages, which cannot be watched.
-_CATALOG_START, _PACKAGES_INTERVAL = 90.0, 1.0
 # The longest wait for an event, so that a lost lease is noticed.
 _TICK = 5.0
 _ATTEMPTS = 5
+# Seconds to wait for OLM's and the garbage collector's deletions.
+_DELETION = 60.0
 
 
 @dataclass
@@ -68,7 +64,9 @@ class OlmRun:
     def __post_init__(self) -> None:
         """Start the time limit."""
         self._deadline = time.monotonic() + self.timeout
-        self._created_catalog = False
+        self._catalogs = CatalogChoice(
+            self.client, self.options, self.progress, deadline=self._deadline, wait=self.wait, check=self.check
+        )
 
     def run(self) -> Object:
         """The result; failures contain the result so far."""
@@ -112,84 +110,10 @@ class OlmRun:
 
     def _planned(self, observed: Observed) -> InstallationPlan:
         live = existing_subscription(observed, self.options)
-        return plan_installation(observed, self.options, live, self._offer(observed, live))
-
-    def _offer(self, observed: Observed, live: Object | None) -> Offer | Entry | None:
-        """The installed version if it is the desired one, else what the catalogs offer; None if check mode cannot know it."""
-        installed = installed_entry(observed, self.options, live)
-        if installed is not None:
-            return installed
-        if self.check and not self.client.has_olm():
-            return None
-        if self.options.catalog_image and self._apply_catalog(observed) and self.check:
-            return None
-        return self._await_offer(live)
-
-    def _apply_catalog(self, observed: Observed) -> bool:
-        """Create or update the CatalogSource of the image; whether it differed."""
-        name = self.options.sources[0]
-        live = observed.catalog(name)
-        if live is not None and not is_created_by_us(live):
-            if (live.get("spec") or {}).get("image") == self.options.catalog_image:
-                return False
-            raise OlmFailure(failures.foreign_catalog(self.options.source_namespace, live, self.options.catalog_image))
-        body = catalog_body(name, self.options.source_namespace, self.options.catalog_image, live)
-        change = self.client.apply("catalogs", body, live)
-        if change is not None:
-            self.applied["catalog"] = change
-            self._created_catalog = True
-        return change is not None
-
-    def _await_offer(self, live: Object | None) -> Offer:
-        """The version that the catalogs offer; waits for catalogs that are starting."""
-        catalog_deadline = min(self._deadline, time.monotonic() + _CATALOG_START)
-        is_settled = True
-        while True:
-            observed = self.client.observed()
-            choice = self._choose(observed, live)
-            first = observed.catalog(self.options.sources[0]) if self.options.sources else None
-            starting = self._created_catalog and catalog_state(first) != READY
-            if isinstance(choice, Offer) and not (starting and time.monotonic() < catalog_deadline):
-                return choice
-            unready = [name for name in self._sources(observed, live) if _is_starting(observed, name)]
-            is_settled = is_settled and not unready and not self._created_catalog
-            is_last = self.check or is_settled or not self.wait or time.monotonic() >= catalog_deadline
-            if is_last and isinstance(choice, Offer):
-                return choice
-            if is_last:
-                raise OlmFailure(self._catalog_problem(observed, live) or t.cast("Problem", choice))
-            self.progress.report(f"waiting for CatalogSource {', '.join(unready or self._sources(observed, live))}")
-            self.client.follow()
-            self.client.await_change(_PACKAGES_INTERVAL)
-
-    def _choose(self, observed: Observed, live: Object | None) -> Offer | Problem:
-        return choose_offer(
-            self.client.packages(self.options.package),
-            package=self.options.package,
-            version=desired_version(observed, self.options, live),
-            channel=self.options.channel,
-            sources=self._sources(observed, live),
-            source_namespace=self.options.source_namespace,
-            current_channel=str(((live or {}).get("spec") or {}).get("channel") or ""),
-        )
-
-    def _sources(self, dummy_observed: Observed, live: Object | None) -> tuple[str, ...]:
-        """The declared sources, the one in use first; without declared ones, only the one in use."""
-        current = str(((live or {}).get("spec") or {}).get("source") or "")
-        declared = self.options.sources
-        if not declared:
-            return (current,) if current else ()
-        return (current, *(name for name in declared if name != current)) if current in declared else declared
-
-    def _catalog_problem(self, observed: Observed, live: Object | None) -> Problem | None:
-        """The problem of the first CatalogSource that does not exist or is not connected."""
-        for name in self._sources(observed, live):
-            catalog = observed.catalog(name)
-            if catalog is None:
-                return failures.catalog_missing(self.options.source_namespace, name)
-            if catalog_state(catalog) != READY:
-                return failures.catalog_unreachable(self.options.source_namespace, catalog)
-        return None
+        offer = self._catalogs.offer(observed, live)
+        if self._catalogs.applied is not None:
+            self.applied["catalog"] = self._catalogs.applied
+        return plan_installation(observed, self.options, live, offer)
 
     def _differs(self, plan: InstallationPlan) -> bool:
         return bool(plan.group or plan.repairs or self.client.differs(plan.subscription, plan.live))
@@ -209,18 +133,45 @@ class OlmRun:
         if plan.group is not None:
             self._keep("group", self.client.apply("groups", plan.group, None))
         for repair in (item for item in plan.repairs if item.kind == "ClusterServiceVersion"):
-            self._repair(repair.kind, repair.item, str(repair))
+            self._delete(repair.kind, repair.item, str(repair))
+        self._await_deletions(plan)
         self._keep("subscription", self.client.apply("subscriptions", plan.subscription, plan.live))
-        for repair in (item for item in plan.repairs if item.kind == "InstallPlan"):
-            self._repair(repair.kind, repair.item, str(repair))
+        for repair in (item for item in plan.repairs if item.kind == "Subscription"):
+            self.progress.report(f"repairing: {repair}")
+            if self.client.reset(repair.item, repair.previous):
+                self._note_repair(str(repair))
+
+    def _await_deletions(self, plan: InstallationPlan) -> None:
+        """Wait until the deleted ClusterServiceVersions are gone, and the InstallPlans of a deleted Subscription.
+
+        Otherwise OLM takes a ClusterServiceVersion that is being deleted for the one that it has to create, and an old InstallPlan for the new one.
+        """
+        limit = min(self._deadline, time.monotonic() + _DELETION)
+        deleted = {(item.name, item.item["metadata"].get("uid")) for item in plan.repairs}
+        while not self.check:
+            observed = self.client.observed()
+            left = [csv for csv in observed.csvs if (name_of(csv), csv["metadata"].get("uid")) in deleted]
+            orphans = observed.orphaned_plans() if plan.live is None else ()
+            seconds = limit - time.monotonic()
+            if not left and (not orphans or seconds <= 0):
+                return
+            if seconds <= 0:
+                raise OlmFailure(failures.not_removed(self.options.namespace, left[0], _DELETION))
+            self.progress.report(f"waiting for the deletion of {', '.join(map(name_of, [*left, *orphans]))}")
+            self.client.follow()
+            self.client.await_change(min(_TICK, seconds))
 
     def _keep(self, key: str, change: AppliedObject | None) -> None:
         if change is not None:
             self.applied[key] = change
 
-    def _repair(self, kind: str, item: Object, text: str) -> None:
+    def _delete(self, kind: str, item: Object, text: str) -> None:
         self.progress.report(f"repairing: {text}")
-        if self.client.delete(kind, name_of(item), str(item["metadata"]["uid"])) and text not in self.repaired:
+        if self.client.delete(kind, name_of(item), str(item["metadata"]["uid"])):
+            self._note_repair(text)
+
+    def _note_repair(self, text: str) -> None:
+        if text not in self.repaired:
             self.repaired.append(text)
 
     def _await(self, target: Target) -> None:
@@ -254,7 +205,7 @@ class OlmRun:
     def _decide(self, observed: Observed, target: Target, step: Assessment) -> tuple[Target, bool]:
         plan = next(item for item in observed.plans if name_of(item) in (step.approve, step.discard))
         if step.discard:
-            self._repair("InstallPlan", plan, f"InstallPlan {name_of(plan)}: it is for {', '.join(plan_csvs(plan))}")
+            self._delete("InstallPlan", plan, f"InstallPlan {name_of(plan)}: it is for {', '.join(plan_csvs(plan))}")
             return replace(target, discarded=True), False
         sent = self.client.approve(plan)
         if sent:
@@ -345,11 +296,6 @@ class OlmRun:
 def _installed_name(observed: Observed, live: Object | None) -> str:
     name = str(((live or {}).get("status") or {}).get("installedCSV") or "")
     return name if observed.csv(name) is not None else ""
-
-
-def _is_starting(observed: Observed, name: str) -> bool:
-    catalog = observed.catalog(name)
-    return catalog is not None and catalog_state(catalog) != READY
 
 
 def _is_approved(observed: Observed, csv: str) -> bool:

@@ -210,13 +210,13 @@ FAILURES = {
     "two groups after the installation": (
         observed(csvs=[csv(phase="Failed", reason="TooManyOperatorGroups", message=TOO_MANY)]),
         "operator_group",
-        FINAL,
+        MEDIUM,
         "but one",
     ),
     "unsupported group": (
         observed(csvs=[csv(phase="Failed", reason="UnsupportedOperatorGroup", message=ALL_NAMESPACES)]),
         "operator_group",
-        FINAL,
+        MEDIUM,
         "spec.targetNamespaces",
     ),
     "wrong channel": (

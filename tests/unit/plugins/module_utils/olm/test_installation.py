@@ -156,7 +156,7 @@ def test_a_deleted_version_is_installed_again() -> None:
     )
     state = observed(subscriptions=[live], csvs=[])
     result = plan_installation(state, options(), live, offer())
-    assert [(item.kind, item.name) for item in result.repairs] == [("InstallPlan", "install-1")]
+    assert [(item.kind, item.name) for item in result.repairs] == [("Subscription", PACKAGE)]
     assert result.subscription["spec"]["startingCSV"] == NEW
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.olm.repair import repairs
-from tests.helpers.olm_objects import NEW, OLD, PACKAGE, csv, installed, observed, plan, subscription
+from tests.helpers.olm_objects import NEW, OLD, PACKAGE, condition, csv, installed, observed, plan, subscription
 
 LOST = subscription(state="UpgradePending", currentCSV=NEW, installedCSV=NEW, plan="install-1")
+DELETED_PLAN = condition("BundleUnpackFailed", "EnsureInstallPlanFailed", 'installplans "install-1" not found')
 PENDING = csv(phase="Pending", reason="RequirementsNotMet")
 
 
@@ -21,14 +22,20 @@ PENDING = csv(phase="Pending", reason="RequirementsNotMet")
         ({}, []),
         ({"subscriptions": []}, [("ClusterServiceVersion", NEW)]),
         ({"subscriptions": [subscription()]}, [("ClusterServiceVersion", NEW)]),
-        ({"subscriptions": [LOST], "csvs": []}, [("InstallPlan", "install-1")]),
-        # OLM does this on its own if the plan is missing.
-        ({"subscriptions": [LOST], "csvs": [], "plans": []}, []),
+        ({"subscriptions": [LOST], "csvs": []}, [("Subscription", PACKAGE)]),
+        ({"subscriptions": [LOST], "csvs": [], "plans": []}, [("Subscription", PACKAGE)]),
+        (
+            {"subscriptions": [subscription(conditions=[DELETED_PLAN])], "csvs": [], "plans": []},
+            [("Subscription", PACKAGE)],
+        ),
+        # OLM has not executed the plan yet.
+        ({"subscriptions": [LOST], "csvs": [], "plans": [plan(NEW, phase="Installing")]}, []),
+        ({"subscriptions": [LOST], "csvs": [], "plans": [plan(NEW)]}, []),
         (
             {"plans": [plan(NEW, phase="Failed")], "csvs": [PENDING]},
-            [("ClusterServiceVersion", NEW), ("InstallPlan", "install-1")],
+            [("ClusterServiceVersion", NEW), ("Subscription", PACKAGE)],
         ),
-        ({"plans": [plan(NEW, phase="Failed")], "csvs": []}, [("InstallPlan", "install-1")]),
+        ({"plans": [plan(NEW, phase="Failed")], "csvs": []}, [("Subscription", PACKAGE)]),
         # A step failed that the operator does not need.
         ({"plans": [plan(NEW, phase="Failed")]}, []),
         # In the middle of an upgrade.
@@ -55,3 +62,14 @@ def test_repairs(objects: dict[str, Any], deleted: list[tuple[str, str]]) -> Non
 def test_an_object_that_is_being_deleted_is_not_deleted_again() -> None:
     gone = {"deletionTimestamp": "2026-11-24T05:00:00Z"}
     assert not repairs(observed(subscriptions=[], csvs=[csv(metadata=gone)]), PACKAGE, None)
+
+
+def test_a_failed_upgrade_starts_again_from_the_version_that_runs() -> None:
+    live = subscription(currentCSV=NEW, installedCSV=NEW, plan="install-2")
+    failed = plan(NEW, phase="Failed", name="install-2")
+    state = observed(subscriptions=[live], csvs=[csv(OLD), csv(NEW, "Pending", spec={"replaces": OLD})], plans=[failed])
+    found = repairs(state, PACKAGE, live)
+    assert [(item.kind, item.name, item.previous) for item in found] == [
+        ("ClusterServiceVersion", NEW, ""),
+        ("Subscription", PACKAGE, OLD),
+    ]

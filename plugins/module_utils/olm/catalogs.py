@@ -1,0 +1,129 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Finds the catalog, channel and version to install; creates the declared CatalogSource, and waits for catalogs that are starting."""
+
+from __future__ import annotations
+
+import datetime
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ..common.nested import get_nested
+from . import failures
+from .client import AppliedObject, OlmClient
+from .installation import desired_version, installed_entry
+from .observed import Object, Observed, catalog_state, name_of
+from .options import OlmOptions
+from .package_manifest import Entry, Offer, choose_offer
+from .problem import OlmFailure, Problem
+from .subscription import catalog_body, is_created_by_us
+
+if t.TYPE_CHECKING:
+    from ..common.progress import Progress
+
+READY = "READY"
+# Seconds to wait for catalogs that are starting, and the interval of reads of the packages, which cannot be watched.
+_CATALOG_START, _PACKAGES_INTERVAL = 90.0, 1.0
+# Seconds to wait for the packages of a catalog, if it was connected during the seconds of the second number; the clocks may differ.
+_PACKAGES_START, _RECENT = 20.0, 90.0
+
+
+@dataclass
+class CatalogChoice:
+    """The choice for one run; `applied` is the change of the CatalogSource."""
+
+    client: OlmClient
+    options: OlmOptions
+    progress: Progress
+    deadline: float
+    wait: bool
+    check: bool
+    applied: AppliedObject | None = None
+
+    def offer(self, observed: Observed, live: Object | None) -> Offer | Entry | None:
+        """The installed version if it is the desired one, else what the catalogs offer; None if check mode cannot know it."""
+        installed = installed_entry(observed, self.options, live)
+        if installed is not None:
+            return installed
+        if self.check and not self.client.has_olm():
+            return None
+        if self.options.catalog_image and self._apply_catalog(observed) and self.check:
+            return None
+        return self._await_offer(live)
+
+    def _apply_catalog(self, observed: Observed) -> bool:
+        """Create or update the CatalogSource of the image; whether it differed."""
+        name = self.options.sources[0]
+        live = observed.catalog(name)
+        if live is not None and not is_created_by_us(live):
+            if (live.get("spec") or {}).get("image") == self.options.catalog_image:
+                return False
+            raise OlmFailure(failures.foreign_catalog(self.options.source_namespace, live, self.options.catalog_image))
+        body = catalog_body(name, self.options.source_namespace, self.options.catalog_image, live)
+        change = self.client.apply("catalogs", body, live)
+        if change is not None:
+            self.applied = change
+        return change is not None
+
+    def _await_offer(self, live: Object | None) -> Offer:
+        """The version that the catalogs offer; waits for catalogs that are starting, and for the packages of catalogs that have just started."""
+        started = time.monotonic()
+        limit = started
+        while True:
+            observed = self.client.observed()
+            choice = self._choose(observed, live)
+            sources = self._sources(live) or tuple(name_of(catalog) for catalog in observed.catalogs)
+            if not self.check and self.wait:
+                states = [catalog for name in sources if (catalog := observed.catalog(name))]
+                limit = max([limit, *(started + _patience(catalog, time.time()) for catalog in states)])
+            is_first_starting = self.applied is not None and catalog_state(observed.catalog(sources[0])) != READY
+            is_last = time.monotonic() >= min(self.deadline, limit)
+            if isinstance(choice, Offer) and (is_last or not is_first_starting):
+                return choice
+            if is_last:
+                raise OlmFailure(self._catalog_problem(observed, live) or t.cast("Problem", choice))
+            self.progress.report(f"waiting for CatalogSource {', '.join(sources)}")
+            self.client.follow()
+            self.client.await_change(_PACKAGES_INTERVAL)
+
+    def _choose(self, observed: Observed, live: Object | None) -> Offer | Problem:
+        return choose_offer(
+            self.client.packages(self.options.package),
+            package=self.options.package,
+            version=desired_version(observed, self.options, live),
+            channel=self.options.channel,
+            sources=self._sources(live),
+            source_namespace=self.options.source_namespace,
+            current_channel=str(((live or {}).get("spec") or {}).get("channel") or ""),
+        )
+
+    def _sources(self, live: Object | None) -> tuple[str, ...]:
+        """The declared sources, the one in use first; without declared ones, only the one in use."""
+        current = str(((live or {}).get("spec") or {}).get("source") or "")
+        declared = self.options.sources
+        if not declared:
+            return (current,) if current else ()
+        return (current, *(name for name in declared if name != current)) if current in declared else declared
+
+    def _catalog_problem(self, observed: Observed, live: Object | None) -> Problem | None:
+        """The problem of the first CatalogSource that does not exist or is not connected."""
+        for name in self._sources(live):
+            catalog = observed.catalog(name)
+            if catalog is None:
+                return failures.catalog_missing(self.options.source_namespace, name)
+            if catalog_state(catalog) != READY:
+                return failures.catalog_unreachable(self.options.source_namespace, catalog)
+        return None
+
+
+def _patience(catalog: Object, now: float) -> float:
+    """The seconds to wait for the packages of a catalog: until it is connected, and until the package server has read it."""
+    if catalog_state(catalog) != READY:
+        return _CATALOG_START
+    connected = get_nested(catalog, "status", "connectionState", "lastConnect")
+    try:
+        moment = datetime.datetime.fromisoformat(str(connected).replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
+    return _PACKAGES_START if abs(now - moment) < _RECENT else 0.0

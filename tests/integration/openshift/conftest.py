@@ -1,0 +1,35 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Namespaces for tests of OLM; the catalogs of the lab are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.kube import Kube
+from tests.helpers.olm import OlmNamespace
+from tests.helpers.openshift import OpenShift
+from tests.labs import Lab
+
+
+@pytest.fixture(scope="module")
+def openshift(openshift_lab: Lab) -> OpenShift:
+    """A cluster without operators."""
+    return OpenShift(openshift_lab).empty()
+
+
+@pytest.fixture
+def openshift_kube(openshift: OpenShift, tmp_path: Path) -> Iterator[Kube]:
+    """An administrator's access to it; all objects of the test are deleted afterwards."""
+    kube = Kube(openshift.lab.kubeconfig, tmp_path)
+    yield kube
+    kube.close()
+
+
+@pytest.fixture
+def olm(openshift: OpenShift, openshift_kube: Kube) -> OlmNamespace:
+    """A new namespace for an operator."""
+    return OlmNamespace(openshift_kube, openshift, openshift_kube.namespace())

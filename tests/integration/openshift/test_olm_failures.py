@@ -1,0 +1,139 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each way in which OLM fails is reported with the object, field, value, rule and remedy; nothing is sent if it is known before."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from tests.helpers.olm import CERTIFIED, OlmNamespace
+from tests.helpers.openshift import GPU_CSV, GPU_PACKAGE, OLD_GPU_CSV
+from tests.helpers.polling import until
+
+pytestmark = [pytest.mark.usual(10)]
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "text"),
+    [
+        ("channel", {"channel": "no-such-channel"}, "stable, v25.10, v25.3"),
+        ("package", {"package": "no-such-package"}, "No package with this name"),
+        ("version", {"version": "v99.0.0"}, "25.10.1"),
+        ("version", {"version": "v25.3.2", "channel": "v25.10"}, "It is in channel stable or v25.3"),
+        ("source", {"source": ["no-such-source"]}, "does not exist"),
+        ("package", {"source": ["redhat-operators"]}, "It is in certified-operators"),
+        ("install_mode", {"target_namespaces": []}, "supports OwnNamespace"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_sent(
+    olm: OlmNamespace, code: str, options: dict[str, Any], text: str
+) -> None:
+    assert text in olm.refused(code, **options)["message"]
+
+
+def test_a_missing_source_is_replaced_by_the_next_one(olm: OlmNamespace) -> None:
+    done = olm.install(source=["no-such-source", CERTIFIED], version="v25.10.1")
+    assert (done["source"], done["installed"]) == (CERTIFIED, True)
+
+
+def test_two_operator_groups(olm: OlmNamespace) -> None:
+    for name in ("one", "two"):
+        olm.cluster.operator_group(olm.namespace, [olm.namespace], name=name)
+    assert "one, two" in olm.refused("operator_group_multiple")["message"]
+
+
+def test_a_group_for_unsupported_namespaces(olm: OlmNamespace) -> None:
+    olm.cluster.operator_group(olm.namespace, [], name="all")
+    assert olm.refused("install_mode")["value"] == "all namespaces"
+
+
+def test_groups_that_others_make_after_the_installation(olm: OlmNamespace) -> None:
+    """The ClusterServiceVersion fails while its Subscription is AtLatestKnown; the check of the groups finds it first."""
+    olm.install(version="v25.3.2")
+    olm.cluster.operator_group(olm.namespace, [olm.namespace], name="second")
+    until(lambda: (olm.csv(OLD_GPU_CSV) or {}).get("status", {}).get("reason") == "TooManyOperatorGroups")
+    olm.refused("operator_group_multiple")
+    olm.kube.client.delete(f"/apis/operators.coreos.com/v1/namespaces/{olm.namespace}/operatorgroups/second")
+    assert olm.install(version="v25.3.2")["phase"] == "Succeeded"
+
+
+def test_a_group_that_is_deleted_during_the_run_is_reported(olm: OlmNamespace) -> None:
+    groups = f"/apis/operators.coreos.com/v1/namespaces/{olm.namespace}/operatorgroups"
+
+    def delete() -> None:
+        until(lambda: list(olm.kube.client.list(groups)))
+        olm.kube.client.delete(f"{groups}/{olm.namespace}")
+
+    other = threading.Thread(target=delete)
+    other.start()
+    result = olm.run(version="v25.3.2", wait_timeout=40)
+    other.join()
+    # The InstallPlan may exist before the group is deleted.
+    assert result.get("failed"), result
+    assert result["code"] in ("operator_group_missing", "operator_group"), result["msg"]
+    assert olm.install(version="v25.3.2")["phase"] == "Succeeded"
+
+
+def test_an_upgrade_by_someone_else_is_reported(olm: OlmNamespace) -> None:
+    olm.install(version="v25.3.2", channel="stable")
+    until(lambda: olm.has_pending_plan(GPU_CSV))
+    olm.cluster.approve(olm.namespace, GPU_CSV)
+    olm.cluster.wait_succeeded(olm.namespace, GPU_CSV)
+    until(lambda: olm.csv(OLD_GPU_CSV) is None)
+    assert olm.refused("downgrade", version="v25.3.2")["value"] == "25.10.1"
+    olm.unchanged(version="v25.10.1")
+
+
+def test_a_namespace_that_is_being_deleted(olm: OlmNamespace) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "held", "namespace": olm.namespace, "finalizers": ["example.com/held"]},
+    }
+    path = f"/api/v1/namespaces/{olm.namespace}/configmaps"
+    olm.kube.client.create(path, body)
+    olm.kube.client.delete(f"/api/v1/namespaces/{olm.namespace}")
+    try:
+        assert "kubectl get namespace" in olm.refused("namespace_terminating")["remedy"]
+    finally:
+        olm.kube.client.patch(f"{path}/held", {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.sampled(1, group="catalog faults")
+@pytest.mark.usual(60)
+def test_an_unreachable_catalog(olm: OlmNamespace) -> None:
+    with olm.fault("olm.catalog-unreachable"):
+        problem = olm.fails("catalog_unreachable", source=[CERTIFIED], version="v25.3.2", wait_timeout=5)
+        assert problem["object"] == f"CatalogSource openshift-marketplace/{CERTIFIED}"
+        assert not problem["changed"]
+    assert olm.install(version="v25.3.2")["phase"] == "Succeeded"
+
+
+@pytest.mark.sampled(1, group="catalog faults")
+@pytest.mark.usual(60)
+def test_a_deployment_that_never_becomes_ready(olm: OlmNamespace) -> None:
+    with olm.fault("olm.broken-deployment"):
+        problem = olm.fails("deployment_not_ready", version="v25.10.1", wait_timeout=25)
+        assert "gpu-operator" in problem["remedy"]
+
+
+@pytest.mark.sampled(1, group="catalog faults")
+@pytest.mark.usual(150)
+def test_a_step_of_the_plan_that_fails_in_an_upgrade(olm: OlmNamespace) -> None:
+    olm.install(version="v25.3.2")
+    with olm.fault("olm.broken-step"):
+        problem = olm.fails("install_plan_failed", version="v25.10.1", wait_timeout=150)
+        assert problem["object"].startswith(f"InstallPlan {olm.namespace}/")
+    done = olm.install(version="v25.10.1")
+    assert (done["phase"], len(done["repaired"])) == ("Succeeded", 2)
+    until(lambda: olm.csv(OLD_GPU_CSV) is None)
+    olm.unchanged(version="v25.10.1")
+
+
+def test_a_second_subscription_of_the_package(olm: OlmNamespace) -> None:
+    olm.cluster.operator_group(olm.namespace, [olm.namespace])
+    olm.cluster.subscribe(olm.namespace, GPU_PACKAGE, installPlanApproval="Manual")
+    assert olm.refused("subscription_name", name="other")["value"] == GPU_PACKAGE
