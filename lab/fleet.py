@@ -252,6 +252,8 @@ class Template:
                     "kubernetes.io/os": "linux",
                     "beta.kubernetes.io/arch": "amd64",
                     "beta.kubernetes.io/os": "linux",
+                    # OpenShift's machine config operator sets it on each node.
+                    **({"node.openshift.io/os_id": system.id} if system.ostree else {}),
                     **(distribution.labels if distribution else {}),
                     **group.labels,
                 },

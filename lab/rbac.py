@@ -25,7 +25,13 @@ _IN_NAMESPACES = {
     "accel-gpu-plan-upgrade": ("gpu-operator",),
 }
 # Playbooks that use the RBAC rules of another playbook.
-_SHARED_RULES = {"repair": "share", "reset": "share", "scale": "share", "delete_nodegroups": "nodegroups"}
+_SHARED_RULES = {
+    "upgrade": "site",
+    "repair": "share",
+    "reset": "share",
+    "scale": "share",
+    "delete_nodegroups": "nodegroups",
+}
 
 Object = dict[str, Any]
 

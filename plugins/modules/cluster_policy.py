@@ -279,7 +279,7 @@ def work(module: PlanModule) -> Object:
                 cluster.create(configmaps)
             changed, note, diff = _apply(module, cluster, desired, diff, lease.check)
     _warn_about_driver(module, diff)
-    cluster.labels_nodes = bool(diff.objects.required_names)
+    cluster.labels_nodes, cluster.by_olm = bool(diff.objects.required_names), plan.operator.olm is not None
     result = {
         "name": diff.live["metadata"]["name"] if diff.live else desired.name,
         "driver_nodes": diff.rollout.nodes if diff.rollout and not diff.held_back else 0,

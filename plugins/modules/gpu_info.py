@@ -205,13 +205,15 @@ gpu_info:
       sample: [{pool: notebooks, message: 1 node(s) have labels or taints that differ from the declaration}]
     releases:
       description:
-        - The Helm releases of C(nfd) and C(operator) as O(gpu_cluster) declares them, with C(version), C(release) and C(namespace).
+        - C(nfd) and C(operator) as O(gpu_cluster) declares them, with C(version), C(installer), C(namespace), C(release); with OLM also the Subscription.
         - The operator also has the C(distribution), declared or detected, and C(toolkit_env), the variables of the container toolkit for it.
       type: dict
       returned: when O(gpu_pools) is set
       sample:
-        nfd: {version: 0.19.0, release: nfd, namespace: node-feature-discovery}
+        nfd: {version: 0.19.0, installer: helm, release: nfd, namespace: node-feature-discovery}
         operator: {version: v25.10.1, release: gpu-operator, namespace: gpu-operator, distribution: kubeadm, toolkit_env: []}
+    tolerations: {description: "The tolerations that a run C(adds) to an C(object) or C(removes), and the pods that this C(restarts).", type: list,
+      elements: dict, returned: when the cluster is reachable, sample: [{object: ClusterPolicy x, adds: ["a:NoSchedule"], removes: [], restarts: NFD}]}
     installed:
       description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info).
       type: dict
@@ -290,8 +292,9 @@ from ..module_utils.common.nested import get_nested
 from ..module_utils.common.results import MAX_LISTED
 from ..module_utils.gpu_operator.detect import detect, object_conditions
 from ..module_utils.gpu_operator.driver_report import add_driver_objects
+from ..module_utils.gpu_operator.installation_report import add_installation
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
-from ..module_utils.gpu_operator.toolkit_settings import adapt_finding, operator_result, with_settings
+from ..module_utils.gpu_operator.toolkit_settings import adapt_finding, with_settings
 from ..module_utils.gpu_operator.upgrade_refusals import HelmTools, preview_upgrade_of_site
 from ..module_utils.kube.cluster_identity import identity_report
 from ..module_utils.kube.errors import ApiError
@@ -348,10 +351,7 @@ def _compare(
     reads_pods = module.params["include_workloads"] or module.params["include_impact"]
     overview = compare(client, detection.plan, nodes, list_pods if reads_pods else None)
     plan, membership, changes = overview.plan, overview.membership, overview.changes
-    info["installed"] = {name: finding.as_dict() for name, finding in detection.findings.items()}
-    info["installed"]["operator"] = operator_result(operator, settings, module.plan)
-    if settings.env:
-        info["releases"]["operator"].update(distribution=settings.distribution, toolkit_env=list(settings.env))
+    add_installation(client, detection, operator, settings, info)
     info["pools"] = report_data.pool_results(overview.allocation, nodes, membership, changes.edits, overview.geometries)
     results = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     for name, validation in evidence.validated_pools(plan, nodes, membership, results).items():

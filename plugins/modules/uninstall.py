@@ -109,6 +109,12 @@ uninstall:
         status: {description: "Helm's status of the release; V(absent) if there is no release.", type: str, returned: success, sample: deployed}
         managed: {description: Whether this collection has installed it., type: bool, returned: success, sample: true}
         uninstall: {description: Whether it must be uninstalled., type: bool, returned: success, sample: true}
+    subscriptions:
+      description: The Subscriptions of OLM that this collection has created, in the order in which M(accel.gpu.olm_subscription) removes them.
+      type: list
+      elements: dict
+      returned: success
+      sample: [{name: gpu-operator-certified, namespace: nvidia-gpu-operator, package: gpu-operator-certified}]
     helm_environment:
       description: Environment variables (none is secret) for M(kubernetes.core.helm) to connect to the verified cluster.
       type: dict
@@ -168,19 +174,23 @@ details:
 
 import typing as t
 
+from ..module_utils.cluster_state.cluster_policy import is_created
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.daemonsets import count_interrupted_nodes
+from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.helm.release_removal import ReleaseRemoval
 from ..module_utils.kube.helm_environment import helm_environment
 from ..module_utils.kube.module import GpuModule
+from ..module_utils.kube.paths import NAMESPACES
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
 from ..module_utils.sharing.operands import restart_mig_manager
 from ..module_utils.uninstall.after_helm import AfterHelm
 from ..module_utils.uninstall.before_helm import BeforeHelm
 from ..module_utils.uninstall.new_nodes import NewNodes
+from ..module_utils.uninstall.olm import own_subscriptions
 from ..module_utils.uninstall.stage import Stage
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
@@ -196,18 +206,25 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     if module.params["gpu_cluster"] is None:
         module.fail_json(msg="missing required arguments: gpu_cluster")
     releases: list[ReleaseRemoval] = []
+    subscriptions: list[dict[str, str]] = []
     environment: dict[str, str] = {}
     if module.params["stage"] == "new_nodes":
         stage: Stage = NewNodes(client=module.client, progress=module.progress, waiting=_waiting(module))
     else:
         plan = derive(module.params["gpu_cluster"], {}, [])
         releases = [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
+        if plan.operator.olm is None and not any(release.managed for release in releases):
+            plan = adapt_plan(module.client, plan, None)
+            releases = [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
+        by_olm = plan.operator.olm is not None or plan.nfd.olm is not None
+        subscriptions = own_subscriptions(module.client) if by_olm else []
         if module.params["stage"] == "before_helm":
             if any(release.managed for release in releases):
                 environment = helm_environment(module.client)
-            stage = _before_helm(module, *releases)
+            stage = _before_helm(module, *releases, by_olm=by_olm)
         else:
-            stage = _after_helm(module, plan, *releases)
+            own = by_olm and (bool(subscriptions) or _is_own(module, plan.operator.namespace))
+            stage = _after_helm(module, plan, *releases, by_olm=own)
     _run(module, stage)
     for release in releases:
         if release.exists and not release.managed:
@@ -218,6 +235,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         "changed": stage.result.changed,
         "uninstall": {
             "releases": [release.as_dict() for release in releases],
+            "subscriptions": subscriptions,
             "helm_environment": environment,
             **stage.result.as_dict(),
         },
@@ -245,13 +263,19 @@ def _run(module: GpuModule, stage: Stage) -> None:
         raise
 
 
+def _is_own(module: GpuModule, namespace: str) -> bool:
+    """Whether this collection has created the operator's namespace; a Subscription that it had is deleted with it."""
+    live = module.client.get(f"{NAMESPACES}/{namespace}")
+    return live is not None and is_created(live)
+
+
 def _release(module: GpuModule, name: str, namespace: str) -> ReleaseRemoval:
     params = module.params
     waiting = WaitOptions(params["wait_timeout"] if params["wait"] else 0, params["wait_sleep"], module.progress)
     return ReleaseRemoval(module.client, name, namespace, module.run_command, waiting, float(params["pending_timeout"]))
 
 
-def _before_helm(module: GpuModule, operator: ReleaseRemoval, nfd: ReleaseRemoval) -> BeforeHelm:
+def _before_helm(module: GpuModule, operator: ReleaseRemoval, nfd: ReleaseRemoval, *, by_olm: bool) -> BeforeHelm:
     params = module.params
     return BeforeHelm(
         client=module.client,
@@ -262,6 +286,7 @@ def _before_helm(module: GpuModule, operator: ReleaseRemoval, nfd: ReleaseRemova
         run_id=module.run_id,
         allow_driver_rollout=params["allow_driver_rollout"],
         reset_mig=params["reset_mig"] and params["wait"],
+        by_olm=by_olm,
         count_interrupted_nodes=count_interrupted_nodes,
         restart_mig_managers=lambda namespace, nodes, lease: restart_mig_manager(
             module.client, namespace, nodes, lease, module.progress
@@ -269,7 +294,9 @@ def _before_helm(module: GpuModule, operator: ReleaseRemoval, nfd: ReleaseRemova
     )
 
 
-def _after_helm(module: GpuModule, plan: Plan, operator: ReleaseRemoval, nfd: ReleaseRemoval) -> AfterHelm:
+def _after_helm(
+    module: GpuModule, plan: Plan, operator: ReleaseRemoval, nfd: ReleaseRemoval, *, by_olm: bool
+) -> AfterHelm:
     existing = [f"{item.namespace}/{item.name}" for item in (operator, nfd) if item.managed and item.exists]
     if existing and not module.check_mode:
         raise InvalidOptions([f"Helm release {name} still exists: uninstall it first." for name in existing])
@@ -281,6 +308,7 @@ def _after_helm(module: GpuModule, plan: Plan, operator: ReleaseRemoval, nfd: Re
         nfd=nfd,
         nfd_instance=str((plan.nfd.values.get("master") or {}).get("instance") or ""),
         lease_namespace=module.params["lease_namespace"],
+        by_olm=by_olm,
     )
 
 

@@ -160,11 +160,20 @@ def pool_results(
 
 
 def declared_releases(plan: Plan) -> dict[str, dict[str, t.Any]]:
-    """NFD and the operator as Helm installs them, with the declared distribution and the variables of the container toolkit for it."""
+    """NFD and the operator as Helm or OLM installs them, with the declared distribution and the variables of the container toolkit for it."""
     releases: dict[str, dict[str, t.Any]] = {
-        component: {"version": release.version, "release": release.name, "namespace": release.namespace}
+        component: {
+            "version": release.version,
+            "installer": release.installer,
+            "release": release.name,
+            "namespace": release.namespace,
+        }
         for component, release in (("nfd", plan.nfd), ("operator", plan.operator))
     }
+    for component, release in (("nfd", plan.nfd), ("operator", plan.operator)):
+        if release.olm is not None:
+            olm = release.olm
+            releases[component] |= {"package": olm.package, "channel": olm.channel, "source": list(olm.source)}
     releases["operator"] |= {
         "distribution": plan.cluster.distribution or "",
         "toolkit_env": list(plan.cluster.toolkit_env),

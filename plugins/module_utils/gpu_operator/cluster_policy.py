@@ -62,8 +62,10 @@ def with_planned_values(live: Document, plan: Plan) -> Document:
 
 
 def planned_upgrade(live: Document, plan: Plan) -> tuple[str, str] | None:
-    """The installed and the planned version of the operator's release if a run upgrades it; another release is never upgraded."""
+    """The installed and the planned version of the operator's release if a run upgrades it; another one is never upgraded."""
     operator, installed = plan.operator, policy_version(live)
+    if operator.installed:
+        return operator.installed, operator.version
     if not installed or helm_release_of(live) != (operator.name, operator.namespace):
         return None
     same = installed.removeprefix("v") == operator.version.removeprefix("v")

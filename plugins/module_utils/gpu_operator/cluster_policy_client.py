@@ -40,7 +40,7 @@ from .container_runtime import (
     runtime_classes_of,
     toolkit_problems,
 )
-from .daemonsets import app_label, is_driver, is_operand, is_stalled, next_pod_to_replace
+from .daemonsets import app_label, is_driver, is_operand, is_stalled, next_pod_to_replace, outdated_images
 from .driver_object_writer import label_nodes
 from .driver_objects import DriverObjects, plan_driver_objects, pool_label_edits
 from .driver_rollout import DriverRollout, UpgradePolicies
@@ -75,6 +75,8 @@ class ClusterPolicyClient:
         self.replaced_pods: list[str] = []
         # Whether NVIDIADriver objects of the pools need the label of the pool on each node.
         self.labels_nodes = False
+        # Whether OLM replaces the operator.
+        self.by_olm = False
 
     def policy(self) -> Object | None:
         """The active policy; None if there is none."""
@@ -213,6 +215,10 @@ class ClusterPolicyClient:
         ignored = self._find_ignored_nodes(readiness)
         if ignored:
             readiness = assess(policy, daemonsets, self._nodes or [], effect, None, ignored, drivers)
+        if self.by_olm:
+            operator = self._client.get(object_path("apps/v1", "Deployment", "gpu-operator", self._namespace))
+            outdated = outdated_images(operator, daemonsets, policy.get("spec") or {})
+            readiness = replace(readiness, waiting=(*readiness.waiting, *outdated))
         return readiness if readiness.unfinished else self._with_runtime_classes(readiness)
 
     def _with_runtime_classes(self, readiness: OperatorReadiness) -> OperatorReadiness:

@@ -13,6 +13,7 @@ import typing as t
 from ..catalog.taints import untolerated_taints
 from ..cluster_state import nvidia_driver
 from ..cluster_state.operand_pods import daemonset_status, is_ready, node_of
+from ..common.nested import get_nested
 from .cluster_policy import KIND, policy_version
 from .driver_rollout import Path, UpgradePolicy, is_in_place
 
@@ -176,6 +177,37 @@ def _lacks_driver(driver: Document, daemonset: Document) -> bool:
         return True
     env = {item["name"]: item.get("value", "") for item in container.get("env") or []}
     return any(env.get(item["name"]) != item.get("value", "") for item in driver.get("env") or [])
+
+
+# The variable of an operator of OLM with the image of each DaemonSet, and the part of the policy that may set another image (gpu-operator
+# config/manager/manager.yaml, controllers/object_controls.go).
+_IMAGES = {
+    "gpu-feature-discovery": ("GFD_IMAGE", "gfd"),
+    "nvidia-container-toolkit-daemonset": ("CONTAINER_TOOLKIT_IMAGE", "toolkit"),
+    "nvidia-dcgm-exporter": ("DCGM_EXPORTER_IMAGE", "dcgmExporter"),
+    "nvidia-device-plugin-daemonset": ("DEVICE_PLUGIN_IMAGE", "devicePlugin"),
+    "nvidia-mig-manager": ("MIG_MANAGER_IMAGE", "migManager"),
+    "nvidia-operator-validator": ("VALIDATOR_IMAGE", "validator"),
+}
+
+
+def outdated_images(operator: Document | None, daemonsets: t.Iterable[Document], spec: Document) -> list[str]:
+    """The DaemonSets that a new operator has not given its images yet; `operator` is its Deployment, `spec` that of the ClusterPolicy.
+
+    Nothing else shows that an operator that OLM has replaced has not processed the policy, whose status is still that of the old one.
+    """
+    containers = get_nested(operator, "spec", "template", "spec", "containers") or ()
+    images = {entry["name"]: entry.get("value") for each in containers for entry in each.get("env") or ()}
+    found = []
+    for item in daemonsets:
+        name = item["metadata"]["name"]
+        variable, part = _IMAGES.get(name, ("", ""))
+        own = spec.get(part) or {}
+        template = item["spec"]["template"]["spec"]
+        used = [each.get("image") for key in ("containers", "initContainers") for each in template.get(key) or ()]
+        if images.get(variable) and not (own.get("image") or own.get("version")) and images[variable] not in used:
+            found.append(f"DaemonSet {name} does not have the image of the new operator yet")
+    return found
 
 
 def is_stalled(daemonset: Document, unready: t.Collection[str]) -> bool:

@@ -32,6 +32,7 @@ from .installation import (
     evaluate_operator,
     missing_tolerations,
     read_installation,
+    same_version,
     unlabelled_nodes,
     with_policies,
     with_reverted_fields,
@@ -57,6 +58,8 @@ class Detection(t.NamedTuple):
     findings: dict[str, InstallationFinding]
     policy: Object | None
     plan: Plan
+    # The plan for the platform, as the variables declare it.
+    declared: Plan
 
 
 def detect(client: Client, plan: Plan) -> Detection:
@@ -67,9 +70,12 @@ def detect(client: Client, plan: Plan) -> Detection:
         plan = plan.on_openshift()
     policy = t.cast("Object | None", active_policy(policies))
     adapted = plan if policy is None else adapt_plan(client, plan, policy)
+    installed = operator.installation.version if operator.installation else ""
     if operator.installation is not None and operator.adopted:
-        adapted = adopt_installed(adapted, operator.installation.version)
-    return Detection({"nfd": find_nfd(client, plan), "operator": operator}, policy, adapted)
+        adapted = adopt_installed(adapted, installed)
+    elif operator.installer == OLM_INSTALLER and not same_version(installed, adapted.operator.version):
+        adapted = replace(adapted, operator=replace(adapted.operator, installed=installed))
+    return Detection({"nfd": find_nfd(client, plan), "operator": operator}, policy, adapted, plan)
 
 
 def object_conditions(client: Client, policy: t.Mapping[str, t.Any] | None) -> set[str]:

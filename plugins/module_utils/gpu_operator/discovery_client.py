@@ -13,7 +13,7 @@ from ..helm.workloads import await_rollout
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED
-from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NODE_FEATURE_DISCOVERIES
+from ..kube.paths import NODE_FEATURE_DISCOVERIES
 from .discovery_object import (
     DEFINITION,
     KIND,
@@ -24,7 +24,7 @@ from .discovery_object import (
     plan_discovery,
     unreached_taints,
 )
-from .olm_installation import read_example
+from .olm_installation import read_definition, read_example
 
 if t.TYPE_CHECKING:
     from ..common.wait import WaitOptions
@@ -77,12 +77,7 @@ class DiscoveryClient:
 
     def _definition(self) -> Object | None:
         """The CRD; None if the user may not read it."""
-        try:
-            definition = self._client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{DEFINITION}")
-        except ApiError as error:
-            if not error.forbidden:
-                raise
-            return None
+        definition = read_definition(self._client, DEFINITION)
         self._tolerates = has_worker_tolerations(definition)
         return definition
 

@@ -21,6 +21,7 @@ from ..kube.diff import difference
 from ..kube.managed_fields import child, owned_by
 from ..pools.variables import merge
 from .cluster_policy import merge_tolerations
+from .olm_installation import known_fields, spec_schema
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan
@@ -84,7 +85,7 @@ def new_object(plan: Plan, example: Document | None, definition: Document | None
     body = {
         "apiVersion": API_VERSION,
         **after,
-        "spec": merge(known_fields((example or {}).get("spec") or {}, definition), spec),
+        "spec": merge(known_fields((example or {}).get("spec") or {}, spec_schema(definition, API_VERSION)), spec),
     }
     return DiscoveryChange(body, {}, after, is_new=True)
 
@@ -123,23 +124,8 @@ def plan_discovery(live: Document, plan: Plan, *, tolerates: bool = True) -> Dis
 
 def has_worker_tolerations(definition: Document | None) -> bool:
     """Whether a CRD has spec.operand.workerTolerations; True if it is not known."""
-    operand = get_nested(_schema(definition), "properties", _OPERAND, "properties")
+    operand = get_nested(spec_schema(definition, API_VERSION), "properties", _OPERAND, "properties")
     return not operand or _TOLERATIONS in operand
-
-
-def known_fields(spec: Document, definition: Document | None) -> Object:
-    """The part of an example's spec that the CRD knows, because examples of some releases also have other fields (customConfig)."""
-    properties = get_nested(_schema(definition), "properties")
-    return dict(spec) if not properties else {key: value for key, value in spec.items() if key in properties}
-
-
-def _schema(definition: Document | None) -> Object | None:
-    """The schema of the object's spec."""
-    for item in get_nested(definition, "spec", "versions") or ():
-        if f"nfd.openshift.io/{item.get('name')}" == API_VERSION:
-            found: Object | None = get_nested(item, "schema", "openAPIV3Schema", "properties", "spec")
-            return found
-    return None
 
 
 def unreached_taints(plan: Plan) -> list[str]:

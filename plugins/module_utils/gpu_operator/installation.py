@@ -121,6 +121,13 @@ class InstallationFinding:
         return self.planned.installer if self.planned else HELM
 
     @property
+    def configures_discovery(self) -> bool:
+        """Whether a run configures the NodeFeatureDiscovery, if this is the finding for NFD."""
+        if self.managed:
+            return self.installer == OLM_INSTALLER
+        return self.adopted and self.installation is not None and self.installation.has_discovery_object
+
+    @property
     def installs(self) -> bool:
         """Whether the component is missing and will be installed."""
         return self.installation is None and self.managed and not self.problem
@@ -139,10 +146,7 @@ class InstallationFinding:
         if self.managed and self.planned is not None and self.planned.olm is not None:
             result["subscription"] = subscription_of(self.planned)
         if installation is None or installation.component == "nfd":
-            by_olm = self.managed and self.installer == OLM_INSTALLER
-            result["discovery_object"] = by_olm or (
-                self.adopted and bool(installation and installation.has_discovery_object)
-            )
+            result["discovery_object"] = self.configures_discovery
         if installation is not None:
             result["what"] = installation.title
             for key in ("deployment", "namespace", "manager", "managed_by", "version"):

@@ -11,7 +11,7 @@ from ..catalog.olm import CSV_KIND, EXAMPLES_ANNOTATION, OWNER_KIND_LABEL, OWNER
 from ..cluster_state.cluster_policy import is_created
 from ..common.nested import get_nested, parse_json
 from ..kube.errors import ApiError
-from ..kube.paths import DEPLOYMENTS
+from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS
 from .installation import HELM, OLM, OWNER, TITLES, Installation, InstallationFinding, evaluate_helm
 
 if t.TYPE_CHECKING:
@@ -102,6 +102,38 @@ def example_of(version: Document, kind: str) -> Object | None:
     text = get_nested(version, "metadata", "annotations", EXAMPLES_ANNOTATION)
     examples = parse_json(text, list) if isinstance(text, str) else None
     return next((item for item in examples or () if isinstance(item, dict) and item.get("kind") == kind), None)
+
+
+def read_definition(client: Client, name: str) -> Object | None:
+    """A CRD; None if the user may not read it."""
+    try:
+        return client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{name}")
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return None
+
+
+def spec_schema(definition: Document | None, api_version: str) -> Object:
+    """The schema of `spec` in the version of a CRD; empty if it is not known."""
+    for item in get_nested(definition, "spec", "versions") or ():
+        if item.get("name") == api_version.rpartition("/")[2]:
+            return get_nested(item, "schema", "openAPIV3Schema", "properties", "spec") or {}
+    return {}
+
+
+def known_fields(value: t.Any, schema: Document) -> t.Any:
+    """The part of a value that a schema has; everything without a schema.
+
+    Examples of operators have fields that their CRDs do not have: `customConfig` of NFD 4.12, `driver.upgradePolicy.kernelModuleType` of the GPU operator
+    v25.3.
+    """
+    properties = schema.get("properties")
+    if isinstance(value, list):
+        return [known_fields(item, schema.get("items") or {}) for item in value]
+    if not isinstance(value, dict) or not properties or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return value
+    return {key: known_fields(item, properties[key]) for key, item in value.items() if key in properties}
 
 
 def operator_owner(client: Client, field_selector: str) -> tuple[str, str]:

@@ -15,12 +15,13 @@ from ..kube.objects import ExpectedObjects, InvalidObjects
 from ..kube.paths import CLUSTER_POLICIES
 from .cluster_policy import API_VERSION, KIND, DesiredPolicy, initial_change, new_policy
 from .detect import relocate_plan
-from .olm_installation import operator_owner, read_example
+from .olm_installation import known_fields, operator_owner, read_definition, read_example, spec_schema
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan
 
 Object = dict[str, t.Any]
+DEFINITION = "clusterpolicies.nvidia.com"
 
 
 def plan_of_operator(client: Client, plan: Plan, expected: ExpectedObjects, *, check: bool) -> Plan:
@@ -48,7 +49,8 @@ def create_policy(client: Client, namespace: str, desired: DesiredPolicy) -> Obj
                 f"installed (kubectl -n {namespace} get csv), or create the {KIND}, and run again."
             ]
         )
-    body = new_policy(example, desired)
+    schema = spec_schema(read_definition(client, DEFINITION), API_VERSION)
+    body = new_policy({**example, "spec": known_fields(example.get("spec") or {}, schema)}, desired)
     live = client.create(CLUSTER_POLICIES, body, field_validation="Strict", manager=EXAMPLE_MANAGER)
     name = live["metadata"]["name"]
     applied = t.cast("Object", initial_change(replace(desired, name=name)).body)

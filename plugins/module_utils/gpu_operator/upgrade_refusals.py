@@ -22,12 +22,12 @@ from ..helm.release import DEPLOYED, ReleaseContent, Revision, differing_values,
 from ..helm.release_records import ReleaseRecords
 from ..kube.errors import ApiError
 from ..kube.objects import ExpectedObjects
+from .installation import HELM, InstallationFinding
 from .upgrade import OperatorUpgrade
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..pools.plan import Plan, ReleasePlan
-    from .installation import InstallationFinding
 
 Object = dict[str, t.Any]
 
@@ -59,7 +59,7 @@ def preview_upgrade_of_site(
 ) -> RefusalPreview | None:
     """The refusals of the upgrade that site would make; None if site does not change the release, or installs it. `allowed`: the driver may roll."""
     installation = finding.installation
-    if not plan.pools or installation is None or not finding.managed:
+    if not plan.pools or installation is None or not finding.managed or finding.installer != HELM:
         return None
     operator, initial = plan.operator, initial_values(plan)
     records = ReleaseRecords(client, operator.name, operator.namespace)

@@ -88,6 +88,8 @@ class ReleasePlan:
     values: dict[str, t.Any]
     installer: str = "helm"
     olm: OlmPlan | None = None
+    # The version that OLM replaces with another one; empty if it does not, or if Helm installs the release.
+    installed: str = dataclasses.field(default="", metadata={"exported": False})
 
 
 @dataclasses.dataclass(frozen=True)

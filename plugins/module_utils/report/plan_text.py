@@ -9,6 +9,7 @@ import typing as t
 
 from ..catalog import benchmarks
 from ..catalog.distributions import BY_NAME
+from ..catalog.olm import OLM
 from ..cluster_state.impact import COUNTS
 from ..mig.drawing import draw_gpu
 from ..mig.placement import Placement
@@ -34,13 +35,37 @@ def component_paragraphs(info: Document) -> t.Iterator[Paragraph]:
         parts = []
         finding = installed.get(component)
         if finding and finding["managed"] and not finding["found"]:
-            title = f"{_COMPONENTS[component]} {release['version']}"
-            parts.append(f"installs {title} as Helm release {release['namespace']}/{release['release']}")
+            title = f"{_COMPONENTS[component]} {release['version']}".strip()
+            parts.append(f"installs {title} {_means(release)}")
+        if not info.get("reachable") and release.get("installer") == OLM:
+            parts.append(
+                f"unless the cluster has it: {_COMPONENTS[component]} {release['version']}".strip()
+                + f" {_means(release)}"
+            )
         if (parts or not info.get("reachable")) and release.get("toolkit_env"):
             settings = ", ".join(f"{entry['name']}={entry['value']}" for entry in release["toolkit_env"])
             parts.append(f"settings of {BY_NAME[release['distribution']].title}: {settings}")
         if parts:
             yield component, "; ".join(parts)
+
+
+def _means(release: Document) -> str:
+    """How a component is installed."""
+    if release.get("installer") != OLM:
+        return f"as Helm release {release['namespace']}/{release['release']}"
+    subscription = f"{release['namespace']}/{release['package']}"
+    return f"through OLM: Subscription {subscription}, channel {release['channel']} of {join_words(release['source'], 'or')}"
+
+
+def toleration_paragraphs(info: Document) -> t.Iterator[Paragraph]:
+    """The objects that get or lose tolerations because of the pools' taints, and the pods that restart."""
+    for change in info.get("tolerations") or ():
+        parts = [
+            f"{verb} {join_words(change[key])}"
+            for key, verb in (("adds", "gets a toleration of"), ("removes", "loses the toleration of"))
+            if change[key]
+        ]
+        yield "tolerations", f"{change['object']} {'; '.join(parts)}; {change['restarts']}"
 
 
 def layout_lines(pools: Document, width: int) -> list[str]:

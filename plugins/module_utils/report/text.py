@@ -11,7 +11,15 @@ from ..mig import layout as layouts
 from ..schema.messages import abbreviate
 from ..sharing_modes.registry import mode_with_replicas
 from .formatting import has_failed_validation, validation_failure, validation_result
-from .plan_text import component_paragraphs, gpus_of, impact_lines, layout_lines, profiles_of, sharing_costs
+from .plan_text import (
+    component_paragraphs,
+    gpus_of,
+    impact_lines,
+    layout_lines,
+    profiles_of,
+    sharing_costs,
+    toleration_paragraphs,
+)
 from .table import WIDTH, Column, Paragraph, table, wrap
 
 Document = t.Mapping[str, t.Any]
@@ -34,7 +42,7 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]
     if not info.get("reachable"):
         title = f"{title}: not reached, only what follows from the variables"[:width]
     impact = impact_lines(info, width) if kind == "plan" else []
-    components = component_paragraphs(info) if kind == "plan" else ()
+    components = [*component_paragraphs(info), *toleration_paragraphs(info)] if kind == "plan" else ()
     rest = wrap([*components, *_notes(info), *_totals(info), *identity_paragraphs(info, kind)], width)
     if not pools:
         return [title, "No pools are declared: nothing is shared, labelled or verified.", *impact, *rest]

@@ -20,7 +20,7 @@ from ..helm.release_records import marker_path
 from ..helm.release_removal import ReleaseRemoval
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
-from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NODES, Kind, object_path
+from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NODES, Kind, object_path
 from . import ownership_marks
 from .configmaps import CONFIGMAPS
 from .crds import crd_name, custom_kind, is_agent_feature, keep_reason
@@ -46,13 +46,15 @@ class AfterHelm(Stage):
     nfd: ReleaseRemoval
     nfd_instance: str
     lease_namespace: str
+    # Whether OLM has installed the operator for this collection, which was removed in the previous step.
+    by_olm: bool = False
     run_leases: list[str] = field(default_factory=list)
     foreign_policies: bool = False
 
     def read(self) -> None:
         """Read all residue."""
         self.nodes = read_nodes(self.client)
-        self.foreign_policies = False
+        self.foreign_policies = self.by_olm and bool(self.client.list_known(CLUSTER_POLICIES, metadata_only=True))
         crds: list[Removal | None] = []
         leases: list[str] = []
         for release, kinds in ((self.operator, _OPERATOR_KINDS), (self.nfd, NFD_KINDS)):
@@ -130,11 +132,12 @@ class AfterHelm(Stage):
 
     @property
     def _removes_operator(self) -> bool:
-        return self.operator.managed and not self.foreign_policies
+        return (self.operator.managed or self.by_olm) and not self.foreign_policies
 
     def _residue(self, node: Node) -> Residue:
         residue = operator_residue(node) if self._removes_operator else Residue()
-        return residue | nfd_residue(node, self.nfd_instance) if self.nfd.managed else residue
+        by_us = self.nfd.managed or self.by_olm
+        return residue | nfd_residue(node, self.nfd_instance) if by_us else residue
 
     def _run_lease_paths(self) -> list[str]:
         """The Lease that prevents simultaneous runs, and the Lease that records the cluster's name."""
@@ -194,6 +197,7 @@ class AfterHelm(Stage):
             releases=frozenset((release.name, release.namespace) for release in releases if release.managed),
             configmaps=frozenset(CONFIGMAPS),
             objects=frozenset(("Lease", marker) for marker in markers),
+            by_olm=self.by_olm,
             # In check mode, the previous stage has not deleted them.
             own_objects=NEW_NODES_OBJECTS,
         )

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import MIG_CONFIG_LABEL
-from ..cluster_state.cluster_policy import plugin_configmap
+from ..cluster_state.cluster_policy import is_created, plugin_configmap
 from ..cluster_state.gpu_pods import PREFIX
 from ..cluster_state.node import Node
 from ..cluster_state.nvidia_driver import is_managed
@@ -32,6 +32,7 @@ from .configmaps import CONFIGMAPS, configmap_removals, pod_removals
 from .driver_objects import ALLOW_DRIVER_ROLLOUT, driver_removals, refusal
 from .mig_reset import MigReset
 from .node_cleanup import MIG_OFF, NodeRestoration, kept_parts, managed_parts, restore_node
+from .olm import discovery_removals
 from .operands import await_operands
 from .stage import Removal, Stage, read_nodes
 
@@ -60,6 +61,8 @@ class BeforeHelm(Stage):
     reset_mig: bool
     count_interrupted_nodes: t.Callable[[Document, t.Collection[Document], t.Iterable[tuple[str, ...]]], int]
     restart_mig_managers: t.Callable[[str, t.Sequence[Node], Lease], None]
+    # Whether OLM has installed the operators, of this collection or of others.
+    by_olm: bool = False
     policies: list[Object] = field(default_factory=list)
     drivers: list[Object] = field(default_factory=list)
     policy_removals: list[Removal] = field(default_factory=list)
@@ -73,6 +76,8 @@ class BeforeHelm(Stage):
         self.drivers = [item for item in self.client.list_known(NVIDIA_DRIVERS) if is_managed(item)]
         self._require_driver_rollout(foreign)
         self.policy_removals = [removal for policy in self.policies for removal in self._policy_removals(policy)]
+        if self.by_olm:
+            self.policy_removals += discovery_removals(self.client)
         # After the policy, so that the operator does not install another driver in between.
         self.policy_removals += driver_removals(self.client, self.drivers)
         plugin_configmaps = [(self._operator_namespace(policy), plugin_configmap(policy)) for policy in foreign]
@@ -167,8 +172,8 @@ class BeforeHelm(Stage):
         return [release for release in (self.operator, self.nfd) if release.managed and not release.is_superseded]
 
     def _is_managed(self, policy: Document) -> bool:
-        """Whether a policy belongs to a Helm release that this collection installed."""
-        return self.operator.managed and self.operator.contains(policy)
+        """Whether a policy belongs to a Helm release that this collection installed, or was created for an operator of OLM."""
+        return is_created(policy) or (self.operator.managed and self.operator.contains(policy))
 
     def _operator_namespace(self, policy: Document) -> str:
         return str((policy.get("status") or {}).get("namespace") or self.operator.namespace)

@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION
+from ..cluster_state.cluster_policy import is_created
 from ..common.parallel import call_all
 from ..helm.release import helm_release_of
 from ..kube.client import Client
@@ -50,12 +51,14 @@ class DepartingObjects:
     """Objects that will be deleted: whole Helm releases (name, namespace), ConfigMaps by name, and other objects by kind and name.
 
     A ConfigMap stays while it has foreign entries. Objects in `own_objects` are only deleted if the collection has written them.
+    `by_olm`: objects that OLM has made for an operator, and those that the collection has created; a foreign operator still has its Subscription.
     """
 
     releases: frozenset[tuple[str, str]] = frozenset()
     configmaps: frozenset[str] = frozenset()
     objects: frozenset[tuple[str, str]] = frozenset()
     own_objects: frozenset[tuple[str, str]] = frozenset()
+    by_olm: bool = False
 
 
 def namespace_removal(
@@ -113,6 +116,8 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
         return True
     if (kind, name) in departing.own_objects and ownership_marks.is_marked(item):
         return True
+    if departing.by_olm and (is_created(item) or _is_of_operator(kind, metadata)):
+        return True
     if kind == "ConfigMap":
         return name in departing.configmaps and not ownership_marks.has_foreign_entries(item)
     if kind == "Secret":
@@ -123,6 +128,13 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
             "ServiceAccount"
         ]
     return False
+
+
+def _is_of_operator(kind: str, metadata: Document) -> bool:
+    """Whether OLM has made the object for an operator (operator-lifecycle-manager pkg/controller/install, pkg/controller/operators/decorators)."""
+    labels = metadata.get("labels") or {}
+    by_package = any(key.startswith("operators.coreos.com/") for key in labels) and kind != "Subscription"
+    return labels.get("olm.managed") == "true" or by_package
 
 
 def _has_owner(metadata: Document, uids: set[str]) -> bool:

@@ -15,8 +15,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_pol
     DesiredPolicy,
     initial_change,
     merge_tolerations,
+    new_policy,
     plan_change,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 
 Object = dict[str, Any]
 
@@ -233,3 +235,58 @@ def test_a_policy_of_our_own_release_needs_no_such_note() -> None:
     change = plan_change(policy([GPU], **THEIR_MIG), DesiredPolicy(OUR_MIG, (GPU,), mig_by_node=True), seeded=False)
     assert change.body is not None
     assert FORMER not in change.body["metadata"]["annotations"]
+
+
+EXAMPLE: Object = {
+    "kind": "ClusterPolicy",
+    "metadata": {"name": "gpu-cluster-policy"},
+    "spec": {
+        "operator": {"use_ocp_driver_toolkit": True},
+        "mig": {"strategy": "single"},
+        "daemonsets": {"updateStrategy": "RollingUpdate", "tolerations": [THEIRS]},
+        "devicePlugin": {"enabled": True, "config": {"name": "", "default": ""}},
+    },
+}
+
+
+def test_a_new_policy_is_the_example_with_the_desired_fields() -> None:
+    spec = {**CONFIG, "driver": {"version": "580"}}
+    created = new_policy(EXAMPLE, DesiredPolicy(spec, (GPU, TEAM), name="x"))
+    assert created["metadata"]["name"] == "gpu-cluster-policy"
+    assert created["metadata"]["annotations"]["accel.gpu/created"] == "true"
+    assert json.loads(created["metadata"]["annotations"][NOTE]) == [GPU, TEAM]
+    assert created["spec"]["daemonsets"] == {"updateStrategy": "RollingUpdate", "tolerations": [THEIRS, GPU, TEAM]}
+    assert created["spec"]["devicePlugin"] == {"enabled": True, **CONFIG["devicePlugin"]}
+    assert created["spec"]["driver"] == {"version": "580"}
+    assert created["spec"]["mig"] == {"strategy": "single"}
+    by_node = new_policy(EXAMPLE, DesiredPolicy(spec, (GPU,), mig_by_node=True))
+    assert by_node["spec"]["mig"] == {}, "a strategy would override the configuration of each node"
+    assert EXAMPLE["spec"]["mig"] == {"strategy": "single"}
+
+
+def test_a_policy_that_was_created_has_the_fields_of_the_variables() -> None:
+    values = {"driver": {"version": "580"}, "daemonsets": {"priorityClassName": "p", "tolerations": [THEIRS]}}
+    cluster = {"name": "c", "distribution": "openshift", "operator": {"values": values}}
+    plan = derive(cluster, {}, [{"name": "p", "match": {"model": "T4"}, "taints": [{"key": "team", "value": "research", "effect": "NoSchedule"}], "sharing": {"mode": "none"}}])  # fmt: skip
+    desired = DesiredPolicy.derive(plan, None)
+    assert (desired.name, desired.adopted) == ("gpu-cluster-policy", False)
+    assert desired.spec["driver"]["version"] == "580"
+    assert desired.spec["daemonsets"] == {"priorityClassName": "p"}
+    assert desired.tolerations == (GPU, TEAM, THEIRS)
+    created, foreign = policy([]), policy([])
+    created["metadata"]["annotations"]["accel.gpu/created"] = "true"
+    assert DesiredPolicy.derive(plan, created).spec == desired.spec
+    assert DesiredPolicy.derive(plan, foreign).spec == plan.policy.spec
+    assert DesiredPolicy.derive(plan, foreign).adopted
+
+
+def test_a_change_that_is_held_back_keeps_what_was_applied() -> None:
+    live = policy([GPU], noted=[GPU], driver={"version": "580", "manager": {"x": 1}}, **CONFIG)
+    live["metadata"]["managedFields"] = [
+        {"manager": "accel.gpu", "operation": "Apply", "fieldsV1": {"f:spec": {"f:driver": {"f:version": {}}}}}
+    ]
+    desired = DesiredPolicy({"devicePlugin": {"config": {"name": "other"}}, "driver": {"version": "590"}}, (GPU,))
+    held = plan_change(live, desired, seeded=False, hold_driver=True)
+    assert held.body is not None
+    assert held.body["spec"]["driver"] == {"version": "580"}, "an apply without it would remove it"
+    assert not held.driver_paths

@@ -13,6 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.daemonsets 
     driver_nodes,
     is_stalled,
     next_pod_to_replace,
+    outdated_images,
     template_delay,
 )
 from tests.helpers.readiness import Object, daemonset
@@ -163,3 +164,33 @@ def test_a_daemonset_whose_pods_are_being_deleted_is_not_stalled() -> None:
 def test_the_next_pod(pods: list[Object], chosen: str | None) -> None:
     found = next_pod_to_replace(rolling(), pods, BROKEN)
     assert (found["metadata"]["name"] if found else None) == chosen
+
+
+NEW, OLD = "nvcr.io/nvidia/k8s-device-plugin@sha256:2", "nvcr.io/nvidia/k8s-device-plugin@sha256:1"
+OPERATOR: Object = {
+    "spec": {
+        "template": {"spec": {"containers": [{"env": [{"name": "DEVICE_PLUGIN_IMAGE", "value": NEW}, {"name": "N"}]}]}}
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("operator", "image", "spec", "outdated"),
+    [
+        (OPERATOR, NEW, {}, False),
+        (OPERATOR, OLD, {}, True),
+        (OPERATOR, OLD, {"devicePlugin": {"repository": "r", "image": "p", "version": "1"}}, False),
+        (OPERATOR, OLD, {"devicePlugin": {"config": {"name": "x"}}}, True),
+        (None, OLD, {}, False),
+        ({"spec": {"template": {"spec": {"containers": [{}]}}}}, OLD, {}, False),
+    ],
+)
+def test_daemonsets_that_a_new_operator_has_not_processed(
+    operator: Object | None, image: str, spec: Object, outdated: bool
+) -> None:
+    plugin = {
+        "metadata": {"name": "nvidia-device-plugin-daemonset"},
+        "spec": {"template": {"spec": {"containers": [{"image": image}], "initContainers": [{"image": "x"}]}}},
+    }
+    other = {"metadata": {"name": "nvidia-driver-daemonset-418"}, "spec": {"template": {"spec": {"containers": []}}}}
+    assert bool(outdated_images(operator, [plugin, other], spec)) == outdated

@@ -20,6 +20,24 @@ RELEASES = {
         "toolkit_env": [{"name": "CONTAINERD_SOCKET", "value": "/run/k3s/containerd/containerd.sock"}],
     },
 }
+BY_OLM = {
+    "nfd": {
+        "installer": "olm",
+        "version": "",
+        "namespace": "openshift-nfd",
+        "package": "nfd",
+        "channel": "stable",
+        "source": ["redhat-operators"],
+    },
+    "operator": {
+        "installer": "olm",
+        "version": "v25.10.1",
+        "namespace": "nvidia-gpu-operator",
+        "package": "gpu-operator-certified",
+        "channel": "stable",
+        "source": ["staging", "certified-operators"],
+    },
+}
 MISSING = {"found": False, "managed": True, "adopted": False, "problem": "", "notes": []}
 SETTINGS = "settings of RKE2: CONTAINERD_SOCKET=/run/k3s/containerd/containerd.sock"
 ADOPTED = {**MISSING, "found": True, "managed": False, "adopted": True, "what": "NFD v0.18.2 in namespace x (OLM)"}
@@ -56,6 +74,29 @@ def _info(**changes: t.Any) -> dict[str, t.Any]:
             ["is used unmanaged", "operator: installs GPU operator v25.10.1"],
         ),
         ({"reachable": False}, [f"operator: {SETTINGS}"]),
+        (
+            {"installed": {"nfd": MISSING, "operator": MISSING}, "releases": BY_OLM},
+            [
+                "nfd: installs NFD through OLM: Subscription openshift-nfd/nfd, channel stable of redhat-operators",
+                "operator: installs GPU operator v25.10.1 through OLM: Subscription nvidia-gpu-operator/gpu-operator-certified, "
+                "channel stable of staging or certified-operators",
+            ],
+        ),
+        (
+            {
+                "tolerations": [
+                    {
+                        "object": "ClusterPolicy gpu-cluster-policy",
+                        "adds": ["a=b:NoSchedule"],
+                        "removes": ["c:NoExecute"],
+                        "restarts": "x",
+                    }
+                ]
+            },
+            [
+                "ClusterPolicy gpu-cluster-policy gets a toleration of a=b:NoSchedule; loses the toleration of c:NoExecute; x"
+            ],
+        ),
     ],
 )
 def test_a_plan_shows_what_helm_installs(info: dict[str, t.Any], words: list[str]) -> None:

@@ -72,3 +72,25 @@ def test_foreign_objects_are_named(found: tuple[str, Object]) -> None:
 def test_an_owned_object_is_reported_by_its_owner() -> None:
     pod = entry("Pod", "web-1", ownerReferences=[{"kind": "ReplicaSet", "uid": "uid-web"}])
     assert foreign_objects([entry("ReplicaSet", "web"), pod], DEPARTING) == ["ReplicaSet web"]
+
+
+CREATED = {"accel.gpu/created": "true"}
+OF_PACKAGE = {"operators.coreos.com/nfd.openshift-nfd": ""}
+
+
+@pytest.mark.parametrize(
+    ("item", "departs"),
+    [
+        (entry("OperatorGroup", "openshift-nfd", annotations=CREATED), True),
+        (entry("Subscription", "nfd", annotations=CREATED, labels=OF_PACKAGE), True),
+        (entry("ClusterServiceVersion", "nfd.v4.18.0", labels=OF_PACKAGE), True),
+        (entry("Role", "prometheus-k8s", labels={"olm.managed": "true"}), True),
+        # An operator of another tool, which stays.
+        (entry("Subscription", "other", labels={"operators.coreos.com/other.openshift-nfd": ""}), False),
+        (entry("OperatorGroup", "theirs"), False),
+        (entry("ConfigMap", "theirs"), False),
+    ],
+)
+def test_objects_of_an_operator_of_olm(item: tuple[str, Object], departs: bool) -> None:
+    assert bool(foreign_objects([item], DepartingObjects(by_olm=True))) != departs
+    assert foreign_objects([item], DepartingObjects()), "without OLM, all of them are foreign"

@@ -1,0 +1,89 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NFD and the operator in a report: their installation, and the tolerations of the pools' taints that a run adds or removes."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..cluster_state.cluster_policy import is_created, policy_tolerations, recorded_tolerations
+from ..cluster_state.report_data import declared_releases
+from ..common.nested import get_nested
+from ..kube.errors import ApiError
+from ..kube.paths import NODE_FEATURE_DISCOVERIES
+from .cluster_policy import DesiredPolicy, merge_tolerations
+from .discovery_object import choose_object, desired_tolerations
+from .toolkit_settings import ToolkitSettings, operator_result
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..pools.plan import Plan
+    from .detect import Detection
+    from .installation import InstallationFinding
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+# The operator copies the policy's list into the template of each of its DaemonSets (gpu-operator controllers/object_controls.go).
+_OPERANDS = "every operand of the GPU operator, with the driver and the exporter, restarts on its nodes"
+_WORKERS = "NFD's workers restart on all nodes"
+
+
+def add_installation(
+    client: Client, detection: Detection, operator: InstallationFinding, settings: ToolkitSettings, info: Object
+) -> None:
+    """Add the installations, the declared releases and the changes of tolerations; `operator` is the finding with the notes about its nodes."""
+    declared = detection.declared
+    info["installed"] = {name: finding.as_dict() for name, finding in detection.findings.items()}
+    info["installed"]["operator"] = operator_result(operator, settings, declared)
+    info["releases"] = declared_releases(declared)
+    info["tolerations"] = toleration_changes(client, detection)
+    if settings.env:
+        info["releases"]["operator"].update(distribution=settings.distribution, toolkit_env=list(settings.env))
+
+
+def toleration_changes(client: Client, detection: Detection) -> list[Object]:
+    """The changes of tolerations in the ClusterPolicy and in the NodeFeatureDiscovery; reads the latter only if a run configures it."""
+    plan, policy, found = detection.plan, detection.policy, []
+    if policy is not None and plan.pools:
+        desired = DesiredPolicy.derive(plan, policy).tolerations
+        recorded = recorded_tolerations(policy)
+        # Before the first run of cluster_policy, Helm or the creation has set the entries.
+        owned = (desired if is_created(policy) else ()) if recorded is None else recorded
+        title = f"ClusterPolicy {policy['metadata']['name']}"
+        found.append(_change(title, policy_tolerations(policy), owned, desired, _OPERANDS))
+    if plan.pools and detection.findings["nfd"].configures_discovery:
+        item = _discovery(client, plan)
+        if item is not None:
+            current = list(get_nested(item, "spec", "operand", "workerTolerations") or ())
+            title = f"NodeFeatureDiscovery {item['metadata']['namespace']}/{item['metadata']['name']}"
+            owned = recorded_tolerations(item) or ()
+            found.append(_change(title, current, owned, desired_tolerations(plan), _WORKERS))
+    return [change for change in found if change["adds"] or change["removes"]]
+
+
+def _discovery(client: Client, plan: Plan) -> Document | None:
+    try:
+        return choose_object(client.list_known(NODE_FEATURE_DISCOVERIES), plan.nfd.namespace)
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return None
+
+
+def _change(
+    title: str, current: list[Object], owned: t.Sequence[Object], desired: t.Sequence[Object], restarts: str
+) -> Object:
+    merged, dummy = merge_tolerations(current, owned, desired)
+    return {
+        "object": title,
+        "adds": [_format(item) for item in merged if item not in current],
+        "removes": [_format(item) for item in current if item not in merged],
+        "restarts": restarts,
+    }
+
+
+def _format(toleration: Document) -> str:
+    """The taint that a toleration is for, as kubectl writes it."""
+    value = f"={toleration['value']}" if toleration.get("value") else ""
+    return f"{toleration.get('key') or '*'}{value}:{toleration.get('effect') or '*'}"

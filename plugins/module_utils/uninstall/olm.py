@@ -1,0 +1,117 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Removes the objects of operators that OLM has installed: Subscriptions and the NodeFeatureDiscovery."""
+
+from __future__ import annotations
+
+import functools
+import json
+import typing as t
+
+from ..catalog.names import FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
+from ..catalog.olm import PACKAGES
+from ..catalog.taints import toleration_identity
+from ..cluster_state.cluster_policy import is_created, recorded_tolerations
+from ..common.nested import get_nested
+from ..kube.client import Client
+from ..kube.errors import ApiError
+from ..kube.paths import NODE_FEATURE_DISCOVERIES
+from .stage import Removal, await_gone
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+_API = "/apis/operators.coreos.com"
+_FIELD = ("spec", "operand", "workerTolerations")
+_ATTEMPTS = 5
+
+
+def own_subscriptions(client: Client) -> list[dict[str, str]]:
+    """The Subscriptions that this collection has created, the GPU operator's before NFD's, as options of olm_subscription."""
+    found = [
+        {
+            "name": str(item["metadata"]["name"]),
+            "namespace": str(item["metadata"]["namespace"]),
+            "package": str(get_nested(item, "spec", "name") or ""),
+        }
+        for item in _list(client, f"{_API}/v1alpha1/subscriptions")
+        if is_created(item)
+    ]
+    order = [package.package for package in PACKAGES.values()]
+    return sorted(found, key=lambda item: order.index(item["package"]) if item["package"] in order else 0)
+
+
+def discovery_removals(client: Client) -> list[Removal]:
+    """The deletion of a NodeFeatureDiscovery that was created, while its operator still works; others lose the collection's tolerations."""
+    return [
+        removal for item in _list(client, NODE_FEATURE_DISCOVERIES) if (removal := _discovery_removal(client, item))
+    ]
+
+
+def without_own_tolerations(item: Document) -> Object | None:
+    """The merge patch that removes the recorded tolerations from an object; None if nothing is recorded."""
+    recorded = recorded_tolerations(item)
+    if recorded is None:
+        return None
+    own = {toleration_identity(entry) for entry in recorded}
+    current = get_nested(item, *_FIELD) or []
+    kept = [entry for entry in current if toleration_identity(entry) not in own]
+    metadata: Object = {
+        "resourceVersion": item["metadata"]["resourceVersion"],
+        "annotations": {OWNED_TOLERATIONS_ANNOTATION: None},
+    }
+    others = [entry for entry in item["metadata"].get("managedFields") or [] if entry.get("manager") != FIELD_MANAGER]
+    patch: Object = {"metadata": {**metadata, "managedFields": others or [{}]}}
+    return {**patch, "spec": {"operand": {"workerTolerations": kept}}} if kept != current else patch
+
+
+def _discovery_removal(client: Client, item: Object) -> Removal | None:
+    metadata = item["metadata"]
+    label = f"NodeFeatureDiscovery {metadata['namespace']}/{metadata['name']}"
+    path = f"/apis/nfd.openshift.io/v1/namespaces/{metadata['namespace']}/nodefeaturediscoveries/{metadata['name']}"
+    if is_created(item):
+        delete = functools.partial(client.delete, path, body={"preconditions": {"uid": metadata["uid"]}})
+        gone = functools.partial(await_gone, client, path, metadata["uid"], label, _finalizers)
+        return Removal(label, send=delete, check=functools.partial(delete, dry_run=True), wait=gone)
+    recorded = recorded_tolerations(item)
+    if recorded is None:
+        return None
+    return Removal(
+        label,
+        action="our tolerations removed",
+        kept="this collection did not create it",
+        before={"tolerations": json.dumps(recorded)},
+        after={},
+        send=functools.partial(_restore, client, path, item),
+    )
+
+
+def _restore(client: Client, path: str, item: Object) -> None:
+    live: Object | None = item
+    for attempt in range(_ATTEMPTS):
+        patch = without_own_tolerations(live) if live is not None else None
+        if patch is None:
+            return
+        try:
+            client.patch(path, patch)
+        except ApiError as error:
+            if not error.conflict or attempt + 1 == _ATTEMPTS:
+                raise
+            live = client.get(path)
+        else:
+            return
+
+
+def _finalizers(live: Document) -> str:
+    names = ", ".join(live["metadata"].get("finalizers") or ()) or "none"
+    return f"its finalizers are {names}: the NFD operator removes them, so check that it runs"
+
+
+def _list(client: Client, path: str) -> list[Object]:
+    """All objects; none without the kind, or without the right to list it."""
+    try:
+        return list(client.list_known(path))
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return []

@@ -1,0 +1,269 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbooks on OpenShift: operators through OLM, their custom resources, taints that reach every component, upgrades."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
+from lab import audit
+from lab.layout import Lab as LabLayout
+from tests.helpers.openshift import (
+    CLUSTER_POLICY,
+    GPU_CSV,
+    GPU_NAMESPACE,
+    NFD_NAMESPACE,
+    OLD_GPU_CSV,
+    Object,
+    OpenShift,
+)
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.labs import Lab
+from tests.programs import REPO, run
+
+INVENTORY = REPO / "inventories" / "openshift"
+DECLARED: Object = yaml.safe_load((INVENTORY / "group_vars" / "gpu_clusters.yml").read_text())
+HOST = "openshift"
+NFD_OBJECT = f"/apis/nfd.openshift.io/v1/namespaces/{NFD_NAMESPACE}/nodefeaturediscoveries/nfd-instance"
+THEIRS = {"key": "example.org/maintenance", "operator": "Exists", "effect": "NoSchedule"}
+TAINT = {"key": "restrictedaccess", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
+EVICTING = {"key": "gpu-only", "effect": "NoExecute"}
+ALLOW = {"gpu_operator_allow_driver_rollout": True}
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+def play(lab: Lab, name: str = "site", *arguments: str, **variables: Any) -> PlaybookRun:
+    return run_playbook(
+        f"accel.gpu.{name}", environ=lab.env, inventory=INVENTORY, variables=variables, arguments=arguments
+    )
+
+
+def changed_tasks(played: PlaybookRun) -> list[str]:
+    return [name for name, result in played.results(HOST) if result.get("changed")]
+
+
+def writes(lab: Lab, mark: int) -> list[str]:
+    found = audit.requests(LabLayout.named(lab.name), mark, "accel.gpu/")
+    return [
+        f"{request.verb} {request.uri}" for request in found if request.mutating and "dryRun=All" not in request.uri
+    ]
+
+
+def sited(lab: Lab) -> OpenShift:
+    """The cluster of inventories/openshift after the playbook site."""
+    lab.become("openshift-site", lambda: play(lab).require_success())
+    return OpenShift(lab)
+
+
+def cluster(lab: Lab, **more: Any) -> Object:
+    return {"name": lab.name, "distribution": "openshift", **more}
+
+
+def pools(**notebooks: Any) -> list[Object]:
+    """The pools of the inventory; the first one with other settings."""
+    first, *others = DECLARED["gpu_pools"]
+    return [{**first, **notebooks}, *others]
+
+
+@pytest.mark.usual(110)
+def test_site_from_an_empty_cluster(openshift_lab: Lab) -> None:
+    lab, openshift = openshift_lab, OpenShift(openshift_lab).empty()
+    mark = audit.mark(LabLayout.named(lab.name))
+    predicted = play(lab, "site", "--check", "--diff").require_success()
+    assert writes(lab, mark) == []
+    undeclared = play(lab, "site", "--check", gpu_cluster={"name": lab.name, "operator": {"version": "v25.10.1"}})
+    assert changed_tasks(undeclared.require_success()) == changed_tasks(predicted), "it is detected"
+    planned = play(lab, "plan").require_success()
+    assert planned.shown(
+        "operator: installs GPU operator v25.10.1 through OLM: Subscription nvidia-gpu-operator/gpu-operator-certified"
+    )
+
+    made = play(lab, "site", "--diff").require_success()
+    steps = [name for name in changed_tasks(predicted) if "Validate" not in name]
+    assert steps == [name for name in changed_tasks(made) if name in steps]
+    assert openshift.csv(GPU_NAMESPACE, GPU_CSV)["phase"] == "Succeeded"
+    assert openshift.policy_is_ready()
+    assert "train" in made.stderr
+    assert made.shown("4 pods on")
+    assert made.shown("ran at the same time on 1 device")
+    policy = openshift.get(CLUSTER_POLICY)
+    assert policy["spec"]["operator"]["use_ocp_driver_toolkit"] is True, "a field of the example"
+
+    mark = audit.mark(LabLayout.named(lab.name))
+    again = play(lab).require_success()
+    assert again.changed(HOST) == 0
+    assert writes(lab, mark) == []
+
+
+@pytest.mark.usual(90)
+def test_a_taint_reaches_every_component_and_leaves_them_again(openshift_lab: Lab) -> None:
+    lab, openshift = openshift_lab, sited(openshift_lab)
+    policy = openshift.get(CLUSTER_POLICY)["spec"]["daemonsets"]["tolerations"]
+    assert TAINT in policy
+    assert TAINT in openshift.get(NFD_OBJECT)["spec"]["operand"]["workerTolerations"]
+    openshift.client.patch(CLUSTER_POLICY, {"spec": {"daemonsets": {"tolerations": [*policy, THEIRS]}}})
+    openshift.client.patch(NFD_OBJECT, {"spec": {"operand": {"workerTolerations": [TAINT, THEIRS]}}})
+
+    declared = pools(taints=[EVICTING])
+    planned = play(lab, "plan", gpu_pools=declared).require_success()
+    assert planned.shown(
+        "ClusterPolicy gpu-cluster-policy gets a toleration of gpu-only:NoExecute; loses the toleration of restrictedaccess=yes:NoSchedule"
+    )
+    assert planned.shown(f"NodeFeatureDiscovery {NFD_NAMESPACE}/nfd-instance gets a toleration of gpu-only:NoExecute")
+    assert planned.shown("NFD's workers restart on all nodes")
+    assert planned.shown("the driver restarts on 3 node(s)")
+    held = play(lab, "site", gpu_pools=declared).require_success()
+    assert "spec.daemonsets.tolerations" in json.dumps(held.document)
+    assert openshift.get(CLUSTER_POLICY)["spec"]["daemonsets"]["tolerations"] == [*policy, THEIRS]
+
+    play(lab, "site", gpu_pools=declared, **ALLOW).require_success()
+    evicting = {"key": "gpu-only", "operator": "Exists", "effect": "NoExecute"}
+    now = openshift.get(CLUSTER_POLICY)["spec"]["daemonsets"]["tolerations"]
+    assert THEIRS in now
+    assert evicting in now
+    assert TAINT not in now
+    assert openshift.get(NFD_OBJECT)["spec"]["operand"]["workerTolerations"] == [THEIRS, evicting]
+    (worker,) = list(openshift.client.list(f"/apis/apps/v1/namespaces/{NFD_NAMESPACE}/daemonsets"))
+    assert evicting in worker["spec"]["template"]["spec"]["tolerations"]
+    for item in openshift.client.list(f"/apis/apps/v1/namespaces/{GPU_NAMESPACE}/daemonsets"):
+        assert evicting in item["spec"]["template"]["spec"]["tolerations"], item["metadata"]["name"]
+    node = openshift.get("/api/v1/nodes/t4-1")
+    assert [taint["key"] for taint in node["spec"]["taints"]] == ["gpu-only"]
+    assert play(lab, "site", gpu_pools=declared).require_success().changed(HOST) == 0
+
+
+@pytest.mark.usual(80)
+def test_an_upgrade_walks_through_olm_and_keeps_what_was_tuned(openshift_lab: Lab) -> None:
+    lab, openshift = openshift_lab, OpenShift(openshift_lab).empty()
+    old, new = (cluster(lab, operator={"version": version}) for version in ("v25.3.2", "v25.10.1"))
+    play(lab, gpu_cluster=old).require_success()
+    assert openshift.csv(GPU_NAMESPACE, OLD_GPU_CSV)["phase"] == "Succeeded", "not the newer one that is offered"
+    assert play(lab, gpu_cluster=old).require_success().changed(HOST) == 0
+    tuned = {
+        "spec": {
+            "daemonsets": {"priorityClassName": "system-cluster-critical"},
+            "dcgmExporter": {"serviceMonitor": {"interval": "42s"}},
+        }
+    }
+    openshift.client.patch(CLUSTER_POLICY, tuned)
+    before = openshift.get(CLUSTER_POLICY)["spec"]
+
+    planned = play(lab, "plan", gpu_cluster=new).require_success()
+    assert planned.shown("operator: upgrade from v25.3.2 to v25.10.1")
+    assert planned.shown("refused, unless gpu_operator_allow_driver_rollout is true")
+    refused = play(lab, "upgrade", gpu_cluster=new)
+    assert refused.rc != 0
+    assert "Not upgraded: the operator v25.3.2 becomes v25.10.1" in refused.failure(HOST)
+    play(lab, "upgrade", gpu_cluster=new, **ALLOW).require_success()
+    assert openshift.csv(GPU_NAMESPACE, GPU_CSV)["phase"] == "Succeeded"
+    assert not openshift.csv(GPU_NAMESPACE, OLD_GPU_CSV)
+    operator = openshift.get(f"/apis/apps/v1/namespaces/{GPU_NAMESPACE}/deployments/gpu-operator")
+    images = {
+        entry["name"]: entry.get("value") for entry in operator["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    plugin = openshift.get(f"/apis/apps/v1/namespaces/{GPU_NAMESPACE}/daemonsets/nvidia-device-plugin-daemonset")
+    assert plugin["spec"]["template"]["spec"]["containers"][0]["image"] == images["DEVICE_PLUGIN_IMAGE"]
+    after = openshift.get(CLUSTER_POLICY)["spec"]
+    assert {part: after[part] for part in before} == before
+    assert play(lab, "upgrade", gpu_cluster=new).require_success().changed(HOST) == 0
+
+
+@pytest.mark.usual(60)
+def test_operators_of_others_are_used_and_their_settings_stay(openshift_lab: Lab) -> None:
+    lab, openshift = openshift_lab, OpenShift(openshift_lab).installed()
+    openshift.client.patch(
+        CLUSTER_POLICY, {"spec": {"daemonsets": {"tolerations": [THEIRS]}, "mig": {"strategy": "single"}}}
+    )
+    before, discovery = openshift.get(CLUSTER_POLICY)["spec"], openshift.get(NFD_OBJECT)["spec"]
+    subscriptions = [openshift.get(path) for path in _subscriptions()]
+
+    played = play(lab, "site", **ALLOW).require_success()
+    assert "adopted" in json.dumps(played.document)
+    after = openshift.get(CLUSTER_POLICY)["spec"]
+    assert {part for part in {*before, *after} if before.get(part) != after.get(part)} == {
+        "daemonsets", "devicePlugin", "mig", "migManager",
+    }  # fmt: skip
+    assert after["daemonsets"]["tolerations"][0] == THEIRS
+    assert get_nested(openshift.get(CLUSTER_POLICY), "metadata", "annotations", "accel.gpu/created") is None
+    changed = openshift.get(NFD_OBJECT)["spec"]
+    assert changed.pop("operand") == {**discovery.pop("operand", {}), "workerTolerations": [TAINT]}
+    assert changed == discovery
+    assert [openshift.get(path)["spec"] for path in _subscriptions()] == [item["spec"] for item in subscriptions]
+    assert play(lab, "site").require_success().changed(HOST) == 0
+
+
+def _subscriptions() -> list[str]:
+    alpha = "/apis/operators.coreos.com/v1alpha1/namespaces"
+    return [
+        f"{alpha}/{GPU_NAMESPACE}/subscriptions/gpu-operator-certified",
+        f"{alpha}/{NFD_NAMESPACE}/subscriptions/nfd",
+    ]
+
+
+@pytest.mark.usual(70)
+def test_the_shipped_rights_are_sufficient(openshift_lab: Lab) -> None:
+    lab, openshift = openshift_lab, OpenShift(openshift_lab).empty()
+    user, rules = "accel-gpu-on-openshift", REPO / "examples" / "rbac" / "openshift" / "site.yaml"
+    run("kubectl", "apply", "-f", str(rules), env=lab.env)
+    run(
+        "kubectl",
+        "create",
+        "clusterrolebinding",
+        "accel-gpu-site",
+        "--clusterrole=accel-gpu-site",
+        f"--user={user}",
+        env=lab.env,
+    )
+    for namespace in ("kube-system", NFD_NAMESPACE, GPU_NAMESPACE):
+        binding = ["create", "rolebinding", "accel-gpu-site", "--role=accel-gpu-site", f"--user={user}"]
+        run("kubectl", "-n", namespace, *binding, env=lab.env)
+    restricted = cluster(lab, impersonate_user=user)
+    mark = audit.mark(LabLayout.named(lab.name))
+    play(lab, "site", gpu_cluster=restricted).require_success()
+    assert openshift.csv(GPU_NAMESPACE, GPU_CSV)["phase"] == "Succeeded"
+    assert play(lab, "upgrade", gpu_cluster=restricted).require_success().changed(HOST) == 0
+    refused = [r for r in audit.requests(LabLayout.named(lab.name), mark, "accel.gpu/") if r.status == 403]
+    assert [f"{request.verb} {request.uri}" for request in refused] == []
+
+
+@pytest.mark.usual(80)
+def test_an_uninstallation_removes_what_a_run_has_created(openshift_lab: Lab) -> None:
+    lab, openshift = openshift_lab, sited(openshift_lab)
+    confirm = {"gpu_confirm": [lab.name]}
+    predicted = play(lab, "uninstall", "--check").require_success()
+    assert all(openshift.get(path) for path in (CLUSTER_POLICY, NFD_OBJECT, *_subscriptions()))
+    play(lab, "uninstall", **confirm).require_success()
+    assert changed_tasks(predicted)
+    for path in (CLUSTER_POLICY, NFD_OBJECT, *_subscriptions()):
+        assert not openshift.get(path), path
+    for namespace in (GPU_NAMESPACE, NFD_NAMESPACE):
+        found = openshift.get(f"/api/v1/namespaces/{namespace}")
+        assert not found or found["metadata"].get("deletionTimestamp"), namespace
+    node = openshift.get("/api/v1/nodes/t4-1")
+    assert [key for key in node["metadata"]["labels"] if key.startswith(("accel.gpu/", "nvidia.com/"))] == []
+    assert not node["spec"].get("taints")
+    assert play(lab, "uninstall", **confirm).require_success().changed(HOST) == 0
+
+
+@pytest.mark.usual(60)
+def test_an_uninstallation_leaves_operators_of_others(openshift_lab: Lab) -> None:
+    lab, openshift = openshift_lab, OpenShift(openshift_lab).installed()
+    openshift.client.patch(NFD_OBJECT, {"spec": {"operand": {"workerTolerations": [THEIRS]}}})
+    before = openshift.get(CLUSTER_POLICY)["spec"]
+    play(lab, "site", **ALLOW).require_success()
+    variables = {"gpu_confirm": [lab.name], "gpu_uninstall_allow_driver_rollout": True}
+    play(lab, "uninstall", **variables).require_success()
+    assert all(openshift.get(path) for path in _subscriptions())
+    discovery = openshift.get(NFD_OBJECT)
+    assert discovery["spec"]["operand"]["workerTolerations"] == [THEIRS]
+    assert "accel.gpu/tolerations" not in (discovery["metadata"].get("annotations") or {})
+    after = openshift.get(CLUSTER_POLICY)["spec"]
+    # The CRD has a default for the MIG manager's ConfigMap, and no name is an empty name.
+    kept = set(before) - {"devicePlugin", "migManager"}
+    assert {part: after.get(part) for part in kept} == {part: before[part] for part in kept}
