@@ -101,6 +101,7 @@ def test_site_from_an_empty_cluster(openshift_lab: Lab) -> None:
     assert writes(lab, mark) == []
 
 
+@pytest.mark.sampled(2, group="sites on OpenShift")
 @pytest.mark.usual(90)
 def test_a_taint_reaches_every_component_and_leaves_them_again(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, sited(openshift_lab)
@@ -138,6 +139,7 @@ def test_a_taint_reaches_every_component_and_leaves_them_again(openshift_lab: La
     assert play(lab, "site", gpu_pools=declared).require_success().changed(HOST) == 0
 
 
+@pytest.mark.sampled(2, group="sites on OpenShift")
 @pytest.mark.usual(80)
 def test_an_upgrade_walks_through_olm_and_keeps_what_was_tuned(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, OpenShift(openshift_lab).empty()
@@ -174,6 +176,7 @@ def test_an_upgrade_walks_through_olm_and_keeps_what_was_tuned(openshift_lab: La
     assert play(lab, "upgrade", gpu_cluster=new).require_success().changed(HOST) == 0
 
 
+@pytest.mark.sampled(2, group="sites on OpenShift")
 @pytest.mark.usual(60)
 def test_operators_of_others_are_used_and_their_settings_stay(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, OpenShift(openshift_lab).installed()
@@ -206,6 +209,7 @@ def _subscriptions() -> list[str]:
     ]
 
 
+@pytest.mark.sampled(2, group="sites on OpenShift")
 @pytest.mark.usual(70)
 def test_the_shipped_rights_are_sufficient(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, OpenShift(openshift_lab).empty()
@@ -232,6 +236,7 @@ def test_the_shipped_rights_are_sufficient(openshift_lab: Lab) -> None:
     assert [f"{request.verb} {request.uri}" for request in refused] == []
 
 
+@pytest.mark.sampled(2, group="sites on OpenShift")
 @pytest.mark.usual(80)
 def test_an_uninstallation_removes_what_a_run_has_created(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, sited(openshift_lab)
@@ -251,6 +256,7 @@ def test_an_uninstallation_removes_what_a_run_has_created(openshift_lab: Lab) ->
     assert play(lab, "uninstall", **confirm).require_success().changed(HOST) == 0
 
 
+@pytest.mark.sampled(2, group="sites on OpenShift")
 @pytest.mark.usual(60)
 def test_an_uninstallation_leaves_operators_of_others(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, OpenShift(openshift_lab).installed()
