@@ -8,15 +8,16 @@ from collections.abc import Iterable
 
 from .errors import LabError
 from .layout import Lab
+from .machine_api.part import MachineApi
 from .olm.part import Olm
 from .openshift.part import OpenShift
 from .openstack.part import OpenStack
 from .part import LabPart
 from .vks.part import Vks
 
-_ALL: tuple[LabPart, ...] = (OpenStack(), Vks(), OpenShift(), Olm())
+_ALL: tuple[LabPart, ...] = (OpenStack(), Vks(), OpenShift(), Olm(), MachineApi())
 # The parts of a lab with OpenShift.
-OPENSHIFT = ("openshift", "olm")
+OPENSHIFT = ("openshift", "olm", "machines")
 KNOWN = {part.name: part for part in _ALL}
 
 

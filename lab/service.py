@@ -38,6 +38,10 @@ def main() -> None:
         from .openshift.part import OpenShift
 
         OpenShift().serve(lab)
+    elif service == "machines":
+        from .machine_api.part import MachineApi
+
+        MachineApi().serve(lab)
     elif service == "catalogs":
         from .olm.part import Olm
 

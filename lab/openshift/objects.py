@@ -15,6 +15,8 @@ from .constraints import security_context_constraints
 from .releases import Release
 
 PLATFORMS = ("AWS", "Azure", "GCP", "VSphere")
+# The name of the cluster in its cloud; the installer also appends a random suffix.
+INFRASTRUCTURE = "prod"
 REGIONS = {"AWS": "us-east-2", "Azure": "eastus", "GCP": "us-central1"}
 # Labels that the cluster-version operator and the other operators put on their namespaces.
 _MONITORED = {"openshift.io/cluster-monitoring": "true"}
@@ -33,11 +35,6 @@ NAMESPACES: dict[str, dict[str, str]] = {
 }
 _CONFIG = "/apis/config.openshift.io/v1"
 _STARTED, _COMPLETED = "2026-01-12T08:00:00Z", "2026-01-12T08:41:00Z"
-
-
-def infrastructure_name(lab: Lab) -> str:
-    """Return the name of the cluster in its cloud: the installer appends a random suffix, which is constant here."""
-    return f"{lab.name}-{uuid.uuid5(uuid.NAMESPACE_DNS, lab.name).hex[:5]}"
 
 
 def create(lab: Lab, api: Api, release: Release, platform: str) -> None:
@@ -133,7 +130,7 @@ def _infrastructure(lab: Lab, platform: str) -> tuple[Object, Object]:
     key = platform.lower()
     details: dict[str, dict[str, Any]] = {
         "AWS": {"region": REGIONS["AWS"]},
-        "Azure": {"resourceGroupName": f"{infrastructure_name(lab)}-rg", "cloudName": "AzurePublicCloud"},
+        "Azure": {"resourceGroupName": f"{INFRASTRUCTURE}-rg", "cloudName": "AzurePublicCloud"},
         "GCP": {"projectID": "lab", "region": REGIONS["GCP"]},
         "VSphere": {"apiServerInternalIPs": ["192.0.2.5"], "ingressIPs": ["192.0.2.6"]},
     }
@@ -148,7 +145,7 @@ def _infrastructure(lab: Lab, platform: str) -> tuple[Object, Object]:
         "infrastructureTopology": "HighlyAvailable",
         "cpuPartitioning": "None",
         "etcdDiscoveryDomain": "",
-        "infrastructureName": infrastructure_name(lab),
+        "infrastructureName": INFRASTRUCTURE,
         "platform": platform,
         "platformStatus": {"type": platform, key: details[platform]},
     }

@@ -30,6 +30,8 @@ var commands = map[string]func(arguments []string) error{
 	"config":     validate(pluginConfig),
 	"mig-config": validate(migConfig),
 	"fit":        fit,
+	"autoscale":  autoscale,
+	"machines":   runMachines,
 }
 
 func main() {

@@ -67,9 +67,12 @@ class MachineSets:
 
 
 @pytest.fixture(scope="module")
-def sets(openshift_lab: Lab) -> MachineSets:
+def sets(openshift_lab: Lab) -> t.Iterator[MachineSets]:
     OpenShift(openshift_lab).empty()
-    return MachineSets(openshift_lab)
+    # No controller changes the MachineSets, so that they can be compared as a whole.
+    openshift_lab.command("cloud", "fault", "inject", "machines.paused")
+    yield MachineSets(openshift_lab)
+    openshift_lab.command("cloud", "fault", "clear", "machines.paused")
 
 
 def group(name: str, like: str | None, **more: t.Any) -> dict[str, t.Any]:
