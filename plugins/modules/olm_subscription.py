@@ -25,8 +25,8 @@ description:
     C(spec.config) are kept; the annotation C(accel.gpu/subscription-config) records the entries of this module, and only these are removed later.
   - A ClusterServiceVersion of the package without a Subscription prevents OLM from installing the package. It is deleted, and OLM installs it again. Custom
     resources, their CRDs and the operands stay.
-  - If the ClusterServiceVersion was deleted and the Subscription was kept, or if the InstallPlan has failed, OLM does nothing more. The InstallPlan
-    is deleted, so that OLM makes a new one.
+  - If the ClusterServiceVersion was deleted and the Subscription was kept, or if the InstallPlan has failed, OLM does nothing more. The status of the
+    Subscription is reset to the state before, so that OLM makes a new InstallPlan.
   - Problems that OLM reports are returned with the object, the field, its value, the rule, and the remedy. OLM sets some conditions for a few seconds
     during every upgrade, so these conditions only count if they last.
   - With O(state=absent), the Subscription and the ClusterServiceVersion are deleted. CRDs, custom resources, the OperatorGroup and the CatalogSource stay.
@@ -74,7 +74,8 @@ options:
   catalog_image:
     description:
       - Image of a catalog. The first name in O(source) is created as a CatalogSource for it, for example to test a staging catalog.
-      - If this catalog is not connected after 90 seconds, the next one in O(source) is used.
+      - If this catalog is not connected after 90 seconds, the CatalogSource is deleted, because it would stop all Subscriptions that can see it, and the
+        next one in O(source) is used.
     type: str
   approval:
     description:
@@ -217,7 +218,7 @@ olm_subscription:
       returned: with O(state=present)
       sample: [gpu-operator-certified.v25.10.1]
     repaired:
-      description: Objects that the module has deleted because OLM could not continue with them, each with the reason.
+      description: Objects that the module has deleted or reset because OLM could not continue with them, each with the reason.
       type: list
       elements: str
       returned: with O(state=present)

@@ -101,6 +101,17 @@ class OlmNamespace:
             )
         )
 
+    def lose(self, csv: str) -> None:
+        """Delete a ClusterServiceVersion until OLM has noticed it; a plan that OLM has just executed may create it again."""
+
+        def is_lost() -> bool:
+            if self.csv(csv) is not None:
+                self.kube.client.delete(self.path("clusterserviceversions", csv))
+                return False
+            return self.cluster.subscription(self.namespace, GPU_PACKAGE).get("state") == "UpgradePending"
+
+        until(is_lost)
+
     def pod_spec(self) -> Object:
         """The template of the operator's pod."""
         found = self.kube.require(f"/apis/apps/v1/namespaces/{self.namespace}/deployments/gpu-operator")
@@ -116,19 +127,31 @@ class OlmNamespace:
         )
 
     @contextmanager
-    def fault(self, name: str, catalog: str = CERTIFIED) -> Iterator[None]:
-        """A fault of a catalog, until the block ends; both times, OLM has connected to the changed catalog."""
-        before = self._connected(catalog)
-        self.cluster.lab.command("cloud", "fault", "inject", name, "--group", catalog)
-        until(lambda: self._connected(catalog) != before)
+    def fault(self, name: str) -> Iterator[None]:
+        """A fault of the catalog, until the block ends."""
+        with self._changed_catalog(("fault", "inject", name, "--group", CERTIFIED), ("fault", "clear")):
+            yield
+
+    @contextmanager
+    def setting(self, name: str, value: str, usual: str) -> Iterator[None]:
+        """A setting of the catalogs, until the block ends."""
+        with self._changed_catalog(("set", f"{name}={value}"), ("set", f"{name}={usual}")):
+            yield
+
+    @contextmanager
+    def _changed_catalog(self, change: tuple[str, ...], undo: tuple[str, ...]) -> Iterator[None]:
+        """Run both commands; after each, OLM has connected to the changed catalog, or lost its connection."""
+        before = self._connection()
+        self.cluster.lab.command("cloud", *change)
+        until(lambda: self._connection() != before)
         try:
             yield
         finally:
-            before = self._connected(catalog)
-            self.cluster.lab.command("cloud", "fault", "clear")
-            until(lambda: self._connected(catalog) != before and self.cluster.catalog_state(catalog) == "READY")
+            changed = self._connection()
+            self.cluster.lab.command("cloud", *undo)
+            until(lambda: self._connection() != changed and self.cluster.catalog_state(CERTIFIED) == "READY")
 
-    def _connected(self, catalog: str) -> tuple[str, str]:
-        found = self.kube.client.get(f"{_SOURCES}/{catalog}") or {}
+    def _connection(self) -> tuple[str, str]:
+        found = self.kube.client.get(f"{_SOURCES}/{CERTIFIED}") or {}
         state = found.get("status", {}).get("connectionState", {})
         return str(state.get("lastConnect")), str(state.get("lastObservedState"))

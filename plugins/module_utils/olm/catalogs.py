@@ -40,6 +40,8 @@ class CatalogChoice:
     wait: bool
     check: bool
     applied: AppliedObject | None = None
+    # The CatalogSource of the image that was removed because it does not start, with the reason.
+    removed: str = ""
 
     def offer(self, observed: Observed, live: Object | None) -> Offer | Entry | None:
         """The installed version if it is the desired one, else what the catalogs offer; None if check mode cannot know it."""
@@ -48,7 +50,7 @@ class CatalogChoice:
             return installed
         if self.check and not self.client.has_olm():
             return None
-        if self.options.catalog_image and self._apply_catalog(observed) and self.check:
+        if self.options.catalog_image and not self.removed and self._apply_catalog(observed) and self.check:
             return None
         return self._await_offer(live)
 
@@ -77,15 +79,29 @@ class CatalogChoice:
             if not self.check and self.wait:
                 states = [catalog for name in sources if (catalog := observed.catalog(name))]
                 limit = max([limit, *(started + _patience(catalog, time.time()) for catalog in states)])
-            is_first_starting = self.applied is not None and catalog_state(observed.catalog(sources[0])) != READY
+            is_first_starting = (
+                self.applied is not None and not self.removed and catalog_state(observed.catalog(sources[0])) != READY
+            )
             is_last = time.monotonic() >= min(self.deadline, limit)
+            problem = self._catalog_problem(observed, live)
+            if is_last and is_first_starting and not self.check:
+                self._remove_catalog(observed.catalog(sources[0]))
             if isinstance(choice, Offer) and (is_last or not is_first_starting):
                 return choice
             if is_last:
-                raise OlmFailure(self._catalog_problem(observed, live) or t.cast("Problem", choice))
+                raise OlmFailure(problem or t.cast("Problem", choice))
             self.progress.report(f"waiting for CatalogSource {', '.join(sources)}")
             self.client.follow()
             self.client.await_change(_PACKAGES_INTERVAL)
+
+    def _remove_catalog(self, catalog: Object | None) -> None:
+        """Delete the CatalogSource that this run has created: one that is not connected stops all Subscriptions that can see it."""
+        if catalog is None or not is_created_by_us(catalog):
+            return
+        name, namespace = name_of(catalog), self.options.source_namespace
+        if self.client.delete("CatalogSource", name, str(catalog["metadata"]["uid"]), namespace):
+            state = catalog_state(catalog) or "not connected"
+            self.removed = f"CatalogSource {name}: it is {state}, and would stop all Subscriptions that can see it"
 
     def _choose(self, observed: Observed, live: Object | None) -> Offer | Problem:
         return choose_offer(
@@ -101,7 +117,7 @@ class CatalogChoice:
     def _sources(self, live: Object | None) -> tuple[str, ...]:
         """The declared sources, the one in use first; without declared ones, only the one in use."""
         current = str(((live or {}).get("spec") or {}).get("source") or "")
-        declared = self.options.sources
+        declared = self.options.sources[1:] if self.removed else self.options.sources
         if not declared:
             return (current,) if current else ()
         return (current, *(name for name in declared if name != current)) if current in declared else declared

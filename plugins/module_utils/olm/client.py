@@ -208,12 +208,12 @@ class OlmClient:
             self._mirror.put("plans", approved)
         return True
 
-    def delete(self, kind: str, name: str, uid: str) -> bool:
+    def delete(self, kind: str, name: str, uid: str, namespace: str = "") -> bool:
         """Delete exactly the object that was read; False if it no longer exists."""
         self._prepare()
         body = {"preconditions": {"uid": uid}}
         try:
-            return self.client.delete(self.path(kind, name), body=body, dry_run=self._check)
+            return self.client.delete(self.path(kind, name, namespace), body=body, dry_run=self._check)
         except ApiError as error:
             if error.conflict:
                 return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..common.nested import get_nested
+from ..schema.messages import abbreviate
 from .observed import Condition, Document, catalog_state, csv_phase, name_of
 from .problem import FINAL, MEDIUM, SHORT, Problem
 
@@ -100,12 +101,17 @@ def upgraded_by_other(namespace: str, newer: str, desired: str) -> Problem:
 def plan_failed(plan: Document) -> Problem:
     """A step of the InstallPlan has failed for good."""
     message = get_nested(plan, "status", "message")
+    steps = [
+        f"{get_nested(step, 'resource', 'kind')} {get_nested(step, 'resource', 'name')}"
+        for step in get_nested(plan, "status", "plan") or ()
+        if step.get("status") not in ("Created", "Present")
+    ]
     reasons = [item.get("message") for item in get_nested(plan, "status", "conditions") or () if item.get("message")]
     return Problem(
         code="install_plan_failed",
         subject=f"InstallPlan {plan['metadata'].get('namespace', '')}/{name_of(plan)}",
         field="status.message",
-        value=str(message or (reasons[0] if reasons else "Failed")),
+        value=f"{message or (reasons[0] if reasons else 'Failed')}{f' (not done: {abbreviate(steps)})' if steps else ''}",
         rule="OLM has given up on a step of the plan, and does not try it again.",
         remedy="Remove the cause, and run again: OLM then makes a new plan, and the module approves it.",
     )
@@ -200,6 +206,18 @@ def unpack_failed(subscription: str, condition: Condition, dummy_package: str) -
             "(label operatorframework.io/bundle-unpack-ref), and run again."
         ),
         patience=MEDIUM,
+    )
+
+
+def unpack_timeout(text: str, seconds: float) -> Problem:
+    """The image of the bundle was not unpacked before the timeout; `text` says which one."""
+    return Problem(
+        code="unpack_failed",
+        subject=text.partition(": ")[0],
+        field="condition BundleUnpacking",
+        value=f"True after {seconds:.0f} s (wait_timeout)",
+        rule="OLM unpacks the bundle's image in a Job in the namespace of the CatalogSource.",
+        remedy="Check the Job (label operatorframework.io/bundle-unpack-ref) and its pod there.",
     )
 
 

@@ -110,8 +110,12 @@ class OlmRun:
 
     def _planned(self, observed: Observed) -> InstallationPlan:
         live = existing_subscription(observed, self.options)
-        offer = self._catalogs.offer(observed, live)
-        if self._catalogs.applied is not None:
+        try:
+            offer = self._catalogs.offer(observed, live)
+        finally:
+            if self._catalogs.removed:
+                self._note_repair(self._catalogs.removed)
+        if self._catalogs.applied is not None and not self._catalogs.removed:
             self.applied["catalog"] = self._catalogs.applied
         return plan_installation(observed, self.options, live, offer)
 
@@ -234,6 +238,8 @@ class OlmRun:
     def _timeout(self, observed: Observed, step: Assessment) -> OlmFailure | WaitTimeout:
         if step.problem is not None:
             return OlmFailure(step.problem)
+        if "OLM unpacks the bundle" in step.text:
+            return OlmFailure(failures.unpack_timeout(step.text, self.timeout))
         waiting = [item for item in observed.deployments if not is_rolled_out(item) and name_of(item) in step.text]
         if waiting:
             selectors = [_selector(item) for item in waiting]

@@ -133,6 +133,42 @@ def test_a_step_of_the_plan_that_fails_in_an_upgrade(olm: OlmNamespace) -> None:
     olm.unchanged(version="v25.10.1")
 
 
+@pytest.mark.sampled(1, group="catalog faults")
+@pytest.mark.usual(60)
+def test_a_bundle_that_cannot_be_unpacked(olm: OlmNamespace) -> None:
+    with olm.setting("olm.bundles", "images", "inline"):
+        olm.cluster.lab.command("cloud", "fault", "inject", "olm.unpack-hangs")
+        try:
+            problem = olm.fails("unpack_failed", version="v25.3.2", wait_timeout=20)
+            assert problem["field"] == "condition BundleUnpacking"
+        finally:
+            olm.cluster.lab.command("cloud", "fault", "clear")
+
+
+@pytest.mark.sampled(1, group="catalog faults")
+@pytest.mark.usual(60)
+def test_bundles_of_images_are_unpacked(olm: OlmNamespace) -> None:
+    with olm.setting("olm.bundles", "images", "inline"):
+        assert olm.install(version="v25.3.2")["approved"] == [OLD_GPU_CSV]
+
+
+@pytest.mark.soak
+@pytest.mark.usual(110)
+def test_a_catalog_of_an_image_that_does_not_start_is_replaced_by_the_next_one(olm: OlmNamespace) -> None:
+    name = f"staging-{olm.namespace}"
+    path = f"/apis/operators.coreos.com/v1alpha1/namespaces/openshift-marketplace/catalogsources/{name}"
+    options = {"source": [name, CERTIFIED], "catalog_image": "registry.example/catalog:v1", "version": "v25.3.2"}
+    assert olm.run(check=True, **options)["olm_subscription"]["after_discovery"]
+    done = olm.install(wait_timeout=240, **options)
+    assert (done["source"], done["phase"]) == (CERTIFIED, "Succeeded")
+    # A CatalogSource that does not start would stop all other installations.
+    assert olm.kube.client.get(path) is None
+    assert done["repaired"][0].startswith(f"CatalogSource {name}")
+    olm.unchanged(**options)
+    problem = olm.fails("source", **{**options, "source": [CERTIFIED], "version": "v25.10.1"})
+    assert problem["field"] == "spec.image"
+
+
 def test_a_second_subscription_of_the_package(olm: OlmNamespace) -> None:
     olm.cluster.operator_group(olm.namespace, [olm.namespace])
     olm.cluster.subscribe(olm.namespace, GPU_PACKAGE, installPlanApproval="Manual")

@@ -77,8 +77,7 @@ def test_the_next_run_completes_it(olm: OlmNamespace, before: str, goal: dict[st
     if before == "unreferenced":
         olm.kube.client.delete(olm.path("subscriptions", GPU_PACKAGE))
     if before == "lost":
-        olm.kube.client.delete(olm.path("clusterserviceversions", OLD_GPU_CSV))
-        until(lambda: olm.csv(OLD_GPU_CSV) is None)
+        olm.lose(OLD_GPU_CSV)
     assert killed_after(olm, number, **goal), "it was killed in the middle"
     done = olm.run(**goal)
     assert not done.get("failed"), done["msg"]

@@ -99,8 +99,7 @@ def test_lost_objects_are_repaired(olm: OlmNamespace) -> None:
     assert len(without_subscription["repaired"]) == 1
 
     olm.wait_settled()
-    olm.kube.client.delete(olm.path("clusterserviceversions", OLD_GPU_CSV))
-    until(lambda: olm.csv(OLD_GPU_CSV) is None)
+    olm.lose(OLD_GPU_CSV)
     without_csv = olm.converge()
     assert (without_csv["csv"], without_csv["phase"]) == (OLD_GPU_CSV, "Succeeded")
     assert "was deleted" in without_csv["repaired"][0]

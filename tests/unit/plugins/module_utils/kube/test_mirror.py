@@ -1,0 +1,140 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Collections that watches keep current: events, expired versions, errors, and the order of events and responses to writes."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.mirror import Collection, Mirror
+
+Object = dict[str, Any]
+PATH = "/api/v1/namespaces/a/configmaps"
+
+
+def configmap(name: str, version: int, uid: str = "1") -> Object:
+    return {"metadata": {"name": name, "namespace": "a", "uid": uid, "resourceVersion": str(version)}}
+
+
+class Listed(list[Object]):
+    """The objects of a list and its version."""
+
+    resource_version = "10"
+
+
+class FakeServer:
+    """Answers lists from `lists`, and watches from `events`: an event, or an error that is raised."""
+
+    def __init__(self, *lists: Any) -> None:
+        self.lists = list(lists)
+        self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.versions: list[str] = []
+
+    def list(self, path: str, **dummy: Any) -> Any:
+        assert path == PATH
+        found = self.lists.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return Listed(found)
+
+    def watch(self, path: str, *, resource_version: str, **dummy: Any) -> Iterator[Object]:
+        assert path == PATH
+        self.versions.append(resource_version)
+        while True:
+            event = self.events.get(timeout=10)
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+
+def mirror(server: FakeServer, *, optional: bool = False) -> Mirror:
+    return Mirror(server, {"maps": Collection(PATH, optional=optional)})  # type: ignore[arg-type]
+
+
+def names(found: Mirror) -> list[tuple[str, str]]:
+    return [(item["metadata"]["name"], item["metadata"]["resourceVersion"]) for item in found.objects("maps")]
+
+
+def test_events_change_the_objects() -> None:
+    server = FakeServer([configmap("b", 2), configmap("a", 1)])
+    with mirror(server) as found:
+        found.read()
+        assert names(found) == [("a", "1"), ("b", "2")]
+        assert found.await_change(0) is False
+        found.follow()
+        found.follow()
+        server.events.put({"type": "MODIFIED", "object": configmap("a", 11)})
+        assert found.await_change(5) is True
+        assert names(found) == [("a", "11"), ("b", "2")]
+        server.events.put({"type": "DELETED", "object": configmap("b", 12)})
+        server.events.put({"type": "ADDED", "object": configmap("c", 13)})
+        while ("c", "13") not in names(found):
+            assert found.await_change(5)
+        assert names(found) == [("a", "11"), ("c", "13")]
+        assert server.versions == ["10"]
+
+
+def test_an_event_from_before_a_write_does_not_undo_its_response() -> None:
+    server = FakeServer([configmap("a", 1)])
+    with mirror(server) as found:
+        found.read()
+        found.follow()
+        found.put("maps", configmap("a", 15))
+        server.events.put({"type": "MODIFIED", "object": configmap("a", 12)})
+        found.await_change(5)
+        assert names(found) == [("a", "15")]
+        # Another object with the same name.
+        server.events.put({"type": "ADDED", "object": configmap("a", 14, uid="2")})
+        found.await_change(5)
+        assert names(found) == [("a", "14")]
+
+
+def test_an_expired_version_is_followed_by_a_list() -> None:
+    server = FakeServer([configmap("a", 1)], [configmap("b", 30)])
+    with mirror(server) as found:
+        found.read()
+        found.follow()
+        server.events.put(ApiError("expired", status=410))
+        assert found.await_change(5)
+        assert names(found) == [("b", "30")]
+        server.events.put({"type": "ADDED", "object": configmap("c", 31)})
+        assert found.await_change(5)
+        assert len(server.versions) == 2
+
+
+def test_other_errors_of_a_watch_are_raised() -> None:
+    server = FakeServer([])
+    with mirror(server) as found:
+        found.read()
+        found.follow()
+        server.events.put(ApiError("forbidden", status=403))
+        with pytest.raises(ApiError, match="forbidden"):
+            found.await_change(5)
+
+
+class FailingList(Listed):
+    """A list whose first object cannot be read."""
+
+    def __iter__(self) -> Iterator[Object]:
+        raise ApiError("missing", status=404)
+
+
+@pytest.mark.parametrize("optional", [True, False])
+def test_a_missing_kind_is_empty_only_if_optional(optional: bool) -> None:
+    server = FakeServer()
+    server.list = lambda path, **dummy: FailingList()  # type: ignore[method-assign]
+    with mirror(server, optional=optional) as found:
+        if optional:
+            found.read()
+            assert not found.is_known("maps")
+            assert found.objects("maps") == ()
+            found.follow()
+            assert server.versions == []
+        else:
+            with pytest.raises(ApiError):
+                found.read()
