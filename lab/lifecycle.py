@@ -66,7 +66,7 @@ def up(
             if moved and not fresh:
                 nodes.update_kubelet_port(Api(lab), lab.ports()["kwok"])
             if fresh and fleet_file is None:
-                fleet_file = _default_fleet(chosen)
+                fleet_file = _default_fleet(lab, chosen)
             for part in chosen:
                 part.begin(lab)
         count = _apply_fleet(lab, fleet_file) if fleet_file else None
@@ -132,7 +132,7 @@ def reset(lab: Lab, *, fleet_file: Path | None, saved: str | None = None) -> Non
             nodes.update_log_paths(Api(lab), lab.pod_logs)
         for part in chosen:
             part.begin(lab)
-        count = _apply_fleet(lab, lab.fleet if source else fleet_file or _default_fleet(chosen))
+        count = _apply_fleet(lab, lab.fleet if source else fleet_file or _default_fleet(lab, chosen))
     _report_ready(lab, started, count)
 
 
@@ -169,9 +169,9 @@ def _build(lab: Lab, more_parts: Sequence[str] = (), *, with_sim: bool) -> tuple
     return tools, chosen
 
 
-def _default_fleet(chosen: Sequence[LabPart]) -> Path:
+def _default_fleet(lab: Lab, chosen: Sequence[LabPart]) -> Path:
     """Return the default fleet file; a lab with a cloud gets its nodes only from the cloud."""
-    return chosen[0].fleet if chosen else DEFAULT_FLEET
+    return chosen[0].fleet_file(lab) if chosen else DEFAULT_FLEET
 
 
 def _stop(lab: Lab) -> None:

@@ -35,6 +35,10 @@ class LabPart:
         """The process-compose file of its services; it can depend on services of kube.yaml."""
         return LAB / "compose" / f"{self.name}.yaml"
 
+    def fleet_file(self, lab: Lab) -> Path:
+        """Return the fleet file of a new cluster in this lab."""
+        return self.fleet
+
     def folder(self, lab: Lab) -> Path:
         """Return the folder of its configuration."""
         return lab.dir / self.name

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
+from pathlib import Path
 
-from .. import build
+from .. import build, fleet
 from ..api import Api
 from ..layout import LAB, Lab
 from ..part import LabPart
@@ -20,6 +22,14 @@ class OpenShift(LabPart):
     name = "openshift"
     cloud = "openshift"
     fleet = LAB / "fleets" / "openshift.yaml"
+
+    def fleet_file(self, lab: Lab) -> Path:
+        """Write and return the fleet file with the operating system of the lab's release."""
+        machines = fleet.load(self.fleet)
+        system = releases.find(lab.state().get("openshift", releases.DEFAULT)).system
+        path = self.folder(lab) / "fleet.yaml"
+        fleet.Fleet(tuple(dataclasses.replace(group, os=system) for group in machines.groups)).save(path)
+        return path
 
     def build(self, lab: Lab) -> None:
         """Fetch the CRDs."""

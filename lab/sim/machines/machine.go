@@ -87,7 +87,7 @@ func (s *Simulator) reconcileMachine(ctx context.Context, machine *machineapi.Ma
 		return s.join(ctx, machine)
 	}
 	if node == nil {
-		return nil // somebody deleted the node of a running machine, whose kubelet does not register again
+		return nil // the node of a running machine was deleted, and its kubelet does not register again
 	}
 	if err := s.link(ctx, machine, node); ignoreGone(err) != nil {
 		return err
