@@ -266,7 +266,7 @@ def work(module: PlanModule) -> Object:
         initial, configmaps = initial_change(desired).after, cluster.missing_configmaps(plan, None)
         with module.lease():
             cluster.create(configmaps)
-            live = create_policy(module.client, plan.operator.namespace, desired)
+            live = create_policy(module.client, plan, cluster, desired)
         desired = DesiredPolicy.derive(plan, live)
     diff = _compare(module, cluster, desired, live)
     if initial is None and diff.change.changed:

@@ -26,13 +26,14 @@ pytestmark = [pytest.mark.soak, pytest.mark.usual(60), pytest.mark.timeout(900)]
 def require_converged(openshift: OpenShift, name: str, options: dict[str, Any]) -> None:
     """The next run ends without an error, the one after it has nothing to do, and both operators run."""
     lab = openshift.lab
-    run_playbook(name, environ=lab.env, **options).require_success()
+    continued = run_playbook(name, environ=lab.env, **options).require_success()
     assert openshift.csv(GPU_NAMESPACE, GPU_CSV)["phase"] == "Succeeded"
     assert openshift.csv(NFD_NAMESPACE, NFD_CSV)["phase"] == "Succeeded"
     assert openshift.policy_is_ready()
     assert run_playbook(name, environ=lab.env, **options).require_success().changed("openshift") == 0
     lease = openshift.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/accel-gpu")
-    assert not lease["spec"].get("holderIdentity")
+    # A run that has nothing to send takes no Lease; that of the killed run expires.
+    assert not continued.changed("openshift") or not lease["spec"].get("holderIdentity")
 
 
 @pytest.mark.parametrize("number", range(1, REQUESTS))

@@ -14,6 +14,7 @@ from ..kube.client import Client
 from ..kube.objects import ExpectedObjects, InvalidObjects
 from ..kube.paths import CLUSTER_POLICIES
 from .cluster_policy import API_VERSION, KIND, DesiredPolicy, initial_change, new_policy
+from .cluster_policy_client import ClusterPolicyClient
 from .detect import relocate_plan
 from .olm_installation import known_fields, operator_owner, read_definition, read_example, spec_schema
 
@@ -39,8 +40,12 @@ def plan_of_operator(client: Client, plan: Plan, expected: ExpectedObjects, *, c
     )
 
 
-def create_policy(client: Client, namespace: str, desired: DesiredPolicy) -> Object:
-    """Create the policy with everything in the operator's example, then apply the desired fields, which a later apply can remove again."""
+def create_policy(client: Client, plan: Plan, cluster: ClusterPolicyClient, desired: DesiredPolicy) -> Object:
+    """Create the policy with everything in the operator's example, then apply the desired fields, which a later apply can remove again.
+
+    Raises InvalidOptions before anything is created if NVIDIADriver objects of the pools cannot describe the driver.
+    """
+    namespace = plan.operator.namespace
     example = read_example(client, namespace, KIND)
     if example is None:
         raise InvalidOptions(
@@ -51,6 +56,8 @@ def create_policy(client: Client, namespace: str, desired: DesiredPolicy) -> Obj
         )
     schema = spec_schema(read_definition(client, DEFINITION), API_VERSION)
     body = new_policy({**example, "spec": known_fields(example.get("spec") or {}, schema)}, desired)
+    if problems := cluster.driver_objects(plan, body).problems:
+        raise InvalidOptions(list(problems))
     live = client.create(CLUSTER_POLICIES, body, field_validation="Strict", manager=EXAMPLE_MANAGER)
     name = live["metadata"]["name"]
     applied = t.cast("Object", initial_change(replace(desired, name=name)).body)
