@@ -15,8 +15,7 @@ description:
   - Maps and scalars are server-side applied under the field manager C(accel.gpu). In the list C(spec.daemonsets.tolerations), the
     module owns only the entries that it records in the annotation C(accel.gpu/tolerations), and removes only these.
   - The oldest ClusterPolicy is configured, regardless of its name, because the operator uses only the oldest.
-  - If there is none, and OLM has installed the operator, the module creates it from the example in the ClusterServiceVersion with the fields of
-    C(gpu_cluster.operator), and keeps these fields as declared (annotation C(accel.gpu/created)).
+  - A missing one of an operator of OLM is created from the operator's example with the fields of C(gpu_cluster.operator), and keeps these as declared.
   - If a ConfigMap that the policy will name does not exist, it is created first, because a pod that mounts a missing ConfigMap
     never starts. An existing ConfigMap is not changed by this module; M(accel.gpu.gpu_sharing) manages it.
   - If the policy names another ConfigMap for the device plugin, the name and its default are kept, and M(accel.gpu.gpu_sharing) adds the pools'
@@ -260,6 +259,7 @@ def work(module: PlanModule) -> Object:
     plan = module.plan = adapt_plan(module.client, module.plan, live)
     if live is None:
         plan = module.plan = plan_of_operator(module.client, plan, module.expected, check=module.check_mode)
+        cluster = ClusterPolicyClient(module.client, plan.operator.namespace, plan.pools)
     desired = DesiredPolicy.derive(plan, live)
     initial, configmaps = None, []
     if live is None and not module.check_mode:
