@@ -66,7 +66,7 @@ def repairs(observed: Observed, package: str, subscription: Object | None) -> li
         found += [Repair("ClusterServiceVersion", csv, reason) for csv in csvs if not is_deleting(csv)]
         previous = _previous(observed, package, plan_csvs(plan))
         found.append(Repair("Subscription", subscription, f"InstallPlan {name_of(plan)} has failed", previous))
-    elif plan is None and _looks_for_deleted_plan(subscription):
+    elif plan is None and looks_for_deleted_plan(subscription):
         found.append(Repair("Subscription", subscription, "OLM looks for an InstallPlan that was deleted"))
     elif is_lost(current, observed.csv(current), plan, subscription):
         reason = f"ClusterServiceVersion {current} was deleted, and OLM does not install it again"
@@ -80,7 +80,7 @@ def _previous(observed: Observed, package: str, lost: t.Collection[str]) -> str:
     return name_of(left[0]) if len(left) == 1 else ""
 
 
-def _looks_for_deleted_plan(subscription: Document) -> bool:
+def looks_for_deleted_plan(subscription: Document) -> bool:
     """Whether OLM has stopped because an InstallPlan of a deleted Subscription disappeared; it continues with the next change of the Subscription."""
     condition = conditions(subscription).get("BundleUnpackFailed")
     return condition is not None and condition.is_true and condition.reason == PLAN_NOT_FOUND

@@ -24,7 +24,8 @@ from .installation import (
 )
 from .observed import Observed, csv_phase, name_of, plan_csvs, plan_phase
 from .options import OlmOptions
-from .problem import OlmFailure, Problem
+from .problem import SHORT, OlmFailure, Problem
+from .repair import looks_for_deleted_plan
 from .stability import is_rolled_out
 from .subscription import V1ALPHA1, is_created_by_us
 
@@ -197,6 +198,7 @@ class OlmRun:
                 self._require_no_final(step)
                 self.predicted = not target.automatic and not _is_approved(observed, target.csv)
                 return
+            self._continue_resolution(timer, observed, target)
             patience = self._patience(timer, observed, step)
             left = self._deadline - time.monotonic()
             if left <= 0 or not self.wait:
@@ -216,6 +218,15 @@ class OlmRun:
             self.approved += [name for name in plan_csvs(plan) if name not in self.approved]
             self.progress.report(f"approved InstallPlan {name_of(plan)} for {', '.join(plan_csvs(plan))}")
         return target, sent
+
+    def _continue_resolution(self, timer: StateTimer, observed: Observed, target: Target) -> None:
+        """Change the Subscription's status if OLM looks for an InstallPlan that was deleted: it does not try again before a change."""
+        live = observed.subscription(target.package, target.subscription)
+        if live is None or observed.plan_of(live) is not None or not looks_for_deleted_plan(live):
+            timer.forget("deleted plan")
+        elif timer.seconds("deleted plan", True) >= SHORT:
+            timer.forget("deleted plan")
+            self.client.reset(live, "")
 
     @staticmethod
     def _require_no_final(step: Assessment) -> None:
