@@ -43,6 +43,7 @@ def _inject(lab: Lab, options: argparse.Namespace) -> None:
     fault = CloudFault(f"{part.cloud}.{name}", options.group, options.value)
     part.inject(lab, fault)
     settings_of(lab).inject(fault)
+    part.changed(lab)
     print(f"{_describe(fault)}: injected")
 
 
@@ -56,6 +57,8 @@ def _clear(lab: Lab, options: argparse.Namespace) -> None:
         for fault in gone:
             if fault.name.startswith(f"{part.cloud}."):
                 part.clear(lab, fault)
+        if any(fault.name.startswith(f"{part.cloud}.") for fault in gone):
+            part.changed(lab)
     print(f"{len(gone)} faults cleared")
 
 
@@ -72,8 +75,7 @@ def _set(lab: Lab, options: argparse.Namespace) -> None:
     if known[key].choices and value not in known[key].choices:
         raise LabError(f"invalid value '{value}' for {key}; choose from {', '.join(known[key].choices)}")
     settings_of(lab).set(key, value)
-    for part in _parts(lab):
-        part.changed(lab)
+    next(part for part in _parts(lab) if key.startswith(f"{part.cloud}.")).changed(lab)
 
 
 def _show(lab: Lab, _options: argparse.Namespace) -> None:

@@ -67,7 +67,7 @@ class LabPart:
         """Revert the effects of `inject`."""
 
     def changed(self, lab: Lab) -> None:
-        """Apply a change of the settings that no service reads from the settings file."""
+        """Run after a change of the settings or faults, for what no service reads from the settings file."""
 
     def exports(self, lab: Lab) -> dict[str, str]:
         """Return the additional variables that `lab env` exports."""

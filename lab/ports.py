@@ -41,6 +41,7 @@ OFFSETS = {
     "catalog-certified": 24,
     "catalog-redhat": 25,
     "catalog-staging": 26,
+    "catalog-proxy": 27,
     "machines": 30,
 }
 

@@ -27,11 +27,12 @@ _UNRELEASED = (
     "ghcr.io/nvidia/gpu-operator/gpu-operator-validator:main-latest",
 )
 MISSING_IMAGE = "nvcr.io/nvidia/gpu-operator:v0.0.0-missing"
-# A kind without a CRD, for an InstallPlan with a step that fails.
-_UNKNOWN_KIND = {
-    "apiVersion": "missing.accel.gpu/v1",
-    "kind": "Missing",
-    "metadata": {"name": "step-without-crd"},
+# A kind that bundles may contain and whose CRD the lab does not have, for an InstallPlan with a step that fails.
+_WITHOUT_CRD = {
+    "apiVersion": "autoscaling.k8s.io/v1",
+    "kind": "VerticalPodAutoscaler",
+    "metadata": {"name": "gpu-operator"},
+    "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "gpu-operator"}},
 }
 
 
@@ -88,8 +89,8 @@ def with_missing_image(bundle: Bundle) -> Bundle:
 
 
 def with_failing_step(bundle: Bundle) -> Bundle:
-    """Return a bundle with an object of an unknown kind, so that the InstallPlan fails."""
-    return Bundle(bundle.package, bundle.version, (*bundle.manifests, _UNKNOWN_KIND))
+    """Return a bundle with an object whose CRD is missing, so that the InstallPlan fails."""
+    return Bundle(bundle.package, bundle.version, (*bundle.manifests, _WITHOUT_CRD))
 
 
 def _changed(bundle: Bundle, change: Callable[[Object], None]) -> Bundle:

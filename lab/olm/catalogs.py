@@ -51,7 +51,7 @@ UNREACHABLE, BROKEN_DEPLOYMENT, BROKEN_STEP, UNPACK_HANGS = (
 FAULTS = {
     UNREACHABLE: "the server of a catalog (--group NAME of the CatalogSource) refuses connections",
     BROKEN_DEPLOYMENT: f"the newest version of {GPU_OPERATOR} has an image that no registry has: its Deployment never becomes ready",
-    BROKEN_STEP: f"the newest version of {GPU_OPERATOR} contains an object of an unknown kind: its InstallPlan fails",
+    BROKEN_STEP: f"the newest version of {GPU_OPERATOR} contains an object whose CRD is missing: its InstallPlan fails",
     UNPACK_HANGS: "the Jobs that unpack bundles (setting bundles=images) do not deliver the bundle",
 }
 

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -80,6 +82,30 @@ def wanted_sources(lab: Lab) -> list[str]:
     """Return the names of the CatalogSources that the lab's settings request."""
     staging = catalogs.of(lab).setting(f"{catalogs.CLOUD}.staging") == "on"
     return [name for name in catalogs.CATALOGS if staging or name != catalogs.STAGING]
+
+
+def wait_connected(lab: Lab, api: Api, changed: Mapping[str, float], limit: float = 120.0) -> None:
+    """Wait until OLM has connected to each catalog after its last change, or reports an unreachable one as not connected.
+
+    A Subscription that is created before would be resolved from the previous content.
+    """
+    settings = catalogs.of(lab)
+    deadline = time.monotonic() + limit
+    for name in wanted_sources(lab):
+        reachable = settings.fault(f"{catalogs.CLOUD}.{catalogs.UNREACHABLE}", name) is None
+        while not _is_current(api.get(f"{_SOURCES}/{name}") or {}, changed[name], reachable=reachable):
+            if time.monotonic() > deadline:
+                raise LabError(f"OLM did not notice the change of CatalogSource {name} within {limit:.0f} s")
+            time.sleep(0.1)
+
+
+def _is_current(source: Object, changed: float, *, reachable: bool) -> bool:
+    state = source.get("status", {}).get("connectionState", {})
+    if not reachable or state.get("lastObservedState") != "READY":
+        return not reachable and state.get("lastObservedState") == "TRANSIENT_FAILURE"
+    connected = datetime.datetime.fromisoformat(state["lastConnect"]).timestamp()
+    # The status contains whole seconds.
+    return connected >= int(changed)
 
 
 def wait_ready(lab: Lab, api: Api, limit: float = 300.0) -> None:

@@ -9,6 +9,7 @@ from ..api import Api
 from ..cloud_settings import CloudFault
 from ..layout import Lab
 from ..part import LabPart
+from ..ports import is_listening
 from ..supervisor import tool
 from . import catalogs, objects, serve
 
@@ -50,12 +51,16 @@ class Olm(LabPart):
         objects.wait_ready(lab, Api(lab))
 
     def inject(self, lab: Lab, fault: CloudFault) -> None:
-        """Reject an invalid fault; the service `catalogs` applies it within a second."""
+        """Reject an invalid fault."""
         catalogs.check_fault(fault)
 
     def changed(self, lab: Lab) -> None:
-        """Create or delete the staging CatalogSource after a change of the settings."""
-        objects.apply_sources(lab, Api(lab))
+        """Wait until the catalogs have their new content, and OLM is connected to the restarted servers."""
+        if not is_listening(lab.ports()["kube-apiserver"]):
+            return
+        api = Api(lab)
+        objects.apply_sources(lab, api)
+        objects.wait_connected(lab, api, serve.wait_served(lab, self.folder(lab) / "catalogs"))
 
     def exports(self, lab: Lab) -> dict[str, str]:
         """Return the address of the staging catalog, for a CatalogSource of one's own."""

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
 import os
 import shutil
 import signal
@@ -13,12 +16,14 @@ from pathlib import Path
 
 from ..api import Api, ApiError
 from ..cloud_settings import CloudSettings
+from ..errors import LabError
 from ..layout import Lab
 from ..ports import is_listening
 from ..supervisor import tool
-from . import catalogs, unpack
+from . import catalogs, proxy, unpack
 
 _POLL_SECONDS = 0.25
+_RECORD = "served.json"
 _STOP_SECONDS = 5.0
 
 
@@ -30,6 +35,8 @@ class Server:
         self._name = name
         self._process: subprocess.Popen[bytes] | None = None
         self._text: str | None = None
+        self.changed = 0.0
+        """The time of the last restart or stop."""
 
     def serve(self, text: str | None) -> None:
         """Serve this catalog file, or refuse connections; restart the server if it has exited."""
@@ -37,7 +44,7 @@ class Server:
         if text == self._text and not exited:
             return
         self.stop()
-        self._text = text
+        self._text, self.changed = text, time.time()
         if text is not None:
             self._start(text)
 
@@ -81,17 +88,19 @@ def run(lab: Lab, folder: Path) -> None:
     servers = {name: Server(lab, folder, name) for name in catalogs.CATALOGS}
     unpacking = unpack.Unpacker(lab, folder / "bundles")
     settings = catalogs.of(lab)
+    proxy.Proxy(lab, lab.ports()["catalog-proxy"], port_of(lab, catalogs.STAGING)).start()
     try:
+        content = _content(settings)
         _serve(servers, settings)
-        while not all(server.is_ready() for server in servers.values()):
-            time.sleep(0.05)
+        _record(folder, content, servers)
         print("catalogs: ready", flush=True)
-        api, content = Api(lab, "runner"), _content(settings)
+        api = Api(lab, "runner")
         while True:
             time.sleep(_POLL_SECONDS)
             if (now := _content(settings)) != content or not all(server.is_ready() for server in servers.values()):
                 content = now
                 _serve(servers, settings)
+                _record(folder, content, servers)
             try:
                 unpacking.advance(api, settings)
             except (ApiError, OSError) as error:
@@ -103,9 +112,33 @@ def run(lab: Lab, folder: Path) -> None:
             server.stop()
 
 
+def wait_served(lab: Lab, folder: Path, limit: float = 60.0) -> dict[str, float]:
+    """Wait until the catalogs have the content of the current settings; return the time of each one's last change."""
+    wanted = _content(catalogs.of(lab))
+    deadline = time.monotonic() + limit
+    while True:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            recorded = json.loads((folder / _RECORD).read_text())
+            if recorded["content"] == wanted:
+                return dict(recorded["changed"])
+        if time.monotonic() > deadline:
+            raise LabError(f"the catalogs did not change within {limit:.0f} s: see 'lab/lab{lab.option} logs catalogs'")
+        time.sleep(0.1)
+
+
 def _content(settings: CloudSettings) -> object:
-    """Return what determines the content of the catalogs."""
-    return settings.values(), settings.faults()
+    """Return what determines the content of the catalogs, as JSON-like data."""
+    return [settings.values(), [dataclasses.asdict(fault) for fault in settings.faults()]]
+
+
+def _record(folder: Path, content: object, servers: dict[str, Server]) -> None:
+    """Record what the catalogs contain now, when their servers accept connections."""
+    while not all(server.is_ready() for server in servers.values()):
+        time.sleep(0.05)
+    changed = {name: server.changed for name, server in servers.items()}
+    fresh = folder / f"{_RECORD}.new"
+    fresh.write_text(json.dumps({"content": content, "changed": changed}))
+    fresh.replace(folder / _RECORD)
 
 
 def _serve(servers: dict[str, Server], settings: CloudSettings) -> None:

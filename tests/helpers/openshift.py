@@ -79,6 +79,16 @@ class OpenShift:
         }
         self.create(f"{_V1}/namespaces/{namespace}/operatorgroups", body)
 
+    def catalog_source(self, namespace: str, name: str, **spec: Any) -> None:
+        """Create a CatalogSource with an address or an image."""
+        body = {
+            "apiVersion": "operators.coreos.com/v1alpha1",
+            "kind": "CatalogSource",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"sourceType": "grpc", **spec},
+        }
+        self.create(f"{_ALPHA}/namespaces/{namespace}/catalogsources", body)
+
     def subscribe(self, namespace: str, package: str, **spec: Any) -> None:
         """Create a Subscription with the name of its package; `spec` replaces fields of the specification."""
         body = {

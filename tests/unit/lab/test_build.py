@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab import build
+from lab.edits import Edit
+from lab.errors import LabError
 
 DIGEST = "0123456789abcdef"
 OLD = 31 * 24 * 3600
@@ -37,3 +39,15 @@ def test_only_unused_builds_are_removed(
     os.utime(folder, (time.time() - age,) * 2)
     build._forget_unused()
     assert folder.exists() is kept
+
+
+@pytest.mark.parametrize(("text", "edited"), [("one\n", "two\n"), ("one one\n", None), ("other\n", None)])
+def test_an_edit_changes_the_only_occurrence(tmp_path: Path, text: str, edited: str | None) -> None:
+    (tmp_path / "main.go").write_text(text)
+    edit = Edit("example.com/module", "main.go", "one", "two")
+    if edited is None:
+        with pytest.raises(LabError, match=r"example.com/module: main.go contains the text to edit \d times"):
+            build.edit_file(tmp_path, edit)
+    else:
+        build.edit_file(tmp_path, edit)
+    assert (tmp_path / "main.go").read_text() == (edited or text)

@@ -112,3 +112,16 @@ def test_a_deleted_pod_is_no_error(clock: list[float], known: dict[str, Any]) ->
     api = Mock()
     api.request.side_effect = ApiError(404, "gone")
     image_pull.ImagePull(pod()).advance(api)
+
+
+@pytest.mark.parametrize(
+    ("image", "csv", "release"),
+    [
+        ("nvcr.io/nvidia/gpu-operator:v25.10.1", "gpu-operator-certified.v25.3.2", "v25.10.1"),
+        ("nvcr.io/nvidia/gpu-operator@sha256:12", "gpu-operator-certified.v25.3.2", "v25.3.2"),
+        ("nvcr.io/nvidia/gpu-operator@sha256:12", None, ""),
+    ],
+)
+def test_the_release_of_an_image_by_digest_is_that_of_its_csv(image: str, csv: str | None, release: str) -> None:
+    env = [{"name": "OPERATOR_CONDITION_NAME", "value": csv}] if csv else []
+    assert image_pull.release({"image": image, "env": env}) == release
