@@ -144,7 +144,7 @@ class InstallationFinding:
             "installer": self.installer if self.managed else "",
         }
         if self.managed and self.planned is not None and self.planned.olm is not None:
-            result["subscription"] = subscription_of(self.planned)
+            result["subscription"] = _subscription_of(self.planned, self.planned.olm)
         if installation is None or installation.component == "nfd":
             result["discovery_object"] = self.configures_discovery
         if installation is not None:
@@ -154,9 +154,8 @@ class InstallationFinding:
         return result
 
 
-def subscription_of(planned: ReleasePlan) -> dict[str, t.Any]:
+def _subscription_of(planned: ReleasePlan, olm: OlmPlan) -> dict[str, t.Any]:
     """The Subscription of a component that OLM installs, as modules return it."""
-    olm = t.cast("OlmPlan", planned.olm)
     fields = {name: getattr(olm, name) for name in ("package", "channel", "source_namespace", "approval")}
     catalog = {"source": list(olm.source), "catalog_image": olm.catalog_image or ""}
     labels = {"namespace_labels": dict(planned.namespace_labels)}

@@ -47,9 +47,13 @@ ARGS: dict[str, dict[str, Any]] = {
     "operator_info": {"gpu_pools": POOLS},
     "kube_object": {"definitions": [CONFIGMAP]},
     "gpu_sharing": {"gpu_pools": POOLS},
+    "machineset": {"name": "train", "node_count": 0},
+    "machineset_info": {},
+    "node_feature_discovery": {"gpu_pools": POOLS},
     "node_metadata": {"sets": [{"label_selectors": [], "labels": {"example.com/right-cluster": "1"}}]},
     "nodegroup_nodes": {"gpu_pools": POOLS},
     "gpu_pools_export": {},
+    "olm_subscription": {"namespace": "default", "package": "nfd"},
     "uninstall": {"stage": "new_nodes"},
 }
 # The node group modules connect to Kubernetes only by DrainingModule.

@@ -49,8 +49,9 @@ class MachineSetSpec(NodeGroupSpec):
         return field_differences(self.completed(machineset, rules), _plain_state(machineset, self.paths))
 
     def created(self, name: str, count: int, rules: AutoscalerRules) -> Object:
-        """The new MachineSet with this name; needs a source."""
-        assert self.source is not None
+        """The new MachineSet with this name, a copy of the source; ValueError if the spec has none."""
+        if self.source is None:
+            raise ValueError(f"the spec of node group {self.name} has no MachineSet to copy")
         new = copy_of(self.source, name, self.name)
         differences = {key: value for key, value in self.differences(new, rules).items() if key != NODE_COUNT}
         created = configured(new, differences, self.paths, self.name)
