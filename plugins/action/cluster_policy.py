@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import cluster_policy
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs cluster_policy and shows its progress."""
 
-    MODULE = cluster_policy
+    MODULE = "cluster_policy"

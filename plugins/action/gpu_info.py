@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import gpu_info
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs gpu_info and shows its progress."""
 
-    MODULE = gpu_info
+    MODULE = "gpu_info"

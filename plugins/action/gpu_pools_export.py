@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import gpu_pools_export
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs gpu_pools_export and shows its progress."""
 
-    MODULE = gpu_pools_export
+    MODULE = "gpu_pools_export"

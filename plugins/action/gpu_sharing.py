@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import gpu_sharing
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs gpu_sharing and shows its progress."""
 
-    MODULE = gpu_sharing
+    MODULE = "gpu_sharing"

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import gpu_validation
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs gpu_validation and shows its progress."""
 
-    MODULE = gpu_validation
+    MODULE = "gpu_validation"

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import helm_release
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs helm_release and shows its progress."""
 
-    MODULE = helm_release
+    MODULE = "helm_release"

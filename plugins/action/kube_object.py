@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import kube_object
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs kube_object and shows its progress."""
 
-    MODULE = kube_object
+    MODULE = "kube_object"

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import machineset
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs machineset and shows its progress."""
 
-    MODULE = machineset
+    MODULE = "machineset"

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import magnum_cluster
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs magnum_cluster and shows its progress."""
 
-    MODULE = magnum_cluster
+    MODULE = "magnum_cluster"

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import magnum_nodegroup
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs magnum_nodegroup and shows its progress."""
 
-    MODULE = magnum_nodegroup
+    MODULE = "magnum_nodegroup"

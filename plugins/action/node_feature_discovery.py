@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import node_feature_discovery
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs node_feature_discovery and shows its progress."""
 
-    MODULE = node_feature_discovery
+    MODULE = "node_feature_discovery"

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import node_metadata
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs node_metadata and shows its progress."""
 
-    MODULE = node_metadata
+    MODULE = "node_metadata"

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import nodegroup_nodes
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs nodegroup_nodes and shows its progress."""
 
-    MODULE = nodegroup_nodes
+    MODULE = "nodegroup_nodes"

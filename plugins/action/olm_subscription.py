@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import olm_subscription
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs olm_subscription and shows its progress."""
 
-    MODULE = olm_subscription
+    MODULE = "olm_subscription"

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import operator_info
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs operator_info and shows its progress."""
 
-    MODULE = operator_info
+    MODULE = "operator_info"

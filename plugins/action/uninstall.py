@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import uninstall
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs uninstall and shows its progress."""
 
-    MODULE = uninstall
+    MODULE = "uninstall"

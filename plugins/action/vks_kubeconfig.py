@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import vks_kubeconfig
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs vks_kubeconfig and shows its progress."""
 
-    MODULE = vks_kubeconfig
+    MODULE = "vks_kubeconfig"

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import vks_nodegroup
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs vks_nodegroup and shows its progress."""
 
-    MODULE = vks_nodegroup
+    MODULE = "vks_nodegroup"

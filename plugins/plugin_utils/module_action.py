@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The base of the action plugins of modules that report progress: runs the module, and shows its progress on stderr meanwhile.
 
-Each such module has an action plugin of its own. Ansible loads the plugin, and the module that it names, before it forks the worker of the
-task, so the tasks of a run share the imports. Neither a route in meta/runtime.yml, which the main process does not follow, nor a redirect,
+Each such module has an action plugin of its own. Ansible loads the plugin, and with it the module that it names, before it forks the worker of
+the task, so the tasks of a run share the imports. Neither a route in meta/runtime.yml, which the main process does not follow, nor a redirect,
 with which a module gets the defaults of another one (module_defaults), nor a link, which ansible-galaxy leaves out, can replace it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import multiprocessing
 import os
@@ -28,7 +29,7 @@ from ansible.utils.display import Display
 from ..module_utils.common.process import start_time
 from ..module_utils.common.progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV
 from ..module_utils.common.temporary_files import make_file
-from . import direct_execution
+from . import compiled_imports, direct_execution
 from .same_cluster import same_cluster
 
 _POLL = 0.2
@@ -38,13 +39,19 @@ _LATE_INTERVAL, _LATE = 10.0, 60.0
 
 
 class ModuleAction(ActionBase):
-    """Runs the module of the task and shows its progress while it works."""
+    """Runs the module of the task and shows its progress while it works; MODULE is the name of the module."""
 
-    MODULE: types.ModuleType
+    MODULE: str
+    _module: types.ModuleType
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = True
+
+    def __init_subclass__(cls) -> None:
+        """Import the module."""
+        compiled_imports.install()
+        cls._module = importlib.import_module(f"...modules.{cls.MODULE}", __name__)
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the module's own result; a problem with the progress lines never changes it."""
@@ -103,7 +110,7 @@ class ModuleAction(ActionBase):
         of_task: dict[str, t.Any] = {}
         self._compute_environment_string(of_task)
         completed = direct_execution.execute(
-            self.MODULE.main,
+            self._module.main,
             direct_execution.encode_options(options),
             {**{name: str(value) for name, value in of_task.items()}, **environment},
             self._loader.get_basedir(),

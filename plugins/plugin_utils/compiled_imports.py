@@ -1,0 +1,40 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lets Python keep the compiled code of this collection in files, as it does for every other package.
+
+Ansible's loader of collections compiles each file at each import (ansible.utils.collection_loader, get_code()), which took half of the time of
+all imports. Without a writable folder for these files, or with PYTHONDONTWRITEBYTECODE, files without compiled code are compiled as before.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import typing as t
+from importlib.abc import MetaPathFinder
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+
+_PLUGINS = __name__.rpartition(".plugin_utils.")[0]
+_PACKAGES = tuple(f"{_PLUGINS}.{folder}." for folder in ("module_utils", "modules"))
+
+
+class _CollectionFinder(MetaPathFinder):
+    """Finds the modules and module_utils of this collection in the folder of their package; leaves everything else to other finders."""
+
+    def find_spec(self, fullname: str, path: t.Sequence[str] | None, target: t.Any = None) -> ModuleSpec | None:
+        """The module with Python's loader for source files."""
+        if not fullname.startswith(_PACKAGES):
+            return None
+        specs = (_finder(folder).find_spec(fullname) for folder in path or ())
+        return next((spec for spec in specs if spec is not None and spec.loader is not None), None)
+
+
+@functools.cache
+def _finder(folder: str) -> FileFinder:
+    return FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES))
+
+
+def install() -> None:
+    """Use Python's loader for all later imports of this collection in this process and its forks."""
+    if not any(isinstance(finder, _CollectionFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _CollectionFinder())
