@@ -85,11 +85,11 @@ options:
         elements: str
       distribution:
         description:
-          - The Kubernetes distribution, if it ships its own containerd or is OpenShift. On V(openshift), OLM installs NFD and
-            the operator, into other namespaces; without this key, only a run that reaches the cluster knows that it is OpenShift.
-            Elsewhere, the container toolkit is configured for this containerd; variables in C(operator.values.toolkit.env)
-            take precedence. Without this key, a run detects the distribution from the nodes, and an installed operator whose
-            container toolkit works keeps its settings.
+          - The Kubernetes distribution. Set it if the distribution ships its own containerd or is OpenShift. With V(openshift),
+            OLM installs NFD and the operator in different namespaces; without this key, a run detects OpenShift only if it
+            can reach the cluster. On other distributions, the container toolkit is configured for the distribution's containerd;
+            variables in C(operator.values.toolkit.env) take precedence. Without this key, a run detects the distribution from
+            the nodes, and an installed operator whose container toolkit works keeps its settings.
         type: str
         choices:
           - kubeadm
@@ -100,14 +100,14 @@ options:
           - openshift
       known_issues:
         description:
-          - Your own known issues. Plan and report show an issue if the cluster meets all of its conditions, in addition to
-            the known issues of the catalog.
+          - Your own known issues, in addition to those in the catalog. Plan and report show an issue if the cluster meets all
+            of its conditions.
         type: list
         elements: dict
         suboptions:
           releases:
             description:
-              - Operator releases, or the first numbers of releases (V(v26.3)). By default, all releases.
+              - Operator releases, or prefixes of releases (V(v26.3)). By default, all releases.
             type: list
             elements: str
           conditions:
@@ -186,7 +186,7 @@ options:
                 type: str
           machineset:
             description:
-              - The nodes are created by the Machine API of the cluster itself (OpenShift). C(machineset={}) is enough.
+              - The cluster's own Machine API creates the nodes (OpenShift). C(machineset={}) is sufficient.
             type: dict
             suboptions:
               namespace:
@@ -229,9 +229,9 @@ options:
             default: https://helm.ngc.nvidia.com/nvidia
           values:
             description:
-              - Your Helm values, merged over all derived values; with C(installer) V(olm), fields in C(spec) of the ClusterPolicy
-                that a run creates. C(nfd.enabled), C(devicePlugin.config) and C(operator.cleanupCRD) are not allowed, because
-                the collection manages them. Secrets are also not allowed.
+              - Your Helm values, merged over all derived values. With C(installer) V(olm), they are fields in C(spec) of the
+                ClusterPolicy that a run creates. C(nfd.enabled), C(devicePlugin.config) and C(operator.cleanupCRD) are not
+                allowed, because the collection manages them. Secrets are also not allowed.
             type: dict
           installer:
             description:
@@ -242,8 +242,8 @@ options:
               - olm
           olm:
             description:
-              - What OLM installs. If you set one of its keys, it also upgrades a Subscription of another tool for this package
-                in C(namespace).
+              - The package that OLM installs. If you set any of these keys, a run also upgrades a Subscription for this package
+                in C(namespace) that another tool created.
             type: dict
             suboptions:
               package:
@@ -258,7 +258,8 @@ options:
                 default: stable
               source:
                 description:
-                  - CatalogSources; the first one that offers the version is used, so that a staging catalog can come first.
+                  - CatalogSources in order of preference. The first one that offers the version is used, so you can put a staging
+                    catalog first.
                 type: list
                 elements: str
                 default:
@@ -270,8 +271,8 @@ options:
                 default: openshift-marketplace
               approval:
                 description:
-                  - V(Manual) - a run approves the InstallPlan of C(version) and no other one. V(Automatic) - OLM installs every
-                    later version of the channel without a run.
+                  - With V(Manual), a run approves the InstallPlan for C(version) and no other InstallPlan. With V(Automatic),
+                    OLM installs every later version in the channel without a run.
                 type: str
                 choices:
                   - Manual
@@ -279,8 +280,8 @@ options:
                 default: Manual
               catalog_image:
                 description:
-                  - Index image of a catalog, for which a run creates the first CatalogSource of C(source). By default, the
-                    CatalogSource must exist.
+                  - Index image of a catalog. A run creates the first CatalogSource in C(source) with this image. By default,
+                    the CatalogSource must already exist.
                 type: str
           registry:
             description:
@@ -330,8 +331,8 @@ options:
                 type: str
               rdma:
                 description:
-                  - GPUDirect RDMA with the kernel module nvidia-peermem. DMA-BUF, which NVIDIA recommends, needs neither key
-                    if the Network Operator installs the network drivers.
+                  - GPUDirect RDMA with the kernel module nvidia-peermem. For DMA-BUF, which NVIDIA recommends, neither key
+                    is required if the Network Operator installs the network drivers.
                 type: dict
                 suboptions:
                   enabled:
@@ -421,7 +422,7 @@ options:
         suboptions:
           version:
             description:
-              - One exact version. With C(installer) V(olm), by default the version that the channel offers when the operator
+              - One exact version. With C(installer) V(olm), the default is the version that the channel offers when the operator
                 is installed.
             type: str
             default: 0.19.0
@@ -447,8 +448,9 @@ options:
             type: str
           values:
             description:
-              - Your Helm values, merged over the derived values; with C(installer) V(olm), fields in C(spec) of the NodeFeatureDiscovery
-                that a run creates. Your C(worker.tolerations) are added to the tolerations of the pools. Secrets are not allowed.
+              - Your Helm values, merged over the derived values. With C(installer) V(olm), they are fields in C(spec) of the
+                NodeFeatureDiscovery that a run creates. Your C(worker.tolerations) are added to the tolerations of the pools.
+                Secrets are not allowed.
             type: dict
           installer:
             description:
@@ -459,8 +461,8 @@ options:
               - olm
           olm:
             description:
-              - What OLM installs. If you set one of its keys, it also upgrades a Subscription of another tool for this package
-                in C(namespace).
+              - The package that OLM installs. If you set any of these keys, a run also upgrades a Subscription for this package
+                in C(namespace) that another tool created.
             type: dict
             suboptions:
               package:
@@ -475,7 +477,8 @@ options:
                 default: stable
               source:
                 description:
-                  - CatalogSources; the first one that offers the version is used, so that a staging catalog can come first.
+                  - CatalogSources in order of preference. The first one that offers the version is used, so you can put a staging
+                    catalog first.
                 type: list
                 elements: str
                 default:
@@ -487,8 +490,8 @@ options:
                 default: openshift-marketplace
               approval:
                 description:
-                  - V(Manual) - a run approves the InstallPlan of C(version) and no other one. V(Automatic) - OLM installs every
-                    later version of the channel without a run.
+                  - With V(Manual), a run approves the InstallPlan for C(version) and no other InstallPlan. With V(Automatic),
+                    OLM installs every later version in the channel without a run.
                 type: str
                 choices:
                   - Manual
@@ -496,8 +499,8 @@ options:
                 default: Manual
               catalog_image:
                 description:
-                  - Index image of a catalog, for which a run creates the first CatalogSource of C(source). By default, the
-                    CatalogSource must exist.
+                  - Index image of a catalog. A run creates the first CatalogSource in C(source) with this image. By default,
+                    the CatalogSource must already exist.
                 type: str
       validation:
         description:
@@ -518,8 +521,8 @@ options:
             type: dict
           load_image:
             description:
-              - Image of the load test for all nodes (C(gpu_validation_load_seconds)), with C(nbody) in its PATH. The default
-                is the newest of V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0)
+              - Image of the load test for all nodes (C(gpu_validation_load_seconds)), with C(nbody) in its PATH. By default,
+                the newest image of V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0)
                 that the driver supports.
             type: str
           nccl_image:
@@ -725,25 +728,24 @@ options:
             type: str
           like:
             description:
-              - (MachineSets) The MachineSet that a new one is copied from. By default, a worker MachineSet that this collection
-                does not manage, the first by name.
+              - (MachineSets) The MachineSet from which a new one is copied. By default, the first worker MachineSet by name
+                that this collection does not manage.
             type: str
           template:
             description:
-              - (MachineSets) The virtual machine that is cloned on vSphere, instead of C(flavor). Its GPU or vGPU profile decides
-                what the nodes have.
+              - (MachineSets) The virtual machine to clone on vSphere, instead of C(flavor). Its GPU or vGPU profile determines
+                the GPUs of the nodes.
             type: str
           zones:
             description:
-              - (MachineSets) Zones of the nodes. In each zone, the pool has a MachineSet whose name ends with the zone, and
-                a part of C(count) and C(autoscale). On vSphere, failure domains. By default, one MachineSet in the zone of
-                C(like).
+              - (MachineSets) Zones of the nodes; on vSphere, failure domains. The pool has one MachineSet in each zone. The
+                name of the MachineSet ends with the zone, and C(count) and C(autoscale) are divided among the zones. By default,
+                there is one MachineSet, in the zone of C(like).
             type: list
             elements: str
           accelerators:
             description:
-              - (MachineSets) GPUs that are attached to the machines on Google Cloud, for machine types without GPUs of their
-                own.
+              - (MachineSets) GPUs to attach to the machines on Google Cloud, for machine types without built-in GPUs.
             type: dict
             suboptions:
               type:
@@ -757,13 +759,13 @@ options:
                 type: int
           provider_spec:
             description:
-              - (MachineSets) Further fields of the machines' C(providerSpec.value), such as C(numCPUs) and C(memoryMiB) on
-                vSphere. Other fields keep the values of the MachineSet. Null removes a field.
+              - (MachineSets) Additional fields of the machines' C(providerSpec.value), such as C(numCPUs) and C(memoryMiB)
+                on vSphere. All other fields keep the values of the MachineSet. Null removes a field.
             type: dict
           adopt:
             description:
-              - (MachineSets) Whether an existing MachineSet with the group's name that the collection has not created is managed
-                from now on. Otherwise, the run fails. By default V(false).
+              - (MachineSets) Whether the collection takes over an existing MachineSet with the group's name that it did not
+                create. Otherwise, the run fails. By default V(false).
             type: bool
       autoscale:
         description:
@@ -950,7 +952,7 @@ options:
                 default: 900
       driver:
         description:
-          - The driver of the nodes, if it differs between pools. As soon as one pool declares it, one NVIDIADriver object for
+          - The driver of the nodes, if it differs between pools. If at least one pool declares it, an NVIDIADriver object for
             each pool describes the driver instead of the ClusterPolicy. Pools without C(driver), and keys that a pool does
             not declare, use the values of the ClusterPolicy. An empty map uses them for all keys. A change restarts the driver
             only on the nodes of its pool, and is held back until you allow it.
