@@ -34,8 +34,8 @@ options:
       node_count: &node_count
         description:
           - Number of nodes. By default, a group is created with one node.
-          - With O(min_node_count) and O(max_node_count), it is only used when the group is created. The number is also left alone as long as a
-            MachineAutoscaler names the MachineSet.
+          - With O(min_node_count) and O(max_node_count), it is only used when the group is created. The number is also not changed while a
+            MachineAutoscaler refers to the MachineSet.
         type: int
       min_node_count: &min_node_count
         description:
@@ -47,14 +47,14 @@ options:
         type: int
       like: &like
         description:
-          - Name of the MachineSet that a new group is copied from. It is only used when the group is created.
-          - By default, a worker MachineSet that this collection does not manage, in O(zone) if this is set; if there are several, the first by name, with
-            a warning that names the others. If they are of several platforms, this option is required.
+          - Name of the MachineSet from which a new group is copied. It is only used when the group is created.
+          - By default, a worker MachineSet that this collection does not manage, in O(zone) if this option is set. If there are several, the first by name
+            is used, and a warning names the others. If they are for different platforms, this option is required.
         type: str
       zone: &zone
         description:
-          - Zone of a new group. If O(like) is in another zone, the MachineSet with the same name but this zone is copied, or else the only one there,
-            because subnets and images differ between zones.
+          - Zone of a new group. If O(like) is in a different zone, the MachineSet in this zone whose name differs only in the zone is copied, or else the
+            only MachineSet in this zone, because subnets and images differ between zones.
           - On vSphere, the name or the zone of a failure domain of the Infrastructure object.
         type: str
       flavor: &flavor
@@ -63,11 +63,11 @@ options:
         type: str
       template: &template
         description:
-          - Virtual machine that is cloned on vSphere. Its GPU or vGPU profile decides what the nodes have.
+          - Virtual machine to clone on vSphere. Its GPU or vGPU profile determines the GPUs of the nodes.
         type: str
       accelerators: &accelerators
         description:
-          - GPUs that are attached to the machines on Google Cloud, for machine types without GPUs of their own.
+          - GPUs to attach to the machines on Google Cloud, for machine types without built-in GPUs.
         type: dict
         suboptions:
           type:
@@ -78,33 +78,33 @@ options:
             type: int
       provider_spec: &provider_spec
         description:
-          - Further fields of the machines' C(providerSpec.value), such as C(numCPUs) and C(memoryMiB) on vSphere, or C(blockDevices) on AWS. Fields that
-            are not declared keep the values of the MachineSet. Null removes a field. A list is replaced as a whole.
-          - On Google Cloud, C(onHostMaintenance) is V(Terminate) unless it is declared, because machines with GPUs cannot be migrated.
+          - Additional fields of the machines' C(providerSpec.value), such as C(numCPUs) and C(memoryMiB) on vSphere, or C(blockDevices) on AWS. Undeclared
+            fields keep the values of the MachineSet. Null removes a field. Lists are replaced as a whole.
+          - On Google Cloud, C(onHostMaintenance) is set to V(Terminate) unless it is declared, because machines with GPUs cannot be migrated.
         type: dict
       capacity: &capacity
         description:
-          - What a future node of the group offers, for the autoscaler, which cannot know it while there is no node. The module writes the annotations
-            that all releases of OpenShift read, with the values for the cluster's release.
-          - The annotations that the platform's own controller sets from the machine type are left to it.
+          - Resources and labels of a future node of the group, for the autoscaler, which cannot determine them while no node exists. The module writes the
+            annotations that all releases of OpenShift read, with the values for the cluster's release.
+          - The module does not write the annotations that the platform's own controller sets from the machine type.
         type: dict
         suboptions:
           resources:
-            description: The amount of each extended resource of a node, such as 4 of C(nvidia.com/gpu). By default, it is not known.
+            description: The amount of each extended resource of a node, such as 4 of C(nvidia.com/gpu). By default, the amounts are unknown.
             type: dict
           labels:
             description: Labels that a node will get from NFD and gpu-feature-discovery, so that node selectors match.
             type: dict
       node_labels: &node_labels
         description:
-          - Labels of the nodes. Labels that others have set on the MachineSet are left unchanged. Null removes a label. A label that this module has set
-            and that is no longer declared is removed.
-          - The labels of the zone are added, because the autoscaler does not know them otherwise.
+          - Labels of the nodes. Labels that others have set on the MachineSet are left unchanged. Null removes a label. Labels that this module has set are
+            removed when they are no longer declared.
+          - The labels of the zone are added, because the autoscaler would not know them otherwise.
         type: dict
       node_taints: &node_taints
         description:
-          - Taints of the nodes. Taints that others have set are left unchanged. A taint that this module has set and that is no longer declared is
-            removed. An existing taint with the same key and effect gets the new value.
+          - Taints of the nodes. Taints that others have set are left unchanged. Taints that this module has set are removed when they are no longer
+            declared. An existing taint with the same key and effect gets the new value.
         type: list
         elements: dict
         suboptions:
@@ -127,17 +127,17 @@ options:
             default: present
       adopt: &adopt
         description:
-          - Whether an existing MachineSet with this name that was not created by this module is managed from now on. Otherwise, the module fails.
+          - Whether to take over an existing MachineSet with this name that this module did not create. Otherwise, the module fails.
         type: bool
   wait:
     description:
-      - Whether to wait until all Machines of a changed group run and those to be removed are gone.
+      - Whether to wait until all Machines of a changed group are running and all Machines to be removed are gone.
     type: bool
     default: true
   wait_timeout:
     description:
-      - Seconds to wait for one group. The drain of its nodes has a separate timeout. After this time, the module fails, and the message names the
-        Machines that are stuck, for how long, and why.
+      - Seconds to wait for one group. The drain of its nodes has a separate timeout. After this time, the module fails, and the message names the Machines
+        that are stuck, how long they have been stuck, and the reasons.
     type: int
     default: 3600
   wait_sleep:
@@ -150,8 +150,8 @@ options:
     default: 32
   force:
     description:
-      - Whether declared fields are changed that another field manager has set (C(oc edit), a GitOps tool). A warning names the manager and the
-        fields. With V(false), the module fails instead.
+      - Whether to change declared fields that another field manager (C(oc edit), a GitOps tool) has set. A warning names the manager and the fields. With
+        V(false), the module fails instead.
     type: bool
     default: true
   drain:
@@ -196,7 +196,7 @@ options:
     default: present
   recreate:
     description:
-      - Whether the group is replaced if some of its Machines have other settings than it declares, since a MachineSet applies a change only to new
+      - Whether to replace the group if the settings of some of its Machines differ from the declaration, because a MachineSet applies changes only to new
         Machines. The new group, whose name ends with four hexadecimal digits, is created first. Then the old nodes are drained and the old group is
         deleted.
     type: bool

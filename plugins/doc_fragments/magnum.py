@@ -86,7 +86,7 @@ options:
     default: 3600
     aliases: [timeout]
   wait_sleep:
-    description: Maximum number of seconds between two checks. The first checks follow each other faster.
+    description: Maximum number of seconds between two checks. The first checks are more frequent.
     type: int
     default: 5
 """

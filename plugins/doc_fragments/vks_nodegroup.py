@@ -139,7 +139,7 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds to wait for one group. The drain of its nodes has a separate timeout. VKS itself stops trying after three hours.
+      - Seconds to wait for one group. The drain of its nodes has a separate timeout. VKS itself gives up after three hours.
     type: int
     default: 3600
     aliases: [timeout]

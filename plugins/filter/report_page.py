@@ -12,9 +12,9 @@ description:
     with its GPUs, shares or MIG devices, the free units, and the pods that request the others.
   - The page is one self-contained file. Its Content-Security-Policy forbids external resources. It works without
     JavaScript, except for the search. It follows the dark or light mode of the browser.
-  - Call M(accel.gpu.gpu_info) with O(accel.gpu.gpu_info#module:include_workloads=true) and a
-    O(accel.gpu.gpu_info#module:limit) above the number of nodes. The page names the data that is missing.
-  - The filter reads only its input. The same input gives the same page.
+  - Call M(accel.gpu.gpu_info) with O(accel.gpu.gpu_info#module:include_workloads=true) and a O(accel.gpu.gpu_info#module:limit) above the number of nodes.
+    The page lists the data that is missing.
+  - The filter reads only its input. The same input always results in the same page.
 positional: _input
 options:
   _input:

@@ -12,7 +12,7 @@ description:
   - Empty text and null mean the default. A number or a boolean may be text. A list may be text with commas or line breaks between
     the elements, or a list in brackets. A map may be JSON text.
   - A variable whose default is a template is not converted.
-  - Fails if values have another type, lists all of these variables, and says what to write instead.
+  - If values have a different type, the filter fails, and lists all of these variables with the accepted values.
 positional: _input, defaults
 options:
   _input:

@@ -31,9 +31,9 @@ options:
       - The clouds to query. Each entry has one key, C(magnum) or C(vks), with settings below it.
       - C(magnum) has C(cloud) (its name in C(clouds.yaml), whose credentials are used), C(region_names) (a list, by default all regions that
         C(clouds.yaml) has for the cloud) and C(gpu_aliases) (the catalog's models by the cloud operator's names for cards).
-      - C(vks) has C(region), C(project_id), C(iam_url), C(iam_version), C(vks_url), C(vserver_url), C(ca_cert) and C(validate_certs), as
-        M(accel.gpu.vks_nodegroup) has them, and C(client_id_env) and C(client_secret_env), the names of the environment variables with the account's
-        credentials, by default the same variables that the modules read.
+      - C(vks) has C(region), C(project_id), C(iam_url), C(iam_version), C(vks_url), C(vserver_url), C(ca_cert) and C(validate_certs), as in
+        M(accel.gpu.vks_nodegroup), and C(client_id_env) and C(client_secret_env), the names of the environment variables with the account's credentials, by
+        default the same variables that the modules read.
     type: list
     elements: dict
     required: true
@@ -44,7 +44,7 @@ options:
     default: ['*']
   kubeconfig_folder:
     description:
-      - Folder of the kubeconfigs, which are called C(HOST.kubeconfig). A relative path starts in the folder of the inventory file.
+      - Folder of the kubeconfigs, which are called C(HOST.kubeconfig). A relative path is relative to the folder of the inventory file.
     type: str
     default: kubeconfigs
   write_kubeconfigs:

@@ -15,7 +15,8 @@ description:
   - Maps and scalars are server-side applied under the field manager C(accel.gpu). In the list C(spec.daemonsets.tolerations), the
     module owns only the entries that it records in the annotation C(accel.gpu/tolerations), and removes only these.
   - The oldest ClusterPolicy is configured, regardless of its name, because the operator uses only the oldest.
-  - A missing one of an operator of OLM is created from the operator's example with the fields of C(gpu_cluster.operator), and keeps these as declared.
+  - If OLM manages the operator and the ClusterPolicy is missing, it is created from the operator's example and the fields of C(gpu_cluster.operator). Later
+    runs keep these fields as declared.
   - If a ConfigMap that the policy will name does not exist, it is created first, because a pod that mounts a missing ConfigMap
     never starts. An existing ConfigMap is not changed by this module; M(accel.gpu.gpu_sharing) manages it.
   - If the policy names another ConfigMap for the device plugin, the name and its default are kept, and M(accel.gpu.gpu_sharing) adds the pools'
@@ -24,10 +25,10 @@ description:
     annotation C(accel.gpu/former), so that M(accel.gpu.uninstall) can restore it.
   - If a pool uses MIG, C(spec.mig.strategy) is removed, because it overrides each node's own configuration.
   - If a pool declares C(driver), the module sets C(spec.driver.useNvidiaDriverCRD), and creates an NVIDIADriver for each pool, with the name
-    C(accel-gpu-<pool>) and the label C(accel.gpu/pool) as its selector. Nodes without this label get it first. Keys that a pool does not declare use the
-    values of C(spec.driver) of the ClusterPolicy. From operator v26.7 on, the NVIDIADriver C(accel-gpu) is the default for all other nodes. Before v26.7,
-    the module fails if GPU nodes belong to no pool, because they would have no driver. Foreign NVIDIADriver objects are not changed. The module fails if
-    one of them has the name of a required object, or selects nodes of a pool, because the operator refuses both.
+    C(accel-gpu-<pool>) and the label C(accel.gpu/pool) as its selector. The module first sets this label on nodes that lack it. Keys that a pool does not
+    declare use the values of C(spec.driver) of the ClusterPolicy. From operator v26.7 on, the NVIDIADriver C(accel-gpu) is the default for all other nodes.
+    Before v26.7, the module fails if GPU nodes belong to no pool, because they would have no driver. Foreign NVIDIADriver objects are not changed. The
+    module fails if one of them has the name of a required object, or selects nodes of a pool, because the operator refuses both.
   - A pool whose C(driver) is removed keeps its driver, and an NVIDIADriver whose pool is removed is not deleted. A warning reports both cases.
   - A change to the driver DaemonSet's template restarts the driver on every GPU node, which takes a long time and evicts GPU pods.
     While a driver pod exists, such a change is held back unless O(allow_driver_rollout) is set; all other changes are applied.
@@ -131,7 +132,7 @@ cluster_policy:
       sample: [gpu-9]
     unusual_nodes:
       description:
-        - GPU nodes (up to 100) that the module did not wait for because an NVIDIA pod fails on them, each with its C(name) and the C(reason).
+        - GPU nodes (up to 100) for which the module did not wait because an NVIDIA pod fails on them, each with its C(name) and the C(reason).
         - They belong to no pool, or gpu-feature-discovery has not labelled them; a pool with such a node fails in M(accel.gpu.gpu_sharing).
       type: list
       elements: dict
@@ -162,8 +163,8 @@ cluster_policy:
       sample: [spec.daemonsets.tolerations]
     nvidia_drivers:
       description:
-        - The NVIDIADriver objects that change, or would change, each with its C(pool) (empty for the default one), whether it is C(created), and
-          the number of C(nodes) on which the change restarts the driver.
+        - The NVIDIADriver objects that change, or would change, each with its C(pool) (empty for the default object), whether it is C(created), and the
+          number of C(nodes) on which the change restarts the driver.
       type: list
       elements: dict
       returned: always
@@ -181,16 +182,16 @@ cluster_policy:
       returned: always
       sample: []
     note:
-      description: The reason why the server has not checked the change.
+      description: The reason why the server did not validate the change.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
       sample: "not checked by the server: this user may not send a dry run"
 code:
   description:
     - Reason of the failure. V(timeout) - the operator is not ready after O(wait_timeout), or waiting longer would not help.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared.
-      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
-      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) -
+      no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held)
+      if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: timeout

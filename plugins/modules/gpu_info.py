@@ -265,7 +265,7 @@ code:
   description:
     - Reason of the failure.
     - V(invalid) - errors in the options or variables. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no
-      usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
+      usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: connection

@@ -303,7 +303,7 @@ code:
     - V(invalid) - errors in the options or variables. V(release_refused) - see O(allow_release). V(partial) - some nodes could not be changed.
       V(timeout) - see O(wait_timeout).
     - V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API
-      server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run
+      server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run
       has lost it.
   returned: failure
   type: raw

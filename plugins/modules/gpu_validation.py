@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - For each pool, in parallel, runs pods on one node. They request the pool's resource, tolerate its taints, list
-    their device with C(nvidia-smi -L), run a CUDA kernel on it whose result is compared with that of the CPU, and hold it.
+  - For each pool, in parallel, runs pods on one node. They request the pool's resource, tolerate its taints, list their device with C(nvidia-smi -L), run a
+    CUDA kernel on it, compare the result with the CPU's, and hold the device.
   - A pool is verified when the cluster's own scheduler has scheduled its pods, all have run at the same time and
     completed, the kernel has passed in each, and their logs show the devices of the mode - exclusive GPUs have one pod
     each, and shared GPUs have no more pods than shares.
@@ -21,16 +21,15 @@ description:
     (C(gpu_cluster.validation)). A failure contains the node, the end of the log, its meaning and the remedy.
   - O(load_seconds), O(all_reduce) and O(all_reduce_nodes) add a load test and measurements with NCCL. None of them runs
     unless it is requested.
-  - If no other pod holds a share of the node and the pods hold all units of a resource, the module verifies that one more pod must wait. If
-    GPUs or MIG devices are shared and requests for more than one share must fail, it verifies that a request for two shares is rejected.
+  - If no other pod holds a share of the node and the pods hold all units of a resource, the module verifies that one additional pod must wait. If GPUs or
+    MIG devices are shared and requests for more than one share must fail, it verifies that a request for two shares is rejected.
   - The module uses the node with the most free shares, and does not affect other pods. If all shares of a pool are in use, the
     pool's status is V(busy), and a warning is shown.
   - The pods are always deleted, including pods that a killed run has left.
-  - The results are stored as evidence in the ConfigMap C(accel-gpu-validation). While the pool, the kinds of its
-    nodes, their drivers and the image stay the same, and no further program is requested, the pool is skipped, and
-    no request is sent.
-  - A failed validation is stored there, too, and shown by M(accel.gpu.gpu_info) until the pool is verified. It does not replace current evidence
-    if no pod has used a device, for example because a quota has rejected the pods or because all nodes have taints of a maintenance.
+  - The results are stored as evidence in the ConfigMap C(accel-gpu-validation). As long as the pool, the kinds of its nodes, their drivers and the image do
+    not change, and no additional program is requested, the pool is skipped and no request is sent.
+  - A failed validation is also stored there, and M(accel.gpu.gpu_info) shows it until the pool is verified. If no pod could use a device, for example
+    because of a quota or because all nodes have maintenance taints, the failure does not replace current evidence.
   - A node with taints that the pool does not declare is not used. A pod that the API server rejects is a failure of its pool only.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -68,19 +67,18 @@ options:
     default: 0
   all_reduce:
     description:
-      - Whether an all-reduce (C(nccl-tests)) is measured over all free GPUs of a node. Not in pools whose GPUs are
-        shared or partitioned.
+      - Whether to measure an all-reduce (C(nccl-tests)) across all free GPUs of a node. It is not measured in pools whose GPUs are shared or partitioned.
     type: bool
     default: false
   all_reduce_nodes:
     description:
-      - Number of nodes between which an all-reduce is measured, V(2) to V(64), over the pods' network. V(0) for none.
+      - Number of nodes, V(2) to V(64), between which an all-reduce over the pod network is measured. V(0) disables the measurement.
     type: int
     default: 0
   min_bandwidth:
     description:
       - Lowest accepted bus bandwidth of O(all_reduce) in GB/s. V(0) only reports it.
-      - A map has a number by the name of each pool. In other pools, the bandwidth is only reported.
+      - A map contains a number for each pool, by name. In pools that are not in the map, the bandwidth is only reported.
     type: raw
     default: 0
   min_network_bandwidth:
@@ -90,8 +88,8 @@ options:
     default: 0
   all_reduce_timeout:
     description:
-      - Seconds within which the pods of an all-reduce must complete, V(30) to V(7200), with the pull of NCCL's large image.
-        The measurement itself is ended after a third of this time.
+      - Seconds within which the pods of an all-reduce must complete, V(30) to V(7200), including the pull of NCCL's large image. The measurement itself is
+        stopped after a third of this time.
     type: int
     default: 900
   image_pull_secrets:
@@ -102,8 +100,8 @@ options:
     default: []
   run_as_user:
     description:
-      - User id of the pods. With V(0), the platform assigns it. On OpenShift, the default also counts as V(0), because its security context constraint
-        C(restricted-v2) allows no fixed user id, and the pods require that constraint.
+      - User id of the pods. With V(0), the platform assigns it. On OpenShift, the default also counts as V(0), because the pods require the security
+        context constraint C(restricted-v2), which does not allow a fixed user id.
     type: int
     default: 65534
   wait_timeout:
@@ -117,7 +115,7 @@ options:
     type: int
     default: 1
 notes:
-  - Images and namespace are the keys of C(gpu_cluster.validation).
+  - The images and the namespace are set in C(gpu_cluster.validation).
 seealso:
   - module: accel.gpu.gpu_sharing
 """
@@ -155,12 +153,11 @@ gpu_validation:
       description:
         - By pool, its C(status) - V(verified), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) if the
           pool's labels keep its GPUs from containers, or V(would_run) in check mode.
-        - If they apply, also C(node), C(pods), C(devices) (number of pods by device UUID), C(image) and C(kernel)
-          (V(passed), or V(failed) if it has run), C(one_more) (V(waited) is the expected result for one pod more than there
-          are shares), C(two_shares) (V(refused) is the expected result for a request for two shares), C(reason), and
-          C(problems) with one entry for each pod that has failed.
-        - C(load) has the C(seconds) of the load, and C(min_gflops) and C(max_gflops) of the pods.
-        - C(all_reduce) and C(network_all_reduce) have C(nodes), C(gpus) and C(bus_bandwidth) in GB/s, or C(skipped), the reason.
+        - If they apply, also C(node), C(pods), C(devices) (number of pods by device UUID), C(image) and C(kernel) (V(passed), or V(failed) if it has run),
+          C(one_more) (V(waited) is the expected result if there is one more pod than shares), C(two_shares) (V(refused) is the expected result for a
+          request for two shares), C(reason), and C(problems) with one entry for each failed pod.
+        - C(load) contains the C(seconds) of the load, and the pods' C(min_gflops) and C(max_gflops).
+        - C(all_reduce) and C(network_all_reduce) contain C(nodes), C(gpus) and C(bus_bandwidth) in GB/s, or the reason in C(skipped).
       type: dict
       returned: always
       sample:
@@ -190,10 +187,10 @@ gpu_validation:
       sample: {pools: [train]}
 code:
   description:
-    - Reason of the failure; without a code, RV(gpu_validation.pools) has the problems of the pools.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster)
-      declares. V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API
-      server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - Reason of the failure; without a code, RV(gpu_validation.pools) contains the problems of the pools.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
+      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: lease_held

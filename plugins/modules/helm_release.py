@@ -13,19 +13,19 @@ author:
 description:
   - This module does not install, upgrade or delete a Helm release. Call it before M(kubernetes.core.helm), which installs or upgrades the Helm release
     unless RV(helm_release.action) is V(none), and once more afterwards to wait for the workloads.
-  - Verifies that helm and the chart exist and that the chart accepts the values. The error message says what is missing and what to do.
+  - Verifies that helm and the chart exist and that the chart accepts the values. The error message names the missing item and the remedy.
   - Repairs a Helm release that a killed helm has left C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling), which Helm itself
     does not change ("another operation is in progress").
   - Applies the CRDs of the chart and of the sub-charts that the values enable. Helm creates CRDs but never upgrades them. The module sends one read
     request for a CRD that does not differ, and deletes no CRD.
   - Compares chart name, version, app version and values, so that helm is not started when nothing has changed.
   - Waits until the workloads of an unchanged Helm release are rolled out.
-  - For a Helm release of the GPU operator, returns in advance on how many nodes an upgrade restarts the driver, on how many at a time, and why.
-    Without O(allow_driver_rollout), the module fails, or holds the upgrade back if only driver values differ. With it, the old operator is stopped first,
-    because it would start a rollout that the new operator would repeat. Helm then starts the new operator.
+  - For a Helm release of the GPU operator, returns in advance the number of nodes on which an upgrade restarts the driver, how many at a time, and the
+    reasons. Without O(allow_driver_rollout), the module fails, or holds the upgrade back if only driver values differ. With it, the old operator is stopped
+    first, because it would start a rollout that the new operator would repeat. Helm then starts the new operator.
   - Fails if an upgrade would overwrite a field of the ClusterPolicy that was set manually. Helm does not change such a field as long as both charts have
-    the same value for it. A field counts as set manually if its value comes neither from one of the charts, nor from a default of the CRD, nor from this
-    collection, and C(managedFields) names a manager other than Helm, the operator and this collection. Without C(managedFields), only the value counts.
+    the same value for it. A field counts as set manually if its value does not come from one of the charts, a default of the CRD, or this collection, and
+    C(managedFields) names a manager other than Helm, the operator and this collection. Without C(managedFields), only the value counts.
   - From operator v26.7.0 on, a change to values that does not change the driver configuration digest needs no permission. It restarts the driver pods on
     cordoned nodes, and evicts no GPU pod.
   - If an upgrade would reset the name of a ConfigMap that this collection has set in the ClusterPolicy, RV(helm_release.initial_values) also contains this
@@ -245,9 +245,9 @@ code:
   description:
     - Reason of the failure. V(helm_missing), V(chart) if the chart cannot be used, V(manual_fields) if Helm would overwrite fields,
       V(driver_rollout) if a driver rollout is not allowed, V(timeout).
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared.
-      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
-      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) -
+      no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held)
+      if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: driver_rollout

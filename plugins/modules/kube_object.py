@@ -54,7 +54,7 @@ options:
     type: bool
     default: false
 notes:
-  - Without write permission, the preview says that the server has not checked it.
+  - Without write permission, the preview contains a note that the server did not validate it.
   - Values of Secrets are hidden in the diff.
 seealso:
   - module: kubernetes.core.k8s
@@ -140,9 +140,9 @@ kube_object:
 code:
   description:
     - Reason of the failure. V(invalid) objects are not sent, because all objects are checked first.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared.
-      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
-      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) -
+      no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held)
+      if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: invalid

@@ -13,13 +13,14 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Reconciles one MachineSet, or several in parallel, with its declaration. A new MachineSet is a copy of an existing one with the declared changes.
-    Undeclared fields are not changed, and MachineSets that this module has not created or adopted are never touched.
+    Undeclared fields are not changed, and neither are MachineSets that this module has not created or adopted.
   - A managed MachineSet has the label C(accel.gpu/nodegroup), and the annotation C(accel.gpu/registration) with the labels, taints and annotations that
-    this module has set, so that only these are removed later.
-  - The labels and taints of a pool are in the template, so that a node registers with them. The annotations by which the autoscaler can scale the
+    this module has set, so that only these entries are removed later.
+  - The labels and taints of a pool are set in the template, so that nodes register with them. The annotations that the autoscaler needs to scale the
     MachineSet from zero nodes are written for all releases of OpenShift.
-  - Everything is validated before the first change, on the API server as well (dry run). In check mode, only this is done.
-  - A change of the machines' settings only affects new Machines. The module warns about the others, or replaces the group with O(recreate).
+  - Everything is validated before the first change, including by the API server (dry run). In check mode, the module does nothing else.
+  - A change to the machines' settings only affects new Machines. For the other Machines, the module shows a warning or, with O(recreate), replaces the
+    group.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.machineset
@@ -28,7 +29,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.mutating
 notes:
   - Nodes are drained before their Machines are removed by a scale-down, a replacement or a deletion. Machines without a node are removed first.
-  - If the Machine API creates no Machine or no node joins, the failure contains the reason that the Machine reports and what to do.
+  - If the Machine API does not create a Machine, or its node does not join, the error message contains the reason that the Machine reports and the remedy.
 seealso:
   - module: accel.gpu.machineset_info
   - module: accel.gpu.nodegroup_nodes
@@ -65,9 +66,9 @@ RETURN = r"""
 nodegroups:
   description:
     - Each declared group by its declared name, in its current state, or in check mode its predicted state. C(action) is V(none), V(create), V(update),
-      V(recreate) or V(delete). C(name) is longer after a replacement. C(like) is the MachineSet that a new group is copied from. C(annotations) are those
-      that describe its future nodes to the autoscaler. C(outdated) are nodes with other settings than the group. C(failure) is the reason why a group
-      failed.
+      V(recreate) or V(delete). C(name) is longer after a replacement. C(like) is the MachineSet from which a new group is copied. C(annotations) are the
+      annotations that describe its future nodes to the autoscaler. C(outdated) are nodes whose settings differ from the group's. C(failure) is the reason
+      why a group failed.
   returned: always
   type: dict
   sample:
@@ -98,7 +99,7 @@ code:
     - V(invalid) - errors in the options, or the cluster has no Machine API. V(partial) - some node groups could not be changed. V(timeout) - see
       O(wait_timeout).
     - V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares. V(connection) - no usable connection settings.
-      V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease,
+      V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease,
       V(lease_lost) if this run has lost it.
   returned: failure
   type: raw

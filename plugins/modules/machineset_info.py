@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads all MachineSets of a namespace, with the options of M(accel.gpu.machineset), and the Machines that each has created.
+  - Reads all MachineSets of a namespace, with the options of M(accel.gpu.machineset), and the Machines that each MachineSet has created.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.attributes
@@ -41,7 +41,7 @@ RETURN = r"""
 nodegroups:
   description:
     - The MachineSets by name, with the options of M(accel.gpu.machineset). C(group) is the declared name of the node group if this collection manages the
-      MachineSet, else null. C(machines) are its Machines with their phase and node. C(problems) describe the Machines that do not run, with the
+      MachineSet, otherwise null. C(machines) are its Machines with their phase and node. C(problems) describe the Machines that are not running, and the
       remedies. C(autoscaler) is the MachineAutoscaler that scales it.
   returned: always
   type: dict
@@ -62,8 +62,7 @@ code:
   description:
     - Reason of the failure.
     - V(invalid) - the cluster has no Machine API. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
-      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's
-      error.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: connection

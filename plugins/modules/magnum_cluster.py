@@ -13,9 +13,9 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Creates a cluster from a template, or verifies that the existing cluster matches the declaration.
-  - Magnum cannot change an existing cluster, and especially not its labels. The label C(nvidia_gpu_enabled), through which a cloud installs its own GPU
-    support, only has an effect when the cluster is created. If the cluster differs, the module fails and reports the actual values. Node groups are
-    changed with M(accel.gpu.magnum_nodegroup).
+  - Magnum cannot change an existing cluster, in particular not its labels. The label C(nvidia_gpu_enabled), through which a cloud installs its own GPU
+    support, only has an effect when the cluster is created. If the cluster differs, the module fails and reports the actual values. Node groups are changed
+    with M(accel.gpu.magnum_nodegroup).
   - Magnum creates a second cluster with the same name without an error. The module fails if two clusters have the name, and reports their IDs. It lists
     the clusters before it retries a request whose response was lost.
 extends_documentation_fragment:
@@ -116,8 +116,8 @@ code:
   description:
     - Reason of the failure.
     - V(invalid) - errors in the options. V(partial) - the cluster could not be created. V(timeout) - see O(wait_timeout).
-    - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not answer. Otherwise, the HTTP status
-      of the cloud's error.
+    - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
+      the cloud's error.
   returned: failure
   type: raw
   sample: connection

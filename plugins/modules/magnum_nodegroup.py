@@ -15,8 +15,8 @@ description:
   - Reconciles one node group, or several in parallel, with their declaration. Undeclared settings of a group are not changed.
   - Everything is validated before the first request (names, bounds, flavors, images, quota, labels that a kubelet must not set), because Magnum
     accepts most mistakes and fails later.
-  - Magnum also loses requests while another operation is in progress. The module waits until a group is settled before each request, verifies
-    that the request took effect, and retries it if it did not.
+  - Magnum also loses requests while another operation is in progress. Before each request, the module waits until no operation on the group is in progress.
+    It then verifies that the request took effect, and retries it otherwise.
   - The bounds and the number of nodes are changed in an order that Magnum accepts at every step.
   - O(flavor), O(image), O(role), O(labels) and O(docker_volume_size) of an existing group cannot be changed. With O(recreate), the group is
     replaced. A new group whose name ends with four hexadecimal digits is created, its nodes become ready, the old nodes are drained, and the old group is
@@ -119,8 +119,8 @@ code:
   description:
     - Reason of the failure.
     - V(invalid) - errors in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
-    - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not answer. Otherwise, the HTTP status
-      of the cloud's error.
+    - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
+      the cloud's error.
     - With O(kubernetes), also V(wrong_cluster) - the connection leads to a different cluster than declared. V(lease_held) if another run holds the Lease,
       V(lease_lost) if this run has lost it, and V(unreachable) or the HTTP status of the cluster's API server.
   returned: failure

@@ -69,8 +69,8 @@ cluster_id:
 code:
   description:
     - Reason of the failure.
-    - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does
-      not answer. Otherwise, the HTTP status of the cloud's error.
+    - V(invalid) - errors in the options. V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not
+      respond. Otherwise, the HTTP status of the cloud's error.
   returned: failure
   type: raw
   sample: connection

@@ -12,19 +12,20 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Creates a NodeFeatureDiscovery if the cluster has none, from the example in the operator's ClusterServiceVersion (annotation C(alm-examples)) with the
-    fields of C(gpu_cluster.nfd.values), so that NFD publishes the label by which the GPU operator finds GPU nodes.
+  - If the cluster has no NodeFeatureDiscovery, creates one from the example in the operator's ClusterServiceVersion (annotation C(alm-examples)) and the
+    fields in C(gpu_cluster.nfd.values). NFD then publishes the label by which the GPU operator finds GPU nodes.
   - Adds the tolerations of the pools' taints to C(spec.operand.workerTolerations). The module owns only the entries that it records in the annotation
-    C(accel.gpu/tolerations), and removes only these when a pool no longer has the taint. All other fields of an object that it has not created are left
-    unchanged.
-  - Releases of the operator whose CustomResourceDefinition has no worker tolerations get none. Their workers tolerate every taint with the effect
-    NoSchedule. A warning names taints with another effect.
+    C(accel.gpu/tolerations), and removes only these entries when a pool no longer has the taint. If the module did not create the object, all other fields
+    are left unchanged.
+  - If the CustomResourceDefinition of an older operator release has no worker tolerations, none are added. The workers of these releases tolerate every
+    taint with the effect NoSchedule. A warning names taints with other effects.
   - Waits until NFD's workers and its master run, and until the master has labelled as many nodes as there are workers.
 notes:
-  - The module configures one object. If there are several, it is the oldest one in the namespace of NFD, or else the oldest one.
+  - The module configures one object. If there are several, it configures the oldest one in NFD's namespace or, if there is none, the oldest one in the
+    cluster.
   - If nothing differs, the module lists the NodeFeatureDiscoveries, the Deployments and DaemonSets of their namespace, and the names of the nodes once.
-  - In check mode on a cluster without the operator (its kind is in O(expected)), C(after) contains the fields that the variables determine. The object
-    that the real run creates also contains those of the operator's example.
+  - In check mode on a cluster without the operator (its kind is in O(expected)), C(after) contains the fields that the variables determine. The object that
+    the real run creates also contains the fields of the operator's example.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.expected
@@ -74,21 +75,21 @@ node_feature_discovery:
       returned: always
       sample: [{key: restrictedaccess, operator: Equal, value: "yes", effect: NoSchedule}]
     workloads:
-      description: Ready and required pods of the master and of the workers; empty if the module has not waited for them.
+      description: Ready and required pods of the master and of the workers; empty if the module did not wait for them.
       type: dict
       returned: always
       sample: {"DaemonSet nfd-worker": 5/5, "Deployment nfd-master": 1/1}
     note:
-      description: The reason why the server has not checked the change.
+      description: The reason why the server did not validate the change.
       type: str
-      returned: in check mode, if the server has not checked the change
+      returned: in check mode, if the server did not validate the change
       sample: "not checked by the server: this user may not send a dry run"
 code:
   description:
     - Reason of the failure. V(timeout) - NFD is not ready after O(wait_timeout).
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared.
-      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
-      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) -
+      no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held)
+      if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: timeout

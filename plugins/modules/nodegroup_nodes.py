@@ -42,7 +42,7 @@ options:
     default: {}
   wait_timeout:
     description:
-      - Seconds to wait until all nodes are ready. After this time, the module fails and reports for each group how many nodes are not ready, for how long,
+      - Seconds to wait until all nodes are ready. After this time, the module fails and reports, for each group, how many nodes are not ready, how long,
         and why.
     type: int
     default: 900
@@ -126,7 +126,7 @@ code:
     - Reason of the failure.
     - V(invalid) - errors in the options or variables. V(timeout) - see O(wait_timeout).
     - V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares. V(connection) - no usable connection settings.
-      V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease,
+      V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held) if another run holds the Lease,
       V(lease_lost) if this run has lost it.
   returned: failure
   type: raw

@@ -11,31 +11,33 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Subscribes to a package of a catalog, approves the InstallPlans that lead to the declared version, and waits until its ClusterServiceVersion is stable.
-  - With O(approval=Manual), the module approves exactly the InstallPlans that install the declared version or a version on the way to it. An InstallPlan
-    that also changes another operator is not approved unless O(additional_csvs) names that operator's ClusterServiceVersion. OLM puts all pending
-    changes of a namespace into one InstallPlan.
+  - Subscribes to a package of a catalog, approves the InstallPlans that lead to the declared version, and waits until the ClusterServiceVersion of this
+    version is stable.
+  - With O(approval=Manual), the module approves only InstallPlans that install the declared version, or an intermediate version on the upgrade path to it.
+    OLM combines all pending changes in a namespace into one InstallPlan. An InstallPlan that also changes another operator is not approved unless
+    O(additional_csvs) names that operator's ClusterServiceVersion.
   - An upgrade goes through each version that OLM offers between the installed and the declared one.
   - A ClusterServiceVersion is stable if its phase is Succeeded, the Subscription names it as installed, all steps of its InstallPlan are done, and
     its Deployments run with the Subscription's C(spec.config). C(status.state) and C(status.installedCSV) of the Subscription are not
     sufficient, because OLM sets them as soon as the ClusterServiceVersion exists.
-  - The OperatorGroup is created only if the namespace has none. Its target namespaces follow from the install modes of the operator. An existing
-    OperatorGroup is not changed. The module fails if the namespace has two, because OLM then installs nothing.
-  - An existing Subscription of the package is adopted, regardless of its name. Only the declared fields are changed. Entries of others in the lists of
-    C(spec.config) are kept; the annotation C(accel.gpu/subscription-config) records the entries of this module, and only these are removed later.
-  - A ClusterServiceVersion of the package without a Subscription prevents OLM from installing the package. It is deleted, and OLM installs it again. Custom
-    resources, their CRDs and the operands stay.
-  - If the ClusterServiceVersion was deleted and the Subscription was kept, or if the InstallPlan has failed, OLM does nothing more. The status of the
-    Subscription is reset to the state before, so that OLM makes a new InstallPlan.
-  - Problems that OLM reports are returned with the object, the field, its value, the rule, and the remedy. OLM sets some conditions for a few seconds
-    during every upgrade, so these conditions only count if they last.
-  - With O(state=absent), the Subscription and the ClusterServiceVersion are deleted. CRDs, custom resources, the OperatorGroup and the CatalogSource stay.
+  - The OperatorGroup is created only if the namespace has none. The operator's install modes determine its target namespaces. An existing OperatorGroup is
+    not changed. If the namespace has two OperatorGroups, the module fails, because OLM would install nothing.
+  - An existing Subscription of the package is adopted, regardless of its name. Only the declared fields are changed. Foreign entries in the lists of
+    C(spec.config) are kept. The annotation C(accel.gpu/subscription-config) records the entries of this module, and only these entries are removed later.
+  - A ClusterServiceVersion of the package without a Subscription prevents OLM from installing the package. The module deletes it, and OLM installs it
+    again. Custom resources, their CRDs and the operands are kept.
+  - If the ClusterServiceVersion was deleted but not its Subscription, or if the InstallPlan has failed, OLM does not continue. The module resets the status
+    of the Subscription to the previous state, so that OLM creates a new InstallPlan.
+  - Problems that OLM reports are returned with the object, the field, its value, the violated rule, and the remedy. OLM sets some conditions for a few
+    seconds during every upgrade, so these conditions are reported only if they last.
+  - With O(state=absent), the Subscription and the ClusterServiceVersion are deleted. CRDs, custom resources, the OperatorGroup and the CatalogSource are
+    kept.
 notes:
-  - If nothing differs, the module sends one list request for the namespace, for each kind of OLM's objects in it, for its Deployments, and for the
+  - If nothing differs, the module sends one list request each for the namespace, the Deployments and each kind of OLM object in the namespace, and the
     CatalogSources.
   - The module watches the objects and does not poll them. O(wait_sleep) has no effect.
-  - In check mode, a first run cannot know the version, channel or source if the catalogs cannot be read yet. RV(olm_subscription.after_discovery) lists these
-    fields.
+  - In check mode, the version, channel and source are unknown on a first run if the catalogs cannot be read yet. RV(olm_subscription.after_discovery) lists
+    these fields.
 options:
   namespace:
     description: Namespace of the operator. It must exist or, in check mode, be listed in O(expected).
@@ -46,24 +48,25 @@ options:
     type: str
     required: true
   name:
-    description: Name of the Subscription. By default, that of the package's Subscription in the namespace, or the name of the package for a new one.
+    description: Name of the Subscription. By default, the package's existing Subscription in the namespace is used. A new Subscription is named after the
+      package.
     type: str
   version:
     description:
       - The version, for example V(v25.10.1), or the name of its ClusterServiceVersion.
-      - Without it, a first installation takes the newest version of the channel, and an installed version is kept.
-      - With O(approval=Automatic), it is the version of the first installation and the oldest one that is accepted.
+      - Without this option, the first installation uses the newest version in the channel, and an installed version is kept.
+      - With O(approval=Automatic), this is the version of the first installation, and the oldest version that is accepted later.
     type: str
     aliases: [starting_csv]
   channel:
     description:
-      - The channel. By default, the channel in use if it has the version, else the default channel if it has the version, else a channel whose newest
-        version it is, else any channel that has it.
+      - The channel. By default, the first of these channels that contains the version - the current channel, the default channel, a channel whose newest
+        version it is, any other channel.
     type: str
   source:
     description:
-      - Names of CatalogSources. The first one that offers the version is used; the one in use is preferred.
-      - By default, the one in use, or the only one that offers the package.
+      - Names of CatalogSources. The first one that offers the version is used; the current one is preferred.
+      - By default, the current CatalogSource, or the only one that offers the package.
     type: list
     elements: str
     default: []
@@ -73,13 +76,13 @@ options:
     default: openshift-marketplace
   catalog_image:
     description:
-      - Image of a catalog. The first name in O(source) is created as a CatalogSource for it, for example to test a staging catalog.
+      - Image of a catalog, for example a staging catalog. The module creates a CatalogSource with this image and the first name in O(source).
       - If this catalog is not connected after 90 seconds, the CatalogSource is deleted, because it would stop all Subscriptions that can see it, and the
         next one in O(source) is used.
     type: str
   approval:
     description:
-      - V(Manual) - this module approves InstallPlans. V(Automatic) - OLM installs each newer version of the channel automatically.
+      - With V(Manual), this module approves InstallPlans. With V(Automatic), OLM installs each newer version in the channel automatically.
       - An adopted Subscription is changed to this value.
     type: str
     choices: [Manual, Automatic]
@@ -94,14 +97,15 @@ options:
     type: str
   target_namespaces:
     description:
-      - Namespaces that the operator watches; an empty list means all namespaces. By default, its own namespace if the operator supports that, else all.
+      - Namespaces that the operator watches; an empty list means all namespaces. By default, its own namespace if the operator supports this, otherwise all
+        namespaces.
       - If an OperatorGroup exists, the module fails if this list differs from it.
     type: list
     elements: str
   subscription_config:
     description:
-      - The C(spec.config) of the Subscription, for example C(tolerations), C(nodeSelector), or C(env) with the variables of a proxy.
-      - Without it, C(spec.config) is left as it is. An empty map removes the entries of this module.
+      - The C(spec.config) of the Subscription, for example C(tolerations), C(nodeSelector), or C(env) with proxy variables.
+      - Without this option, C(spec.config) is not changed. An empty map removes the entries of this module.
     type: dict
   force:
     description: Whether to take over fields of the Subscription that another manager owns. Otherwise, the module fails and names that manager.
@@ -187,7 +191,7 @@ olm_subscription:
       returned: with O(state=present)
       sample: certified-operators
     csv:
-      description: Name of the declared ClusterServiceVersion; empty if check mode cannot know it.
+      description: Name of the declared ClusterServiceVersion; empty if it is unknown in check mode.
       type: str
       returned: always
       sample: gpu-operator-certified.v25.10.1
@@ -218,7 +222,7 @@ olm_subscription:
       returned: with O(state=present)
       sample: [gpu-operator-certified.v25.10.1]
     repaired:
-      description: Objects that the module has deleted or reset because OLM could not continue with them, each with the reason.
+      description: Objects that the module deleted or reset because OLM could not continue with them, each with the reason.
       type: list
       elements: str
       returned: with O(state=present)
@@ -230,7 +234,7 @@ olm_subscription:
       returned: with O(state=absent)
       sample: [Subscription gpu-operator-certified]
     after_discovery:
-      description: Fields that check mode cannot know before the catalogs can be read.
+      description: Fields that are unknown in check mode until the catalogs can be read.
       type: list
       elements: str
       returned: with O(state=present)
@@ -251,20 +255,19 @@ olm_subscription:
         object: {description: The object., type: str, returned: always, sample: OperatorGroup nvidia-gpu-operator/all}
         field: {description: Its field., type: str, returned: always, sample: spec.targetNamespaces}
         value: {description: The value of the field., type: str, returned: always, sample: all namespaces}
-        rule: {description: The rule that the value breaks., type: str, returned: always, sample: The operator supports OwnNamespace only.}
+        rule: {description: The rule that the value violates., type: str, returned: always, sample: The operator supports OwnNamespace only.}
         remedy: {description: What to do., type: str, returned: always, sample: Use another namespace.}
 code:
   description:
-    - Reason of the failure. V(package), V(channel), V(version), V(source), V(catalog_unreachable) - the catalogs do not offer what is declared.
-      V(downgrade), V(upgrade_path) - OLM does not lead from the installed version to the declared one.
-      V(operator_group), V(operator_group_missing), V(operator_group_multiple), V(install_mode) - the OperatorGroup does not fit.
-      V(subscription_name), V(subscription_deleted), V(namespace_terminating), V(install_plan_others), V(upgraded_by_other) - something else
-      manages the operator, or prevents its installation.
+    - Reason of the failure. V(package), V(channel), V(version), V(source), V(catalog_unreachable) - the catalogs do not offer the declared version.
+      V(downgrade), V(upgrade_path) - OLM has no upgrade path from the installed version to the declared one. V(operator_group), V(operator_group_missing),
+      V(operator_group_multiple), V(install_mode) - the OperatorGroup does not match. V(subscription_name), V(subscription_deleted),
+      V(namespace_terminating), V(install_plan_others), V(upgraded_by_other) - something else manages the operator, or prevents its installation.
       V(resolution_failed), V(csv_unreferenced), V(unpack_failed), V(install_plan_failed), V(csv_failed), V(csv_deleted), V(deployment_not_ready),
-      V(not_removed) - OLM reports the problem or does not finish. V(timeout) - OLM shows no reason.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared.
-      V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API server's error.
-      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+      V(not_removed) - OLM reports the problem or does not finish. V(timeout) - OLM does not show a reason.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) -
+      no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error. V(lease_held)
+      if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: version

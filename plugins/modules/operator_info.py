@@ -14,18 +14,18 @@ author:
 description:
   - Finds NFD's master and the GPU operator in any namespace and under any release name, by their Deployments. Labels and annotations show
     whether Argo CD, Flux, Helm, OLM, another object or nothing manages them.
-  - An installation is managed if this collection has made it (the Lease C(accel-gpu-helm-<release>) or the annotation C(accel.gpu/created) of its
-    Subscription records this), or if C(gpu_cluster) selects it through C(release), C(namespace) or C(olm). The installer upgrades it.
+  - An installation is managed if this collection created it (recorded in the Lease C(accel-gpu-helm-<release>) or in the annotation C(accel.gpu/created) of
+    its Subscription), or if C(gpu_cluster) selects it through C(release), C(namespace) or C(olm). Helm or OLM upgrades a managed installation.
   - Every other installation is adopted. It is used unchanged, and is neither upgraded nor installed a second time. The same applies to every installation
     by Argo CD or Flux, even if it is managed or selected. If one of them reconciles the ClusterPolicy, RV(operator_info.operator.notes) contains the
     fields of the pools that it would revert, and how to exclude them.
   - "Fails with one message if the state cannot be used: two conflicting installations, an operator without a ClusterPolicy, a
-    ClusterPolicy without an operator, and a managed installation for which the configuration has another name, namespace or installer."
-  - On OpenShift, OLM installs what is missing, unless C(installer) of the component says otherwise. An operator of OLM is managed if this collection has
-    made its Subscription, or if C(gpu_cluster) names it. A missing ClusterPolicy of an operator of OLM is no error, because M(accel.gpu.cluster_policy)
-    creates it.
-  - The module fails before anything is installed if NVIDIA publishes no driver image for the operating system of GPU nodes (Fedora CoreOS, for
-    example), unless the driver is preinstalled or C(driver.repository) in the operator's values names another repository.
+    ClusterPolicy without an operator, and a managed installation whose name, namespace or installer differs from the configuration."
+  - On OpenShift, OLM installs missing components, unless C(installer) of the component is V(helm). An OLM operator is managed if this collection created
+    its Subscription, or if C(gpu_cluster) names it. If the ClusterPolicy of an OLM operator is missing, the module does not fail, because
+    M(accel.gpu.cluster_policy) creates it.
+  - The module fails before anything is installed if NVIDIA publishes no driver image for the operating system of GPU nodes (Fedora CoreOS, for example),
+    unless the driver is preinstalled or C(driver.repository) in the operator's values names a different repository.
   - The module detects the Kubernetes distribution of the nodes and returns the settings that the container toolkit needs for its containerd. An
     installed operator whose toolkit works, or whose ClusterPolicy was changed manually, keeps its settings.
   - The module also fails if Helm will be used and C(HELM_KUBE*) in the environment names a different cluster or user than this module uses.
@@ -112,14 +112,14 @@ operator_info:
           always, sample: ""}
         notes:
           description:
-            - Restrictions of an adopted installation, nodes that contradict C(gpu_cluster.distribution), and what a run changes in the container
+            - Restrictions of an adopted installation, nodes that contradict C(gpu_cluster.distribution), and the changes that a run makes to the container
               toolkit of an installed operator.
           type: list
           elements: str
           returned: always
           sample: []
         installer:
-          description: How a run installs and upgrades it, V(helm) or V(olm); empty if it is adopted.
+          description: The tool with which a run installs and upgrades it, V(helm) or V(olm); empty if it is adopted.
           type: str
           returned: always
           sample: olm
@@ -139,7 +139,7 @@ operator_info:
           returned: always
           sample: {namespaces: [nvidia-gpu-operator], kinds: []}
         driver_nodes:
-          description: Number of nodes whose driver restarts because OLM replaces the operator with another version. Only for the operator.
+          description: Number of nodes whose driver restarts because OLM replaces the operator with a different version. Only for the operator.
           type: int
           returned: for the operator
           sample: 0
@@ -159,17 +159,16 @@ operator_info:
           sample: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]
         replaces_declared:
           description:
-            - Whether C(toolkit_env) is used in place of the variables that C(gpu_plan.operator.values) contains for C(gpu_cluster.distribution), because
-              no node is of that distribution and the installed toolkit works.
+            - Whether C(toolkit_env) replaces the variables that C(gpu_plan.operator.values) contains for C(gpu_cluster.distribution), because no node
+              belongs to that distribution and the installed toolkit works.
           type: bool
           returned: for the operator
           sample: false
 code:
   description:
     - Reason of the failure. V(release_refused) - see O(allow_release).
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster)
-      declares. V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API
-      server's error.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: invalid

@@ -16,7 +16,7 @@ description:
     C(release_state=absent)). The role P(accel.gpu.uninstall#role) calls all stages.
   - "O(stage=new_nodes) removes the CronJob of the role P(accel.gpu.new_nodes#role) with its RBAC objects and inventory, and its namespace if
     this collection has created it and it is empty."
-  - "O(stage=before_helm) runs while the operator still works. It removes everything that this collection has set on nodes, after it has reset
+  - "O(stage=before_helm) runs while the operator is still running. It removes everything that this collection has set on nodes, after it has reset
     the collection's MIG layouts; it deletes a ClusterPolicy of a managed Helm release and waits until its DaemonSets and pods are gone; it removes
     its fields from any other ClusterPolicy; then it deletes its ConfigMaps, which are no longer named or mounted."
   - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes; the CRDs of
@@ -110,7 +110,7 @@ uninstall:
         managed: {description: Whether this collection has installed it., type: bool, returned: success, sample: true}
         uninstall: {description: Whether it must be uninstalled., type: bool, returned: success, sample: true}
     subscriptions:
-      description: The Subscriptions of OLM that this collection has created, in the order in which M(accel.gpu.olm_subscription) removes them.
+      description: The OLM Subscriptions that this collection created, in the order in which M(accel.gpu.olm_subscription) removes them.
       type: list
       elements: dict
       returned: success
@@ -158,9 +158,9 @@ code:
   description:
     - Reason of the failure. V(timeout) - pods or objects were not deleted in time; V(partial) - nodes could not be changed, or a MIG
       layout could not be reset.
-    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster)
-      declares. V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP status of the API
-      server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+    - V(invalid) - errors in the options or the configuration. V(wrong_cluster) - the connection leads to a different cluster than O(gpu_cluster) declares.
+      V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
+      V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw
   sample: timeout

@@ -106,8 +106,8 @@ code:
   description:
     - Reason of the failure.
     - V(invalid) - errors in the options. V(timeout) - see O(wait_timeout). V(partial) - VKS could not create a kubeconfig.
-    - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not answer. Otherwise, the HTTP status
-      of the cloud's error.
+    - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
+      the cloud's error.
   returned: failure
   type: raw
   sample: connection

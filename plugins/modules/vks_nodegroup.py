@@ -102,8 +102,8 @@ code:
   description:
     - Reason of the failure.
     - V(invalid) - errors in the options. V(partial) - some node groups could not be changed. V(timeout) - see O(wait_timeout).
-    - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not answer. Otherwise, the HTTP status
-      of the cloud's error.
+    - V(connection) - no usable credentials, or the cloud's library is missing. V(unreachable) - the cloud does not respond. Otherwise, the HTTP status of
+      the cloud's error.
     - With O(kubernetes), also V(wrong_cluster) - the connection leads to a different cluster than declared. V(lease_held) if another run holds the Lease,
       V(lease_lost) if this run has lost it, and V(unreachable) or the HTTP status of the cluster's API server.
   returned: failure
