@@ -109,7 +109,7 @@ details:
     - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
-  sample: {problems: ["Node group train: like: there is no MachineSet prod-worker-a."]}
+  sample: {problems: ["Node group train: like: MachineSet prod-worker-a does not exist."]}
 """
 
 import typing as t

@@ -248,14 +248,14 @@ olm_subscription:
         object: OperatorGroup nvidia-gpu-operator/all
         field: spec.targetNamespaces
         value: all namespaces
-        rule: This needs the install mode AllNamespaces, and the operator supports OwnNamespace only.
+        rule: This needs the install mode AllNamespaces, but the operator supports only OwnNamespace.
         remedy: Set the target namespaces to [nvidia-gpu-operator], or use another namespace.
       contains:
         code: {description: Kind of the problem; also the C(code) of the failure., type: str, returned: always, sample: install_mode}
         object: {description: The object., type: str, returned: always, sample: OperatorGroup nvidia-gpu-operator/all}
         field: {description: Its field., type: str, returned: always, sample: spec.targetNamespaces}
         value: {description: The value of the field., type: str, returned: always, sample: all namespaces}
-        rule: {description: The rule that the value violates., type: str, returned: always, sample: The operator supports OwnNamespace only.}
+        rule: {description: The rule that the value violates., type: str, returned: always, sample: The operator supports only OwnNamespace.}
         remedy: {description: What to do., type: str, returned: always, sample: Use another namespace.}
 code:
   description:

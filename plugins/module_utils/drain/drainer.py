@@ -191,7 +191,7 @@ class NodeDrainer:
             if left <= 0:
                 raise WaitTimeout(
                     f"Node {name} was not drained within {self.options.drain_timeout:.0f} s (drain_timeout): pods are scheduled to it "
-                    f"even though it is cordoned, now {abbreviate(shown)}. Remove their toleration of "
+                    f"even though it is cordoned, now {abbreviate(shown)}. Remove their toleration for "
                     "node.kubernetes.io/unschedulable, or scale down their controller.",
                     {"pods_left": shown},
                 )

@@ -201,7 +201,7 @@ class ObjectWriter:
         new = {target.namespace for target, found in zip(targets, live, strict=True) if found is None}
         needed = {name for name in new if name} - self.expected.namespaces - self._own.namespaces
         problems = [
-            f"Namespace {name!r} does not exist, and no step of this run creates it. Create it, or name it in the option expected."
+            f"Namespace {name!r} does not exist, and no step of this run creates it. Create it, or list it in the option expected."
             for name in sorted(needed)
             if not self._has_namespace(name)
         ]

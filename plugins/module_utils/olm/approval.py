@@ -71,7 +71,7 @@ def _brings_others(plan: Document, others: t.Sequence[str], desired: str) -> Pro
         subject=_subject(plan),
         field="spec.clusterServiceVersionNames",
         value=join_words(plan_csvs(plan)),
-        rule=f"Only {desired} is declared, and approving the plan would also install {join_words(others)}.",
+        rule=f"Only {desired} is declared, but approving the plan would also install {join_words(others)}.",
         remedy=f"Name {join_words(others)} in additional_csvs, or approve the plan yourself.",
     )
 
@@ -82,7 +82,7 @@ def _other_version(plan: Document, versions: t.Sequence[str], desired: str) -> P
         subject=_subject(plan),
         field="spec.clusterServiceVersionNames",
         value=join_words(plan_csvs(plan)),
-        rule=f"OLM offers {join_words(versions)}, which is not on the way to {desired}.",
-        remedy="Set channel to a channel that leads to the version, or version to the one that OLM offers.",
+        rule=f"OLM offers {join_words(versions)}, which is not on the upgrade path to {desired}.",
+        remedy="Set channel to a channel with an upgrade path to the version, or set version to the one that OLM offers.",
         patience=MEDIUM,
     )

@@ -154,7 +154,9 @@ def _before_csv(observed: Observed, target: Target, subscription: Document) -> A
         if decision.problem:
             return _problem(decision.problem)
         return Assessment(
-            text=f"InstallPlan {name_of(plan)} awaits its approval", approve=decision.approve, discard=decision.discard
+            text=f"InstallPlan {name_of(plan)} is waiting for approval",
+            approve=decision.approve,
+            discard=decision.discard,
         )
     if plan is not None and phase not in ("Complete", ""):
         message = get_nested(plan, "status", "message")
@@ -198,5 +200,5 @@ def _waiting_text(observed: Observed, target: Target, subscription: Document) ->
     name = f"Subscription {observed.namespace}/{name_of(subscription)}"
     unpacking = conditions(subscription).get("BundleUnpacking")
     if unpacking is not None and unpacking.is_true:
-        return f"{name}: OLM unpacks the bundle of {target.csv} ({unpacking.message or unpacking.reason})"
-    return f"{name}: OLM has not made an InstallPlan for {target.csv} yet"
+        return f"{name}: OLM is unpacking the bundle of {target.csv} ({unpacking.message or unpacking.reason})"
+    return f"{name}: OLM has not created an InstallPlan for {target.csv} yet"

@@ -101,7 +101,7 @@ class CatalogChoice:
         name, namespace = name_of(catalog), self.options.source_namespace
         if self.client.delete("CatalogSource", name, str(catalog["metadata"]["uid"]), namespace):
             state = catalog_state(catalog) or "not connected"
-            self.removed = f"CatalogSource {name}: it is {state}, and would stop all Subscriptions that can see it"
+            self.removed = f"CatalogSource {name}: it is {state}, and would block all Subscriptions that can see it"
 
     def _choose(self, observed: Observed, live: Object | None) -> Offer | Problem:
         return choose_offer(

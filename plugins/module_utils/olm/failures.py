@@ -16,9 +16,9 @@ from .problem import FINAL, MEDIUM, SHORT, Problem
 
 # Reasons of a failed ClusterServiceVersion that only a change of the OperatorGroups ends, each with the remedy.
 _GROUP_REASONS = {
-    "TooManyOperatorGroups": "Delete all OperatorGroups of the namespace but one.",
-    "NoOperatorGroup": "Run again, which creates an OperatorGroup.",
-    "UnsupportedOperatorGroup": "Change spec.targetNamespaces of the OperatorGroup to namespaces that the operator supports.",
+    "TooManyOperatorGroups": "Delete all OperatorGroups in the namespace except one.",
+    "NoOperatorGroup": "Run the playbook again, which creates an OperatorGroup.",
+    "UnsupportedOperatorGroup": "In the OperatorGroup, set spec.targetNamespaces to namespaces that the operator supports.",
 }
 _OPERATOR_LOGS = "kubectl -n openshift-operator-lifecycle-manager logs deployment/catalog-operator"
 # The reason of BundleUnpackFailed for which no bundle is unpacked (operator-lifecycle-manager pkg/controller/operators/catalog/operator.go).
@@ -35,7 +35,7 @@ def namespace_terminating(namespace: str, live: Document) -> Problem:
         field="metadata.deletionTimestamp",
         value=str(since),
         rule="Nothing can be created in a namespace that is being deleted.",
-        remedy=f"Wait until it is gone, and run again; kubectl get namespace {namespace} -o yaml shows what holds it.",
+        remedy=f"Wait until it is gone, and run the playbook again; kubectl get namespace {namespace} -o yaml shows what blocks its deletion.",
     )
 
 
@@ -65,7 +65,7 @@ def catalog_unreachable(namespace: str, catalog: Document, patience: float = FIN
         value=state,
         rule="OLM reads packages only from a catalog whose state is READY.",
         remedy=(
-            f"Check that the catalog at {address} runs."
+            f"Check that the catalog at {address} is running."
             if address
             else f"Check the catalog's pod ({pods}){f' and that its image {image} can be pulled' if image else ''}."
         ),
@@ -80,8 +80,8 @@ def subscription_gone(namespace: str, name: str) -> Problem:
         subject=f"Subscription {namespace}/{name}",
         field="metadata",
         value="deleted",
-        rule="The Subscription was deleted during the run, not by this module.",
-        remedy="Make sure that nothing else manages it, and run again.",
+        rule="The Subscription was deleted during the run, but not by this module.",
+        remedy="Make sure that nothing else manages it, and run the playbook again.",
         patience=SHORT,
     )
 
@@ -93,8 +93,8 @@ def upgraded_by_other(namespace: str, newer: str, desired: str) -> Problem:
         subject=f"ClusterServiceVersion {namespace}/{newer}",
         field="metadata.name",
         value=newer,
-        rule=f"It is newer than {desired}; this module did not approve its InstallPlan, and OLM does not go back.",
-        remedy="Set version to it, and find out who approves InstallPlans here.",
+        rule=f"It is newer than {desired}. This module did not approve its InstallPlan, and OLM does not downgrade.",
+        remedy="Set version to this version, and find out what approves InstallPlans in this namespace.",
     )
 
 
@@ -112,8 +112,8 @@ def plan_failed(plan: Document) -> Problem:
         subject=f"InstallPlan {plan['metadata'].get('namespace', '')}/{name_of(plan)}",
         field="status.message",
         value=f"{message or (reasons[0] if reasons else 'Failed')}{f' (not done: {abbreviate(steps)})' if steps else ''}",
-        rule="OLM has given up on a step of the plan, and does not try it again.",
-        remedy="Remove the cause, and run again: OLM then makes a new plan, and the module approves it.",
+        rule="A step of the plan has failed, and OLM does not retry it.",
+        remedy="Fix the cause, and run the playbook again. OLM then creates a new plan, and the module approves it.",
     )
 
 
@@ -126,7 +126,7 @@ def csv_failed(namespace: str, csv: Document) -> Problem:
         subject=f"ClusterServiceVersion {namespace}/{name_of(csv)}",
         field="status.phase",
         value=f"Failed ({reason}: {message})",
-        rule="OLM installs nothing from a failed ClusterServiceVersion, whatever the state of its Subscription.",
+        rule="OLM does not install a failed ClusterServiceVersion, regardless of the state of its Subscription.",
         remedy=remedy or f"See kubectl -n {namespace} describe csv {name_of(csv)}.",
         # After a change of the OperatorGroups, the phase stays Failed for a moment.
         patience=MEDIUM,
@@ -140,8 +140,8 @@ def csv_gone(namespace: str, name: str) -> Problem:
         subject=f"ClusterServiceVersion {namespace}/{name}",
         field="metadata",
         value="deleted",
-        rule="It was deleted after OLM had installed it, and OLM does not install it again.",
-        remedy="Run again, which makes OLM install it.",
+        rule="It was deleted after its installation, and OLM does not install it again.",
+        remedy="Run the playbook again, so that OLM installs it.",
         patience=MEDIUM,
     )
 
@@ -153,8 +153,8 @@ def no_upgrade(subscription: str, installed: str, desired: str, channel: str, pa
         subject=subscription,
         field="status.state",
         value=f"AtLatestKnown with {installed}",
-        rule=f"In channel {channel}, no version replaces {installed} on the way to {desired}.",
-        remedy="Set channel to a channel that leads from the installed version to the desired one.",
+        rule=f"Channel {channel} has no upgrade path from {installed} to {desired}.",
+        remedy="Set channel to a channel with an upgrade path from the installed version to the desired one.",
         patience=patience,
     )
 
@@ -162,13 +162,11 @@ def no_upgrade(subscription: str, installed: str, desired: str, channel: str, pa
 def resolution_failed(subscription: str, condition: Condition, package: str) -> Problem:
     """OLM cannot find what to install."""
     if UNREFERENCED in condition.message and condition.reason == "ConstraintsNotSatisfiable":
-        code, rule = "csv_unreferenced", "A ClusterServiceVersion without a Subscription prevents every installation."
-        remedy = (
-            "Run again, which replaces it if it is one of this package; else delete it or subscribe to its package."
-        )
+        code, rule = "csv_unreferenced", "A ClusterServiceVersion without a Subscription blocks all installations."
+        remedy = "Run the playbook again, which replaces it if it belongs to this package. Otherwise, delete it or subscribe to its package."
     elif condition.reason == "ErrorPreventedResolution":
         code, rule = "catalog_unreachable", "OLM cannot read a catalog."
-        remedy = "Check the CatalogSource that the message names; a broken one stops all Subscriptions that can see it."
+        remedy = "Check the CatalogSource that the message names. A broken CatalogSource blocks all Subscriptions that can see it."
     else:
         code, rule = "resolution_failed", f"OLM finds nothing to install for package {package}."
         remedy = "Correct package, channel, version or source."
@@ -184,15 +182,15 @@ def resolution_failed(subscription: str, condition: Condition, package: str) -> 
 
 
 def unpack_failed(subscription: str, condition: Condition, dummy_package: str) -> Problem:
-    """The image of the bundle could not be unpacked, or OLM looks for an InstallPlan that was deleted."""
+    """The image of the bundle could not be unpacked, or OLM needs an InstallPlan that was deleted."""
     if condition.reason == PLAN_NOT_FOUND:
         return Problem(
             code="resolution_failed",
             subject=subscription,
             field="condition BundleUnpackFailed",
             value=f"True ({condition.reason}: {condition.message})",
-            rule="OLM looks for an InstallPlan that was deleted, and does not try again before the Subscription changes.",
-            remedy="Run again, which changes the Subscription's status.",
+            rule="OLM needs an InstallPlan that was deleted, and does not retry until the Subscription changes.",
+            remedy="Run the playbook again, which resets the Subscription's status.",
             patience=MEDIUM,
         )
     return Problem(
@@ -203,7 +201,7 @@ def unpack_failed(subscription: str, condition: Condition, dummy_package: str) -
         rule="OLM unpacks the bundle's image in a Job in the namespace of the CatalogSource.",
         remedy=(
             "Check the pull secret and the mirror rules (ImageDigestMirrorSet) for the image, delete the failed Job "
-            "(label operatorframework.io/bundle-unpack-ref), and run again."
+            "(label operatorframework.io/bundle-unpack-ref), and run the playbook again."
         ),
         patience=MEDIUM,
     )
@@ -228,8 +226,8 @@ def subscription_plan_failed(subscription: str, condition: Condition, dummy_pack
         subject=subscription,
         field="condition InstallPlanFailed",
         value=f"True ({condition.reason}: {condition.message})",
-        rule="A step of the InstallPlan fails.",
-        remedy="Remove the cause, and run again.",
+        rule="A step of the InstallPlan has failed.",
+        remedy="Fix the cause, and run the playbook again.",
         patience=MEDIUM,
     )
 
@@ -241,7 +239,7 @@ def catalog_unhealthy(subscription: str, condition: Condition, dummy_package: st
         subject=subscription,
         field="condition CatalogSourcesUnhealthy",
         value=f"True ({condition.reason}: {condition.message})",
-        rule="OLM installs nothing while a CatalogSource that the Subscription needs is unhealthy.",
+        rule="OLM does not install anything while a CatalogSource that the Subscription needs is unhealthy.",
         remedy=f"Correct source, or repair the CatalogSource; see {_OPERATOR_LOGS}.",
         patience=MEDIUM,
     )
@@ -255,8 +253,8 @@ def foreign_catalog(namespace: str, catalog: Document, image: str) -> Problem:
         subject=f"CatalogSource {namespace}/{name}",
         field="spec.image",
         value=str(get_nested(catalog, "spec", "image") or "not set"),
-        rule=f"The declared catalog_image is {image}, and a CatalogSource that this collection has not created is not changed.",
-        remedy="Put another name first in source, or remove catalog_image to use this CatalogSource.",
+        rule=f"The declared catalog_image is {image}, but this collection did not create the CatalogSource and does not change it.",
+        remedy="Put a different name first in source, or remove catalog_image to use this CatalogSource.",
     )
 
 
@@ -270,8 +268,8 @@ def deployment_not_ready(deployment: Document, pods: t.Sequence[str], seconds: f
         field="status.availableReplicas",
         value=f"{available} of {get_nested(deployment, 'spec', 'replicas')} after {seconds:.0f} s (wait_timeout)",
         rule=(
-            "A ClusterServiceVersion succeeds only with its Deployments. After 5 minutes OLM reports it as failed for a moment, and "
-            "starts again."
+            "A ClusterServiceVersion succeeds only when its Deployments are ready. After 5 minutes, OLM briefly reports it as failed, and "
+            "retries."
         ),
         remedy=f"Check its pods: {'; '.join(pods)}."
         if pods
@@ -281,7 +279,7 @@ def deployment_not_ready(deployment: Document, pods: t.Sequence[str], seconds: f
 
 def never_processed(subscription: str) -> str:
     """The advice if OLM shows no reaction until the timeout."""
-    return f"If {subscription} has no status that explains it, check that OLM runs: {_OPERATOR_LOGS}."
+    return f"If the status of {subscription} does not show the reason, check that OLM is running: {_OPERATOR_LOGS}."
 
 
 def not_removed(namespace: str, csv: Document, seconds: float) -> Problem:
@@ -293,5 +291,5 @@ def not_removed(namespace: str, csv: Document, seconds: float) -> Problem:
         field="metadata.finalizers",
         value=f"{held} after {seconds:.0f} s",
         rule="OLM removes the finalizer after it has deleted the objects of the operator.",
-        remedy="Check that OLM runs: kubectl -n openshift-operator-lifecycle-manager logs deployment/olm-operator.",
+        remedy="Check that OLM is running: kubectl -n openshift-operator-lifecycle-manager logs deployment/olm-operator.",
     )

@@ -210,7 +210,7 @@ def _other_package(namespace: str, live: Document, options: OlmOptions) -> Probl
         subject=f"Subscription {namespace}/{name_of(live)}",
         field="spec.name",
         value=str(get_nested(live, "spec", "name")),
-        rule=f"The declared package is {options.package}, and a Subscription keeps its package.",
+        rule=f"The declared package is {options.package}, but the package of a Subscription cannot be changed.",
         remedy="Correct name or package.",
     )
 
@@ -221,6 +221,6 @@ def _other_name(namespace: str, live: Document, options: OlmOptions) -> Problem:
         subject=f"Subscription {namespace}/{name_of(live)}",
         field="metadata.name",
         value=name_of(live),
-        rule=f"It already installs package {options.package}; a second one ({options.name}) would prevent every resolution.",
+        rule=f"It already installs package {options.package}. A second Subscription ({options.name}) would block all resolutions.",
         remedy=f"Remove name, or set it to {name_of(live)}.",
     )

@@ -91,7 +91,7 @@ def targets_problem(namespace: str, targets: t.Sequence[str], modes: frozenset[s
         subject="Option target_namespaces",
         field="install mode",
         value=mode,
-        rule=f"The operator supports {join_words(sorted(modes))} only.",
+        rule=f"The operator supports only {join_words(sorted(modes))}.",
         remedy=_mode_remedy(namespace, modes),
     )
 
@@ -104,8 +104,8 @@ def several_groups(namespace: str, groups: t.Sequence[Object]) -> Problem:
         subject=f"Namespace {namespace}",
         field="OperatorGroups",
         value=abbreviate(names),
-        rule="OLM installs nothing in a namespace with more than one OperatorGroup.",
-        remedy=f"Delete all but one: kubectl -n {namespace} delete operatorgroup {names[-1]}.",
+        rule="OLM does not install anything in a namespace with more than one OperatorGroup.",
+        remedy=f"Delete all except one, for example: kubectl -n {namespace} delete operatorgroup {names[-1]}.",
     )
 
 
@@ -116,8 +116,8 @@ def no_group(namespace: str, patience: float) -> Problem:
         subject=f"Namespace {namespace}",
         field="OperatorGroups",
         value="none",
-        rule="OLM installs nothing in a namespace without an OperatorGroup, and reports no condition. It was deleted during the run.",
-        remedy="Run again, which creates it.",
+        rule="Without an OperatorGroup, OLM installs nothing and reports no condition. The OperatorGroup was deleted during the run.",
+        remedy="Run the playbook again, which creates it.",
         patience=patience,
     )
 
@@ -128,7 +128,7 @@ def _second_group(namespace: str, found: str, name: str) -> Problem:
         subject=f"OperatorGroup {namespace}/{found}",
         field="metadata.name",
         value=found,
-        rule=f"A second OperatorGroup ({name}) would stop OLM in this namespace.",
+        rule=f"A second OperatorGroup ({name}) would prevent OLM from installing anything in this namespace.",
         remedy=f"Remove operator_group or set it to {found}.",
     )
 
@@ -139,7 +139,7 @@ def _other_targets(namespace: str, found: str, live: t.Sequence[str], targets: t
         subject=f"OperatorGroup {namespace}/{found}",
         field="spec.targetNamespaces",
         value=join_words(live) if live else "all namespaces",
-        rule=f"The declared target_namespaces are {join_words(targets) if targets else 'all namespaces'}, and an existing group is not changed.",
+        rule=f"The declared target_namespaces are {join_words(targets) if targets else 'all namespaces'}, but existing groups are not changed.",
         remedy="Change the group yourself, or remove target_namespaces.",
     )
 
@@ -154,8 +154,8 @@ def _unsupported(namespace: str, group: Object, modes: frozenset[str] | None) ->
         field="spec.targetNamespaces",
         value=join_words(targets) if targets else "all namespaces",
         rule=(
-            f"This needs the install mode {required_mode(namespace, targets)}, and the operator supports "
-            f"{join_words(sorted(modes))} only."
+            f"This needs the install mode {required_mode(namespace, targets)}, but the operator supports only "
+            f"{join_words(sorted(modes))}."
         ),
         remedy=_mode_remedy(namespace, modes),
     )

@@ -88,14 +88,14 @@ def option_problems(options: OlmOptions) -> t.Iterator[str]:
         if problem:
             yield f"{option}: {quote(value)} {problem}"
     if options.version and not _VERSION.fullmatch(options.version):
-        yield f"version: {quote(options.version)} is no version; write it as v25.10.1, or as the name of a ClusterServiceVersion"
+        yield f"version: {quote(options.version)} is not a version; use the form v25.10.1, or the name of a ClusterServiceVersion"
     if options.channel and not _CHANNEL.fullmatch(options.channel):
-        yield f"channel: {quote(options.channel)} is no name of a channel"
+        yield f"channel: {quote(options.channel)} is not a channel name"
     if len(set(options.sources)) < len(options.sources):
-        yield f"source: {join_words(options.sources)} contains a name twice"
+        yield f"source: {join_words(options.sources)} contains the same name twice"
     if options.catalog_image:
         if not options.sources:
-            yield "catalog_image: needs source, the name of the CatalogSource that is created for it"
+            yield "catalog_image: requires source, the name of the CatalogSource to create"
         problem = image(options.catalog_image)
         if problem:
             yield f"catalog_image: {quote(options.catalog_image)} {problem}"

@@ -198,8 +198,8 @@ def skipped_version(channel: Channel, installed: Version | None, desired: Entry)
         subject=f"ClusterServiceVersion {channel.head} of channel {channel.name}",
         field=SKIP_RANGE,
         value=channel.skip_range,
-        rule=f"From {installed}, OLM offers this version only, and skips {desired.name}.",
-        remedy="Set version to it, or channel to a channel that ends with the version.",
+        rule=f"From {installed}, OLM offers only this version, and skips {desired.name}.",
+        remedy="Set version to this version, or set channel to a channel that ends with the desired version.",
     )
 
 
@@ -212,7 +212,7 @@ def downgrade(installed: str, installed_version: Version | None, desired: Entry)
         subject=f"ClusterServiceVersion {installed}",
         field="spec.version",
         value=str(installed_version),
-        rule=f"OLM replaces a version only by a newer one, and {desired.name} is older.",
+        rule=f"OLM replaces a version only with a newer one, and {desired.name} is older.",
         remedy=f"Set version to {installed_version}, or remove the operator (state absent) and install the older version.",
     )
 
@@ -231,7 +231,7 @@ def _no_package(
         subject=f"PackageManifest {package}",
         field="catalog",
         value=join_words(sources, "or") if sources else "not set",
-        rule=f"No package with this name is offered by {named} in namespace {source_namespace}.{others}",
+        rule=f"No package with this name is in {named} in namespace {source_namespace}.{others}",
         remedy="Correct package or source, or add the package to the mirrored catalog.",
     )
 
@@ -242,8 +242,8 @@ def _several_sources(package: str, candidates: t.Sequence[Package]) -> Problem:
         subject=f"PackageManifest {package}",
         field="status.catalogSource",
         value=join_words(item.source for item in candidates),
-        rule="Several catalogs offer the package, and none is declared.",
-        remedy="Set source to one of them, or to a list in the order of preference.",
+        rule="Several catalogs offer the package, but none is declared.",
+        remedy="Set source to one of them, or to a list in order of preference.",
     )
 
 

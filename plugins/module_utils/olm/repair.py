@@ -52,7 +52,11 @@ class Repair:
 def repairs(observed: Observed, package: str, subscription: Object | None) -> list[Repair]:
     """The repairs in their order."""
     found = [
-        Repair("ClusterServiceVersion", csv, "no Subscription references it, and OLM installs nothing beside it")
+        Repair(
+            "ClusterServiceVersion",
+            csv,
+            "no Subscription references it, and it prevents OLM from installing the package",
+        )
         for csv in observed.unreferenced_csvs(package)
         if not is_deleting(csv) and csv_phase(csv)[0] not in ("Replacing", "Deleting")
     ]
@@ -61,13 +65,13 @@ def repairs(observed: Observed, package: str, subscription: Object | None) -> li
     plan = observed.plan_of(subscription)
     current = str(get_nested(subscription, "status", "currentCSV") or "")
     if plan is not None and plan_phase(plan) == FAILED and _has_unfinished(observed, plan):
-        reason = f"its InstallPlan {name_of(plan)} has failed, and OLM does not execute it again"
+        reason = f"its InstallPlan {name_of(plan)} has failed, and OLM does not retry it"
         csvs = [csv for name in plan_csvs(plan) if (csv := observed.csv(name)) and csv_phase(csv)[0] != SUCCEEDED]
         found += [Repair("ClusterServiceVersion", csv, reason) for csv in csvs if not is_deleting(csv)]
         previous = _previous(observed, package, plan_csvs(plan))
         found.append(Repair("Subscription", subscription, f"InstallPlan {name_of(plan)} has failed", previous))
     elif plan is None and looks_for_deleted_plan(subscription):
-        found.append(Repair("Subscription", subscription, "OLM looks for an InstallPlan that was deleted"))
+        found.append(Repair("Subscription", subscription, "OLM needs an InstallPlan that was deleted"))
     elif is_lost(current, observed.csv(current), plan, subscription):
         reason = f"ClusterServiceVersion {current} was deleted, and OLM does not install it again"
         found.append(Repair("Subscription", subscription, reason, _previous(observed, package, (current,))))

@@ -99,12 +99,13 @@ class OlmRun:
         problems = []
         if not self.client.has_olm() and (V1ALPHA1, "Subscription") not in self.expected.kinds:
             problems.append(
-                f"The cluster has no API {V1ALPHA1}, so the Operator Lifecycle Manager is not installed. Use OpenShift, or install the operator with Helm."
+                f"The cluster has no API {V1ALPHA1}, so the Operator Lifecycle Manager is not installed. Use OpenShift, or install "
+                "the operator with Helm."
             )
         namespace = self.options.namespace
         if not self.client.has_namespace() and namespace not in self.expected.namespaces:
             problems.append(
-                f"Namespace {namespace!r} does not exist, and no step of this run creates it. Create it, or name it in the option expected."
+                f"Namespace {namespace!r} does not exist, and no step of this run creates it. Create it, or list it in the option expected."
             )
         if problems:
             raise InvalidObjects(problems)
@@ -220,7 +221,7 @@ class OlmRun:
         return target, sent
 
     def _continue_resolution(self, timer: StateTimer, observed: Observed, target: Target) -> None:
-        """Change the Subscription's status if OLM looks for an InstallPlan that was deleted: it does not try again before a change."""
+        """Change the Subscription's status if OLM needs an InstallPlan that was deleted: it does not try again before a change."""
         live = observed.subscription(target.package, target.subscription)
         if live is None or observed.plan_of(live) is not None or not looks_for_deleted_plan(live):
             timer.forget("deleted plan")
@@ -249,7 +250,7 @@ class OlmRun:
     def _timeout(self, observed: Observed, step: Assessment) -> OlmFailure | WaitTimeout:
         if step.problem is not None:
             return OlmFailure(step.problem)
-        if "OLM unpacks the bundle" in step.text:
+        if "OLM is unpacking the bundle" in step.text:
             return OlmFailure(failures.unpack_timeout(step.text, self.timeout))
         waiting = [item for item in observed.deployments if not is_rolled_out(item) and name_of(item) in step.text]
         if waiting:

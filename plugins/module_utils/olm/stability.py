@@ -24,7 +24,7 @@ def unstable_reason(observed: Observed, csv: Document, subscription: Document, f
         detail = f" ({message or reason})" if message or reason else ""
         return f"ClusterServiceVersion {name} is {phase or 'new'}{detail}"
     if get_nested(subscription, "status", "installedCSV") != name:
-        return f"ClusterServiceVersion {name} is Succeeded, and the Subscription does not name it as installed yet"
+        return f"ClusterServiceVersion {name} is Succeeded, but the Subscription does not name it as installed yet"
     plan = observed.plan_of(subscription)
     if plan is not None and name in plan_csvs(plan) and not is_executed(plan):
         return f"InstallPlan {name_of(plan)} is {plan_phase(plan)}{_plan_message(plan)}"

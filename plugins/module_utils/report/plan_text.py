@@ -62,7 +62,7 @@ def toleration_paragraphs(info: Document) -> t.Iterator[Paragraph]:
     for change in info.get("tolerations") or ():
         parts = [
             f"{verb} {join_words(change[key])}"
-            for key, verb in (("adds", "gets a toleration of"), ("removes", "loses the toleration of"))
+            for key, verb in (("adds", "gets a toleration for"), ("removes", "loses the toleration for"))
             if change[key]
         ]
         yield "tolerations", f"{change['object']} {'; '.join(parts)}; {change['restarts']}"

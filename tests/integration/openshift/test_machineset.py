@@ -222,7 +222,7 @@ def test_the_number_of_nodes_is_left_to_an_autoscaler(sets: MachineSets) -> None
     try:
         result = sets.run(**group("scaled", None, node_count=3))
         assert not result["changed"]
-        assert "its number of nodes (0) is left to MachineAutoscaler scaled-by-me" in str(result["warnings"])
+        assert "MachineAutoscaler scaled-by-me controls its number of nodes (0)" in str(result["warnings"])
         ranged = sets.run(**group("scaled", None, node_count=2, min_node_count=0, max_node_count=4))
         assert not ranged["changed"]
         assert sets.info(names=["scaled"])["nodegroups"]["scaled"]["autoscaler"] == "scaled-by-me"
@@ -235,7 +235,7 @@ def test_one_impossible_group_keeps_all_of_them_from_being_changed(sets: Machine
     since = audit.mark(sets.layout)
     result = sets.run(nodegroups=[group("good", source), group("bad", "no-such-set")])
     assert result["failed"]
-    assert "Node group bad: like: there is no MachineSet no-such-set." in result["msg"]
+    assert "Node group bad: like: MachineSet no-such-set does not exist." in result["msg"]
     assert sets.mutations(since) == []
 
 
@@ -250,12 +250,12 @@ def test_a_group_in_another_zone_is_copied_from_the_machineset_there(sets: Machi
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"template": "t", "flavor": None}, "template: machines of AWS have a machine type; name it as flavor."),
-        ({"accelerators": {"type": "t", "count": 1}}, "accelerators: only machines of GCP have them"),
+        ({"template": "t", "flavor": None}, "template: AWS machines have a machine type; set flavor instead."),
+        ({"accelerators": {"type": "t", "count": 1}}, "accelerators: only GCP machines have them"),
         ({"zone": "us-east-2z"}, 'zone: no worker MachineSet is in "us-east-2z"'),
         (
             {"node_count": 5, "min_node_count": 0, "max_node_count": 4},
-            "node_count (5) is outside of min_node_count (0)",
+            "node_count (5) is not between min_node_count (0)",
         ),
     ],
 )

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.usual(10)]
         ("version", {"version": "v25.3.2", "channel": "v25.10"}, "It is in channel stable or v25.3"),
         ("source", {"source": ["no-such-source"]}, "does not exist"),
         ("package", {"source": ["redhat-operators"]}, "It is in certified-operators"),
-        ("install_mode", {"target_namespaces": []}, "supports OwnNamespace"),
+        ("install_mode", {"target_namespaces": []}, "supports only OwnNamespace"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_sent(

@@ -116,9 +116,9 @@ def test_a_taint_reaches_every_component_and_leaves_them_again(openshift_lab: La
     declared = pools(taints=[EVICTING])
     planned = play(lab, "plan", gpu_pools=declared).require_success()
     assert planned.shown(
-        "ClusterPolicy gpu-cluster-policy gets a toleration of gpu-only:NoExecute; loses the toleration of restrictedaccess=yes:NoSchedule"
+        "ClusterPolicy gpu-cluster-policy gets a toleration for gpu-only:NoExecute; loses the toleration for restrictedaccess=yes:NoSchedule"
     )
-    assert planned.shown(f"NodeFeatureDiscovery {NFD_NAMESPACE}/nfd-instance gets a toleration of gpu-only:NoExecute")
+    assert planned.shown(f"NodeFeatureDiscovery {NFD_NAMESPACE}/nfd-instance gets a toleration for gpu-only:NoExecute")
     assert planned.shown("NFD's workers restart on all nodes")
     assert planned.shown("the driver restarts on 3 node(s)")
     held = play(lab, "site", gpu_pools=declared).require_success()

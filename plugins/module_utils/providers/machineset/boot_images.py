@@ -36,6 +36,7 @@ def replaces_templates(
 def warning(name: str, template: str) -> str:
     """The warning about such a MachineSet."""
     return (
-        f"Node group {name}: OpenShift manages the boot images of its MachineSet and would replace template {template} by its own image, without a GPU. In "
-        "MachineConfiguration cluster, set spec.managedBootImages for machinesets to mode None, or to Partial with a label that only other MachineSets have."
+        f"Node group {name}: OpenShift manages the boot images of its MachineSet and would replace template {template} with its own image, "
+        "which has no GPU. In MachineConfiguration cluster, set spec.managedBootImages for machinesets to the mode None, or to Partial with a "
+        "label that this MachineSet does not have."
     )

@@ -61,8 +61,8 @@ class MachineApi:
                 raise
             raise InvalidOptions(
                 [
-                    f"The cluster has no MachineSets ({MACHINE_API_VERSION}), and nothing in this run creates this API. Only OpenShift clusters have it; on "
-                    "others, remove gpu_cluster.cloud.machineset, and the nodes of the pools."
+                    f"The cluster does not have the API of MachineSets ({MACHINE_API_VERSION}), and this run does not create it. Only OpenShift clusters have "
+                    "this API. On other clusters, remove gpu_cluster.cloud.machineset and the pools' nodes."
                 ]
             ) from error
         return MachineObjects(machinesets, tuple(self.client.list(self._machines)))

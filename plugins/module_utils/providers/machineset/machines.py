@@ -16,15 +16,15 @@ Machine = t.Mapping[str, t.Any]
 
 # Phases of a Machine (openshift/api machine/v1beta1/types_machine.go). A failed Machine stays so until it is deleted.
 RUNNING, FAILED, PROVISIONED, DELETING = "Running", "Failed", "Provisioned", "Deleting"
-_CAPACITY_REMEDY = "The cloud has no capacity or quota for it: raise the quota, or choose another flavor or zone"
+_CAPACITY_REMEDY = "The cloud has no capacity or quota for it: raise the quota, or choose a different flavor or zone"
 # AWS reports an exceeded quota as an invalid configuration (machine-api-provider-aws pkg/actuators/machine/instances.go).
 _CAPACITY = re.compile(r"quota|limit|capacity", re.IGNORECASE)
 # Reasons of a failed Machine (the same package, MachineStatusError), and remedies.
 _REMEDIES = {
     "InsufficientResources": _CAPACITY_REMEDY,
-    "InvalidConfiguration": "The cloud does not accept its providerSpec: correct the flavor, the template or provider_spec",
+    "InvalidConfiguration": "The cloud rejects its providerSpec: correct the flavor, the template or provider_spec",
 }
-_OTHER_REMEDY = "Correct the cause"
+_OTHER_REMEDY = "Fix the cause"
 _SHOWN = 3
 
 
@@ -59,21 +59,21 @@ def _problem(machine: Machine, now: datetime.datetime) -> str:
         reason, message = (str(get_nested(machine, "status", f"error{part}") or "") for part in ("Reason", "Message"))
         remedy = _CAPACITY_REMEDY if _CAPACITY.search(message) else _REMEDIES.get(reason, _OTHER_REMEDY)
         cause = ": ".join(text for text in (reason, message.rstrip(".")) if text) or "no reason given"
-        return f"Machine {name} has failed ({cause}). {remedy}, then delete it, so that its MachineSet creates another one: {delete}"
+        return f"Machine {name} has failed ({cause}). {remedy}, then delete the Machine, so that its MachineSet creates a new one: {delete}"
     conditions = [*_conditions(machine, "status"), *_conditions(machine, "status", "providerStatus")]
     details = "; ".join(dict.fromkeys(conditions))
     shown = f" ({details})" if details else ""
     if phase == DELETING:
-        hooks = "it waits until its node is drained and its virtual machine is deleted"
+        hooks = "its node must be drained and its virtual machine deleted first"
         return f"Machine {name} is being deleted{since}{shown}: {hooks}. See oc describe machine -n {namespace} {name}"
     if phase == PROVISIONED:
         return (
-            f"Machine {name} is Provisioned, created{since and f' {age:.0f} s ago'}{shown}: its virtual machine runs, and no node has joined. Look at its "
-            "console, and at pending certificate requests: oc get csr"
+            f"Machine {name} is Provisioned, created{since and f' {age:.0f} s ago'}{shown}: its virtual machine is running, but its node has "
+            "not joined. Check its console and the pending certificate requests: oc get csr"
         )
     return (
         f"Machine {name} is {phase or 'not processed yet'}, created{since and f' {age:.0f} s ago'}{shown}: the cloud has not created its virtual machine. "
-        f"See oc describe machine -n {namespace} {name}; after a change of the cause, {delete}"
+        f"See oc describe machine -n {namespace} {name}; after fixing the cause, {delete}"
     )
 
 

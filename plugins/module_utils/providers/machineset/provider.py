@@ -103,7 +103,7 @@ class MachineSetProvider:
             self._warn_of_boot_images(spec, live)
             if live is None and reason:
                 self.warnings.append(
-                    f"Node group {spec.name}: created as a copy of MachineSet {spec.fields['like']}: {reason}."
+                    f"Node group {spec.name}: created as a copy of MachineSet {spec.fields['like']}, because {reason}."
                 )
         if problems:
             raise InvalidOptions(problems, INVALID_GROUPS)
@@ -135,7 +135,7 @@ class MachineSetProvider:
                     continue
                 if not error.rejects_object:
                     raise
-                problems.append(f"Node group {spec.name}: the cluster refuses its MachineSet: {error.message}")
+                problems.append(f"Node group {spec.name}: the API server rejects its MachineSet: {error.message}")
         return problems
 
     def list_groups(self) -> list[ListedGroup]:
@@ -190,7 +190,7 @@ class MachineSetProvider:
         autoscaler = self._autoscalers.get(state.name)
         if autoscaler:
             self.warnings.append(
-                f"Node group {state.name}: MachineAutoscaler {autoscaler} scales it and is not deleted with it."
+                f"Node group {state.name}: it is scaled by MachineAutoscaler {autoscaler}, which is not deleted."
             )
         self._api.delete(state.name)
 
@@ -244,7 +244,8 @@ class MachineSetProvider:
         replicas = get_nested(live, "spec", "replicas") or 0
         if spec.count != replicas:
             self.warnings.append(
-                f"Node group {spec.name}: its number of nodes ({replicas}) is left to MachineAutoscaler {autoscaler}. To have {spec.count} nodes, delete it."
+                f"Node group {spec.name}: MachineAutoscaler {autoscaler} controls its number of nodes ({replicas}). To set {spec.count} nodes, "
+                "delete the MachineAutoscaler."
             )
         return dataclasses.replace(spec, count=None)
 
@@ -301,7 +302,9 @@ class MachineSetProvider:
         if not texts:
             return []
         if self._force:
-            self.warnings.append(f"Node group {spec.name}: changes fields of another manager: {'; '.join(texts)}.")
+            self.warnings.append(
+                f"Node group {spec.name}: changes fields that another manager has set: {'; '.join(texts)}."
+            )
             return []
         return [
             f"Node group {spec.name}: another manager has set fields that differ from the declaration: {'; '.join(texts)}. Declare their values, or set "

@@ -83,12 +83,12 @@ def select_source(
     if like is not None:
         if named is None:
             raise NoSource(
-                f"like: there is no MachineSet {like}. {_available(like, [name_of(each) for each in machinesets])}"
+                f"like: MachineSet {like} does not exist. {_available(like, [name_of(each) for each in machinesets])}"
             )
         if platform_of_object(named) is None:
             kind = provider_spec_of(named).get("kind") or "unknown"
             raise NoSource(
-                f"like: the machines of MachineSet {like} are of the kind {kind}; those of AWS, Azure, GCP and vSphere are supported."
+                f"like: the machines of MachineSet {like} have the kind {kind}; only AWS, Azure, GCP and vSphere are supported."
             )
         if zone is None or zone in zone_of(named, infrastructure).names:
             return Source(named)
@@ -101,7 +101,7 @@ def select_source(
     platforms = sorted({platform.name for each in in_zone if (platform := platform_of_object(each))})
     if len(platforms) > 1:
         raise NoSource(
-            f"like: there are MachineSets of {join_words(platforms)}; name the one to copy: {_names(in_zone)}."
+            f"like: there are MachineSets for {join_words(platforms)}; set the MachineSet to copy: {_names(in_zone)}."
         )
     if named is not None and zone is not None:
         own_zones = zone_of(named, infrastructure).names
@@ -109,17 +109,17 @@ def select_source(
         same = [each for each in in_zone if name_of(each) in wanted] or in_zone
         if len(same) > 1:
             raise NoSource(
-                f"like: {like} is not in zone {quote(zone)}, which has the MachineSets {_names(same)}. Declare a pool for each zone, each with the "
+                f"like: {like} is not in zone {quote(zone)}, which has the MachineSets {_names(same)}. Declare a pool for each zone, with the "
                 "MachineSet to copy."
             )
-        return Source(same[0], f"{like} is in another zone")
+        return Source(same[0], f"{like} is in a different zone")
     chosen = min(
         in_zone, key=lambda each: (bool(get_nested(each, "spec", "template", "spec", "taints")), name_of(each))
     )
     if len(in_zone) == 1:
         where = f" in zone {zone}" if zone else ""
         return Source(chosen, f"it is the only worker MachineSet{where}")
-    return Source(chosen, f"it is the first by name of {_names(in_zone)}; name another one with like")
+    return Source(chosen, f"it is the first by name of {_names(in_zone)}; to copy a different one, set like")
 
 
 def _is_candidate(machineset: Object) -> bool:
@@ -135,16 +135,16 @@ def _is_candidate(machineset: Object) -> bool:
 def _none_fits(candidates: t.Sequence[Object], zone: str | None, infrastructure: Object | None) -> str:
     if zone is None or not candidates:
         return (
-            "like: there is no worker MachineSet of AWS, Azure, GCP or vSphere to copy. Create one for ordinary workers first, as the installer does, or "
-            "name any other MachineSet."
+            "like: there is no worker MachineSet for AWS, Azure, GCP or vSphere to copy. First create one for ordinary workers, as the installer does, or "
+            "set like to any other MachineSet."
         )
     zones = sorted({name for each in candidates for name in zone_of(each, infrastructure).names})
-    return f"zone: no worker MachineSet is in {quote(zone)}; there are some in {join_words(zones) if zones else 'no zone'}. Choose one of these zones."
+    return f"zone: no worker MachineSet is in {quote(zone)}; zones with worker MachineSets: {join_words(zones) if zones else 'none'}. Choose one of them."
 
 
 def _available(wanted: str, names: t.Sequence[str]) -> str:
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5) or sorted(names)
-    return f"There is: {abbreviate(near)}." if near else "There is none."
+    return f"Existing MachineSets: {abbreviate(near)}." if near else "There are no MachineSets."
 
 
 def _names(machinesets: t.Iterable[Object]) -> str:

@@ -75,19 +75,19 @@ def problems_of(options: Options) -> t.Iterator[str]:
     yield from FIELDS.problems(options)
     low, high, count = (options.get(name) for name in (MIN_NODE_COUNT, MAX_NODE_COUNT, NODE_COUNT))
     if (low is None) != (high is None):
-        yield "min_node_count and max_node_count must be given together"
+        yield "min_node_count and max_node_count must be set together"
     elif low is not None and high is not None:
         if low > high:
             yield f"min_node_count ({low}) must not exceed max_node_count ({high})"
         elif high == 0:
-            yield "max_node_count is 0; an autoscaler needs 1 or more, so leave the range out and set node_count: 0"
+            yield "max_node_count is 0, but an autoscaler needs 1 or more; remove the range and set node_count: 0"
         elif count is not None and not low <= count <= high:
-            yield f"node_count ({count}) is outside of min_node_count ({low}) and max_node_count ({high}); change one of them"
+            yield f"node_count ({count}) is not between min_node_count ({low}) and max_node_count ({high}); change one of them"
     if options.get("flavor") and options.get("template"):
-        yield "flavor and template exclude each other; a machine of vSphere has a template, all others have a flavor"
+        yield "flavor and template are mutually exclusive; vSphere machines have a template, all others have a flavor"
     for resource, amount in ((options.get("capacity") or {}).get("resources") or {}).items():
         if not str(amount).isdigit():
-            yield f"capacity.resources.{resource}: {amount!r} is not an amount of a resource; give 0 or more"
+            yield f"capacity.resources.{resource}: {amount!r} is not an amount of a resource; use 0 or more"
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,8 @@ def _platform_problems(fields: Options, platform: Platform | None) -> t.Iterator
     if platform is None:
         return
     if fields.get("flavor") and not platform.machine_type:
-        yield f"flavor: machines of {platform.name} are clones of a virtual machine; name it as template"
+        yield f"flavor: {platform.name} machines are clones of a virtual machine; set template instead"
     if fields.get("template") and not platform.template:
-        yield f"template: machines of {platform.name} have a machine type; name it as flavor"
+        yield f"template: {platform.name} machines have a machine type; set flavor instead"
     if fields.get("accelerators") and platform.name != "GCP":
-        yield f"accelerators: only machines of GCP have them; the GPUs of those of {platform.name} follow from flavor or template"
+        yield f"accelerators: only GCP machines have them; on {platform.name}, flavor or template determines the GPUs"

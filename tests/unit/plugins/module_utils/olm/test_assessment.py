@@ -55,11 +55,11 @@ INSTALLING = 'installing: waiting for deployment gpu-operator to become ready: d
     ("state", "goal", "text"),
     [
         # The Subscription was just created; OLM has only looked at the catalogs.
-        (progress(subscriptions=[subscription(conditions=[UNHEALTHY])]), target(), "has not made an InstallPlan"),
+        (progress(subscriptions=[subscription(conditions=[UNHEALTHY])]), target(), "has not created an InstallPlan"),
         (
             progress(subscriptions=[subscription(conditions=[condition("BundleUnpacking", "UnpackingInProgress")])]),
             target(),
-            "OLM unpacks the bundle",
+            "OLM is unpacking the bundle",
         ),
         (
             progress(
@@ -200,7 +200,7 @@ TOO_MANY = "csv created in namespace with multiple operatorgroups, can't pick on
 ALL_NAMESPACES = "AllNamespaces InstallModeType not supported, cannot configure to watch all namespaces"
 
 FAILURES = {
-    "no group": (progress(groups=[]), "operator_group_missing", None, "without an OperatorGroup"),
+    "no group": (progress(groups=[]), "operator_group_missing", None, "Without an OperatorGroup"),
     "two groups": (
         progress(groups=[group("a"), group("b")]),
         "operator_group_multiple",
@@ -211,7 +211,7 @@ FAILURES = {
         observed(csvs=[csv(phase="Failed", reason="TooManyOperatorGroups", message=TOO_MANY)]),
         "operator_group",
         MEDIUM,
-        "but one",
+        "except one",
     ),
     "unsupported group": (
         observed(csvs=[csv(phase="Failed", reason="UnsupportedOperatorGroup", message=ALL_NAMESPACES)]),
@@ -328,7 +328,7 @@ FAILURES = {
         observed(subscriptions=[installed(OLD)], csvs=[csv(OLD)], plans=[plan(OLD, phase="Complete")]),
         "upgrade_path",
         LONG,
-        f"no version replaces {OLD} on the way to {NEW}",
+        f"no upgrade path from {OLD} to {NEW}",
     ),
 }
 

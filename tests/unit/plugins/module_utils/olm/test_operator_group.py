@@ -70,11 +70,11 @@ def test_an_existing_group_is_used(existing: Any, modes: frozenset[str] | None, 
     [
         ([group("a"), group("b")], OWN_MODES, {}, "operator_group_multiple", "delete operatorgroup b"),
         ([group()], OWN_MODES, {"name": "mine"}, "operator_group_multiple", "set it to group"),
-        ([group()], OWN_MODES, {"targets": ["other"]}, "operator_group", "an existing group is not changed"),
+        ([group()], OWN_MODES, {"targets": ["other"]}, "operator_group", "existing groups are not changed"),
         ([group(upgradeStrategy="Default")], OWN_MODES, {}, "install_mode", "needs the install mode AllNamespaces"),
         ([group(targetNamespaces=["a", "b"])], OWN_MODES, {}, "install_mode", "a and b"),
         ([group()], frozenset({ALL}), {}, "install_mode", "to all namespaces"),
-        ([], OWN_MODES, {"targets": []}, "install_mode", "OwnNamespace and SingleNamespace only"),
+        ([], OWN_MODES, {"targets": []}, "install_mode", "only OwnNamespace and SingleNamespace"),
         ([group()], OWN_MODES, {"targets": []}, "install_mode", "Option target_namespaces"),
     ],
 )

@@ -94,7 +94,7 @@ def _info(**changes: t.Any) -> dict[str, t.Any]:
                 ]
             },
             [
-                "ClusterPolicy gpu-cluster-policy gets a toleration of a=b:NoSchedule; loses the toleration of c:NoExecute; x"
+                "ClusterPolicy gpu-cluster-policy gets a toleration for a=b:NoSchedule; loses the toleration for c:NoExecute; x"
             ],
         ),
     ],

@@ -44,4 +44,4 @@ def test_replaced_templates(found: t.Any, release: tuple[int, int], labels: dict
 
 def test_the_warning_names_the_remedy() -> None:
     assert "template rhcos-a100" in warning("train", "rhcos-a100")
-    assert "to mode None, or to Partial" in warning("train", "rhcos-a100")
+    assert "to the mode None, or to Partial" in warning("train", "rhcos-a100")

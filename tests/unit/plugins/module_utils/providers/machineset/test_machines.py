@@ -35,13 +35,13 @@ CONDITION = {
             machine("train-a", SET, "Failed", **QUOTA),
             [
                 "Machine train-a has failed (InsufficientResources: VcpuLimitExceeded: limit 0)",
-                "raise the quota, or choose another flavor or zone, then delete it",
+                "raise the quota, or choose a different flavor or zone, then delete the Machine",
                 "oc delete machine -n openshift-machine-api train-a",
             ],
         ),
         (
             machine("train-a", SET, "Failed", errorReason="InvalidConfiguration", errorMessage="no such AMI"),
-            ["(InvalidConfiguration: no such AMI). The cloud does not accept its providerSpec: correct the flavor"],
+            ["(InvalidConfiguration: no such AMI). The cloud rejects its providerSpec: correct the flavor"],
         ),
         (
             machine(
@@ -49,7 +49,7 @@ CONDITION = {
             ),
             ["The cloud has no capacity or quota for it"],
         ),
-        (machine("train-a", SET, "Failed"), ["has failed (no reason given). Correct the cause, then delete it"]),
+        (machine("train-a", SET, "Failed"), ["has failed (no reason given). Fix the cause, then delete the Machine"]),
         (
             machine("train-a", SET, "Provisioning", providerStatus={"conditions": [CONDITION]}),
             [
@@ -58,7 +58,10 @@ CONDITION = {
         ),
         (
             machine("train-a", SET, "Provisioned"),
-            ["is Provisioned, created 1200 s ago: its virtual machine runs, and no node has joined", "oc get csr"],
+            [
+                "is Provisioned, created 1200 s ago: its virtual machine is running, but its node has not joined",
+                "oc get csr",
+            ],
         ),
         (machine("train-a", SET, ""), ["Machine train-a is not processed yet, created 1200 s ago"]),
         (DELETING, ["Machine train-d is being deleted for 60 s"]),

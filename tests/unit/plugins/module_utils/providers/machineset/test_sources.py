@@ -37,8 +37,8 @@ BARE_METAL = worker_machineset("metal", kind="BareMetalMachineProviderSpec")
     [
         ([A, B], "prod-worker-us-east-2b", None, "prod-worker-us-east-2b", ""),
         ([A, B], "prod-worker-us-east-2b", "us-east-2b", "prod-worker-us-east-2b", ""),
-        ([A, B, ARM], "prod-worker-us-east-2a", "us-east-2b", "prod-worker-us-east-2b", "in another zone"),
-        ([A, ARM], "prod-worker-us-east-2a", "us-east-2b", "prod-arm-us-east-2b", "in another zone"),
+        ([A, B, ARM], "prod-worker-us-east-2a", "us-east-2b", "prod-worker-us-east-2b", "in a different zone"),
+        ([A, ARM], "prod-worker-us-east-2a", "us-east-2b", "prod-arm-us-east-2b", "in a different zone"),
         ([A, MASTER, managed("gpu"), BARE_METAL], None, None, "prod-worker-us-east-2a", "the only worker MachineSet"),
         (
             [B, A, C],
@@ -68,32 +68,32 @@ def test_the_machineset_to_copy(
             [A],
             "prod-worker-us-east-2",
             None,
-            "like: there is no MachineSet prod-worker-us-east-2. There is: prod-worker-us-east-2a.",
+            "like: MachineSet prod-worker-us-east-2 does not exist. Existing MachineSets: prod-worker-us-east-2a.",
         ),
-        ([], "x", None, "There is none."),
+        ([], "x", None, "There are no MachineSets."),
         (
             [BARE_METAL],
             "metal",
             None,
-            "like: the machines of MachineSet metal are of the kind BareMetalMachineProviderSpec; those of AWS",
+            "like: the machines of MachineSet metal have the kind BareMetalMachineProviderSpec; only AWS",
         ),
         (
             [MASTER, managed("gpu")],
             None,
             None,
-            "like: there is no worker MachineSet of AWS, Azure, GCP or vSphere to copy.",
+            "like: there is no worker MachineSet for AWS, Azure, GCP or vSphere to copy.",
         ),
         (
             [A, CLONES],
             None,
             None,
-            "like: there are MachineSets of AWS and vSphere; name the one to copy: clones, prod-worker-us-east-2a.",
+            "like: there are MachineSets for AWS and vSphere; set the MachineSet to copy: clones, prod-worker-us-east-2a.",
         ),
         (
             [A, B],
             None,
             "us-east-2z",
-            'zone: no worker MachineSet is in "us-east-2z"; there are some in us-east-2a and us-east-2b.',
+            'zone: no worker MachineSet is in "us-east-2z"; zones with worker MachineSets: us-east-2a and us-east-2b.',
         ),
         (
             [A, ARM, in_zone("b", "prod-other-b")],
@@ -101,7 +101,7 @@ def test_the_machineset_to_copy(
             "us-east-2b",
             'like: prod-worker-us-east-2a is not in zone "us-east-2b", which has the MachineSets prod-arm-us-east-2b, prod-other-b.',
         ),
-        ([CLONES], None, "x", "in no zone"),
+        ([CLONES], None, "x", "zones with worker MachineSets: none"),
     ],
 )
 def test_when_it_is_not_clear_which_one_to_copy(

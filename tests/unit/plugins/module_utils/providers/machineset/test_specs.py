@@ -34,14 +34,14 @@ def cluster(*machinesets: Object) -> Cluster:
         ({"name": "Train"}, "name is not a DNS label"),
         ({"name": "x" * 58}, "name has 58 characters; the name of a MachineSet may have 57"),
         ({"node_count": -1}, "node_count is -1; it must not be negative"),
-        ({"min_node_count": 1}, "min_node_count and max_node_count must be given together"),
+        ({"min_node_count": 1}, "min_node_count and max_node_count must be set together"),
         ({"min_node_count": 3, "max_node_count": 2}, "min_node_count (3) must not exceed max_node_count (2)"),
-        ({"min_node_count": 0, "max_node_count": 0}, "max_node_count is 0; an autoscaler needs 1 or more"),
+        ({"min_node_count": 0, "max_node_count": 0}, "max_node_count is 0, but an autoscaler needs 1 or more"),
         (
             {"min_node_count": 1, "max_node_count": 2, "node_count": 3},
-            "node_count (3) is outside of min_node_count (1)",
+            "node_count (3) is not between min_node_count (1)",
         ),
-        ({"flavor": "a", "template": "b"}, "flavor and template exclude each other"),
+        ({"flavor": "a", "template": "b"}, "flavor and template are mutually exclusive"),
         (
             {"capacity": {"resources": {"nvidia.com/gpu": "many"}}},
             "capacity.resources.nvidia.com/gpu: 'many' is not an amount",
@@ -67,10 +67,10 @@ def test_the_options_of_a_group_to_delete_are_not_checked() -> None:
         (
             "vSphere",
             {"flavor": "g4dn.xlarge"},
-            "flavor: machines of vSphere are clones of a virtual machine; name it as template",
+            "flavor: vSphere machines are clones of a virtual machine; set template instead",
         ),
-        ("AWS", {"template": "t"}, "template: machines of AWS have a machine type; name it as flavor"),
-        ("Azure", {"accelerators": {"type": "t", "count": 1}}, "accelerators: only machines of GCP have them"),
+        ("AWS", {"template": "t"}, "template: AWS machines have a machine type; set flavor instead"),
+        ("Azure", {"accelerators": {"type": "t", "count": 1}}, "accelerators: only GCP machines have them"),
     ],
 )
 def test_settings_that_the_platform_does_not_have(platform: str, given: dict[str, t.Any], message: str) -> None:

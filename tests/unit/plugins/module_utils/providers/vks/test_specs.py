@@ -56,12 +56,12 @@ def test_valid_options(given: dict[str, Any]) -> None:
         ({"name": "sixteen-letters-"}, "is not a VKS node group name; use 5 to 15"),
         ({"node_count": -1}, "node_count is -1; it must not be negative"),
         ({"min_node_count": 3, "max_node_count": 2}, "min_node_count (3) must not exceed max_node_count (2)"),
-        ({"min_node_count": 3}, "min_node_count and max_node_count must be given together"),
-        ({"max_node_count": 3}, "min_node_count and max_node_count must be given together"),
+        ({"min_node_count": 3}, "min_node_count and max_node_count must be set together"),
+        ({"max_node_count": 3}, "min_node_count and max_node_count must be set together"),
         ({"min_node_count": 0, "max_node_count": 0}, "max_node_count is 0"),
         (
             {"min_node_count": 1, "max_node_count": 3, "node_count": 4},
-            "node_count (4) is outside of min_node_count (1) and max_node_count (3)",
+            "node_count (4) is not between min_node_count (1) and max_node_count (3)",
         ),
         ({"disk_size": 10}, "disk_size: 10 is not allowed: VKS requires at least 20 GiB"),
         (
