@@ -81,7 +81,7 @@ class MachineApi(LabPart):
             raise LabError(f"MachineSet '{fault.group}' does not exist")
 
     def serve(self, lab: Lab) -> None:
-        """Replace this process by the simulator."""
+        """Replace this process with the simulator."""
         release, _platform = _release(lab)
         scale = [one for one in lab.state().get("sim_options", ()) if one.startswith("--time-scale")]
         program = str(tool("sim") / "sim")

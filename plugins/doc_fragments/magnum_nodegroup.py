@@ -52,7 +52,7 @@ options:
       image: &image
         description:
           - Name or id of the image. By default, the image of the cluster's template, which some drivers always use.
-          - An image whose operating system differs from that of the cluster is rejected. For a flavor with GPUs, an image with an operating system for
+          - An image whose operating system differs from the cluster's is rejected. For a flavor with GPUs, an image with an operating system for
             which NVIDIA publishes no driver image is also rejected, unless the label C(nvidia_gpu_enabled) shows that the cloud or the image installs a
             driver.
         type: str

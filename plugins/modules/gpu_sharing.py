@@ -80,7 +80,7 @@ options:
   wait_timeout:
     description:
       - Timeout in seconds for a node to be as declared after its labels were changed. After this time, the module fails and reports the differences of
-        each node, how long they have existed, and what to do.
+        each node, how long they have existed, and the remedy.
     type: int
     default: 600
   expected_policy:

@@ -14,7 +14,7 @@ author:
 description:
   - If the cluster has no NodeFeatureDiscovery, creates one from the example in the operator's ClusterServiceVersion (annotation C(alm-examples)) and the
     fields in C(gpu_cluster.nfd.values). NFD then publishes the label by which the GPU operator finds GPU nodes.
-  - Adds the tolerations of the pools' taints to C(spec.operand.workerTolerations). The module owns only the entries that it records in the annotation
+  - Adds tolerations for the pools' taints to C(spec.operand.workerTolerations). The module owns only the entries that it records in the annotation
     C(accel.gpu/tolerations), and removes only these entries when a pool no longer has the taint. If the module did not create the object, all other fields
     are left unchanged.
   - If the CustomResourceDefinition of an older operator release has no worker tolerations, none are added. The workers of these releases tolerate every

@@ -181,7 +181,7 @@ def test_a_failed_validation_is_reported_until_the_pool_is_verified(kernels: Clu
 
 
 def test_the_image_fits_the_driver_of_each_node(kernels: Cluster) -> None:
-    """Without an image of the user's the old driver is no problem; CUDA that fails there is one.
+    """Without an image of the user's, the old driver is not a problem; CUDA that fails there is one.
 
     Each pod costs one creation and one log, as without the kernel.
     """

@@ -17,7 +17,7 @@ import (
 
 type object = map[string]any
 
-// patch sends a merge patch for an object of the Machine API; an object that is gone is no error.
+// patch sends a merge patch for an object of the Machine API; a missing object is not an error.
 func (s *Simulator) patch(ctx context.Context, resource schema.GroupVersionResource, name string, body object, subresources ...string) error {
 	data, err := json.Marshal(body)
 	if err != nil {

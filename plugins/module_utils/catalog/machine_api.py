@@ -116,7 +116,7 @@ AUTOSCALER_RULES: tuple[AutoscalerRules, ...] = (
 )
 
 # The labels of a template that Cluster API sets on nodes (clusterapi_utils.go, isManagedLabel). The branches 4.22 and 4.23 of openshift/kubernetes-autoscaler
-# read all labels nevertheless, release-5.0 does not (as of July 2026).
+# still read all labels, release-5.0 does not (as of July 2026).
 _ROLE_LABEL_DOMAIN = "node-role.kubernetes.io"
 _MANAGED_LABEL_DOMAINS = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
 

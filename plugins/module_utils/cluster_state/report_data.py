@@ -61,7 +61,7 @@ def node_result(
     workloads: t.Sequence[GpuRequest] | None = None,
     drift: t.Sequence[str] | None = None,
 ) -> dict[str, t.Any]:
-    """One node in the format of gpu_info. The pool called `pool_name` need not be declared; `workloads` and `drift` are left out if None."""
+    """One node in the format of gpu_info. The pool called `pool_name` may be undeclared; `workloads` and `drift` are left out if None."""
     mig = {"config": node.mig_config or None, "state": node.mig_state or None, "devices": node.mig_devices}
     result: dict[str, t.Any] = {
         "name": node.name,

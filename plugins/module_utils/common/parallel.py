@@ -67,7 +67,7 @@ def run_bounded(
                 future.add_done_callback(finished.put)
             if not running:
                 break
-            # At the limit, no call starts, so `stop` need not be checked before a call has finished.
+            # At the limit, no call starts, so `stop` is not checked before a call has finished.
             future = finished.get()
             index, name = running.pop(future)
             outcome = _outcome(name, future)

@@ -30,7 +30,7 @@ _NOT_IN_OBJECT_TEMPLATE = frozenset({"upgradePolicy", "default"})
 
 
 def changed_objects(before: str, after: str, live: t.Iterable[Document]) -> dict[str, list[str]]:
-    """Why the driver of an existing object changes when Helm replaces the manifest `before` by `after`, by the object's name."""
+    """Why the driver of an existing object changes when Helm replaces the manifest `before` with `after`, by the object's name."""
     old, new = _specs(before), _specs(after)
     reasons: dict[str, list[str]] = {}
     for item in live:

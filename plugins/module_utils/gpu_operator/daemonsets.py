@@ -179,7 +179,7 @@ def _lacks_driver(driver: Document, daemonset: Document) -> bool:
     return any(env.get(item["name"]) != item.get("value", "") for item in driver.get("env") or [])
 
 
-# The variable of an operator of OLM with the image of each DaemonSet, and the part of the policy that may set another image (gpu-operator
+# The variable of an OLM operator with the image of each DaemonSet, and the part of the policy that may set another image (gpu-operator
 # config/manager/manager.yaml, controllers/object_controls.go).
 _IMAGES = {
     "gpu-feature-discovery": ("GFD_IMAGE", "gfd"),

@@ -52,7 +52,7 @@ class DiscoveryChange:
 
 
 def desired_tolerations(plan: Plan) -> list[Object]:
-    """The tolerations of the taints of all pools, each once."""
+    """The tolerations for the taints of all pools, each once."""
     taints = (taint for pool in plan.pools for taint in pool.registration.taints)
     found = {json.dumps(item, sort_keys=True): item for item in map(toleration_of, taints)}
     return [found[key] for key in sorted(found)]

@@ -124,7 +124,7 @@ class DriverObjects:
         """The rollout when these objects replace the driver DaemonSet of a ClusterPolicy with this spec.
 
         Before v26.7 the operator deletes all its pods at the same time (controllers/object_controls.go, cleanupAllDriverDaemonSets);
-        since then it keeps them, and each object replaces those of its nodes by its upgrade policy.
+        since then it keeps them, and each object replaces those of its nodes according to its upgrade policy.
         """
         if not self.own_policies:
             at_once = replace(UpgradePolicy.from_spec(spec), automatic=True, at_once=True)

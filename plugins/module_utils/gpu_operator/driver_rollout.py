@@ -81,7 +81,7 @@ _SHOWN = frozenset(
 )
 
 
-# The field that replaces the ClusterPolicy's driver DaemonSet by those of NVIDIADriver objects.
+# The field that replaces the ClusterPolicy's driver DaemonSet with those of NVIDIADriver objects.
 SWITCH: Path = ("driver", "useNvidiaDriverCRD")
 _ROOT: Path = ("hostPaths", "rootFS")
 

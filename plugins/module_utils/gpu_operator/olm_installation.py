@@ -23,7 +23,7 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 API = "/apis/operators.coreos.com/v1alpha1"
-# Both are made by operators of OLM: the GPU operator's Deployment by OLM, that of NFD's master by its operator.
+# OLM creates the GPU operator's Deployment, and NFD's operator that of NFD's master.
 _MADE_BY_OLM = (OLM, OWNER)
 
 

@@ -234,7 +234,7 @@ class GroupReconciler:
         self._drain.uncordon(state, nodes)
 
     def _send(self, send: t.Callable[[], object], leaving: t.Sequence[Node] = ()) -> None:
-        """Send a repeatable request. If its response is lost, its effect is awaited nevertheless."""
+        """Send a repeatable request. If its response is lost, its effect is still awaited."""
         try:
             with self._drain.uncordon_if_refused(leaving):
                 self._send_when_idle(send)

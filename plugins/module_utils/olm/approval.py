@@ -43,7 +43,7 @@ def decide_approval(
 ) -> ApprovalDecision:
     """The decision about an InstallPlan that waits for its approval.
 
-    steps: the ClusterServiceVersions on the way to the desired one. additional: other ClusterServiceVersions that the user names. A plan for
+    steps: the ClusterServiceVersions on the upgrade path to the desired one. additional: other ClusterServiceVersions that the user names. A plan for
     another version of the package is discarded once (`discarded`), because OLM makes no other plan while this one waits.
     """
     names = plan_csvs(plan)

@@ -163,7 +163,7 @@ def _before_csv(observed: Observed, target: Target, subscription: Document) -> A
         return Assessment(text=f"InstallPlan {name_of(plan)} is {phase}{f': {message}' if message else ''}")
     current = observed.csv(str(get_nested(subscription, "status", "currentCSV") or ""))
     if current is not None:
-        # A step on the way to the desired version.
+        # A step on the upgrade path to the desired version.
         reason = unstable_reason(observed, current, subscription)
         if reason:
             return _progress(observed, subscription, current, reason)

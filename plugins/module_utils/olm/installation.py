@@ -57,7 +57,7 @@ def existing_subscription(observed: Observed, options: OlmOptions) -> Object | N
 
 
 def installed_entry(observed: Observed, options: OlmOptions, live: Document | None) -> Entry | None:
-    """The installed version if it is the desired one, so that the catalogs need not be read; None if they are needed."""
+    """The installed version if it is the desired one, so that the catalogs are not read; None if they are needed."""
     if live is None:
         return None
     spec = live.get("spec") or {}

@@ -50,7 +50,7 @@ class Version:
 
 
 def parse_version(text: str) -> Version | None:
-    """The version in a text with or without `v`; a missing third number is 0. None if the text is no version."""
+    """The version in a text with or without `v`; a missing third number is 0. None if the text is not a version."""
     match = _VERSION.fullmatch(text.strip())
     if match is None:
         return None

@@ -291,7 +291,7 @@ def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) 
 
 
 def _nfd_values(tolerations: tuple[Toleration, ...], user_values: Document) -> Document:
-    """The values of the operator's own NFD sub-chart, with tolerations of the pools' taints, so that NFD finds their GPUs.
+    """The values of the operator's own NFD sub-chart, with tolerations for the pools' taints, so that NFD finds their GPUs.
 
     The user's values override these values, but their tolerations are added, because a pool's taint must stay tolerated.
     """

@@ -59,7 +59,7 @@ class Membership:
     unclaimed: list[str] = dataclasses.field(default_factory=list)
     """Discovered GPU nodes that belong to no pool."""
     wrong_model: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    """Nodes whose model differs from the model that their pool declares for its node group, by pool; they belong to the pool nevertheless."""
+    """Nodes whose model differs from the model that their pool declares for its node group, by pool; they still belong to the pool."""
 
     @property
     def empty(self) -> list[str]:

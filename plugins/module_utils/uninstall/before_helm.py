@@ -172,7 +172,7 @@ class BeforeHelm(Stage):
         return [release for release in (self.operator, self.nfd) if release.managed and not release.is_superseded]
 
     def _is_managed(self, policy: Document) -> bool:
-        """Whether a policy belongs to a Helm release that this collection installed, or was created for an operator of OLM."""
+        """Whether a policy belongs to a Helm release that this collection installed, or was created for an OLM operator."""
         return is_created(policy) or (self.operator.managed and self.operator.contains(policy))
 
     def _operator_namespace(self, policy: Document) -> str:

@@ -58,7 +58,7 @@ class ValidationSite:
 
     @property
     def negative_checks(self) -> tuple[PodRequest, ...]:
-        """The pods that the node must not run at the same time; if they run nevertheless, they end immediately."""
+        """The pods that the node must not run at the same time; if they run anyway, they end immediately."""
         requests = (
             PodRequest(ONE_MORE, self.one_more, holds=False),
             PodRequest(TWO_SHARES, self.two_shares, count=2, holds=False),

@@ -27,7 +27,7 @@ from tests.programs import REPO
 pytestmark = pytest.mark.soak
 
 DRIVER = REPO / "tests" / "helpers" / "vendor" / "provider.go"
-# The address of IAM that is compiled into the command line; tests replace it by an environment variable.
+# The address of IAM that is compiled into the command line; tests replace it with an environment variable.
 IAM_URL = '"https://iam.api.vngcloud.vn/accounts-api/v2/auth/token"'
 
 

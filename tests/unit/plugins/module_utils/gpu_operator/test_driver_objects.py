@@ -170,7 +170,7 @@ def test_the_first_driver_of_a_pool_replaces_all_drivers_at_the_pace_of_the_rele
     rollout = old.switch(slow["spec"], 20, ["the switch"])
     assert rollout.max_parallel == 20
     assert "on 20 nodes, at the same time: the switch" in str(rollout)
-    # Since v26.7 each object replaces the drivers of its nodes by its own policy: here that of the pool, and the default one.
+    # Since v26.7 each object replaces the drivers of its nodes according to its own policy: the pool's, and the default one.
     slow["metadata"]["labels"]["app.kubernetes.io/version"] = "v26.7.0"
     declared = {"driver": {"version": "570.148.08", "upgrade": {"max_parallel": 2}}}
     new = plan_driver_objects(plan({**A100, **declared}, version="v26.7.0"), slow, [], nodes)
