@@ -12,6 +12,7 @@ import typing as t
 
 from ..catalog.names import FIELD_MANAGER
 from ..common.http import HttpResponse
+from .conflict_retry import MAX_ATTEMPTS
 from .diff import difference
 from .errors import ApiError
 from .listing import Listing
@@ -28,9 +29,6 @@ _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 
 # Lists of objects in a node that no code reads.
 _UNREAD_OF_NODES = ("managedFields", "images")
-# Attempts of a patch without a resourceVersion, because with many writers the server's own repetitions may not be
-# enough.
-_PATCH_ATTEMPTS = 5
 # Seconds after which the server closes a watch whose reader has ended.
 _GUARDED_TIMEOUT = 30.0
 
@@ -143,7 +141,8 @@ class Client(Transport):
         self, path: str, body: Object, content_type: str, query: Query, accept: str = "application/json"
     ) -> HttpResponse:
         """Send the patch and return the response. A patch without a resourceVersion is repeated after a conflict that the server could not resolve in time."""
-        attempts = 1 if "resourceVersion" in (body.get("metadata") or {}) else _PATCH_ATTEMPTS
+        # Unlike in conflict_retry, nothing is read or computed again: the body does not depend on the object.
+        attempts = 1 if "resourceVersion" in (body.get("metadata") or {}) else MAX_ATTEMPTS
         while True:
             attempts -= 1
             try:

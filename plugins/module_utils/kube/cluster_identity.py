@@ -12,6 +12,7 @@ import threading
 import typing as t
 
 from ..catalog.names import CLUSTER_NAME_ANNOTATION, LEASE_NAME, LEASE_NAMESPACE
+from .conflict_retry import retry_conflicts
 from .errors import ApiError, WrongCluster
 from .paths import NAMESPACES, object_path
 
@@ -23,7 +24,6 @@ Object = dict[str, t.Any]
 RECORD = f"Lease {LEASE_NAMESPACE}/{LEASE_NAME}"
 _RECORD_PATH = object_path("coordination.k8s.io/v1", "Lease", LEASE_NAME, LEASE_NAMESPACE)
 _UID_PATH = f"{NAMESPACES}/{LEASE_NAMESPACE}"
-_ATTEMPTS = 5
 
 
 class ClusterIdentity:
@@ -112,23 +112,25 @@ class ClusterIdentity:
 
     def _record(self) -> None:
         """Write the name to its Lease, because the run's lock is a Lease in another namespace."""
-        for left in reversed(range(_ATTEMPTS)):
-            lease = self._client.get(_RECORD_PATH)
-            self.require(_RECORD_PATH, lease)
-            if self.pending is None:
-                return
-            metadata = {"name": LEASE_NAME, "namespace": LEASE_NAMESPACE}
-            body = lease or {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {}}
-            body["metadata"]["annotations"] = self.annotations(_RECORD_PATH, lease)
-            try:
-                if lease is None:
-                    self._client.create(_RECORD_PATH.rpartition("/")[0], body)
-                else:
-                    self._client.replace(_RECORD_PATH, body)
-                return
-            except ApiError as error:
-                if not error.conflict or not left:
-                    raise
+        body = self._record_body()
+        if body is not None:
+            retry_conflicts(self._send_record, body, self._record_body)
+
+    def _record_body(self) -> Object | None:
+        """The Lease with the name; None if it has the name already."""
+        lease = self._client.get(_RECORD_PATH)
+        self.require(_RECORD_PATH, lease)
+        if self.pending is None:
+            return None
+        metadata = {"name": LEASE_NAME, "namespace": LEASE_NAMESPACE}
+        body = lease or {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {}}
+        body["metadata"]["annotations"] = self.annotations(_RECORD_PATH, lease)
+        return body
+
+    def _send_record(self, body: Object) -> Object:
+        if "resourceVersion" in body["metadata"]:
+            return self._client.replace(_RECORD_PATH, body)
+        return self._client.create(_RECORD_PATH.rpartition("/")[0], body)
 
     def _require_uid(self) -> None:
         uid = _uid_of(self._client.get(_UID_PATH))

@@ -7,14 +7,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from .conflict_retry import retry_conflicts
 from .errors import ApiError
 from .paths import NODES
 
 if t.TYPE_CHECKING:
     from .client import Client
-
-# A node has several writers (kubelet, operators, administrators); each conflict costs one read.
-_ATTEMPTS = 8
 
 Object = dict[str, t.Any]
 PatchStatus = t.Literal["changed", "unchanged", "gone", "unchecked"]
@@ -61,25 +59,28 @@ def patch_node(
     `check_lease` is called before each patch and raises when the lease is lost. Without `answer` the server sends no node back.
     """
     path = f"{NODES}/{edit.name}"
-    for attempt in range(1, _ATTEMPTS + 1):
+    sent, exists = edit, True
+
+    def send(current: E) -> PatchResult[E]:
+        nonlocal sent
+        sent = current
         check_lease()
         try:
             if answer:
-                return PatchResult("changed", edit, client.patch(path, edit.patch, dry_run=dry_run))
-            client.strategic_merge(path, edit.patch, dry_run=dry_run)
-            return PatchResult("changed", edit)
+                return PatchResult("changed", current, client.patch(path, current.patch, dry_run=dry_run))
+            client.strategic_merge(path, current.patch, dry_run=dry_run)
+            return PatchResult("changed", current)
         except ApiError as error:
             if error.not_found:
-                return PatchResult("gone", edit)
+                return PatchResult("gone", current)
             if dry_run and error.forbidden:
-                return PatchResult("unchecked", edit)
-            if not error.conflict or attempt == _ATTEMPTS:
-                raise
+                return PatchResult("unchecked", current)
+            raise
+
+    def recompute() -> E | None:
+        nonlocal exists
         node = client.get(path)
-        if node is None:
-            return PatchResult("gone", edit)
-        following = compute(node)
-        if following is None:
-            return PatchResult("unchanged", edit)
-        edit = following
-    raise AssertionError("unreachable")
+        exists = node is not None
+        return compute(node) if node is not None else None
+
+    return retry_conflicts(send, edit, recompute) or PatchResult("unchanged" if exists else "gone", sent)

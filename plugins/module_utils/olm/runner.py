@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from ..common.results import diff_of
 from ..common.wait import StateTimer, WaitTimeout
 from ..helm.workloads import diagnose_pods, format_failure
+from ..kube.conflict_retry import retry_conflicts
 from ..kube.errors import ApiError
 from ..kube.objects import ExpectedObjects, InvalidObjects
 from . import failures
@@ -36,7 +37,6 @@ Object = dict[str, t.Any]
 
 # The longest wait for an event, so that a lost lease is noticed.
 _TICK = 5.0
-_ATTEMPTS = 5
 # Seconds to wait for OLM's and the garbage collector's deletions.
 _DELETION = 60.0
 
@@ -126,14 +126,18 @@ class OlmRun:
 
     def _send(self) -> None:
         """Apply what differs; a conflict with OLM's own changes is resolved by reading again."""
-        for attempt in range(_ATTEMPTS):
-            try:
-                self._send_once(t.cast("InstallationPlan", self.plan))
-                return
-            except ApiError as error:
-                if not error.conflict or "Apply failed" in error.message or attempt == _ATTEMPTS - 1:
-                    raise
+
+        def plan_again() -> InstallationPlan:
             self.plan = self._planned(self.client.read())
+            return self.plan
+
+        retry_conflicts(
+            self._send_once,
+            t.cast("InstallationPlan", self.plan),
+            plan_again,
+            # A server-side apply without force: another manager owns a field.
+            lambda error: error.conflict and "Apply failed" not in error.message,
+        )
 
     def _send_once(self, plan: InstallationPlan) -> None:
         if plan.group is not None:

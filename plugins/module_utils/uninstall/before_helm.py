@@ -22,7 +22,7 @@ from ..common.errors import InvalidOptions
 from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..helm.release_removal import ReleaseRemoval
 from ..kube.client import Client
-from ..kube.errors import ApiError
+from ..kube.conflict_retry import patch_object
 from ..kube.lease import Lease
 from ..kube.paths import CLUSTER_POLICIES, NVIDIA_DRIVERS
 from ..schema.messages import abbreviate, abbreviate_nodes
@@ -42,8 +42,6 @@ Document = t.Mapping[str, t.Any]
 _MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
 _TOLERATIONS = "spec.daemonsets.tolerations"
 _TOLERATIONS_PATH = ("daemonsets", "tolerations")
-# The operator writes its policy's status whenever it processes it, which changes the resourceVersion.
-_ATTEMPTS = 8
 
 
 @dataclass(kw_only=True)
@@ -225,30 +223,13 @@ class BeforeHelm(Stage):
             raise InvalidOptions([reason])
 
     def _restore_policy(self, policy: Object, *, hold_driver: bool, dry_run: bool = False) -> None:
-        live = self._patch_policy(policy, lambda live: restore_policy(live, hold_driver=hold_driver).patch, dry_run)
+        restored = functools.partial(restore_policy, hold_driver=hold_driver)
+        path = _path(policy)
+        live = patch_object(self.client, path, policy, lambda live: restored(live).patch, dry_run=dry_run)
         # The remaining fields still count as written by the collection, so its field manager is removed unless any of
         # its fields stay.
         if live is not None and not hold_driver and not dry_run:
-            self._patch_policy(live, ownership_marks.unmark_patch)
-
-    def _patch_policy(
-        self, live: Object, compute: t.Callable[[Object], Object | None], dry_run: bool = False
-    ) -> Object | None:
-        """The patched policy; None if it does not exist. After a conflict, the patch is computed again."""
-        for attempt in range(_ATTEMPTS):
-            patch = compute(live)
-            if patch is None:
-                break
-            try:
-                return self.client.patch(_path(live), patch, dry_run=dry_run)
-            except ApiError as error:
-                if not error.conflict or attempt == _ATTEMPTS - 1:
-                    raise
-            current = self.client.get(_path(live))
-            if current is None:
-                return None
-            live = current
-        return live
+            patch_object(self.client, path, live, ownership_marks.unmark_patch)
 
 
 def driver_warning(client: Client, operator_namespace: str, nodes: t.Iterable[Node]) -> str:

@@ -14,6 +14,7 @@ from ..catalog.taints import toleration_identity
 from ..cluster_state.cluster_policy import is_created, recorded_tolerations
 from ..common.nested import get_nested
 from ..kube.client import Client
+from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
 from ..kube.paths import NODE_FEATURE_DISCOVERIES
 from .stage import Removal, await_gone
@@ -23,7 +24,6 @@ Document = t.Mapping[str, t.Any]
 
 _API = "/apis/operators.coreos.com"
 _FIELD = ("spec", "operand", "workerTolerations")
-_ATTEMPTS = 5
 
 
 def own_subscriptions(client: Client) -> list[dict[str, str]]:
@@ -56,10 +56,7 @@ def without_own_tolerations(item: Document) -> Object | None:
     own = {toleration_identity(entry) for entry in recorded}
     current = get_nested(item, *_FIELD) or []
     kept = [entry for entry in current if toleration_identity(entry) not in own]
-    metadata: Object = {
-        "resourceVersion": item["metadata"]["resourceVersion"],
-        "annotations": {OWNED_TOLERATIONS_ANNOTATION: None},
-    }
+    metadata: Object = {"annotations": {OWNED_TOLERATIONS_ANNOTATION: None}}
     others = [entry for entry in item["metadata"].get("managedFields") or [] if entry.get("manager") != FIELD_MANAGER]
     patch: Object = {"metadata": {**metadata, "managedFields": others or [{}]}}
     return {**patch, "spec": {"operand": {"workerTolerations": kept}}} if kept != current else patch
@@ -82,24 +79,8 @@ def _discovery_removal(client: Client, item: Object) -> Removal | None:
         kept="this collection did not create it",
         before={"tolerations": json.dumps(recorded)},
         after={},
-        send=functools.partial(_restore, client, path, item),
+        send=functools.partial(patch_object, client, path, item, without_own_tolerations),
     )
-
-
-def _restore(client: Client, path: str, item: Object) -> None:
-    live: Object | None = item
-    for attempt in range(_ATTEMPTS):
-        patch = without_own_tolerations(live) if live is not None else None
-        if patch is None:
-            return
-        try:
-            client.patch(path, patch)
-        except ApiError as error:
-            if not error.conflict or attempt + 1 == _ATTEMPTS:
-                raise
-            live = client.get(path)
-        else:
-            return
 
 
 def _finalizers(live: Document) -> str:

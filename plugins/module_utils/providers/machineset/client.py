@@ -19,6 +19,7 @@ from ...catalog.machine_api import (
 from ...catalog.releases import Release
 from ...common.errors import InvalidOptions
 from ...common.nested import get_nested
+from ...kube.conflict_retry import patch_object
 from ...kube.errors import ApiError
 from .machineset_object import name_of
 
@@ -28,7 +29,6 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 # For a cluster that does not report its version: the first release whose autoscaler reads every annotation.
 _UNKNOWN_RELEASE: Release = (4, 19)
-_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -104,25 +104,12 @@ class MachineApi:
 
     def patch(self, name: str, make_patch: t.Callable[[Object], Object], *, dry_run: bool = False) -> None:
         """Patch exactly the version of the MachineSet from which the patch was made; make it again if it was changed in between."""
-        for attempt in range(_ATTEMPTS):
-            live = self.get(name)
-            if live is None:
-                raise ApiError(
-                    f"MachineSet {name} was deleted", status=404, reason="NotFound", method="PATCH", path=name
-                )
-            patch = make_patch(live)
-            if not patch:
-                return
-            versioned = {
-                **patch,
-                "metadata": {**(patch.get("metadata") or {}), "resourceVersion": live["metadata"]["resourceVersion"]},
-            }
-            try:
-                self.client.patch(f"{self._machinesets}/{name}", versioned, dry_run=dry_run)
-                return
-            except ApiError as error:
-                if not error.conflict or attempt + 1 == _ATTEMPTS:
-                    raise
+        path = f"{self._machinesets}/{name}"
+        patched = patch_object(
+            self.client, path, self.get(name), lambda live: make_patch(live) or None, dry_run=dry_run
+        )
+        if patched is None:
+            raise ApiError(f"MachineSet {name} was deleted", status=404, reason="NotFound", method="PATCH", path=name)
 
     def mark_for_deletion(self, machines: t.Iterable[str], value: str) -> None:
         """Have these Machines removed first when their MachineSet is scaled down."""
