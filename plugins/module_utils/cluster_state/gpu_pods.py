@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods on nodes: their GPU requests, their access to GPUs, and which of them a drain evicts (pure).
+"""The pods on nodes: their GPU requests and their access to GPUs (pure).
 
 Requesting a resource of the device plugin is only one kind of access. Any process with an open device file blocks changes of the MIG manager
 ("In use by another client"), regardless of its pod's requests (NVIDIA/gpu-operator#1704, #2570).
@@ -216,22 +216,3 @@ def _is_operand(pod: Pod, operator_namespace: str) -> bool:
     """Whether the operator has created the pod. All its pods, including its validators, have such a label (gpu-operator assets)."""
     app = app_of(pod)
     return pod["metadata"].get("namespace") == operator_namespace and (app == DISCOVERY or app.startswith("nvidia-"))
-
-
-def pods_to_evict(pods: t.Iterable[PodOnNode], *, force: bool) -> tuple[PodOnNode, ...]:
-    """The pods that a drain evicts, by namespace and name.
-
-    Pods of DaemonSets and static pods stay, because they would be recreated immediately and end with their node. Pods without a controller are
-    only evicted with `force`.
-    """
-    evicted = [pod for pod in pods if not pod.keep_reason and (force or not pod.unmanaged)]
-    return tuple(sorted(evicted, key=lambda pod: (pod.namespace, pod.name)))
-
-
-def blocking_pods(pods: t.Iterable[PodOnNode], *, force: bool) -> list[str]:
-    """The pods that end with the node although a drain does not evict them, each with the reason."""
-    return [
-        f"{pod.full_name} (no controller recreates it)"
-        for pod in pods
-        if pod.unmanaged and not pod.keep_reason and not force
-    ]

@@ -7,9 +7,10 @@ from __future__ import annotations
 import typing as t
 
 from .cordon import is_cordoned_for_removal
-from .gpu_pods import PodOnNode, blocking_pods
+from .eviction_rules import blocking_pods
 
 if t.TYPE_CHECKING:
+    from .gpu_pods import PodOnNode
     from .node import Node
 
 

@@ -16,7 +16,8 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..cluster_state import cordon, scale_down
-from ..cluster_state.gpu_pods import blocking_pods, parse_pods, pods_to_evict
+from ..cluster_state.eviction_rules import blocking_pods, pods_to_evict, remedies
+from ..cluster_state.gpu_pods import parse_pods
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import NodeEdit
 from ..common.parallel import DEFAULT_LIMIT, run_bounded
@@ -170,14 +171,13 @@ class NodeDrainer:
                 )
 
     def _require_no_blocking_pods(self, by_node: t.Mapping[str, t.Sequence[PodOnNode]]) -> None:
-        force = self.options.force or not self.options.evict
-        blocking = {name: found for name, pods in by_node.items() if (found := blocking_pods(pods, force=force))}
+        blocking = {name: pods for name in by_node if (pods := blocking_pods(by_node[name], force=self._force))}
         if blocking:
-            listed = [f"node {name}: {abbreviate(pods)}" for name, pods in sorted(blocking.items())]
+            all_blocking = [pod for pods in blocking.values() for pod in pods]
+            listed = [f"node {name}: {abbreviate(list(map(str, pods)))}" for name, pods in sorted(blocking.items())]
             raise EvictionRefused(
-                f"Pods without a controller block the drain: {abbreviate(listed, separator='; ')}. Save their data and delete them, "
-                "or set drain.force, which evicts them permanently.",
-                {"pods_left": [pod.partition(" ")[0] for pods in blocking.values() for pod in pods]},
+                f"Pods block the drain: {abbreviate(listed, separator='; ')}. {remedies(all_blocking, 'drain.force')}",
+                {"pods_left": [pod.name for pod in all_blocking]},
             )
 
     def _drain_node(self, name: str, lease: Lease) -> list[str]:
@@ -213,7 +213,12 @@ class NodeDrainer:
     def _pods_to_evict(self, name: str) -> tuple[PodOnNode, ...]:
         pods = parse_pods(pods_on(self.client, name)).get(name, ())
         self._require_no_blocking_pods({name: pods})
-        return pods_to_evict(pods, force=True)
+        return pods_to_evict(pods, force=self._force)
+
+    @property
+    def _force(self) -> bool:
+        """Whether pods without a controller do not block; those that end by themselves are not evicted."""
+        return self.options.force or not self.options.evict
 
 
 def _for_each(names: t.Iterable[str], work: t.Callable[[str], T], limit: int = DEFAULT_LIMIT) -> list[T]:

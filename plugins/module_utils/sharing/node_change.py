@@ -7,9 +7,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL
+from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL
 from ..catalog.taints import STARTUP_TAINT_KEY
-from ..cluster_state import expected_state, gpu_pods
+from ..cluster_state import eviction_rules, expected_state
+from ..cluster_state.eviction_rules import BlockingPod
 from ..cluster_state.gpu_pods import PodOnNode, PodsByNode
 from ..cluster_state.impact import LABELS, Transition, displaced_pods, transition
 from ..cluster_state.node_check import clients_paused, repair_reason
@@ -21,6 +22,11 @@ if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..cluster_state.ownership import NodeEdit
     from ..pools.plan import PoolPlan, RolloutPlan
+
+_KEPT_REMEDY = (
+    f"Remove the DaemonSets and static pods that use GPUs from the node, or add the nodeSelector {CLIENT_LABEL} to the DaemonSets "
+    "(docs/rollout.md)."
+)
 
 
 @dataclass(frozen=True)
@@ -66,11 +72,15 @@ class NodeChange:
         return self.pool.name if self.pool else f"released from {self.released_from or 'no pool'}"
 
     @property
-    def blocking_pods(self) -> list[str]:
-        """The pods that prevent the change because no drain evicts them, each with the reason."""
+    def blocking_pods(self) -> list[BlockingPod]:
+        """The pods that prevent the change because no drain evicts them."""
         force = self.rollout.force or self.rollout.drain == rollout_fields.NONE
-        kept = [f"{pod.full_name} ({self._keep_reason(pod)})" for pod in self.displaced if self._is_kept(pod)]
-        return kept + gpu_pods.blocking_pods(self.displaced, force=force)
+        kept = [
+            BlockingPod(pod.full_name, self._keep_reason(pod), _KEPT_REMEDY)
+            for pod in self.displaced
+            if self._is_kept(pod)
+        ]
+        return kept + eviction_rules.blocking_pods(self.displaced, force=force)
 
     def _is_kept(self, pod: PodOnNode) -> bool:
         """Whether no drain evicts the pod although it prevents the change.
@@ -85,7 +95,7 @@ class NodeChange:
     def as_dict(self) -> dict[str, t.Any]:
         """The change in the format of results."""
         optional = {
-            "blocked_by": self.blocking_pods,
+            "blocked_by": [str(pod) for pod in self.blocking_pods],
             "stops": [pod.full_name for pod in self.pods_to_pause],
             "possible_holders": [
                 f"{pod.full_name} ({', '.join(pod.possible_access)})" for pod in self.possible_holders
@@ -145,7 +155,7 @@ def node_change(
         edit,
         change,
         displaced=displaced,
-        pods_to_evict=gpu_pods.pods_to_evict(candidates, force=rollout.force) if rolling else (),
+        pods_to_evict=eviction_rules.pods_to_evict(candidates, force=rollout.force) if rolling else (),
         rolling=rolling,
         is_new=unassigned and not displaced,
         stuck=stuck,

@@ -21,6 +21,7 @@ from ..catalog.names import (
 )
 from ..catalog.taints import STARTUP_TAINT_KEY
 from ..cluster_state.cordon import MAX_REASON, Patch, cordon_edit, merge_patch, uncordon_edit
+from ..cluster_state.eviction_rules import remedies
 from ..cluster_state.node import Node
 from ..cluster_state.node_check import CHANGING, FAILED, clients_paused, paused_operands
 from ..cluster_state.pool_edit import LastGood, disable_mig_patch, last_good
@@ -237,9 +238,10 @@ def _blocked_message(change: NodeChange | None) -> str:
     """A message about the pods that block the change, with the remedy; empty if there are none."""
     if change is None or not change.blocking_pods:
         return ""
+    blocking = change.blocking_pods
     return (
-        f"These pods use the node's GPUs and cannot be evicted: {', '.join(change.blocking_pods)}. Delete them, set rollout.force for pods "
-        f"without a controller, or add the nodeSelector {CLIENT_LABEL} to a DaemonSet (docs/rollout.md)"
+        f"These pods use the node's GPUs and cannot be evicted: {', '.join(map(str, blocking))}. "
+        f"{remedies(blocking, 'rollout.force').removesuffix('.')}"
     )
 
 

@@ -174,7 +174,7 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
             "pods could not restart on these nodes. Allow the driver rollout by gpu_operator_allow_driver_rollout, then run again."
         )
     blocked = [
-        f"{change.node} by {', '.join(change.blocking_pods)}"
+        f"{change.node} by {', '.join(map(str, change.blocking_pods))}"
         for change in state.changes.rolling_changes
         if change.blocking_pods
     ]

@@ -89,7 +89,7 @@ def test_drain_all_evicts_pods_without_gpus_too() -> None:
 def test_which_pods_block_a_change(pod: PodOnNode, force: bool, blocked: list[str]) -> None:
     found = change_of(node(labels=MEMBER), pool(mode="mps", replicas=4, rollout=rollout(force=force)), pod)
     assert found is not None
-    assert found.blocking_pods == blocked
+    assert list(map(str, found.blocking_pods)) == blocked
 
 
 def test_fewer_shares_than_are_held_by_pods_without_a_controller() -> None:
@@ -102,7 +102,11 @@ def test_fewer_shares_than_are_held_by_pods_without_a_controller() -> None:
     ):
         found = change_of(shared, pool(rollout=rollout(force=force)), *pods)
         assert found is not None
-        assert (found.rolling, found.blocking_pods, found.as_dict()["evicts"]) == (True, blocked, evicted)
+        assert (found.rolling, list(map(str, found.blocking_pods)), found.as_dict()["evicts"]) == (
+            True,
+            blocked,
+            evicted,
+        )
 
 
 def test_a_node_that_is_as_declared_changes_only_if_it_has_marks() -> None:
@@ -184,7 +188,7 @@ def test_daemonsets_that_use_gpus_during_a_mig_change(pod: PodOnNode, blocked: l
     found = change_of(node(labels=CUTTABLE), CUT, pod)
     assert found is not None
     assert found.rolling
-    assert (found.blocking_pods, [item.full_name for item in found.pods_to_pause]) == (blocked, stops)
+    assert (list(map(str, found.blocking_pods)), [item.full_name for item in found.pods_to_pause]) == (blocked, stops)
     shown = found.as_dict()
     assert (shown.get("blocked_by", []), shown.get("stops", [])) == (blocked, stops)
 

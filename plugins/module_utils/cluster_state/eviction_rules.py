@@ -1,0 +1,77 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which pods of a node a drain evicts, which it keeps, and which block it, with the reason and the remedy (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+if t.TYPE_CHECKING:
+    from .gpu_pods import PodOnNode
+
+_UNMANAGED_REMEDY = (
+    "Save the data of pods without a controller and delete them, or set {force}, which evicts them permanently."
+)
+
+
+@dataclass(frozen=True)
+class Evict:
+    """The drain evicts the pod."""
+
+
+@dataclass(frozen=True)
+class Keep:
+    """The pod stays until its node is gone: it would be recreated on the node immediately."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """The pod would be lost with its node, so nothing is drained; in `remedy`, {force} is the option that allows the eviction."""
+
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class BlockingPod:
+    """A pod that blocks the change or the removal of its node."""
+
+    name: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Namespace, name and reason."""
+        return f"{self.name} ({self.reason})"
+
+
+def eviction_of(pod: PodOnNode, *, force: bool) -> Evict | Keep | Block:
+    """What a drain does with the pod."""
+    if pod.keep_reason:
+        return Keep(pod.keep_reason)
+    if pod.unmanaged and not force:
+        return Block("no controller recreates it", _UNMANAGED_REMEDY)
+    return Evict()
+
+
+def pods_to_evict(pods: t.Iterable[PodOnNode], *, force: bool) -> tuple[PodOnNode, ...]:
+    """The pods that a drain evicts, by namespace and name."""
+    evicted = [pod for pod in pods if isinstance(eviction_of(pod, force=force), Evict)]
+    return tuple(sorted(evicted, key=lambda pod: (pod.namespace, pod.name)))
+
+
+def blocking_pods(pods: t.Iterable[PodOnNode], *, force: bool) -> list[BlockingPod]:
+    """The pods that block a drain."""
+    return [
+        BlockingPod(pod.full_name, decision.reason, decision.remedy)
+        for pod in pods
+        if isinstance(decision := eviction_of(pod, force=force), Block)
+    ]
+
+
+def remedies(pods: t.Iterable[BlockingPod], force_option: str) -> str:
+    """The remedies for blocking pods, each once; `force_option` is the name of the option that forces the eviction."""
+    return " ".join(dict.fromkeys(pod.remedy for pod in pods)).format(force=force_option)
