@@ -94,21 +94,14 @@ gpu_info:
       returned: always
       sample: lab
     reachable: {description: Whether the cluster responded., type: bool, returned: always, sample: true}
-    reason:
-      description: The reason why the cluster could not be reached.
-      type: str
-      returned: when the cluster is not reachable
-      sample: "GET https://10.0.0.10:6443/version: connection refused"
+    reason: {description: The reason why the cluster could not be reached., type: str, returned: when the cluster is not reachable,
+      sample: "GET https://10.0.0.10:6443/version: connection refused"}
     identity:
       description: The identity of the cluster.
       type: dict
       returned: when the cluster is reachable
-      sample:
-        uid: 8f0c7b0e-5e0e-4d4c-9a53-3c6f0f7d1a11
-        recorded_name: lab
-        name_to_record: null
-        server: https://10.0.0.10:6443
-        origin: kubeconfig ~/.kube/config, context lab
+      sample: {uid: 8f0c7b0e-5e0e-4d4c-9a53-3c6f0f7d1a11, recorded_name: lab, name_to_record: null, server: "https://10.0.0.10:6443",
+        origin: "kubeconfig ~/.kube/config, context lab"}
     totals:
       description: The number of nodes, GPU nodes and GPUs, and the allocatable amount of each resource.
       type: dict
@@ -147,11 +140,8 @@ gpu_info:
           ready: true
           schedulable: true
           workloads: [{namespace: team, pod: notebook-0, resource: nvidia.com/gpu, count: 1}]
-    driver_upgrade:
-      description: The number of nodes in each state of an unfinished driver upgrade, and up to 100 nodes that failed or are skipped.
-      type: dict
-      returned: when the cluster is reachable
-      sample: {states: {upgrade-required: 1, upgrade-failed: 1}, failed: [t4-1], skipped: []}
+    driver_upgrade: {description: "The number of nodes in each state of an unfinished driver upgrade, and up to 100 nodes that failed or are skipped.",
+      type: dict, returned: when the cluster is reachable, sample: {states: {upgrade-required: 1, upgrade-failed: 1}, failed: [t4-1], skipped: []}}
     nodes_not_shown: {description: The number of GPU nodes that exceed O(limit)., type: int, returned: when the cluster is reachable, sample: 0}
     pools:
       description:
@@ -190,6 +180,18 @@ gpu_info:
       sample:
         {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, at_once: false, in_place: false,
          release: null, held_back: false, allowed: false, upgrade: null}
+    autoscaling:
+      description:
+        - Whether the autoscaler of OpenShift (C(version)) scales pools from zero, by C(pool) and C(machine_set); C(not_read) is what could not be read.
+        - C(scales) is null if it is not known, C(scales_after_run) is for the time after a run of site. C(exists) is whether there is the MachineSet,
+          C(declared) whether the pool has C(autoscale). The other values are those that the autoscaler reads.
+        - C(findings) have a C(code), C(message), C(remedy), and the C(effect) V(no_pod) (no pod adds a node), V(some_pods) (pods that name this C(label)
+          or resource add none) or V(note); C(now) and C(after_run) are when they apply.
+      type: dict
+      returned: when O(gpu_pools) is set and the cluster is OpenShift, unless another cloud creates its nodes
+      sample: {version: 4.18.14, not_read: [], machine_sets: [{pool: t4, machine_set: t4, exists: true, declared: true, scales: false, scales_after_run: true,
+        min: 0, max: 4, resources: {nvidia.com/gpu: 4}, taints: [], accelerator: Tesla-T4-SHARED, gpu_limit: {used: 0, max: 16}, findings: [{code: maximum,
+        effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise it, label: "", now: true, after_run: false}]}]}
     warnings:
       description:
         - Warnings, one sentence each, about nodes, pools, their drivers, unknown models and releases, and known issues.
@@ -225,11 +227,9 @@ gpu_info:
       elements: dict
       returned: if the operator uses NVIDIADriver objects, or a pool declares C(driver)
       sample: [{name: accel-gpu-train, managed: true, pool: train, default: false, version: 570.148.08, nodes: 2, state: ready, message: ""}]
-    steps:
-      description: The changes of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
-      type: dict
-      returned: when O(include_impact) is true and the cluster is reachable
-      sample: {t4-1: {pool: notebooks, change: plugin, evicts: [], reboot: "no"}}
+    steps: {description: "The changes of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).", type: dict,
+      returned: when O(include_impact) is true and the cluster is reachable,
+      sample: {t4-1: {pool: notebooks, change: plugin, evicts: [], reboot: "no"}}}
     unusual_nodes:
       description: GPU nodes for which a run does not wait, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: list
@@ -244,12 +244,8 @@ gpu_info:
       sample: [t4-4]
     overlaps:
       {description: Nodes that several pools match., type: dict, returned: when O(gpu_pools) is set and the cluster is reachable, sample: {t4-5: [a, b]}}
-    released:
-      description: Nodes that no longer belong to a pool but still have labels or taints of a pool.
-      type: list
-      elements: str
-      returned: when O(gpu_pools) is set and the cluster is reachable
-      sample: [t4-6]
+    released: {description: Nodes that no longer belong to a pool but still have labels or taints of a pool., type: list, elements: str,
+      returned: when O(gpu_pools) is set and the cluster is reachable, sample: [t4-6]}
     release:
       description:
         - The number of released nodes of each pool (C(pools)), the previous pools of up to 100 C(nodes), and the C(pods) that are evicted (with
@@ -280,6 +276,7 @@ details:
 import functools
 import typing as t
 
+from ..module_utils.autoscaling.explanation import add_scaling
 from ..module_utils.catalog.names import LIVE_PODS
 from ..module_utils.cluster_state import report_data
 from ..module_utils.cluster_state.conditions import cluster_conditions
@@ -361,7 +358,9 @@ def _compare(
     conditions = cluster_conditions(nodes, pods) | object_conditions(client, detection.policy)
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
     version_known = not (operator.adopted and operator.installation and not operator.installation.version)
-    info["warnings"] = [*plan_warnings(plan, conditions, version_known=version_known), *drivers, *overview.warnings]
+    rules = add_scaling(client, plan, nodes, info)
+    warnings = plan_warnings(plan, conditions, version_known=version_known, autoscaler=rules)
+    info["warnings"] = [*warnings, *drivers, *overview.warnings]
     add_nodes(client, overview, nodes, info)
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)
     if module.params["include_impact"]:

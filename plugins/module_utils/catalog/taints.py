@@ -77,6 +77,12 @@ def toleration_of(taint: Taint) -> dict[str, str]:
     return {"key": taint["key"], **operator, "effect": taint["effect"]}
 
 
+def format_toleration(toleration: Toleration) -> str:
+    """The taint that a toleration is for, as kubectl writes it."""
+    value = f"={toleration['value']}" if toleration.get("value") else ""
+    return f"{toleration.get('key') or '*'}{value}:{toleration.get('effect') or '*'}"
+
+
 def toleration_identity(toleration: Toleration) -> tuple[t.Any, ...]:
     """A key that is equal for equivalent tolerations, regardless of explicit defaults."""
     operator = toleration.get("operator") or "Equal"

@@ -17,7 +17,9 @@ from ..catalog.machine_api import (
     openshift_release,
 )
 from ..catalog.names import GPU_RESOURCE, POOL_LABEL
+from ..catalog.taints import format_taint
 from ..common.nested import get_nested
+from ..pools.nodegroup_names import is_group_or_replacement
 from .node import Node
 from .node_template import MachineSet, NodeTemplate, node_template
 from .scaling_checks import (
@@ -30,18 +32,22 @@ from .scaling_checks import (
     delay_findings,
     gpu_findings,
     label_findings,
+    machine_set_bounds,
     taint_findings,
 )
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import PoolPlan
+    from ..pools.plan import NodeGroupMember, PoolPlan
 
 Document = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
 class AutoscalerState:
-    """The objects that the autoscaler reads. `cluster_autoscaler` is None if there is none, `priorities` if the ConfigMap is missing or unreadable."""
+    """The objects that the autoscaler reads. `cluster_autoscaler` is None if there is none, `priorities` if the ConfigMap is missing or unreadable.
+
+    `unread` are the kinds of objects that the user may not read, so that nothing is known about them. `version` is empty if it is not known.
+    """
 
     version: str
     machine_sets: tuple[MachineSet, ...] = ()
@@ -49,24 +55,52 @@ class AutoscalerState:
     cluster_autoscaler: Document | None = None
     priorities: t.Mapping[int, t.Sequence[str]] | None = None
     nodes: tuple[Node, ...] = ()
+    unread: frozenset[str] = frozenset()
 
     @property
     def rules(self) -> AutoscalerRules:
         """The rules of this version of OpenShift; those of the newest one if it is not known."""
+        return self.possible_rules[0]
+
+    @property
+    def possible_rules(self) -> tuple[AutoscalerRules, ...]:
+        """The rules of this version; all rules if it is not known."""
         try:
-            return autoscaler_rules(openshift_release(self.version))
+            return (autoscaler_rules(openshift_release(self.version)),)
         except ValueError:
-            return AUTOSCALER_RULES[0]
+            return AUTOSCALER_RULES
+
+
+@dataclass(frozen=True)
+class GpuLimit:
+    """The limit of the ClusterAutoscaler for the GPUs of a MachineSet's nodes: the value of their label, and how many of them are in use."""
+
+    accelerator: str
+    used: int
+    maximum: int
 
 
 @dataclass(frozen=True)
 class ScalingExplanation:
-    """Whether pods of a pool scale one of its MachineSets from zero nodes; the nodes of `findings` with the effect NOTE do not prevent it."""
+    """Whether pods of a pool scale one of its MachineSets from zero nodes; findings with the effect NOTE do not prevent it.
+
+    `after_run` are the findings that remain after a run of the playbook site. Without `complete`, an object could not be read or the release is not known,
+    so that more than the findings may prevent it. `bounds` is the range of its size, None if the autoscaler does not scale it. `resources`, `taints` and
+    `accelerator` are those of the node that the autoscaler expects. `declared`: the pool declares autoscale.
+    """
 
     pool: str
     machine_set: str
     findings: tuple[Finding, ...] = ()
     resources: t.Mapping[str, int] = field(default_factory=dict)
+    after_run: tuple[Finding, ...] = ()
+    exists: bool = True
+    complete: bool = True
+    declared: bool = False
+    bounds: tuple[int, int] | None = None
+    taints: tuple[str, ...] = ()
+    accelerator: str = ""
+    limit: GpuLimit | None = None
 
     @property
     def scales(self) -> bool:
@@ -81,28 +115,74 @@ class ScalingExplanation:
 
     def as_dict(self) -> dict[str, t.Any]:
         """The explanation in the format of gpu_info."""
+        low, high = self.bounds or (None, None)
+        after_run = {(finding.code, finding.message) for finding in self.after_run}
+        now = {(finding.code, finding.message) for finding in self.findings}
+        new = [finding for finding in self.after_run if (finding.code, finding.message) not in now]
         return {
             "pool": self.pool,
             "machine_set": self.machine_set,
-            "scales": self.scales,
+            "exists": self.exists,
+            "declared": self.declared,
+            "scales": _verdict(self.findings, self.complete),
+            "scales_after_run": _verdict(self.after_run, self.complete),
+            "min": low,
+            "max": high,
             "resources": dict(self.resources),
-            "findings": [finding.as_dict() for finding in self.findings],
+            "taints": list(self.taints),
+            "accelerator": self.accelerator,
+            "gpu_limit": {"used": self.limit.used, "max": self.limit.maximum} if self.limit else None,
+            "findings": [
+                *(
+                    {**finding.as_dict(), "now": True, "after_run": (finding.code, finding.message) in after_run}
+                    for finding in self.findings
+                ),
+                *({**finding.as_dict(), "now": False, "after_run": True} for finding in new),
+            ],
         }
 
 
+def _verdict(findings: t.Iterable[Finding], complete: bool) -> bool | None:
+    """Whether the findings let pods add a node; None if they do, but not everything is known."""
+    if any(finding.effect == NO_POD for finding in findings):
+        return False
+    return True if complete else None
+
+
 def explain_scaling(pool: PoolPlan, state: AutoscalerState) -> list[ScalingExplanation]:
-    """One explanation for each MachineSet of a pool; for a pool without any, one without a name."""
-    found = [item for item in state.machine_sets if belongs_to(item, pool)]
-    if not found:
-        name = pool.nodegroup.name if pool.nodegroup else ""
-        message = (
-            f"the cluster has no MachineSet {name}" if name else f"no MachineSet has the label {POOL_LABEL}={pool.name}"
+    """One explanation for each MachineSet that the pool has or declares; for a pool without any, one without a name."""
+    found = machine_sets_of(pool, state)
+    missing = [_missing(pool, member.name) for member in missing_members(pool, found)]
+    if not found and not missing:
+        return [_missing(pool, "")]
+    return [*(_explain(pool, machine_set, state) for machine_set in found), *missing]
+
+
+def machine_sets_of(pool: PoolPlan, state: AutoscalerState) -> list[MachineSet]:
+    """The MachineSets that create nodes of the pool."""
+    return [item for item in state.machine_sets if belongs_to(item, pool)]
+
+
+def missing_members(pool: PoolPlan, found: t.Iterable[MachineSet]) -> list[NodeGroupMember]:
+    """The MachineSets that the pool declares and that do not exist."""
+    names = [machine_set.name for machine_set in found]
+    members = pool.nodegroup.members if pool.nodegroup else ()
+    return [member for member in members if not any(is_group_or_replacement(name, member.name) for name in names)]
+
+
+def _missing(pool: PoolPlan, name: str) -> ScalingExplanation:
+    """The explanation for a MachineSet that does not exist; without a name if the pool declares none."""
+    declared = pool.nodegroup is not None and pool.nodegroup.autoscaled
+    if name:
+        message, remedy = (
+            f"the cluster has no MachineSet {name}",
+            "run the playbook site or nodegroups, which creates it",
         )
-        remedy = "run the playbook site or nodegroups, which creates it"
-        if not name:
-            remedy = f"add the label to spec.template.spec.metadata.labels of the pool's MachineSet, or declare nodes in pool {pool.name}"
-        return [ScalingExplanation(pool.name, name, (Finding("machine_set", NO_POD, message, remedy),))]
-    return [_explain(pool, machine_set, state) for machine_set in found]
+    else:
+        message = f"no MachineSet has the label {POOL_LABEL}={pool.name}"
+        remedy = f"add the label to spec.template.spec.metadata.labels of the pool's MachineSet, or declare nodes in pool {pool.name}"
+    finding = (Finding("machine_set", NO_POD, message, remedy),)
+    return ScalingExplanation(pool.name, name, finding, after_run=finding, exists=False, declared=declared)
 
 
 def belongs_to(machine_set: MachineSet, pool: PoolPlan) -> bool:
@@ -110,7 +190,8 @@ def belongs_to(machine_set: MachineSet, pool: PoolPlan) -> bool:
     label = machine_set.labels.get(POOL_LABEL)
     if label is not None:
         return label == pool.name
-    return pool.nodegroup is not None and machine_set.name == pool.nodegroup.name
+    members = pool.nodegroup.members if pool.nodegroup else ()
+    return any(is_group_or_replacement(machine_set.name, member.name) for member in members)
 
 
 def targets_of(machine_autoscalers: t.Iterable[Document], machine_set: str) -> list[Document]:
@@ -124,12 +205,37 @@ def targets_of(machine_autoscalers: t.Iterable[Document], machine_set: str) -> l
 
 
 def _explain(pool: PoolPlan, machine_set: MachineSet, state: AutoscalerState) -> ScalingExplanation:
-    rules = state.rules
+    """The explanation for one MachineSet. If the release is not known, only what holds in every release is a finding."""
+    newest, *others = [_findings(pool, machine_set, state, rules) for rules in state.possible_rules]
+    codes = set.intersection(*({finding.code for finding in each} for each in (newest, *others)))
+    findings = tuple(finding for finding in newest if finding.code in codes)
+    template = node_template(machine_set, state.rules)
+    return ScalingExplanation(
+        pool.name,
+        machine_set.name,
+        findings,
+        dict(template.resources),
+        after_run=findings,
+        complete=not others and not state.unread,
+        declared=pool.nodegroup is not None and pool.nodegroup.autoscaled,
+        bounds=machine_set_bounds(machine_set),
+        taints=tuple(format_taint(taint) for taint in template.taints),
+        accelerator=machine_set.labels.get(ACCELERATOR_LABEL, ""),
+        limit=_gpu_limit(machine_set, template, state),
+    )
+
+
+def _findings(
+    pool: PoolPlan, machine_set: MachineSet, state: AutoscalerState, rules: AutoscalerRules
+) -> tuple[Finding, ...]:
     template = node_template(machine_set, rules)
     spec: Document = (state.cluster_autoscaler or {}).get("spec") or {}
-    findings = [
+    scalers = None if autoscaler.MACHINE_AUTOSCALER_KIND in state.unread else state.machine_autoscalers
+    return (
         *_autoscaler_findings(state),
-        *bound_findings(machine_set, targets_of(state.machine_autoscalers, machine_set.name), rules),
+        *bound_findings(
+            machine_set, None if scalers is None else targets_of(scalers, machine_set.name), rules, pool.nodegroup
+        ),
         *capacity_findings(template, machine_set, rules),
         *gpu_findings(pool, template, machine_set, rules),
         *label_findings(pool, template, machine_set, rules),
@@ -137,17 +243,16 @@ def _explain(pool: PoolPlan, machine_set: MachineSet, state: AutoscalerState) ->
         *_limit_findings(machine_set, template, state, spec),
         *_priority_findings(machine_set, state, spec),
         *(delay_findings(spec) if state.cluster_autoscaler else ()),
-    ]
-    return ScalingExplanation(pool.name, machine_set.name, tuple(findings), dict(template.resources))
+    )
 
 
 def _autoscaler_findings(state: AutoscalerState) -> t.Iterator[Finding]:
-    if state.cluster_autoscaler is None:
+    if state.cluster_autoscaler is None and autoscaler.KIND not in state.unread:
         yield Finding(
             "cluster_autoscaler",
             NO_POD,
             f"the cluster has no ClusterAutoscaler {autoscaler.NAME}, so no autoscaler runs",
-            "run the playbook site, or the role autoscaling, which creates it",
+            "declare autoscale in a pool and run the playbook site, which creates it",
         )
 
 
@@ -166,24 +271,33 @@ def _limit_findings(
             f"raise it to at least {len(state.nodes) + 1}",
         )
     kind, count = gpus_of_node(machine_set, template, state)
-    entries = {entry.get("type"): entry for entry in limits.get("gpus") or ()}
-    entry = entries.get(kind)
-    if entry and count:
-        used = sum(gpus for accelerator, gpus in _gpus_in_use(state) if accelerator == kind)
-        if used + count > int(entry.get("max") or 0):
-            yield Finding(
-                "gpu_limit",
-                NO_POD,
-                f"{path}.gpus has at most {entry.get('max')} of type {kind}; {used} are in use, and a node has {count}",
-                f"raise max of type {kind} to at least {used + count}, or raise autoscale.max of the pool and run the role autoscaling",
-            )
-    elif kind and entries and count:
+    limit = _gpu_limit(machine_set, template, state)
+    if limit is not None and limit.used + count > limit.maximum:
+        yield Finding(
+            "gpu_limit",
+            NO_POD,
+            f"{path}.gpus has at most {limit.maximum} of type {kind}; {limit.used} are in use, and a node has {count}",
+            f"raise max of type {kind} to at least {limit.used + count}, or raise autoscale.max of the pool and run the role autoscaling",
+        )
+    elif limit is None and kind and limits.get("gpus") and count:
         yield Finding(
             "gpu_limit_type",
             "note",
             f"{path}.gpus has no entry of type {kind}, the value of the label {ACCELERATOR_LABEL}, so its GPUs are not limited",
             "run the role autoscaling, which adds the entry",
         )
+
+
+def _gpu_limit(machine_set: MachineSet, template: NodeTemplate, state: AutoscalerState) -> GpuLimit | None:
+    """The limit for the GPUs of a MachineSet's nodes; None if they are not limited."""
+    kind, count = gpus_of_node(machine_set, template, state)
+    entries = get_nested(dict(state.cluster_autoscaler or {}), "spec", "resourceLimits", "gpus") or ()
+    # A maximum of 0 is no limit (kubernetes/autoscaler, cloudprovider/resource_limiter.go).
+    maximum = next((int(entry.get("max") or 0) for entry in entries if entry.get("type") == kind), 0)
+    if not maximum or not count:
+        return None
+    used = sum(gpus for accelerator, gpus in _gpus_in_use(state) if accelerator == kind)
+    return GpuLimit(kind, used, maximum)
 
 
 def gpus_of_node(machine_set: MachineSet, template: NodeTemplate, state: AutoscalerState) -> tuple[str, int]:

@@ -26,7 +26,7 @@ from ..schema.messages import join_words
 from ..schema.validators import label_value
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import PoolPlan
+    from ..pools.plan import NodeGroupPlan, PoolPlan
     from .node_template import MachineSet, NodeTemplate
 
 Document = t.Mapping[str, t.Any]
@@ -61,18 +61,29 @@ class Finding:
 
 
 def bound_findings(
-    machine_set: MachineSet, machine_autoscalers: t.Sequence[Document], rules: AutoscalerRules
+    machine_set: MachineSet,
+    machine_autoscalers: t.Sequence[Document] | None,
+    rules: AutoscalerRules,
+    nodegroup: NodeGroupPlan | None = None,
 ) -> Findings:
-    """The minimum and maximum number of nodes, which the operator writes into the MachineSet from its MachineAutoscaler."""
+    """The minimum and maximum number of nodes, which the operator writes into the MachineSet from its MachineAutoscaler (None: not readable)."""
     bounds = machine_set_bounds(machine_set)
     if bounds is None and not machine_autoscalers:
+        declared = nodegroup is not None and nodegroup.autoscaled
+        source = (
+            "no MachineAutoscaler refers to it"
+            if machine_autoscalers is not None
+            else "its size is not in its annotations"
+        )
         yield Finding(
             "machine_autoscaler",
             NO_POD,
-            f"no MachineAutoscaler refers to MachineSet {machine_set.name}",
-            "declare autoscale in the pool, and run the role autoscaling",
+            f"MachineSet {machine_set.name} has a fixed size: {source}",
+            "run the playbook site, which creates one"
+            if declared
+            else "declare nodes and autoscale in the pool, and run the playbook site",
         )
-    elif bounds is None:
+    elif bounds is None and machine_autoscalers:
         name = get_nested(machine_autoscalers[0], "metadata", "name")
         yield Finding(
             "bounds",
@@ -81,9 +92,9 @@ def bound_findings(
             f"the operator writes from MachineAutoscaler {name}",
             "read the events of the MachineAutoscaler, and the log of the Deployment openshift-machine-api/cluster-autoscaler-operator",
         )
-    else:
+    elif bounds is not None:
         yield from _size_findings(machine_set, *bounds, rules)
-    if len(machine_autoscalers) > 1:
+    if machine_autoscalers and len(machine_autoscalers) > 1:
         names = sorted(str(get_nested(item, "metadata", "name")) for item in machine_autoscalers)
         owner = machine_set.annotations.get(OWNER, "").rpartition("/")[2]
         yield Finding(

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.taints import format_toleration
 from ..cluster_state.nvidia_driver import driver_results
+from ..common.nested import get_nested
 from ..kube.client import Client
 from .cluster_policy import planned_upgrade, policy_version, with_planned_values
 from .cluster_policy_client import ClusterPolicyClient
@@ -31,9 +33,31 @@ def add_driver_objects(
     if policy:
         # A run applies the Helm values first, so the objects inherit their result.
         objects = plan_driver_objects(plan, with_planned_values(policy, plan), drivers, nodes)
+    info.setdefault("tolerations", []).extend(_toleration_changes(objects))
     problems = objects.problems
     if policy and not problems and planned_upgrade(policy, plan) is None:
         # An upgrade applies the CRDs of its chart first.
         problems = tuple(refused_objects(client, objects, policy_version(policy), check=True))
     info["warnings"] += [*problems, *objects.notes]
     return objects
+
+
+def _toleration_changes(objects: DriverObjects) -> t.Iterator[Object]:
+    """The tolerations that existing objects get or lose; a new object has those of its pool from the beginning."""
+    for change in objects.changes:
+        if change.is_new:
+            continue
+        before, after = (get_nested(side, "spec", "tolerations") or () for side in (change.before, change.body))
+        adds, removes = (
+            [format_toleration(item) for item in one if item not in other]
+            for one, other in ((after, before), (before, after))
+        )
+        if adds or removes:
+            yield {
+                "object": f"NVIDIADriver {change.name}",
+                "adds": adds,
+                "removes": removes,
+                "restarts": f"the driver restarts on {len(change.nodes)} node(s) of pool {change.pool}"
+                if change.pool
+                else "the driver restarts on its nodes",
+            }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.taints import format_toleration
 from ..cluster_state.cluster_policy import is_created, policy_tolerations, recorded_tolerations
 from ..cluster_state.report_data import declared_releases
 from ..common.nested import get_nested
@@ -77,13 +78,7 @@ def _change(
     merged, dummy = merge_tolerations(current, owned, desired)
     return {
         "object": title,
-        "adds": [_format(item) for item in merged if item not in current],
-        "removes": [_format(item) for item in current if item not in merged],
+        "adds": [format_toleration(item) for item in merged if item not in current],
+        "removes": [format_toleration(item) for item in current if item not in merged],
         "restarts": restarts,
     }
-
-
-def _format(toleration: Document) -> str:
-    """The taint that a toleration is for, as kubectl writes it."""
-    value = f"={toleration['value']}" if toleration.get("value") else ""
-    return f"{toleration.get('key') or '*'}{value}:{toleration.get('effect') or '*'}"

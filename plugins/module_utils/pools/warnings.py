@@ -10,22 +10,32 @@ from ..catalog import mig as geometries
 from ..catalog import models, names, releases
 from ..catalog.distributions import BY_NAME, DEFAULT_SOCKET, DROP_IN, SOCKET
 from ..catalog.known_issues import HOST_USERS, MODEL_CONDITION, KnownIssue, issues_of
+from ..catalog.machine_api import AUTOSCALER_RULES
 from ..common.nested import get_nested
 from ..schema.driver import VGPU_TYPE, driver_of_values, module_type_problem
 from ..schema.messages import join_words
+from ..schema.providers import MACHINESET
 
 if t.TYPE_CHECKING:
-    from .plan import Plan, PoolPlan
+    from ..catalog.machine_api import AutoscalerRules
+    from .plan import CloudPlan, Plan, PoolPlan
 
 
 _MIG_MANAGER_LABEL = f"{names.DEPLOY_PREFIX}mig-manager"
 
 
-def plan_warnings(plan: Plan, conditions: t.Collection[str] = (), *, version_known: bool = True) -> list[str]:
+def plan_warnings(
+    plan: Plan,
+    conditions: t.Collection[str] = (),
+    *,
+    version_known: bool = True,
+    autoscaler: AutoscalerRules | None = None,
+) -> list[str]:
     """The warnings, one sentence each; empty for a plan without pools, because nothing is installed in that case.
 
     `conditions` are the known conditions of the cluster (see known_issues.py): a known issue is reported if the cluster has all its conditions.
     Without `version_known`, the cluster may have a different operator release than the plan, so nothing about the release is reported.
+    `autoscaler` are the rules of the cluster's release of OpenShift, if it is known.
     """
     if not plan.pools:
         return []
@@ -44,6 +54,7 @@ def plan_warnings(plan: Plan, conditions: t.Collection[str] = (), *, version_kno
         *_fabric_manager(plan),
         *_kernel_modules(plan),
         *(text for pool in plan.pools for text in _pool_warnings(pool)),
+        *(text for pool in plan.pools for text in _uncounted(pool, plan.cluster.cloud, autoscaler)),
     ]
 
 
@@ -138,14 +149,34 @@ def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:
         )
     elif pool.sharing.definition.partitions_gpus and pool.labels.get(_MIG_MANAGER_LABEL) == "false":
         yield f"Pool {pool.name}: label {_MIG_MANAGER_LABEL}=false keeps the MIG manager off its nodes, so their GPUs are not partitioned."
-    uncounted = [resource for resource in pool.resources if resource != names.GPU_RESOURCE]
-    if pool.nodegroup and pool.nodegroup.autoscaled and uncounted:
-        yield (
-            f"Pool {pool.name}: the cluster autoscaler only counts {names.GPU_RESOURCE}: it may add no node for pods that request "
-            f"{join_words(uncounted)}, and treats nodes that advertise it as unused. Share without rename, use the MIG strategy single, or set "
-            "autoscale.min to the number of nodes that is always needed."
-        )
     geometry = geometries.geometry(pool.model) if pool.model and pool.sharing.definition.partitions_gpus else None
     if geometry and geometry.note:
         status = "may differ from those of its layout" if geometry.verified else "are not verified"
         yield f"Pool {pool.name}: the MIG profiles of a {pool.model} {status}. {geometry.note}"
+
+
+def _uncounted(pool: PoolPlan, cloud: CloudPlan | None, rules: AutoscalerRules | None) -> t.Iterator[str]:
+    """Resources for which the cluster autoscaler adds no node, because it does not expect them on a new one."""
+    if not (pool.nodegroup and pool.nodegroup.autoscaled):
+        return
+    uncounted = [resource for resource in pool.resources if resource != names.GPU_RESOURCE]
+    remedy = "Share without rename, use the MIG strategy single, or set autoscale.min to the number of nodes that is always needed."
+    on_openshift = cloud is not None and cloud.provider == MACHINESET.key
+    since = ".".join(map(str, min(each.since for each in AUTOSCALER_RULES if each.counts_gpu_type)))
+    if rules is not None and rules.counts_gpu_type:
+        # One resource of a MachineSet is counted; of several, the others are not.
+        counted = names.GPU_RESOURCE if names.GPU_RESOURCE in pool.resources else pool.resource
+        if others := [resource for resource in pool.resources if resource != counted]:
+            yield (
+                f"Pool {pool.name}: the cluster autoscaler only counts one resource of a MachineSet, {counted}: it may add no node for pods that request "
+                f"{join_words(others)}. Give these GPUs a pool of their own, or set autoscale.min to the number of nodes that is always needed."
+            )
+    elif uncounted:
+        release = f" before OpenShift {since}" if on_openshift else ""
+        later = (
+            f" From {since} on, it counts the resource that the pool offers." if on_openshift and rules is None else ""
+        )
+        yield (
+            f"Pool {pool.name}: the cluster autoscaler{release} only counts {names.GPU_RESOURCE}: it may add no node for pods that request "
+            f"{join_words(uncounted)}, and treats nodes that advertise it as unused.{later} {remedy}"
+        )

@@ -20,6 +20,7 @@ from .plan_text import (
     sharing_costs,
     toleration_paragraphs,
 )
+from .scaling_text import scaling_paragraphs
 from .table import WIDTH, Column, Paragraph, table, wrap
 
 Document = t.Mapping[str, t.Any]
@@ -46,7 +47,7 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]
     rest = wrap([*components, *_notes(info), *_totals(info), *identity_paragraphs(info, kind)], width)
     if not pools:
         return [title, "No pools are declared: nothing is shared, labelled or verified.", *impact, *rest]
-    sections = [wrap(nodegroup_paragraphs(info, kind), width)]
+    sections = [wrap(nodegroup_paragraphs(info, kind), width), wrap(scaling_paragraphs(info, kind), width)]
     if kind == "plan":
         sections += [layout_lines(pools, width), wrap(sharing_costs(pools), width), impact]
     return [

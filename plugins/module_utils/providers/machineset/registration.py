@@ -38,6 +38,7 @@ def registration(
     record = record_of(machineset)
     found: Object = {}
     own: dict[str, set[str]] = {}
+    labels: dict[str, t.Any] = {}
     if NODE_LABELS in fields:
         labels = {**zone_labels, **fields[NODE_LABELS]}
         found[NODE_LABELS] = {**_dropped(record, "labels", labels), **labels}
@@ -53,14 +54,16 @@ def registration(
         if former and CAPACITY_LABELS in existing:
             others = {key: value for key, value in parse_labels(existing[CAPACITY_LABELS]).items() if key not in former}
             existing[CAPACITY_LABELS] = format_labels(others)
-        computed = capacity_annotations(capacity.resources, capacity.labels, rules, existing)
+        # From OpenShift 5.0 on, the autoscaler does not read the labels of the template, so all of them are in the annotation, too.
+        node_labels = {**{key: str(value) for key, value in labels.items() if value is not None}, **capacity.labels}
+        computed = capacity_annotations(capacity.resources, node_labels, rules, existing)
         platform = platform_of_object(machineset)
         # What the platform's controller sets again and again is left to it.
         measured = {key for key in computed if platform and key in platform.measured}
         computed = {key: value for key, value in computed.items() if key not in measured or key not in existing}
         annotations = {**_dropped(record, "annotations", computed), **computed}
         own["annotations"] = {key for key in computed if key not in measured}
-        own["node_labels"] = set(capacity.labels)
+        own["node_labels"] = set(node_labels)
     if own:
         kept = {kind: set(entries) for kind, entries in record.items() if kind not in own}
         found[ANNOTATIONS] = {**annotations, RECORD_ANNOTATION: format_record({**kept, **own})}

@@ -114,7 +114,16 @@ def test_labels_of_a_future_node_replace_their_former_ones_and_keep_those_of_oth
     machineset["metadata"]["annotations"] = {f"{NEW}labels": "kubernetes.io/arch=amd64"}
     first = applied(machineset, {}, {}, SHARED)
     second = applied(first, {}, {}, FutureNodeOption({}, {"nvidia.com/mig.strategy": "mixed"}))
-    assert annotations_of(second)[f"{NEW}labels"] == "kubernetes.io/arch=amd64,nvidia.com/mig.strategy=mixed"
+    zone = "topology.kubernetes.io/zone=us-east-2a"
+    assert annotations_of(second)[f"{NEW}labels"] == f"kubernetes.io/arch=amd64,nvidia.com/mig.strategy=mixed,{zone}"
+
+
+def test_the_annotation_has_the_labels_of_the_template_which_openshift_5_does_not_read() -> None:
+    first = applied(copied(), {"team": "a", "mig": None}, {}, SHARED)
+    labels = annotations_of(first)[f"{NEW}labels"].split(",")
+    assert labels == ["nvidia.com/gpu.product=Tesla-T4-SHARED", "team=a", "topology.kubernetes.io/zone=us-east-2a"]
+    second = applied(first, {}, {}, SHARED)
+    assert annotations_of(second)[f"{NEW}labels"].split(",") == [labels[0], labels[2]]
 
 
 def test_without_declared_labels_and_taints_nothing_is_recorded() -> None:

@@ -1,0 +1,137 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads what OpenShift's cluster autoscaler reads, and explains for a report whether it scales the pools from zero."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog import cluster_autoscaler as autoscaler
+from ..catalog.machine_api import (
+    CLUSTER_VERSION_PATH,
+    MACHINE_API_NAMESPACE,
+    MACHINE_API_PATH,
+    MACHINE_AUTOSCALERS_PATH,
+    AutoscalerRules,
+)
+from ..catalog.olm import OPENSHIFT
+from ..cluster_state.autoscaling import AutoscalerState, ScalingExplanation, machine_sets_of
+from ..cluster_state.distribution import is_openshift
+from ..cluster_state.node_template import parse_machine_set
+from ..cluster_state.pool_assignment import assign_pools
+from ..cluster_state.scaling_prediction import explain_pools
+from ..common.nested import get_nested
+from ..kube.errors import ApiError
+from ..kube.paths import object_path
+from ..nvidia_config import yaml_text
+from ..schema.providers import MACHINESET
+
+if t.TYPE_CHECKING:
+    from ..cluster_state.node import Node
+    from ..kube.client import Client
+    from ..pools.plan import Plan, PoolPlan
+
+Object = dict[str, t.Any]
+T = t.TypeVar("T")
+
+_VERSION = "ClusterVersion"
+
+
+def add_scaling(client: Client, plan: Plan, nodes: t.Sequence[Node], info: Object) -> AutoscalerRules | None:
+    """Add the explanations of all pools to the result of gpu_info; returns the autoscaler's rules, None if they are not known.
+
+    Sends no request for clusters that are not OpenShift, and for clouds that scale node groups themselves; otherwise four, and one for the ConfigMap of
+    the expander Priority if the autoscaler uses it.
+    """
+    cloud = plan.cluster.cloud
+    if not plan.pools or (cloud is not None and cloud.provider != MACHINESET.key):
+        return None
+    if plan.cluster.distribution != OPENSHIFT and not any(map(is_openshift, nodes)):
+        return None
+    namespace = cloud.options.get("namespace", MACHINE_API_NAMESPACE) if cloud else MACHINE_API_NAMESPACE
+    state, problems = read_state(client, nodes, namespace)
+    explained: list[ScalingExplanation] = []
+    if MACHINE_API_PATH not in problems:
+        members = assign_pools(plan.pools, nodes).by_pool
+        relevant = {pool.name for pool in plan.pools if _is_relevant(pool, state, members[pool.name])}
+        explained = [item for item in explain_pools(plan.pools, state) if item.pool in relevant]
+    info["autoscaling"] = {
+        "version": state.version,
+        "not_read": list(problems.values()),
+        "machine_sets": [item.as_dict() for item in explained],
+    }
+    return state.rules if len(state.possible_rules) == 1 else None
+
+
+def read_state(client: Client, nodes: t.Sequence[Node], namespace: str) -> tuple[AutoscalerState, dict[str, str]]:
+    """The objects that the autoscaler reads, and for each kind that could not be read a sentence (for MachineSets by MACHINE_API_PATH)."""
+    problems: dict[str, str] = {}
+
+    def read(key: str, what: str, request: t.Callable[[], T], instead: T) -> T:
+        try:
+            return request()
+        except ApiError as error:
+            if not error.lacks_right:
+                raise
+            problems[key] = f"{what} could not be read: {error.message}"
+            return instead
+
+    def machine_sets() -> tuple[Object, ...]:
+        return tuple(client.list(f"{MACHINE_API_PATH}/namespaces/{namespace}/machinesets"))
+
+    try:
+        found = read(MACHINE_API_PATH, "MachineSets", machine_sets, ())
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        problems[MACHINE_API_PATH] = (
+            "the cluster has no MachineSets (machine.openshift.io/v1beta1), which its autoscaler scales"
+        )
+        return AutoscalerState(""), problems
+    version = read(_VERSION, "ClusterVersion version", lambda: client.get(CLUSTER_VERSION_PATH), None)
+    scalers = read(
+        autoscaler.MACHINE_AUTOSCALER_KIND,
+        "MachineAutoscalers",
+        lambda: client.list_known(MACHINE_AUTOSCALERS_PATH),
+        (),
+    )
+    cluster_path = f"/apis/{autoscaler.API_VERSION}/clusterautoscalers/{autoscaler.NAME}"
+    cluster = read(autoscaler.KIND, f"ClusterAutoscaler {autoscaler.NAME}", lambda: client.get(cluster_path), None)
+    priorities = None
+    if autoscaler.PRIORITY_EXPANDER in (get_nested(cluster, "spec", "expanders") or ()):
+        path = object_path("v1", "ConfigMap", autoscaler.PRIORITY_CONFIGMAP, namespace)
+        name = f"ConfigMap {namespace}/{autoscaler.PRIORITY_CONFIGMAP}"
+        priorities = parse_priorities(read(autoscaler.PRIORITY_CONFIGMAP, name, lambda: client.get(path), None))
+    state = AutoscalerState(
+        version=str(get_nested(version, "status", "desired", "version") or ""),
+        machine_sets=tuple(parse_machine_set(item) for item in found),
+        machine_autoscalers=scalers,
+        cluster_autoscaler=cluster,
+        priorities=priorities,
+        nodes=tuple(nodes),
+        # Without the ConfigMap only the order of the MachineSets is not known.
+        unread=frozenset(set(problems) - {autoscaler.PRIORITY_CONFIGMAP, _VERSION}),
+    )
+    return state, problems
+
+
+def parse_priorities(configmap: t.Mapping[str, t.Any] | None) -> dict[int, list[str]] | None:
+    """The expressions by priority; None if there is no ConfigMap or if the autoscaler cannot read it."""
+    text = get_nested(configmap, "data", autoscaler.PRIORITY_KEY)
+    if text is None:
+        return None
+    try:
+        priorities = yaml_text.parse(text)
+        return {int(priority): [str(expression) for expression in texts] for priority, texts in priorities.items()}
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _is_relevant(pool: PoolPlan, state: AutoscalerState, members: t.Collection[str]) -> bool:
+    """Whether MachineSets create, or could create, nodes of the pool. Nodes without a Machine belong to no MachineSet."""
+    if pool.nodegroup is not None or machine_sets_of(pool, state):
+        return True
+    if state.cluster_autoscaler is None and not state.machine_autoscalers:
+        return False
+    nodes = [node for node in state.nodes if node.name in members]
+    return not nodes or any(autoscaler.MACHINE_ANNOTATION in node.annotations for node in nodes)
