@@ -73,7 +73,7 @@ func newView(s *State) *view {
 		setOf[machine.Name] = owner(machine)
 	}
 	for _, node := range s.Nodes {
-		v.ready[node.Name] = isReady(node) && !lacksGPU(node, s.Rules)
+		v.ready[node.Name] = isReady(node) && !lacksGPU(node, s.Rules) && !slices.ContainsFunc(node.Spec.Taints, v.isStartup)
 		_, machine, _ := strings.Cut(node.Annotations[MachineAnnotation], "/")
 		set := setOf[machine]
 		if slices.ContainsFunc(v.groups, func(g *Group) bool { return g.Name == set }) {
@@ -115,7 +115,7 @@ func (v *view) template(group *Group) *corev1.Node {
 		return cached
 	}
 	if group.Template != nil {
-		return group.Template
+		return v.sanitize(group.Template, group)
 	}
 	if any != nil {
 		return v.sanitize(any, group)
@@ -123,7 +123,8 @@ func (v *view) template(group *Group) *corev1.Node {
 	return nil
 }
 
-// sanitize returns a node as a template: with another name, and without the taints that express its state.
+// sanitize returns a node as a template: with another name, and without the taints that express its state
+// (utils/taints, SanitizeTaints).
 func (v *view) sanitize(node *corev1.Node, group *Group) *corev1.Node {
 	copied := node.DeepCopy()
 	copied.Name = group.Name + "-template"
@@ -131,9 +132,15 @@ func (v *view) sanitize(node *corev1.Node, group *Group) *corev1.Node {
 	copied.Spec.Unschedulable = false
 	copied.Spec.Taints = slices.DeleteFunc(copied.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Key == ToBeDeleted || taint.Key == deletionCandidate || (strings.HasPrefix(taint.Key, "node.kubernetes.io/") && !strings.HasSuffix(taint.Key, "out-of-service")) ||
-			strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/") || slices.Contains(v.Autoscaler.Spec.StartupTaints, taint.Key)
+			strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/") || v.isStartup(taint)
 	})
 	return copied
+}
+
+// isStartup returns whether a taint means that a node is starting: a node with it does not count as ready (utils/taints).
+func (v *view) isStartup(taint corev1.Taint) bool {
+	return strings.HasPrefix(taint.Key, "startup-taint.cluster-autoscaler.kubernetes.io/") || strings.HasPrefix(taint.Key, "ignore-taint.cluster-autoscaler.kubernetes.io/") ||
+		slices.Contains(v.Autoscaler.Spec.StartupTaints, taint.Key)
 }
 
 // upcoming returns how many machines of a group are not nodes yet, or are nodes that are still starting.

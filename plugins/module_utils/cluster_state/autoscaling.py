@@ -239,7 +239,7 @@ def _findings(
         *capacity_findings(template, machine_set, rules),
         *gpu_findings(pool, template, machine_set, rules),
         *label_findings(pool, template, machine_set, rules),
-        *taint_findings(pool, template),
+        *taint_findings(pool, template, spec.get("startupTaints") or ()),
         *_limit_findings(machine_set, template, state, spec),
         *_priority_findings(machine_set, state, spec),
         *(delay_findings(spec) if state.cluster_autoscaler else ()),

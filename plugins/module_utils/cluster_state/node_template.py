@@ -125,19 +125,17 @@ def _zone_labels(platform: Platform | None, provider_spec: Document) -> dict[str
 
 
 def _amount(annotations: t.Mapping[str, str], keys: t.Iterable[str], is_whole: bool, unreadable: list[str]) -> float:
-    """The first amount that is not zero; an unreadable value ends the search, as in the autoscaler."""
+    """The first amount; an unreadable value ends the search. As in the autoscaler, a CPU or memory of 0 counts as missing, but a number of 0 GPUs does not."""
     for key in keys:
         text = annotations.get(key, "")
-        if not text:
+        if not text or (text == "0" and not is_whole):
             continue
         pattern = _WHOLE if is_whole or key == MEMORY_MB else _QUANTITY
         match = pattern.fullmatch(text)
         if match is None:
             unreadable.append(key)
             return 0
-        number = float(match[0]) if pattern is _WHOLE else float(match[1])
-        if number:
-            return number
+        return float(match[0]) if pattern is _WHOLE else float(match[1])
     return 0
 
 

@@ -253,6 +253,18 @@ def label_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineS
                 "run the role nodegroups, which writes it, or add it",
                 key,
             )
+        # The cloud sets the labels of the zone itself.
+        on_node = machine_set.labels.get(key, value if key in machine_set.zone_labels else None)
+        if found == value and on_node != value and key not in illegal:
+            state = "has no label" if on_node is None else f"has the value {on_node} of label"
+            yield Finding(
+                f"node label {key}",
+                SOME_PODS,
+                f"the autoscaler expects {key}={value} on a node of MachineSet {machine_set.name}, but {_TEMPLATE_LABELS} {state} {key}, so pods that select "
+                "nodes by it add a node and are not scheduled to it",
+                "run the role nodegroups, which writes it, or set it",
+                key,
+            )
     yield from _accelerator_findings(pool, template, machine_set, place)
 
 
@@ -285,9 +297,11 @@ def _accelerator_findings(pool: PoolPlan, template: NodeTemplate, machine_set: M
         )
 
 
-def taint_findings(pool: PoolPlan, template: NodeTemplate) -> Findings:
-    """Taints that the pool does not declare, so its pods have no toleration for them."""
+def taint_findings(pool: PoolPlan, template: NodeTemplate, startup_taints: t.Collection[str] = ()) -> Findings:
+    """Taints that the pool does not declare, so its pods have no toleration for them. The autoscaler ignores taints with these keys."""
     for taint in untolerated_taints(pool.tolerations, template.taints):
+        if taint.get("key") in startup_taints:
+            continue
         yield Finding(
             f"taint {format_taint(taint)}",
             NO_POD,

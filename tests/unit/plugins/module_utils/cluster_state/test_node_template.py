@@ -40,9 +40,11 @@ def template(version: str, annotations: dict[str, str], **spec: Any) -> NodeTemp
         ("4.18", NEW_ONLY, (f"{OLD}vCPU", f"{OLD}memoryMb"), {}),
         ("4.20", NEW_ONLY, (), GPU),
         ("5.0", NEW_ONLY, (), GPU),
-        # The new key takes precedence, and 0 counts as missing.
+        # The new key takes precedence, also with 0 GPUs; for CPU and memory, 0 counts as missing.
         ("4.20", {**OLD_ONLY, f"{NEW}gpu-count": "8"}, (), {"nvidia.com/gpu": 8}),
-        ("4.20", {**OLD_ONLY, f"{NEW}gpu-count": "0"}, (), GPU),
+        ("4.20", {**OLD_ONLY, f"{NEW}gpu-count": "0"}, (), {}),
+        ("4.20", {**OLD_ONLY, f"{NEW}cpu": "0", f"{NEW}memory": "0"}, (), GPU),
+        ("5.0", {**NEW_ONLY, f"{NEW}cpu": "0"}, (f"{NEW}cpu",), GPU),
         # Only from 5.0 on, gpu-type names the resource.
         ("4.20", {**NEW_ONLY, f"{NEW}gpu-type": "nvidia.com/gpu.shared"}, (), GPU),
         ("5.0", {**NEW_ONLY, f"{NEW}gpu-type": "nvidia.com/gpu.shared"}, (), {"nvidia.com/gpu.shared": 2}),
