@@ -272,6 +272,10 @@ def _limit_findings(
         )
     kind, count = gpus_of_node(machine_set, template, state)
     limit = _gpu_limit(machine_set, template, state)
+    bounds = machine_set_bounds(machine_set)
+    if bounds is not None and machine_set.replicas >= bounds[1]:
+        # The limits of a full MachineSet do not matter.
+        return
     if limit is not None and limit.used + count > limit.maximum:
         yield Finding(
             "gpu_limit",

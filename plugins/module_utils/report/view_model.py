@@ -22,6 +22,7 @@ from .formatting import (
     short_model,
 )
 from .node_view import BAD, DRIFT, NOTE, OK, SEVERITIES, WARN, Badge, GpuNode, natural_order, read_node
+from .scaling_text import ScalingSummary, scaling_summaries
 from .usage import NamespaceUsage, ResourceUsage, namespace_usage, total_usage
 
 Document = t.Mapping[str, t.Any]
@@ -39,7 +40,7 @@ class PoolView:
     """The nodes of one pool, or those without a pool (name is None).
 
     `declared` is the pool in the result of gpu_info, None for an undeclared pool. The prefix and the domain are common
-    to the names of the nodes.
+    to the names of the nodes. `scaling` explains whether OpenShift's autoscaler scales it.
     """
 
     key: str
@@ -49,6 +50,7 @@ class PoolView:
     nodes: tuple[GpuNode, ...]
     prefix: str = ""
     domain: str = ""
+    scaling: tuple[ScalingSummary, ...] = ()
 
     @property
     def info(self) -> Document:
@@ -246,13 +248,15 @@ def build_page(info: Document) -> Page:
     names: list[str | None] = [*declared, *undeclared, *([None] if None in nodes else [])]
     domain = common_domain([node.name for members in nodes.values() for node in members])
     reachable = bool(info.get("reachable"))
+    scaling = scaling_summaries(info, "report")
     pools = []
     for at, name in enumerate(names):
         members = sorted(nodes[name], key=lambda node: natural_order(node.name))
         hosts = [node.name.removesuffix(domain) for node in members]
         prefix = common_prefix(hosts) if len(rows) > MAX_EXPANDED else ""
         pool = declared.get(name) if name else None
-        pools.append(PoolView(f"g{at}", name, pool, reachable, tuple(members), prefix, domain))
+        explained = tuple(summary for summary in scaling if summary.pool == name)
+        pools.append(PoolView(f"g{at}", name, pool, reachable, tuple(members), prefix, domain, explained))
     return Page(
         cluster=str(info.get("cluster") or "(unnamed)"),
         reachable=reachable,

@@ -122,7 +122,9 @@ def compare(decide: Decide, cases: Sequence[Case]) -> Counter[bool]:
         counts[actual] += 1
         if actual != expected(case):
             findings = [(finding.code, finding.effect) for finding in explanation(case).findings]
-            differing.append(f"{case.title}: the simulator says {actual} ({decision}, {later}), the explanation {findings}")
+            differing.append(
+                f"{case.title}: the simulator says {actual} ({decision}, {later}), the explanation {findings}"
+            )
     assert not differing, f"{len(differing)} of {len(cases)}:\n" + "\n".join(differing[:5])
     return counts
 
@@ -144,7 +146,11 @@ def selections(pool: str) -> Iterable[tuple[str, ...]]:
 def test_each_mistake_and_none_in_each_pool(decide: Decide, request: pytest.FixtureRequest, version: str) -> None:
     """T4 shared by four, renamed and not, MIG mixed, and a vGPU."""
     cases = [
-        Case(f"{pool} {version} {mistake} {labels}", with_mistake(pool, version, mistake) if mistake else scene(pool, version), labels)
+        Case(
+            f"{pool} {version} {mistake} {labels}",
+            with_mistake(pool, version, mistake) if mistake else scene(pool, version),
+            labels,
+        )
         for pool, mistake in itertools.product(POOLS, ("", *MISTAKES))
         for labels in selections(pool)
         if mistake != "no label of the pool" or TEAM in POOLS[pool].get("labels", {})
@@ -154,7 +160,21 @@ def test_each_mistake_and_none_in_each_pool(decide: Decide, request: pytest.Fixt
     show(request, counts, f"single mistakes in OpenShift {version}")
 
 
-VALUES = ("", "0", "1", "4", "7", "16384", "16Gi", "3500m", "nvidia.com/gpu", "nvidia.com/gpu.shared", "x=y", "many", "4.5")
+VALUES = (
+    "",
+    "0",
+    "1",
+    "4",
+    "7",
+    "16384",
+    "16Gi",
+    "3500m",
+    "nvidia.com/gpu",
+    "nvidia.com/gpu.shared",
+    "x=y",
+    "many",
+    "4.5",
+)
 TAINTS = [
     {"key": "restrictedaccess", "value": "yes", "effect": "NoSchedule"},
     {"key": "restrictedaccess", "value": "no", "effect": "NoSchedule"},

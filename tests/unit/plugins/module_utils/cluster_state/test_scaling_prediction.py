@@ -1,0 +1,158 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A plan reports only what a run of site does not correct."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.autoscaling import (
+    AutoscalerState,
+    ScalingExplanation,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_template import parse_machine_set
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.scaling_prediction import explain_pools
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
+from tests.helpers.machine_sets import ACCELERATOR, MAX_SIZE, cluster_autoscaler, machine_autoscaler, machine_set
+from tests.helpers.scaling_cases import MISTAKES, VERSIONS, with_mistake
+
+SOURCE = "prod-worker-us-east-2a"
+# What a run of site does not change: limits and priorities that someone has set, taints and GPUs of others, and what the cluster's size allows.
+KEPT = {"foreign taint", "node limit reached", "pod priority", "all nodes exist", "GPU limit reached"}
+
+
+def pools(**pool: Any) -> tuple[PoolPlan, ...]:
+    declared = {
+        "name": "t4",
+        "model": "T4",
+        "gpus_per_node": 1,
+        "nodes": {"like": SOURCE, "flavor": "g4dn.xlarge"},
+        "autoscale": {"min": 0, "max": 4},
+        "labels": {"example.com/team": "a"},
+        "taints": [{"key": "restrictedaccess", "value": "yes", "effect": "NoSchedule"}],
+        "sharing": {"mode": "time-slicing", "replicas": 4},
+        **pool,
+    }
+    declared = {key: value for key, value in declared.items() if value is not None}
+    return derive({"name": "lab", "cloud": {"machineset": {}}}, {}, [declared]).pools
+
+
+def fresh(version: str) -> AutoscalerState:
+    """A cluster with the installer's MachineSets and without an autoscaler."""
+    return AutoscalerState(version, (parse_machine_set(machine_set(SOURCE, bounds=None)),))
+
+
+def blocking(found: ScalingExplanation) -> list[str]:
+    return [finding.code for finding in found.after_run if finding.effect != "note"]
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, ""])
+def test_a_first_plan_does_not_report_what_the_run_creates(version: str) -> None:
+    (found,) = explain_pools(pools(), fresh(version))
+    assert [finding.code for finding in found.findings] == ["machine_set"]
+    assert (found.exists, found.scales, blocking(found)) == (False, False, [])
+    assert (found.bounds, found.accelerator) == ((0, 4), "Tesla-T4-SHARED")
+    shown = found.as_dict()
+    assert (shown["scales"], shown["scales_after_run"]) == (False, True if version else None)
+    assert [finding["after_run"] for finding in shown["findings"] if finding["effect"] == "no_pod"] == [False]
+
+
+def test_the_number_of_gpus_that_the_cloud_measures_is_noted() -> None:
+    """Before 4.19, the autoscaler reads only the annotation in which the cloud's controller counts whole GPUs."""
+    (found,) = explain_pools(pools(), fresh("4.18.14"))
+    assert [(finding.code, finding.effect) for finding in found.after_run] == [("gpu_amount", "note")]
+    (found,) = explain_pools(pools(), fresh("4.20.3"))
+    assert found.after_run == ()
+
+
+@pytest.mark.parametrize(
+    ("pool", "version", "codes"),
+    [
+        ({"sharing": {"mode": "time-slicing", "replicas": 4, "rename": True}}, "4.20.3", ["resource"]),
+        ({"sharing": {"mode": "time-slicing", "replicas": 4, "rename": True}}, "5.0.0", []),
+        ({"autoscale": {"min": 2, "max": 2}}, "4.16.20", ["fixed_size"]),
+        ({"autoscale": {"min": 2, "max": 2}}, "4.18.14", []),
+        (
+            {"autoscale": None, "nodes": {"like": SOURCE, "flavor": "g4dn.xlarge", "count": 1}},
+            "4.20.3",
+            ["cluster_autoscaler", "machine_autoscaler"],
+        ),
+    ],
+)
+def test_a_first_plan_reports_what_stays(pool: dict[str, Any], version: str, codes: list[str]) -> None:
+    (found,) = explain_pools(pools(**pool), fresh(version))
+    expected = ["maximum"] if pool.get("autoscale", {}) == {"min": 2, "max": 2} and not codes else codes
+    assert blocking(found) == expected
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_run_corrects_all_other_mistakes(mistake: str, version: str) -> None:
+    scene = with_mistake("t4", version, mistake)
+    (found,) = explain_pools(pools(), scene.state())
+    expected = MISTAKES[mistake]
+    if mistake in KEPT:
+        assert expected.code in blocking(found)
+    elif mistake in ("only new keys", "unreadable memory") and version in expected.versions:
+        assert blocking(found), "only the controller of the platform writes them"
+    elif mistake == "only old keys":
+        assert blocking(found) == []
+    else:
+        assert blocking(found) == [], found
+
+
+def test_a_pool_in_several_zones_has_an_explanation_for_each_machine_set() -> None:
+    state = fresh("4.20.3")
+    existing = parse_machine_set(machine_set("t4-us-east-2a", labels={"accel.gpu/pool": "t4"}))
+    state = dataclasses.replace(state, machine_sets=(*state.machine_sets, existing))
+    declared = pools(nodes={"flavor": "g4dn.xlarge", "zones": ["us-east-2a", "us-east-2b"]})
+    found = {item.machine_set: item for item in explain_pools(declared, state)}
+    assert {name: item.exists for name, item in found.items()} == {"t4-us-east-2a": True, "t4-us-east-2b": False}
+    assert [blocking(item) for item in found.values()] == [[], []]
+
+
+def test_the_bounds_of_a_foreign_machine_autoscaler_stay() -> None:
+    state = with_mistake("t4", "4.20.3", "maximum 0").state()
+    state = dataclasses.replace(state, machine_autoscalers=(machine_autoscaler("theirs", "t4"),))
+    (found,) = explain_pools(pools(), state)
+    assert blocking(found) == ["bounds"]
+
+
+def test_limits_and_delays_of_a_run() -> None:
+    scene = with_mistake("t4", "4.20.3", "GPU limit reached")
+    assert scene.autoscaler is not None
+    scene.autoscaler["spec"]["maxNodeProvisionTime"] = "5m"
+    scene.nodes.clear()
+    scene.limits["gpus"] = [{"type": scene.pool.accelerator, "min": 0, "max": 1}]
+    (found,) = explain_pools(pools(), scene.state())
+    assert [finding.code for finding in found.findings] == ["gpu_limit", "provision_time"]
+    assert [finding.code for finding in found.after_run] == ["provision_time"], "an existing delay is kept"
+    (found,) = explain_pools(pools(), scene.state(), {"maxNodeProvisionTime": "40m"})
+    assert found.after_run == ()
+
+
+def test_a_label_that_the_pool_must_not_have_is_removed() -> None:
+    declared = pools(sharing={"mode": "time-slicing", "replicas": 4, "rename": True}, labels=None, taints=None)
+    raw = machine_set("t4", labels={"accel.gpu/pool": "t4", ACCELERATOR: "Tesla-T4-SHARED"})
+    state = AutoscalerState("5.0.0", (parse_machine_set(raw),), cluster_autoscaler=cluster_autoscaler())
+    (found,) = explain_pools(declared, state)
+    assert "accelerator_unready" in [finding.code for finding in found.findings]
+    assert found.after_run == ()
+
+
+def test_nothing_that_could_not_be_read_counts_as_missing() -> None:
+    state = dataclasses.replace(fresh("4.20.3"), unread=frozenset({"ClusterAutoscaler", "MachineAutoscaler"}))
+    raw = machine_set("t4", labels={"accel.gpu/pool": "t4"}, bounds=None)
+    state = dataclasses.replace(state, machine_sets=(*state.machine_sets, parse_machine_set(raw)))
+    (found,) = explain_pools(pools(), state)
+    codes = {finding.code: finding for finding in found.findings}
+    assert "cluster_autoscaler" not in codes
+    assert "its size is not in its annotations" in codes["machine_autoscaler"].message
+    raw["metadata"]["annotations"] |= {MAX_SIZE: "4"}
+    state = dataclasses.replace(state, machine_sets=(*state.machine_sets[:1], parse_machine_set(raw)))
+    (found,) = explain_pools(pools(), state)
+    assert found.as_dict()["scales_after_run"] is None
