@@ -15,8 +15,7 @@ description:
   - Maps and scalars are server-side applied under the field manager C(accel.gpu). In the list C(spec.daemonsets.tolerations), the
     module owns only the entries that it records in the annotation C(accel.gpu/tolerations), and removes only these.
   - The oldest ClusterPolicy is configured, regardless of its name, because the operator uses only the oldest.
-  - If OLM manages the operator and the ClusterPolicy is missing, it is created from the operator's example and the fields of C(gpu_cluster.operator). Later
-    runs keep these fields as declared.
+  - If OLM manages the operator, a missing ClusterPolicy is created from the operator's example with the fields of C(gpu_cluster.operator), and keeps them.
   - If a ConfigMap that the policy will name does not exist, it is created first, because a pod that mounts a missing ConfigMap
     never starts. An existing ConfigMap is not changed by this module; M(accel.gpu.gpu_sharing) manages it.
   - If the policy names another ConfigMap for the device plugin, the name and its default are kept, and M(accel.gpu.gpu_sharing) adds the pools'
