@@ -49,7 +49,7 @@ class BlockingPod:
 
 
 def eviction_of(pod: PodOnNode, *, force: bool) -> Evict | Keep | Block:
-    """What a drain does with the pod."""
+    """The action of a drain on the pod."""
     if pod.keep_reason:
         return Keep(pod.keep_reason)
     if pod.unmanaged and not force:

@@ -217,7 +217,7 @@ class NodeDrainer:
 
     @property
     def _force(self) -> bool:
-        """Whether pods without a controller do not block; those that end by themselves are not evicted."""
+        """Whether pods without a controller do not block; those that terminate on their own are not evicted."""
         return self.options.force or not self.options.evict
 
 

@@ -79,7 +79,7 @@ def _headline(subject: str, single: bool, scales: bool | None, changes: bool) ->
 
 
 def _expectations(item: Document) -> t.Iterator[str]:
-    """What the autoscaler expects on a new node: resources, the label of its GPUs with its limit, taints, and the range of the size."""
+    """The properties of a new node that the autoscaler expects: resources, the label of its GPUs with its limit, taints, and the range of the size."""
     if item["max"] is not None:
         yield f"{item['min']} to {item['max']} nodes"
     offered = [f"{count} {resource}" for resource, count in item["resources"].items()]
