@@ -140,7 +140,7 @@ from ..module_utils.drain.module import KUBERNETES, DrainingModule
 from ..module_utils.providers.magnum.fields import FIELDS
 from ..module_utils.providers.magnum.module import WAIT, MagnumModule
 from ..module_utils.providers.magnum.provider import MagnumProvider
-from ..module_utils.providers.magnum.specs import problems_of, spec_of
+from ..module_utils.providers.magnum.specs import option_problems, spec_of
 from ..module_utils.providers.nodegroup_module import reconcile_nodegroups, require_valid
 
 
@@ -152,7 +152,7 @@ def work(module: MagnumNodeGroupModule) -> dict[str, t.Any]:
     """Validate the options, and reconcile the groups."""
     params = module.params
     groups = FIELDS.declared_groups(params)
-    require_valid(groups, problems_of)
+    require_valid(groups, option_problems)
     cluster = module.magnum.cluster(params["cluster"])
     version = module.magnum.version
     left_out = [name for name in FIELDS.newer_than(version) if any(group.get(name) for group in groups)]

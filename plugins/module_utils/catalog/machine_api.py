@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .names import GPU_RESOURCE
 from .releases import Release
@@ -46,6 +46,7 @@ AUTOSCALER_ANNOTATIONS = (
 # being installed, in every release (processors/customresources/gpu_processor.go), so nodes that never offer this resource must not have it.
 ACCELERATOR_LABEL = "cluster-api/accelerator"
 ZONE_LABEL = "topology.kubernetes.io/zone"
+REGION_LABEL = "topology.kubernetes.io/region"
 
 # OpenShift's own capacity annotations of a MachineSet. The memory is a number of MiB.
 CPU, MEMORY_MB, GPU, MAX_PODS = (f"machine.openshift.io/{name}" for name in ("vCPU", "memoryMb", "GPU", "maxPods"))
@@ -136,30 +137,50 @@ def autoscaler_rules(release: Release) -> AutoscalerRules:
 
 def openshift_release(version: str) -> Release:
     """The first two numbers of an OpenShift version; raises ValueError for other text."""
-    found = re.match(r"(\d+)\.(\d+)(\.|$)", version)
-    if not found:
+    match = re.match(r"(\d+)\.(\d+)(\.|$)", version)
+    if not match:
         raise ValueError(f"{version!r} is not a version of OpenShift, such as 4.18.7")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 @dataclass(frozen=True)
 class Platform:
-    """The machines of one kind of providerSpec.
+    """The machines of one kind of providerSpec; everything that differs between platforms is in such an entry.
 
     machine_type, template: the fields of the providerSpec with the machine type, and with the virtual machine that is cloned; empty if it has none.
-    zone, region: the paths of these in the providerSpec. zone_labels: the labels that a node has for its zone, besides topology.kubernetes.io/zone.
-    measured: the annotations that the platform's MachineSet controller sets again and again from the machine type or the providerSpec
+    accelerators: the field with the list of GPUs, if the machine type does not determine them. defaults: other fields of machines with GPUs.
+    zone, region: the paths of these in the providerSpec. failure_domains: the path in the cluster's Infrastructure of the list that has them instead.
+    numbered_zones: whether a zone is a number in its region, so that its label begins with the region.
+    zone_label_keys, region_label_keys: the labels of a node for both: those of Kubernetes and of the platform's CSI driver.
+    controller_annotations: the annotations that the platform's MachineSet controller sets again and again from the machine type or the providerSpec
     (pkg/actuators/machineset of machine-api-provider-aws, -azure and -gcp; machine-api-operator pkg/controller/vsphere/machineset).
     """
 
     name: str
     kinds: tuple[str, ...]
+    controller_annotations: frozenset[str]
     machine_type: str = ""
     template: str = ""
+    accelerators: str = ""
+    defaults: t.Mapping[str, t.Any] = field(default_factory=dict)
     zone: tuple[str, ...] = ()
     region: tuple[str, ...] = ()
-    zone_labels: tuple[str, ...] = ()
-    measured: frozenset[str] = frozenset()
+    failure_domains: tuple[str, ...] = ()
+    numbered_zones: bool = False
+    zone_label_keys: tuple[str, ...] = (ZONE_LABEL,)
+    region_label_keys: tuple[str, ...] = (REGION_LABEL,)
+
+    def zone_label(self, zone: str, region: str) -> str:
+        """The value of a node's label for a zone."""
+        return f"{region}-{zone}".lower() if self.numbered_zones else zone
+
+    def zone_labels(self, zone: str, region: str) -> dict[str, str]:
+        """The labels of a node for its zone; none without a zone."""
+        return dict.fromkeys(self.zone_label_keys, self.zone_label(zone, region)) if zone else {}
+
+    def region_labels(self, region: str) -> dict[str, str]:
+        """The labels of a node for its region; none without a region."""
+        return dict.fromkeys(self.region_label_keys, region) if region else {}
 
 
 PLATFORMS: tuple[Platform, ...] = (
@@ -169,8 +190,8 @@ PLATFORMS: tuple[Platform, ...] = (
         machine_type="instanceType",
         zone=("placement", "availabilityZone"),
         region=("placement", "region"),
-        zone_labels=("topology.ebs.csi.aws.com/zone",),
-        measured=frozenset({CPU, MEMORY_MB, GPU}),
+        zone_label_keys=(ZONE_LABEL, "topology.ebs.csi.aws.com/zone"),
+        controller_annotations=frozenset({CPU, MEMORY_MB, GPU}),
     ),
     Platform(
         "Azure",
@@ -178,27 +199,56 @@ PLATFORMS: tuple[Platform, ...] = (
         machine_type="vmSize",
         zone=("zone",),
         region=("location",),
-        zone_labels=("topology.disk.csi.azure.com/zone",),
-        measured=frozenset({CPU, MEMORY_MB, GPU}),
+        numbered_zones=True,
+        zone_label_keys=(ZONE_LABEL, "topology.disk.csi.azure.com/zone"),
+        controller_annotations=frozenset({CPU, MEMORY_MB, GPU}),
     ),
     Platform(
         "GCP",
         ("GCPMachineProviderSpec",),
         machine_type="machineType",
+        accelerators="gpus",
+        # Google Cloud cannot migrate a virtual machine with GPUs (cloud.google.com/compute/docs/gpus, "Handle host maintenance events").
+        defaults={"onHostMaintenance": "Terminate"},
         zone=("zone",),
         region=("region",),
-        zone_labels=("topology.gke.io/zone",),
-        measured=frozenset({CPU, MEMORY_MB, GPU}),
+        zone_label_keys=(ZONE_LABEL, "topology.gke.io/zone"),
+        controller_annotations=frozenset({CPU, MEMORY_MB, GPU}),
     ),
     Platform(
         "vSphere",
         ("VSphereMachineProviderSpec",),
         template="template",
-        measured=frozenset({CPU, MEMORY_MB}),
+        failure_domains=("spec", "platformSpec", "vsphere", "failureDomains"),
+        # openshift/vmware-vsphere-csi-driver-operator, topologyCategories.
+        zone_label_keys=(ZONE_LABEL, "topology.csi.vmware.com/openshift-zone"),
+        region_label_keys=(REGION_LABEL, "topology.csi.vmware.com/openshift-region"),
+        controller_annotations=frozenset({CPU, MEMORY_MB}),
     ),
 )
+PLATFORM_NAMES = tuple(platform.name for platform in PLATFORMS)
 
 
 def platform_of(provider_spec: t.Mapping[str, t.Any]) -> Platform | None:
     """The platform of a MachineSet's providerSpec.value; None if it has none of these kinds."""
-    return next((each for each in PLATFORMS if provider_spec.get("kind") in each.kinds), None)
+    return next((platform for platform in PLATFORMS if provider_spec.get("kind") in platform.kinds), None)
+
+
+def zone_and_region(provider_spec: t.Mapping[str, t.Any]) -> tuple[str, str]:
+    """The zone and the region in a providerSpec; each is empty if it has none."""
+    platform = platform_of(provider_spec)
+    if platform is None:
+        return "", ""
+    return _text_at(provider_spec, platform.zone), _text_at(provider_spec, platform.region)
+
+
+def provider_zone_labels(provider_spec: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """The labels of a node for the zone in a providerSpec; without those of failure domains, which only the cluster knows."""
+    platform = platform_of(provider_spec)
+    return platform.zone_labels(*zone_and_region(provider_spec)) if platform else {}
+
+
+def _text_at(document: t.Any, path: tuple[str, ...]) -> str:
+    for key in path:
+        document = document.get(key) if isinstance(document, dict) else None
+    return str(document or "") if path else ""

@@ -14,11 +14,10 @@ from ..catalog.machine_api import (
     CAPACITY_TAINTS,
     GPU_TYPE,
     MEMORY_MB,
-    ZONE_LABEL,
     AutoscalerRules,
-    Platform,
     is_managed_label,
     platform_of,
+    provider_zone_labels,
 )
 from ..catalog.names import GPU_RESOURCE
 from ..catalog.taints import STARTUP_TAINT_PREFIX
@@ -82,8 +81,8 @@ def parse_machine_set(raw: Document) -> MachineSet:
         annotations=dict(metadata.get("annotations") or {}),
         labels=dict(get_nested(template, "metadata", "labels") or {}),
         taints=tuple(template.get("taints") or ()),
-        zone_labels=_zone_labels(platform, provider_spec),
-        measured=platform.measured if platform else frozenset(),
+        zone_labels=provider_zone_labels(provider_spec),
+        measured=platform.controller_annotations if platform else frozenset(),
     )
 
 
@@ -113,15 +112,6 @@ def _replicas(raw: Document) -> int:
     """The desired number; one is the default (openshift/api, machine/v1beta1)."""
     replicas = get_nested(raw, "spec", "replicas")
     return 1 if replicas is None else int(replicas)
-
-
-def _zone_labels(platform: Platform | None, provider_spec: Document) -> dict[str, str]:
-    """The labels that the cloud sets for the zone; Azure numbers the zones of a region."""
-    zone = get_nested(provider_spec, *platform.zone) if platform and platform.zone else None
-    if platform is None or not zone:
-        return {}
-    zone = f"{get_nested(provider_spec, *platform.region)}-{zone}" if platform.name == "Azure" else str(zone)
-    return dict.fromkeys((ZONE_LABEL, *platform.zone_labels), zone)
 
 
 def _amount(annotations: t.Mapping[str, str], keys: t.Iterable[str], is_whole: bool, unreadable: list[str]) -> float:

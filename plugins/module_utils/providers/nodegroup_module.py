@@ -183,9 +183,9 @@ def _option(kind: Field) -> dict[str, t.Any]:
     return option
 
 
-def require_valid(groups: t.Iterable[Options], problems_of: t.Callable[[Options], t.Iterator[str]]) -> None:
+def require_valid(groups: t.Iterable[Options], option_problems: t.Callable[[Options], t.Iterator[str]]) -> None:
     """Raise InvalidOptions with the problems of all groups."""
-    problems = [f"Node group {group['name']}: {problem}." for group in groups for problem in problems_of(group)]
+    problems = [f"Node group {group['name']}: {problem}." for group in groups for problem in option_problems(group)]
     if problems:
         raise InvalidOptions(problems, INVALID_GROUPS)
 

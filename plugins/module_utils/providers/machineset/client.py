@@ -40,7 +40,7 @@ class MachineObjects:
 
     def machineset(self, name: str) -> Object | None:
         """The MachineSet with this name."""
-        return next((each for each in self.machinesets if name_of(each) == name), None)
+        return next((machineset for machineset in self.machinesets if name_of(machineset) == name), None)
 
 
 class MachineApi:
@@ -71,9 +71,9 @@ class MachineApi:
         """The names of MachineAutoscalers, by the MachineSet that they scale."""
         path = f"/apis/autoscaling.openshift.io/v1beta1/namespaces/{self.namespace}/machineautoscalers"
         return {
-            str(get_nested(each, "spec", "scaleTargetRef", "name")): name_of(each)
-            for each in self.client.list_known(path)
-            if get_nested(each, "spec", "scaleTargetRef", "kind") == "MachineSet"
+            str(get_nested(autoscaler, "spec", "scaleTargetRef", "name")): name_of(autoscaler)
+            for autoscaler in self.client.list_known(path)
+            if get_nested(autoscaler, "spec", "scaleTargetRef", "kind") == "MachineSet"
         }
 
     def release(self) -> Release:
@@ -128,10 +128,10 @@ class MachineApi:
     def warnings_about(self, names: t.Collection[str]) -> list[str]:
         """The latest warnings in events about these objects, the newest last."""
         path = f"/api/v1/namespaces/{self.namespace}/events"
-        found = [
+        events = [
             event
             for event in self.client.list(path, field_selector="type=Warning")
             if get_nested(event, "involvedObject", "name") in names
         ]
-        found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-        return list(dict.fromkeys(f"{event.get('reason')}: {event.get('message')}" for event in found))
+        events.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        return list(dict.fromkeys(f"{event.get('reason')}: {event.get('message')}" for event in events))

@@ -10,7 +10,7 @@ import typing as t
 from ...catalog.machine_api import CPU, MACHINESET_LABEL, MEMORY_MB
 from ...common.nested import get_nested
 from ...nodegroups.spec import NodeGroupState
-from .machines import DELETING, FAILED, RUNNING, Machine, node_of, phase_of, problems_of
+from .machines import DELETING, FAILED, RUNNING, Machine, machine_problems, node_of, phase_of
 from .machineset_object import (
     Path,
     annotations_of,
@@ -36,12 +36,12 @@ def state_of(
     paths: t.Mapping[str, Path],
     declared: t.Collection[str] = (),
     autoscaled: bool = False,
-    measuring: bool = False,
+    awaits_capacity: bool = False,
     ignored: t.Collection[str] = (),
 ) -> NodeGroupState:
     """The state. `machines` are its Machines, `paths` those of the declared part of the providerSpec, `declared` the declared fields.
 
-    autoscaled: an autoscaler chooses the number of Machines and creates them at any time, so that they do not count. measuring: the
+    autoscaled: an autoscaler chooses the number of Machines and creates them at any time, so that they do not count. awaits_capacity: the
     platform's controller is still expected to set the annotations with their size. ignored: Machines that had failed before.
     """
     phases = {name_of(machine): phase_of(machine) for machine in machines}
@@ -52,7 +52,7 @@ def state_of(
     failures = {name for name, phase in phases.items() if phase == FAILED and name not in ignored}
     failed = not deleting and not autoscaled and bool(failures)
     complete = autoscaled or (len(machines) == count and all(phase in (RUNNING, FAILED) for phase in phases.values()))
-    settled = not deleting and complete and _is_observed(machineset) and not measuring
+    settled = not deleting and complete and _is_observed(machineset) and not awaits_capacity
     return NodeGroupState(
         id=name_of(machineset),
         name=name_of(machineset),
@@ -60,7 +60,7 @@ def state_of(
         settled=settled,
         failed=failed,
         count=count,
-        reason=" ".join(f"{text}." for text in problems_of(machines, now)),
+        reason=" ".join(f"{text}." for text in machine_problems(machines, now)),
         fields=decode(machineset, paths),
         machines=nodes,
         without_node=max(0, len(live) - len(nodes)),
@@ -84,10 +84,10 @@ def _is_observed(machineset: t.Mapping[str, t.Any]) -> bool:
     return int(get_nested(machineset, "status", "observedGeneration") or 0) >= int(generation)
 
 
-def measured_size(machineset: t.Mapping[str, t.Any]) -> tuple[str | None, ...]:
+def controller_size(machineset: t.Mapping[str, t.Any]) -> tuple[str | None, ...]:
     """The size of its Machines as the platform's controller has set it; empty if the platform's controller does not."""
     platform = platform_of_object(machineset)
-    keys = [key for key in (CPU, MEMORY_MB) if platform and key in platform.measured]
+    keys = [key for key in (CPU, MEMORY_MB) if platform and key in platform.controller_annotations]
     return tuple(annotations_of(machineset).get(key) for key in keys)
 
 

@@ -7,35 +7,34 @@ from __future__ import annotations
 import datetime
 import typing as t
 
+from ...catalog.machine_api import ZONE_LABEL
 from .client import MachineApi
 from .encoding import machines_of, state_of
-from .machines import node_of, phase_of, problems_of
+from .machines import machine_problems, node_of, phase_of
 from .machineset_object import name_of, owner_of, platform_of_object
 from .sources import zone_of
-
-_TOPOLOGY_ZONE = "topology.kubernetes.io/zone"
 
 
 def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
     """All MachineSets of the namespace, by name."""
     objects, autoscalers, infrastructure = api.read(), api.autoscalers(), api.infrastructure()
     now = datetime.datetime.now(datetime.UTC)
-    found: dict[str, dict[str, t.Any]] = {}
+    by_name: dict[str, dict[str, t.Any]] = {}
     for machineset in objects.machinesets:
         name, platform = name_of(machineset), platform_of_object(machineset)
         machines = machines_of(machineset, objects.machines)
         state = state_of(machineset, machines, now, paths={})
-        found[name] = {
+        by_name[name] = {
             "id": name,
             "status": state.status,
             "group": owner_of(machineset),
             "platform": platform.name if platform else None,
-            "zone": zone_of(machineset, infrastructure).labels.get(_TOPOLOGY_ZONE),
+            "zone": zone_of(machineset, infrastructure).labels.get(ZONE_LABEL),
             "autoscaler": autoscalers.get(name),
             **state.to_result(),
             "machines": [
                 {"name": name_of(machine), "phase": phase_of(machine), "node": node_of(machine)} for machine in machines
             ],
-            "problems": [f"{text}." for text in problems_of(machines, now)],
+            "problems": [f"{text}." for text in machine_problems(machines, now)],
         }
-    return found
+    return by_name

@@ -40,7 +40,7 @@ def node_of(machine: Machine) -> str | None:
     return t.cast("str | None", get_nested(machine, "status", "nodeRef", "name"))
 
 
-def problems_of(machines: t.Iterable[Machine], now: datetime.datetime) -> list[str]:
+def machine_problems(machines: t.Iterable[Machine], now: datetime.datetime) -> list[str]:
     """A text for each of the first Machines that are not running, with its phase and for how long it exists, the reason, and the remedy."""
     stuck = [machine for machine in machines if phase_of(machine) != RUNNING]
     stuck.sort(key=lambda machine: (phase_of(machine) != FAILED, name_of(machine)))

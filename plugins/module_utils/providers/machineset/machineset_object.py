@@ -55,9 +55,9 @@ def annotations_of(machineset: t.Mapping[str, t.Any]) -> dict[str, str]:
     return dict(get_nested(machineset, "metadata", "annotations") or {})
 
 
-def name_of(found: t.Mapping[str, t.Any]) -> str:
+def name_of(item: t.Mapping[str, t.Any]) -> str:
     """The name of an object."""
-    return str(found["metadata"]["name"])
+    return str(item["metadata"]["name"])
 
 
 def owner_of(machineset: t.Mapping[str, t.Any]) -> str | None:
@@ -163,7 +163,7 @@ def decode(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Ob
 def machine_settings(provider_spec: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Object:
     """The settings that a Machine keeps for its life: those in its providerSpec."""
     platform = platform_of(provider_spec)
-    gpus = (provider_spec.get("gpus") or [{}])[0]
+    gpus = ((provider_spec.get(platform.accelerators) if platform else None) or [{}])[0]
     return {
         "flavor": provider_spec.get(platform.machine_type) if platform and platform.machine_type else None,
         "template": provider_spec.get(platform.template) if platform and platform.template else None,
@@ -186,8 +186,8 @@ def configured(
             desired["spec"]["replicas"] = after
         elif field in ("flavor", "template") and platform is not None:
             provider_spec[platform.machine_type if field == "flavor" else platform.template] = after
-        elif field == "accelerators":
-            provider_spec["gpus"] = [dict(after)]
+        elif field == "accelerators" and platform is not None:
+            provider_spec[platform.accelerators] = [dict(after)]
         elif field == "provider_spec":
             for name in {*(before or {}), *after}:
                 _set_or_remove(provider_spec, paths[name], after.get(name))

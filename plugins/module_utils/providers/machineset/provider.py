@@ -26,15 +26,15 @@ from ...schema.providers import MACHINESET as DEFINITION
 from ..nodegroup_module import require_valid
 from .boot_images import replaces_templates, warning
 from .client import MachineApi, MachineObjects
-from .encoding import machines_of, measured_size, state_of
+from .encoding import controller_size, machines_of, state_of
 from .fields import FIELDS, MACHINE_FIELDS
 from .machines import FAILED, node_of, phase_of
 from .machineset_object import Object, configured, name_of, owner_of
-from .specs import Cluster, MachineSetSpec, Options, problems_of, spec_of
+from .specs import Cluster, MachineSetSpec, Options, option_problems, spec_of
 
 _EVENTS = 5
 # Within this time, the platform's controller sets its annotations after a change; for an unknown machine type, and for one of the same size, it changes none.
-_MEASURE_TIME = datetime.timedelta(seconds=20)
+_CAPACITY_TIMEOUT = datetime.timedelta(seconds=20)
 _DEFAULT_COUNT = 1
 
 
@@ -60,7 +60,7 @@ class MachineSetProvider:
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
         self._specs: dict[str, MachineSetSpec] = {}
         # By MachineSet: the size of its Machines before a change of this run, and until when another one is expected.
-        self._measures: dict[str, tuple[tuple[str | None, ...], datetime.datetime]] = {}
+        self._sizes_before: dict[str, tuple[tuple[str | None, ...], datetime.datetime]] = {}
         self._changed: set[str] = set()
         self.warnings: list[str] = []
         self._objects = MachineObjects((), ())
@@ -92,7 +92,7 @@ class MachineSetProvider:
 
     def specs_of(self, groups: t.Sequence[Options]) -> list[MachineSetSpec]:
         """The specs that the options declare; raises InvalidOptions with all problems."""
-        require_valid(groups, problems_of)
+        require_valid(groups, option_problems)
         specs: list[MachineSetSpec] = []
         problems: list[str] = []
         for options in groups:
@@ -157,7 +157,7 @@ class MachineSetProvider:
         new = t.cast("MachineSetSpec", spec).created(
             name, _DEFAULT_COUNT if count is None else count, self._cluster.rules
         )
-        self._measures[name] = measured_size(new), self._now() + _MEASURE_TIME
+        self._sizes_before[name] = controller_size(new), self._now() + _CAPACITY_TIMEOUT
         self._changed.add(name)
         self._api.create(new)
 
@@ -173,7 +173,7 @@ class MachineSetProvider:
         def send() -> None:
             self._changed.add(state.name)
             if live and differences.keys() & MACHINE_FIELDS:
-                self._measures[state.name] = measured_size(live), self._now() + _MEASURE_TIME
+                self._sizes_before[state.name] = controller_size(live), self._now() + _CAPACITY_TIMEOUT
             if count is not None and count < state.count:
                 self._api.mark_for_deletion(self._leaving_machines(state, leaving), self._now().isoformat())
             self._api.patch(state.name, functools.partial(self._patch_of, spec))
@@ -265,13 +265,13 @@ class MachineSetProvider:
             paths=spec.paths if spec else {},
             declared=spec.fields if spec else (),
             autoscaled=autoscaled and name not in self._changed,
-            measuring=self._is_measuring(machineset),
+            awaits_capacity=self._awaits_capacity(machineset),
             ignored=self._failed_before if autoscaled else (),
         )
 
-    def _is_measuring(self, machineset: Object) -> bool:
-        size, until = self._measures.get(name_of(machineset), ((), self._now()))
-        return bool(size) and measured_size(machineset) == size and self._now() < until
+    def _awaits_capacity(self, machineset: Object) -> bool:
+        size, until = self._sizes_before.get(name_of(machineset), ((), self._now()))
+        return bool(size) and controller_size(machineset) == size and self._now() < until
 
     def _patch_of(self, spec: MachineSetSpec, live: Object) -> Object:
         desired = configured(live, spec.differences(live, self._cluster.rules), spec.paths, spec.name)

@@ -24,7 +24,7 @@ class FutureNodeOption:
     labels: t.Mapping[str, str]
 
 
-def registration(
+def complete_registration(
     fields: t.Mapping[str, t.Any],
     zone_labels: t.Mapping[str, str],
     capacity: FutureNodeOption | None,
@@ -59,10 +59,10 @@ def registration(
         computed = capacity_annotations(capacity.resources, node_labels, rules, existing)
         platform = platform_of_object(machineset)
         # What the platform's controller sets again and again is left to it.
-        measured = {key for key in computed if platform and key in platform.measured}
-        computed = {key: value for key, value in computed.items() if key not in measured or key not in existing}
+        from_controller = {key for key in computed if platform and key in platform.controller_annotations}
+        computed = {key: value for key, value in computed.items() if key not in from_controller or key not in existing}
         annotations = {**_dropped(record, "annotations", computed), **computed}
-        own["annotations"] = {key for key in computed if key not in measured}
+        own["annotations"] = {key for key in computed if key not in from_controller}
         own["node_labels"] = set(node_labels)
     if own:
         kept = {kind: set(entries) for kind, entries in record.items() if kind not in own}

@@ -8,16 +8,12 @@ import difflib
 import typing as t
 from dataclasses import dataclass
 
-from ...catalog.machine_api import MACHINE_ROLE_LABEL
+from ...catalog.machine_api import MACHINE_ROLE_LABEL, PLATFORM_NAMES, Platform, zone_and_region
 from ...common.nested import get_nested
 from ...schema.messages import abbreviate, join_words, quote
 from .machineset_object import name_of, owner_of, platform_of_object, provider_spec_of
 
 Object = t.Mapping[str, t.Any]
-
-_ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
-# The labels of vSphere's CSI driver on OpenShift (openshift/vmware-vsphere-csi-driver-operator, topologyCategories).
-_VSPHERE_ZONE, _VSPHERE_REGION = (f"topology.csi.vmware.com/openshift-{name}" for name in ("zone", "region"))
 
 
 class NoSource(Exception):
@@ -43,22 +39,17 @@ class Source:
 def zone_of(machineset: Object, infrastructure: Object | None) -> Zone:
     """The zone; without names and labels if the MachineSet has none. `infrastructure` has the failure domains of vSphere."""
     spec, platform = provider_spec_of(machineset), platform_of_object(machineset)
-    if platform is None:
+    if platform is not None and platform.failure_domains:
+        return _zone_of_failure_domain(spec, platform, infrastructure)
+    zone, region = zone_and_region(spec)
+    if platform is None or not zone:
         return Zone(frozenset(), {})
-    if platform.name == "vSphere":
-        return _vsphere_zone(spec, infrastructure)
-    zone, region = (str(get_nested(spec, *path) or "") for path in (platform.zone, platform.region))
-    if not zone:
-        return Zone(frozenset(), {})
-    # The name of a zone of Azure is a number, and its label begins with the region.
-    label = f"{region}-{zone}".lower() if platform.name == "Azure" else zone
-    labels = {_ZONE: label, **({_REGION: region} if region else {}), **dict.fromkeys(platform.zone_labels, label)}
-    return Zone(frozenset({zone, label}), labels)
+    return Zone(frozenset({zone, platform.zone_label(zone, region)}), _labels(platform, zone, region))
 
 
-def _vsphere_zone(spec: Object, infrastructure: Object | None) -> Zone:
+def _zone_of_failure_domain(spec: Object, platform: Platform, infrastructure: Object | None) -> Zone:
     workspace = spec.get("workspace") or {}
-    for domain in get_nested(infrastructure, "spec", "platformSpec", "vsphere", "failureDomains") or []:
+    for domain in get_nested(infrastructure, *platform.failure_domains) or []:
         topology = domain.get("topology") or {}
         if domain.get("server") == workspace.get("server") and all(
             workspace.get(key) == topology[key]
@@ -66,9 +57,12 @@ def _vsphere_zone(spec: Object, infrastructure: Object | None) -> Zone:
             if topology.get(key)
         ):
             zone, region = str(domain.get("zone") or ""), str(domain.get("region") or "")
-            labels = {_ZONE: zone, _REGION: region, _VSPHERE_ZONE: zone, _VSPHERE_REGION: region}
-            return Zone(frozenset({zone, str(domain.get("name"))} - {""}), labels)
+            return Zone(frozenset({zone, str(domain.get("name"))} - {""}), _labels(platform, zone, region))
     return Zone(frozenset(), {})
+
+
+def _labels(platform: Platform, zone: str, region: str) -> dict[str, str]:
+    return {**platform.zone_labels(zone, region), **platform.region_labels(region)}
 
 
 def select_source(
@@ -79,26 +73,30 @@ def select_source(
     With a zone, it is in this zone: if `like` is in another zone, the MachineSet with the same name but this zone, else the only one there.
     Raises NoSource.
     """
-    named = next((each for each in machinesets if name_of(each) == like), None)
+    named = next((machineset for machineset in machinesets if name_of(machineset) == like), None)
     if like is not None:
         if named is None:
             raise NoSource(
-                f"like: MachineSet {like} does not exist. {_available(like, [name_of(each) for each in machinesets])}"
+                f"like: MachineSet {like} does not exist. {_available(like, [name_of(machineset) for machineset in machinesets])}"
             )
         if platform_of_object(named) is None:
             kind = provider_spec_of(named).get("kind") or "unknown"
             raise NoSource(
-                f"like: the machines of MachineSet {like} have the kind {kind}; only AWS, Azure, GCP and vSphere are supported."
+                f"like: the machines of MachineSet {like} have the kind {kind}; only {join_words(PLATFORM_NAMES)} are supported."
             )
         if zone is None or zone in zone_of(named, infrastructure).names:
             return Source(named)
-    candidates = [each for each in machinesets if _is_candidate(each)]
+    candidates = [machineset for machineset in machinesets if _is_candidate(machineset)]
     if named is not None:
-        candidates = [each for each in candidates if platform_of_object(each) == platform_of_object(named)]
-    in_zone = [each for each in candidates if zone is None or zone in zone_of(each, infrastructure).names]
+        candidates = [
+            machineset for machineset in candidates if platform_of_object(machineset) == platform_of_object(named)
+        ]
+    in_zone = [
+        machineset for machineset in candidates if zone is None or zone in zone_of(machineset, infrastructure).names
+    ]
     if not in_zone:
         raise NoSource(_none_fits(candidates, zone, infrastructure))
-    platforms = sorted({platform.name for each in in_zone if (platform := platform_of_object(each))})
+    platforms = sorted({platform.name for machineset in in_zone if (platform := platform_of_object(machineset))})
     if len(platforms) > 1:
         raise NoSource(
             f"like: there are MachineSets for {join_words(platforms)}; set the MachineSet to copy: {_names(in_zone)}."
@@ -106,7 +104,7 @@ def select_source(
     if named is not None and zone is not None:
         own_zones = zone_of(named, infrastructure).names
         wanted = {str(like).replace(own, zone) for own in own_zones}
-        same = [each for each in in_zone if name_of(each) in wanted] or in_zone
+        same = [machineset for machineset in in_zone if name_of(machineset) in wanted] or in_zone
         if len(same) > 1:
             raise NoSource(
                 f"like: {like} is not in zone {quote(zone)}, which has the MachineSets {_names(same)}. Declare a pool for each zone, with the "
@@ -114,7 +112,11 @@ def select_source(
             )
         return Source(same[0], f"{like} is in a different zone")
     chosen = min(
-        in_zone, key=lambda each: (bool(get_nested(each, "spec", "template", "spec", "taints")), name_of(each))
+        in_zone,
+        key=lambda machineset: (
+            bool(get_nested(machineset, "spec", "template", "spec", "taints")),
+            name_of(machineset),
+        ),
     )
     if len(in_zone) == 1:
         where = f" in zone {zone}" if zone else ""
@@ -135,10 +137,10 @@ def _is_candidate(machineset: Object) -> bool:
 def _none_fits(candidates: t.Sequence[Object], zone: str | None, infrastructure: Object | None) -> str:
     if zone is None or not candidates:
         return (
-            "like: there is no worker MachineSet for AWS, Azure, GCP or vSphere to copy. First create one for ordinary workers, as the installer does, or "
+            f"like: there is no worker MachineSet for {join_words(PLATFORM_NAMES, 'or')} to copy. First create one for ordinary workers, as the installer does, or "
             "set like to any other MachineSet."
         )
-    zones = sorted({name for each in candidates for name in zone_of(each, infrastructure).names})
+    zones = sorted({name for machineset in candidates for name in zone_of(machineset, infrastructure).names})
     return f"zone: no worker MachineSet is in {quote(zone)}; zones with worker MachineSets: {join_words(zones) if zones else 'none'}. Choose one of them."
 
 
@@ -148,4 +150,4 @@ def _available(wanted: str, names: t.Sequence[str]) -> str:
 
 
 def _names(machinesets: t.Iterable[Object]) -> str:
-    return abbreviate(sorted(name_of(each) for each in machinesets))
+    return abbreviate(sorted(name_of(machineset) for machineset in machinesets))

@@ -8,15 +8,16 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-from ...catalog.machine_api import AutoscalerRules, Platform
+from ...catalog.machine_api import PLATFORMS, AutoscalerRules, Platform
 from ...common.nested import get_nested
 from ...nodegroups.plan import Differences, field_differences
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState, label_map
 from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
+from ...schema.messages import join_words
 from ...schema.providers import MACHINESET
 from .fields import FIELDS, MANAGED
 from .machineset_object import Path, configured, copy_of, decode, name_of, owner_of, paths_in, platform_of_object
-from .registration import FutureNodeOption, registration
+from .registration import FutureNodeOption, complete_registration
 from .sources import NoSource, select_source, zone_of
 
 Object = dict[str, t.Any]
@@ -24,8 +25,6 @@ Options = t.Mapping[str, t.Any]
 
 # The MachineSet that a group is copied from; only in the spec of a group that does not exist.
 LIKE = "like"
-# Google Cloud cannot migrate a virtual machine with GPUs (cloud.google.com/compute/docs/gpus, "Handle host maintenance events").
-_GCP_SETTINGS = {"onHostMaintenance": "Terminate"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +40,7 @@ class MachineSetSpec(NodeGroupSpec):
     def completed(self, machineset: t.Mapping[str, t.Any], rules: AutoscalerRules) -> MachineSetSpec:
         """The spec for this MachineSet: with the labels, taints and annotations that depend on it."""
         fields = {name: value for name, value in self.fields.items() if name != LIKE}
-        found = registration(fields, self.zone_labels, self.capacity, machineset, rules)
+        found = complete_registration(fields, self.zone_labels, self.capacity, machineset, rules)
         return dataclasses.replace(self, fields={**fields, **found})
 
     def differences(self, machineset: t.Mapping[str, t.Any], rules: AutoscalerRules) -> Differences:
@@ -66,7 +65,7 @@ def _plain_state(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path])
     return NodeGroupState(name, name, "", settled=True, failed=False, count=count, fields=decode(machineset, paths))
 
 
-def problems_of(options: Options) -> t.Iterator[str]:
+def option_problems(options: Options) -> t.Iterator[str]:
     """The mistakes in a group's options that can be detected without the cluster."""
     if problem := MACHINESET.name_rule(options["name"]):
         yield f"name {problem}"
@@ -116,9 +115,7 @@ def spec_of(options: Options, live: Object | None, cluster: Cluster) -> tuple[Ma
             return MachineSetSpec(name=name), [f"Node group {name}: {error}"], ""
         source, reason = t.cast("Object", selected.machineset), selected.reason
     platform = platform_of_object(source)
-    declared = fields.pop("provider_spec", None) or {}
-    if platform is not None and platform.name == "GCP":
-        declared = {**_GCP_SETTINGS, **declared}
+    declared = {**(platform.defaults if platform else {}), **(fields.pop("provider_spec", None) or {})}
     paths = paths_in(declared)
     if declared:
         fields["provider_spec"] = {path: get_nested(declared, *keys) for path, keys in paths.items()}
@@ -161,5 +158,6 @@ def _platform_problems(fields: Options, platform: Platform | None) -> t.Iterator
         yield f"flavor: {platform.name} machines are clones of a virtual machine; set template instead"
     if fields.get("template") and not platform.template:
         yield f"template: {platform.name} machines have a machine type; set flavor instead"
-    if fields.get("accelerators") and platform.name != "GCP":
-        yield f"accelerators: only GCP machines have them; on {platform.name}, flavor or template determines the GPUs"
+    if fields.get("accelerators") and not platform.accelerators:
+        having = join_words([other.name for other in PLATFORMS if other.accelerators])
+        yield f"accelerators: only {having} machines have them; on {platform.name}, flavor or template determines the GPUs"

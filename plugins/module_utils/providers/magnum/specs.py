@@ -24,7 +24,7 @@ class MagnumSpec(NodeGroupSpec):
     merge_labels: bool = True
 
 
-def problems_of(group: Options) -> t.Iterator[str]:
+def option_problems(group: Options) -> t.Iterator[str]:
     """The mistakes in a group's options that can be detected without the cloud."""
     low, high = group.get(MIN_NODE_COUNT), group.get(MAX_NODE_COUNT)
     if not group["name"]:

@@ -24,7 +24,7 @@ from .encoding import listed_of, state_of
 from .errors import VksError
 from .fields import FIELDS, METADATA, UPDATE, UPGRADE
 from .name_resolver import NameResolver
-from .specs import Options, problems_of, spec_of
+from .specs import Options, option_problems, spec_of
 from .transport import PAGE_SIZE, VKS, Row, VksTransport, rows_of
 from .vserver import VServer
 
@@ -53,7 +53,7 @@ class VksProvider:
 
     def specs_of(self, groups: t.Sequence[Options]) -> list[NodeGroupSpec]:
         """The specs that the options declare; raises InvalidOptions with all problems."""
-        require_valid(groups, problems_of)
+        require_valid(groups, option_problems)
         longest, names = self.max_name_length, [options["name"] for options in groups]
         states = self.read(lambda group: any(is_group_or_replacement(group, name, longest) for name in names))
         specs: list[NodeGroupSpec] = []

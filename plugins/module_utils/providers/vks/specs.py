@@ -16,7 +16,7 @@ from .name_resolver import NAMED, ZONAL, NameResolver
 Options = t.Mapping[str, t.Any]
 
 
-def problems_of(options: Options) -> t.Iterator[str]:
+def option_problems(options: Options) -> t.Iterator[str]:
     """The mistakes in a group's options that can be detected without the service."""
     if problem := VKS.name_rule(options["name"]):
         yield f"name {problem}"

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import machine_api
@@ -16,6 +18,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_api impo
     openshift_release,
     platform_of,
 )
+
+ZONE = machine_api.ZONE_LABEL
 
 
 @pytest.mark.parametrize(
@@ -80,8 +84,8 @@ def test_an_unknown_provider_spec_has_no_platform() -> None:
     assert platform_of({}) is None
 
 
-def test_the_platforms_measure_only_known_annotations() -> None:
-    assert all(platform.measured <= set(machine_api.CAPACITY_KEYS) for platform in machine_api.PLATFORMS)
+def test_the_controllers_set_only_known_annotations() -> None:
+    assert all(platform.controller_annotations <= set(machine_api.CAPACITY_KEYS) for platform in machine_api.PLATFORMS)
 
 
 @pytest.mark.parametrize(
@@ -108,3 +112,25 @@ def test_labels_and_bounds_by_release(release: tuple[int, int], all_labels: bool
 )
 def test_labels_that_every_release_reads(key: str, managed: bool) -> None:
     assert machine_api.is_managed_label(key) is managed
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels"),
+    [
+        (
+            {"kind": "AWSMachineProviderConfig", "placement": {"availabilityZone": "eu-1a", "region": "eu-1"}},
+            {ZONE: "eu-1a", "topology.ebs.csi.aws.com/zone": "eu-1a"},
+        ),
+        (
+            {"kind": "AzureMachineProviderSpec", "zone": "2", "location": "westEurope"},
+            {ZONE: "westeurope-2", "topology.disk.csi.azure.com/zone": "westeurope-2"},
+        ),
+        ({"kind": "GCPMachineProviderSpec", "zone": "a"}, {ZONE: "a", "topology.gke.io/zone": "a"}),
+        ({"kind": "GCPMachineProviderSpec", "region": "r"}, {}),
+        # The cluster's failure domains have the zones of vSphere.
+        ({"kind": "VSphereMachineProviderSpec", "zone": "a"}, {}),
+        ({"kind": "NutanixMachineProviderConfig", "zone": "a"}, {}),
+    ],
+)
+def test_the_labels_of_the_zone_in_a_provider_spec(spec: dict[str, Any], labels: dict[str, str]) -> None:
+    assert machine_api.provider_zone_labels(spec) == labels

@@ -11,8 +11,8 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.encoding import (
+    controller_size,
     machines_of,
-    measured_size,
     state_of,
 )
 from tests.helpers.machine_api import Object, machine, worker_machineset
@@ -59,7 +59,7 @@ def test_the_status(
 
 
 def test_a_machineset_is_complete_once_the_platform_has_measured_it() -> None:
-    assert not state_of(group(0), [], NOW, paths={}, measuring=True).settled
+    assert not state_of(group(0), [], NOW, paths={}, awaits_capacity=True).settled
     assert state_of(group(0), [], NOW, paths={}).settled
 
 
@@ -68,9 +68,9 @@ def test_the_size_that_the_platform_has_measured(platform: str, size: tuple[str,
     machineset = worker_machineset() if platform == "other" else worker_machineset(platform=platform)
     if platform == "other":
         machineset["spec"]["template"]["spec"]["providerSpec"]["value"]["kind"] = "BareMetalMachineProviderSpec"
-    assert measured_size(machineset) == size
+    assert controller_size(machineset) == size
     del machineset["metadata"]["annotations"]
-    assert measured_size(machineset) == tuple(None for dummy in size)
+    assert controller_size(machineset) == tuple(None for dummy in size)
 
 
 def test_nodes_and_machines_without_a_node() -> None:

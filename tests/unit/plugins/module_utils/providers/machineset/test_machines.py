@@ -9,9 +9,9 @@ import datetime
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.machines import (
+    machine_problems,
     node_of,
     phase_of,
-    problems_of,
 )
 from tests.helpers.machine_api import Object, machine, worker_machineset
 
@@ -68,13 +68,13 @@ CONDITION = {
     ],
 )
 def test_the_message_about_a_machine(found: Object, texts: list[str]) -> None:
-    (message,) = problems_of([found], NOW)
+    (message,) = machine_problems([found], NOW)
     assert [text for text in texts if text not in message] == [], message
 
 
 def test_failed_machines_come_first_and_the_list_is_short() -> None:
     machines = [machine(f"train-{index}", SET, "Provisioning") for index in range(4)]
-    found = problems_of([*machines, machine("train-x", SET, "Failed", **QUOTA), machine("fine", SET)], NOW)
+    found = machine_problems([*machines, machine("train-x", SET, "Failed", **QUOTA), machine("fine", SET)], NOW)
     assert found[0].startswith("Machine train-x has failed")
     assert found[-1] == "Also not running: train-2, train-3"
     assert len(found) == 4
@@ -83,7 +83,7 @@ def test_failed_machines_come_first_and_the_list_is_short() -> None:
 def test_a_damaged_time_is_left_out() -> None:
     found = machine("train-a", SET, "Provisioned")
     found["metadata"]["creationTimestamp"] = None
-    (message,) = problems_of([found], NOW)
+    (message,) = machine_problems([found], NOW)
     assert "created:" in message
 
 

@@ -23,7 +23,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.mac
 )
 from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.registration import (
     FutureNodeOption,
-    registration,
+    complete_registration,
 )
 from tests.helpers.machine_api import Object, worker_machineset
 
@@ -39,7 +39,7 @@ def applied(
     release: tuple[int, int] = (4, 18),
 ) -> Object:
     """The MachineSet after a run that declares these."""
-    fields = registration(
+    fields = complete_registration(
         {"node_labels": labels, "node_taints": taints}, ZONE, capacity, machineset, autoscaler_rules(release)
     )
     count = machineset["spec"]["replicas"]
@@ -127,4 +127,4 @@ def test_the_annotation_has_the_labels_of_the_template_which_openshift_5_does_no
 
 
 def test_without_declared_labels_and_taints_nothing_is_recorded() -> None:
-    assert registration({}, ZONE, None, copied(), autoscaler_rules((4, 18))) == {}
+    assert complete_registration({}, ZONE, None, copied(), autoscaler_rules((4, 18))) == {}

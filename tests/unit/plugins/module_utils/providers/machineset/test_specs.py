@@ -14,7 +14,11 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.mac
     copy_of,
     provider_spec_of,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.specs import Cluster, problems_of, spec_of
+from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.specs import (
+    Cluster,
+    option_problems,
+    spec_of,
+)
 from tests.helpers.machine_api import Object, worker_machineset
 
 RULES = autoscaler_rules((4, 18))
@@ -51,12 +55,12 @@ def cluster(*machinesets: Object) -> Cluster:
     ],
 )
 def test_mistakes_in_the_options(given: dict[str, t.Any], message: str) -> None:
-    (found,) = problems_of(options(**given))
+    (found,) = option_problems(options(**given))
     assert message in found
 
 
 def test_the_options_of_a_group_to_delete_are_not_checked() -> None:
-    assert list(problems_of(options(state="absent", node_count=-1))) == []
+    assert list(option_problems(options(state="absent", node_count=-1))) == []
     spec, problems, dummy = spec_of(options(state="absent"), None, Cluster((), RULES, None))
     assert (spec.present, problems) == (False, [])
 

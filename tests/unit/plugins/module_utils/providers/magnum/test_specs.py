@@ -23,7 +23,7 @@ def of(
 
 def problems(*groups: Options) -> list[str]:
     try:
-        require_valid(groups, specs.problems_of)
+        require_valid(groups, specs.option_problems)
     except InvalidOptions as error:
         return error.problems
     return []

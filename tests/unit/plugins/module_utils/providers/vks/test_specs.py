@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.providers.nodegroup_module import require_valid
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.fields import FIELDS
-from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.specs import problems_of
+from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.specs import option_problems
 
 
 def options(**more: Any) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def options(**more: Any) -> dict[str, Any]:
 
 def problems(given: dict[str, Any]) -> list[str]:
     try:
-        require_valid([given], problems_of)
+        require_valid([given], option_problems)
     except InvalidOptions as error:
         return error.problems
     return []
