@@ -68,7 +68,7 @@ FEATURES_SINCE: dict[tuple[str, ...], Release] = {
 # (internal/predicates/restart_only.go of the tag v26.7.0, and that it does not exist in the tags up to v26.3.3).
 _RESTARTS_IN_PLACE_SINCE: Release = (26, 7)
 # The first release of the driver manager that compares digests (k8s-driver-manager v0.10.0, cmd/driver-manager/main.go).
-DRIVER_MANAGER_COMPARES_SINCE: Release = (0, 10)
+_DRIVER_MANAGER_COMPARES_SINCE: Release = (0, 10)
 # Since this release each NVIDIADriver has its own upgrade policy, and one of them can be the default (crds/ of the tags v26.3.3 and v26.7.0);
 # before, the ClusterPolicy's applies to all.
 OWN_UPGRADE_POLICY_SINCE: Release = (26, 7)
@@ -291,12 +291,29 @@ def image_folders(version: str) -> dict[str, str]:
 
 
 def restarts_in_place(version: str) -> bool:
-    """Whether this operator release restarts driver pods in place where it can; False for an unknown form of the version."""
-    known = _VERSION.fullmatch(version.strip()) is not None
-    return known and operator_release(version).release.numbers[:2] >= _RESTARTS_IN_PLACE_SINCE
+    """Whether this operator release restarts driver pods in place where it can; False if the release cannot be read from the version."""
+    return (
+        known_release_of(version) is not None
+        and operator_release(version).release.numbers[:2] >= _RESTARTS_IN_PLACE_SINCE
+    )
+
+
+def compares_digests(image: str) -> bool:
+    """Whether this image of the driver manager compares digests; False if it has no tag with a release, for example with a digest only."""
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    release = known_release_of(tag)
+    return release is not None and release >= _DRIVER_MANAGER_COMPARES_SINCE
 
 
 def release_of(version: str) -> Release:
-    """The first two numbers of a version; an unknown form counts as the newest."""
-    found = re.match(r"v?(\d+)\.(\d+)\.", version)
-    return (int(found[1]), int(found[2])) if found else _NEWEST
+    """The first two numbers of a version; an unknown form counts as the newest release, so that no field is left out.
+
+    A decision that is only safe for new releases needs known_release_of().
+    """
+    return known_release_of(version) or _NEWEST
+
+
+def known_release_of(version: str) -> Release | None:
+    """The first two numbers of a version with three; None for any other text."""
+    found = re.match(r"v?(\d+)\.(\d+)\.", version, re.ASCII)
+    return (int(found[1]), int(found[2])) if found else None

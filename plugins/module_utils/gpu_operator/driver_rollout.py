@@ -21,7 +21,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.releases import DRIVER_MANAGER_COMPARES_SINCE, release_of, restarts_in_place
+from ..catalog.releases import compares_digests, restarts_in_place
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.operand_pods import daemonset_status
 from ..common.nested import get_nested
@@ -139,7 +139,8 @@ def _has_digest(daemonset: Document) -> bool:
     return (
         bool(env.get(_DIGEST))
         and env.get(_FORCE_REINSTALL) != "true"
-        and all(release_of(image.rpartition(":")[2]) >= DRIVER_MANAGER_COMPARES_SINCE for image in managers)
+        and bool(managers)
+        and all(map(compares_digests, managers))
     )
 
 

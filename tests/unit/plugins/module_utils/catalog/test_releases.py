@@ -112,6 +112,11 @@ def test_the_default_release_is_known() -> None:
         ("v26.9.1", True),
         ("main-latest", False),
         ("", False),
+        # Tags of builds that are commits, and a digest.
+        ("26", False),
+        ("9876543f", False),
+        ("99f0a1b2-ubi9", False),
+        (f"sha256:{'9' * 64}", False),
     ],
 )
 def test_driver_pods_restart_in_place_from_v26_7_on(version: str, in_place: bool) -> None:

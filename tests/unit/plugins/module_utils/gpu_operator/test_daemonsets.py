@@ -53,7 +53,9 @@ def test_nodes_whose_pods_are_evicted(version: str, nodes: int) -> None:
         "metadata": {"labels": {"app.kubernetes.io/version": version}},
         "spec": {"driver": {"upgradePolicy": {"autoUpgrade": True}}},
     }
-    template = {"spec": {"containers": [{"name": "c", "env": [{"name": "DRIVER_CONFIG_DIGEST", "value": "3f2a"}]}]}}
+    manager = {"name": "k8s-driver-manager", "image": "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.11.0"}
+    container = {"name": "c", "env": [{"name": "DRIVER_CONFIG_DIGEST", "value": "3f2a"}]}
+    template = {"spec": {"initContainers": [manager], "containers": [container]}}
     driver = {
         "metadata": {
             "labels": {"app.kubernetes.io/component": "nvidia-driver"},

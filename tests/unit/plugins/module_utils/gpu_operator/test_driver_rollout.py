@@ -75,7 +75,7 @@ def daemonset(
 ) -> Object:
     values = {"OTHER": "x", **({} if digest is None else {"DRIVER_CONFIG_DIGEST": digest}), **more}
     env = [{"name": name, "value": value} for name, value in values.items()]
-    image = f"registry.example.com:5000/nvidia/k8s-driver-manager:{manager}"
+    image = manager if "/" in manager else f"registry.example.com:5000/nvidia/k8s-driver-manager:{manager}"
     containers = [{"name": "other"}, {"name": "k8s-driver-manager", "image": image, "env": env}]
     return {
         "metadata": {"name": "nvidia-driver-daemonset"},
@@ -115,6 +115,32 @@ def test_when_driver_pods_restart_in_place(
     changed: Path, version: str, policy: UpgradePolicy, drivers: list[Object], expected: bool
 ) -> None:
     assert is_in_place([changed], version, policy, drivers) == expected
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        # Bundles of OLM, and users, name images by their digests only: the release is unknown, and may be older than v0.10.
+        (f"nvcr.io/nvidia/cloud-native/k8s-driver-manager@sha256:{'1' * 64}", False),
+        (f"nvcr.io/nvidia/cloud-native/k8s-driver-manager@sha256:10.10.{'1' * 58}", False),
+        ("nvcr.io/nvidia/cloud-native/k8s-driver-manager:latest", False),
+        ("registry.example.com:5000/k8s-driver-manager", False),
+        ("registry.example.com:5000/10.10.10/k8s-driver-manager", False),
+        (f"nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.9.1@sha256:{'1' * 64}", False),
+        (f"nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.10.0@sha256:{'1' * 64}", True),
+    ],
+)
+def test_a_driver_manager_of_unknown_release_does_not_count_as_one_that_compares_digests(
+    image: str, expected: bool
+) -> None:
+    assert is_in_place([TOLERATIONS], "v26.7.0", AUTOMATIC, [daemonset(manager=image)]) == expected
+
+
+def test_without_a_driver_manager_no_restart_counts_as_in_place() -> None:
+    driver = daemonset()
+    for container in driver["spec"]["template"]["spec"]["initContainers"]:
+        container["name"] = "other"
+    assert not is_in_place([TOLERATIONS], "v26.7.0", AUTOMATIC, [driver])
 
 
 def test_a_roll_out_in_place_evicts_no_pod() -> None:
