@@ -124,10 +124,10 @@ operator_info:
           returned: always
           sample: olm
         subscription:
-          description: The options of M(accel.gpu.olm_subscription) for it.
+          description: The options of M(accel.gpu.olm_subscription) for it, and the C(namespace_labels) of a new namespace. Options that are not set are null.
           type: dict
           returned: if OLM installs it
-          sample: {namespace: nvidia-gpu-operator, package: gpu-operator-certified, version: v25.10.1, channel: stable, source: [certified-operators]}
+          sample: {namespace: nvidia-gpu-operator, package: gpu-operator-certified, version: v25.10.1, channel: null, source: [certified-operators]}
         discovery_object:
           description: Whether M(accel.gpu.node_feature_discovery) configures it. Only for NFD.
           type: bool

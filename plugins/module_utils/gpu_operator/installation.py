@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from ..catalog.names import NFD_PREFIX
 from ..catalog.olm import NFD_CR
@@ -155,11 +155,15 @@ class InstallationFinding:
 
 
 def _subscription_of(planned: ReleasePlan, olm: OlmPlan) -> dict[str, t.Any]:
-    """The Subscription of a component that OLM installs, as modules return it."""
-    fields = {name: getattr(olm, name) for name in ("package", "channel", "source_namespace", "approval")}
-    catalog = {"source": list(olm.source), "catalog_image": olm.catalog_image or ""}
-    labels = {"namespace_labels": dict(planned.namespace_labels)}
-    return {"namespace": planned.namespace, **labels, "version": planned.version, **fields, **catalog}
+    """The Subscription of a component that OLM installs, as modules return it; an option that is not set is None."""
+    options = {name: value for name, value in asdict(olm).items() if name != "resource"}
+    return {
+        "namespace": planned.namespace,
+        "namespace_labels": dict(planned.namespace_labels),
+        "version": planned.version,
+        **options,
+        "source": list(olm.source),
+    }
 
 
 def read_installation(component: str, deployment: Document) -> Installation | None:
