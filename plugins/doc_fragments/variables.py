@@ -253,9 +253,9 @@ options:
                 default: gpu-operator-certified
               channel:
                 description:
-                  - Channel of the package.
+                  - Channel of the package. By default, the current channel if it contains C(version), otherwise the package's
+                    default channel if it contains it, otherwise another channel that does.
                 type: str
-                default: stable
               source:
                 description:
                   - CatalogSources in order of preference. The first one that offers the version is used, so you can put a staging
@@ -472,9 +472,9 @@ options:
                 default: nfd
               channel:
                 description:
-                  - Channel of the package.
+                  - Channel of the package. By default, the current channel if it contains C(version), otherwise the package's
+                    default channel if it contains it, otherwise another channel that does.
                 type: str
-                default: stable
               source:
                 description:
                   - CatalogSources in order of preference. The first one that offers the version is used, so you can put a staging

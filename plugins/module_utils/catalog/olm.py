@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operators as OLM installs them on OpenShift: packages, channels, catalogs, namespaces, and the names of their custom resources.
+"""The operators as OLM installs them on OpenShift: packages, catalogs, namespaces, and the names of their custom resources.
 
-Sources: bundle/metadata/annotations.yaml and bundle/manifests of NVIDIA/gpu-operator (package, channels, suggested namespace, alm-examples),
+Sources: bundle/metadata/annotations.yaml and bundle/manifests of NVIDIA/gpu-operator (package, suggested namespace, alm-examples),
 manifests/stable of openshift/cluster-nfd-operator, and "Installing the Node Feature Discovery Operator on OpenShift" of NVIDIA/cloud-native-docs.
 """
 
@@ -38,7 +38,6 @@ class OlmPackage:
     source: str
     resource: str
     kinds: tuple[Kind, ...] = ()
-    channel: str = "stable"
 
 
 OPERATOR = OlmPackage("gpu-operator-certified", "nvidia-gpu-operator", "certified-operators", "gpu-cluster-policy")

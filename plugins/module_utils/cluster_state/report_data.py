@@ -173,7 +173,7 @@ def declared_releases(plan: Plan) -> dict[str, dict[str, t.Any]]:
     for component, release in (("nfd", plan.nfd), ("operator", plan.operator)):
         if release.olm is not None:
             olm = release.olm
-            releases[component] |= {"package": olm.package, "channel": olm.channel, "source": list(olm.source)}
+            releases[component] |= {"package": olm.package, "channel": olm.channel or "", "source": list(olm.source)}
     releases["operator"] |= {
         "distribution": plan.cluster.distribution or "",
         "toolkit_env": list(plan.cluster.toolkit_env),

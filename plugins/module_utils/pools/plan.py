@@ -58,11 +58,11 @@ class ClusterPlan:
 class OlmPlan:
     """A Subscription: the options of the module olm_subscription with the same names, except the namespace and the version.
 
-    `resource` is the name of the custom resource that the operator's examples have.
+    Without `channel`, the module keeps the channel in use or chooses one. `resource` is the name of the custom resource that the operator's examples have.
     """
 
     package: str
-    channel: str
+    channel: str | None
     source: tuple[str, ...]
     source_namespace: str
     approval: str

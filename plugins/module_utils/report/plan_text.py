@@ -54,7 +54,8 @@ def _means(release: Document) -> str:
     if release.get("installer") != OLM:
         return f"as Helm release {release['namespace']}/{release['release']}"
     subscription = f"{release['namespace']}/{release['package']}"
-    return f"through OLM: Subscription {subscription}, channel {release['channel']} of {join_words(release['source'], 'or')}"
+    channel = f"channel {release['channel']} of " if release.get("channel") else ""
+    return f"through OLM: Subscription {subscription}, {channel}{join_words(release['source'], 'or')}"
 
 
 def toleration_paragraphs(info: Document) -> t.Iterator[Paragraph]:

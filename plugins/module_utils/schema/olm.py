@@ -34,7 +34,8 @@ def installer_fields(component: str) -> dict[str, Field]:
         "olm": Section(
             fields={
                 "package": Text((validators.object_name,), default=package.package),
-                "channel": Text((validators.object_name,), default=package.channel),
+                # Without a default: the module olm_subscription keeps the channel in use, or finds one that has the version.
+                "channel": Text((validators.object_name,)),
                 "source": ListOf(item=name, default=[package.source]),
                 "source_namespace": Text((validators.dns_label,), default=SOURCE_NAMESPACE),
                 "approval": Choice(known=(MANUAL, AUTOMATIC), default=MANUAL),

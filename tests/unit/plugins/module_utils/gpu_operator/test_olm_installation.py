@@ -69,6 +69,25 @@ def test_what_follows(
         assert "subscription" not in result
 
 
+@pytest.mark.parametrize("channel", [None, "v25.10"])
+def test_only_a_declared_channel_is_passed_to_the_module(channel: str | None) -> None:
+    """Without one, the module keeps the channel in use or finds one that has the version."""
+    olm = {"source": ["certified-operators"], **({"channel": channel} if channel else {})}
+    planned = derive({"name": "c", "distribution": "openshift", "operator": {"olm": olm}}, {}, []).operator
+    subscription = evaluate_olm([found()], planned, (), ()).as_dict()["subscription"]
+    assert subscription == {
+        "namespace": NAMESPACE,
+        "namespace_labels": {"pod-security.kubernetes.io/enforce": "privileged"},
+        "package": "gpu-operator-certified",
+        "version": "v25.10.1",
+        "channel": channel,
+        "source": ["certified-operators"],
+        "source_namespace": "openshift-marketplace",
+        "approval": "Manual",
+        "catalog_image": None,
+    }
+
+
 @pytest.mark.parametrize("policies", [[], [{"metadata": {"name": "gpu-cluster-policy", "creationTimestamp": "1"}}]])
 @pytest.mark.parametrize("installations", [[], [found()]])
 def test_neither_a_missing_policy_nor_a_policy_alone_is_a_problem(

@@ -26,7 +26,7 @@ BY_OLM = {
         "version": "",
         "namespace": "openshift-nfd",
         "package": "nfd",
-        "channel": "stable",
+        "channel": "",
         "source": ["redhat-operators"],
     },
     "operator": {
@@ -77,7 +77,7 @@ def _info(**changes: t.Any) -> dict[str, t.Any]:
         (
             {"installed": {"nfd": MISSING, "operator": MISSING}, "releases": BY_OLM},
             [
-                "nfd: installs NFD through OLM: Subscription openshift-nfd/nfd, channel stable of redhat-operators",
+                "nfd: installs NFD through OLM: Subscription openshift-nfd/nfd, redhat-operators",
                 "operator: installs GPU operator v25.10.1 through OLM: Subscription nvidia-gpu-operator/gpu-operator-certified, "
                 "channel stable of staging or certified-operators",
             ],
