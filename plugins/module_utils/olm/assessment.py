@@ -28,11 +28,8 @@ from .observed import (
 )
 from .operator_group import no_group, several_groups
 from .problem import LONG, SHORT, Problem
-from .stability import unstable_reason
+from .stability import INSTALL_CHECK_FAILED, unready_deployments, unstable_reason
 from .versions import Version
-
-# The ClusterServiceVersion fails for this reason for a moment when its Deployment is not ready after 5 minutes; then OLM starts again.
-INSTALL_CHECK_FAILED = "InstallCheckFailed"
 
 
 @dataclass(frozen=True)
@@ -64,6 +61,9 @@ class Assessment:
     discard: str = ""
     # The ClusterServiceVersion that `done` is about.
     csv: str = ""
+    # What explains a timeout: OLM unpacks the bundle, or these Deployments of the ClusterServiceVersion are not ready.
+    unpacking: bool = False
+    unready: tuple[str, ...] = ()
 
 
 def assess(observed: Observed, target: Target) -> Assessment:
@@ -122,7 +122,7 @@ def _progress(observed: Observed, subscription: Document, csv: Document, reason:
     phase, cause, dummy = csv_phase(csv)
     if phase == FAILED and cause != INSTALL_CHECK_FAILED:
         return _problem(failures.csv_failed(observed.namespace, csv))
-    return Assessment(text=_detail(reason, csv))
+    return Assessment(text=_detail(reason, csv), unready=unready_deployments(observed, csv))
 
 
 def _detail(reason: str, csv: Document) -> str:
@@ -170,7 +170,7 @@ def _before_csv(observed: Observed, target: Target, subscription: Document) -> A
     problem = subscription_problem(observed, target, subscription)
     if problem:
         return _problem(problem)
-    return Assessment(text=_waiting_text(observed, target, subscription))
+    return _without_plan(observed, target, subscription)
 
 
 def subscription_problem(observed: Observed, target: Target, subscription: Document) -> Problem | None:
@@ -196,9 +196,11 @@ def subscription_problem(observed: Observed, target: Target, subscription: Docum
     return None
 
 
-def _waiting_text(observed: Observed, target: Target, subscription: Document) -> str:
+def _without_plan(observed: Observed, target: Target, subscription: Document) -> Assessment:
+    """OLM has not made the InstallPlan yet."""
     name = f"Subscription {observed.namespace}/{name_of(subscription)}"
     unpacking = conditions(subscription).get("BundleUnpacking")
     if unpacking is not None and unpacking.is_true:
-        return f"{name}: OLM is unpacking the bundle of {target.csv} ({unpacking.message or unpacking.reason})"
-    return f"{name}: OLM has not created an InstallPlan for {target.csv} yet"
+        text = f"{name}: OLM is unpacking the bundle of {target.csv} ({unpacking.message or unpacking.reason})"
+        return Assessment(text=text, unpacking=True)
+    return Assessment(text=f"{name}: OLM has not created an InstallPlan for {target.csv} yet")

@@ -207,11 +207,11 @@ def unpack_failed(subscription: str, condition: Condition, dummy_package: str) -
     )
 
 
-def unpack_timeout(text: str, seconds: float) -> Problem:
-    """The image of the bundle was not unpacked before the timeout; `text` says which one."""
+def unpack_timeout(subscription: str, seconds: float) -> Problem:
+    """The image of the bundle was not unpacked before the timeout."""
     return Problem(
         code="unpack_failed",
-        subject=text.partition(": ")[0],
+        subject=subscription,
         field="condition BundleUnpacking",
         value=f"True after {seconds:.0f} s (wait_timeout)",
         rule="OLM unpacks the bundle's image in a Job in the namespace of the CatalogSource.",

@@ -27,7 +27,6 @@ from .observed import Observed, csv_phase, name_of, plan_csvs, plan_phase
 from .options import OlmOptions
 from .problem import SHORT, OlmFailure, Problem
 from .repair import looks_for_deleted_plan
-from .stability import is_rolled_out
 from .subscription import V1ALPHA1, is_created_by_us
 
 if t.TYPE_CHECKING:
@@ -209,7 +208,7 @@ class OlmRun:
             if left <= 0 or not self.wait:
                 if not self.wait:
                     return
-                raise self._timeout(observed, step)
+                raise self._timeout(observed, target, step)
             self.progress.report(step.text)
             self.client.await_change(min(left, patience, _TICK))
 
@@ -251,19 +250,19 @@ class OlmRun:
             raise OlmFailure(step.problem)
         return left
 
-    def _timeout(self, observed: Observed, step: Assessment) -> OlmFailure | WaitTimeout:
+    def _timeout(self, observed: Observed, target: Target, step: Assessment) -> OlmFailure | WaitTimeout:
         if step.problem is not None:
             return OlmFailure(step.problem)
-        if "OLM is unpacking the bundle" in step.text:
-            return OlmFailure(failures.unpack_timeout(step.text, self.timeout))
-        waiting = [item for item in observed.deployments if not is_rolled_out(item) and name_of(item) in step.text]
+        subscription = f"Subscription {self.options.namespace}/{target.subscription}"
+        if step.unpacking:
+            return OlmFailure(failures.unpack_timeout(subscription, self.timeout))
+        waiting = [item for name in step.unready if (item := observed.deployment(name)) is not None]
         if waiting:
             selectors = [_selector(item) for item in waiting]
             pods = diagnose_pods(self.client.client, self.options.namespace, selectors)
             return OlmFailure(
                 failures.deployment_not_ready(waiting[0], [format_failure(item) for item in pods], self.timeout)
             )
-        subscription = f"Subscription {self.options.namespace}/{self.plan.target.subscription if self.plan and self.plan.target else ''}"
         return WaitTimeout(
             f"Not done within {self.timeout:.0f} s (wait_timeout). {step.text}. {failures.never_processed(subscription)}"
         )

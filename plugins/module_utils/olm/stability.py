@@ -9,9 +9,23 @@ Then the Deployment's hash changes, and the phase returns to Installing (operato
 from __future__ import annotations
 
 from ..common.nested import get_nested
-from .observed import COMPLETE, SUCCEEDED, Document, Observed, csv_phase, is_deleting, name_of, plan_csvs, plan_phase
+from .observed import (
+    COMPLETE,
+    FAILED,
+    INSTALLING,
+    SUCCEEDED,
+    Document,
+    Observed,
+    csv_phase,
+    is_deleting,
+    name_of,
+    plan_csvs,
+    plan_phase,
+)
 
 _FINISHED_STEPS = frozenset({"Created", "Present"})
+# The ClusterServiceVersion fails for this reason for a moment when its Deployment is not ready after 5 minutes; then OLM starts again.
+INSTALL_CHECK_FAILED = "InstallCheckFailed"
 
 
 def unstable_reason(observed: Observed, csv: Document, subscription: Document, former: Document | None = None) -> str:
@@ -34,6 +48,15 @@ def unstable_reason(observed: Observed, csv: Document, subscription: Document, f
         if reason:
             return reason
     return ""
+
+
+def unready_deployments(observed: Observed, csv: Document) -> tuple[str, ...]:
+    """The Deployments of a ClusterServiceVersion that are not ready; none in a phase in which OLM does not wait for them."""
+    phase, reason, dummy = csv_phase(csv)
+    if phase not in (INSTALLING, SUCCEEDED) and (phase, reason) != (FAILED, INSTALL_CHECK_FAILED):
+        return ()
+    names = [entry["name"] for entry in get_nested(csv, "spec", "install", "spec", "deployments") or ()]
+    return tuple(name for name in names if (live := observed.deployment(name)) is not None and not is_rolled_out(live))
 
 
 def is_executed(plan: Document) -> bool:

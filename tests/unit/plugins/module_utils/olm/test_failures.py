@@ -64,7 +64,7 @@ def test_a_failed_unpacking_and_a_plan_that_was_deleted_differ(reason: str, code
 
 
 def test_other_problems() -> None:
-    timeout = failures.unpack_timeout("Subscription a/b: OLM is unpacking the bundle of c (d)", 20)
+    timeout = failures.unpack_timeout("Subscription a/b", 20)
     assert (timeout.subject, timeout.value) == ("Subscription a/b", "True after 20 s (wait_timeout)")
     held = csv(metadata={"finalizers": ["operators.coreos.com/csv-cleanup"]})
     assert failures.not_removed(NAMESPACE, held, 60).value == "operators.coreos.com/csv-cleanup after 60 s"
