@@ -11,6 +11,7 @@ from dataclasses import replace
 from ..catalog import cuda, models, names, releases
 from ..catalog import mig as geometries
 from ..catalog import olm as olm_catalog
+from ..catalog.node_feature_discovery import WORKER_CONFIG
 from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
 from ..common.nested import get_nested
 from ..mig.layout import Layout
@@ -57,13 +58,6 @@ _CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
 # Without a global MIG strategy, the plugin uses the strategy in each node's configuration (gpu-operator
 # applyMIGConfiguration).
 _OPERATOR_VALUES: Document = {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}, "mig": {"strategy": ""}}
-_PCI_CLASSES = ("02", "0200", "0207", "0300", "0302")
-# The kernel module that prevents NVIDIA's from loading; NFD publishes loaded modules by such rules only (its "Customization guide").
-_NOUVEAU_RULE: Document = {
-    "name": "nouveau",
-    "labels": {names.NOUVEAU_LABEL.removeprefix(names.NFD_PREFIX): "true"},
-    "matchFeatures": [{"feature": "kernel.loadedmodule", "matchExpressions": {"nouveau": {"op": "Exists"}}}],
-}
 # Drivers and NFD's workers mount host paths, which Pod Security only allows in privileged namespaces.
 _PRIVILEGED = {names.POD_SECURITY_LABEL: "privileged"}
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
@@ -299,12 +293,7 @@ def _nfd_values(tolerations: tuple[Toleration, ...], user_values: Document) -> D
     values: Document = {
         "master": {"extraLabelNs": ["nvidia.com"]},
         "worker": {
-            "config": {
-                "sources": {
-                    "custom": [copy.deepcopy(_NOUVEAU_RULE)],
-                    "pci": {"deviceClassWhitelist": list(_PCI_CLASSES), "deviceLabelFields": ["vendor"]},
-                }
-            },
+            "config": copy.deepcopy(WORKER_CONFIG),
             "tolerations": needed,
         },
     }

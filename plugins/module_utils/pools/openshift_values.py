@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The custom resources of operators that OLM installs: fields of their spec, derived from gpu_cluster (pure).
 
-OLM has no values: what a chart's values say stands in the ClusterPolicy and in the NodeFeatureDiscovery.
+OLM has no Helm values; the same settings are fields of the ClusterPolicy and of the NodeFeatureDiscovery.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import copy
 import typing as t
 
+from ..catalog.node_feature_discovery import WORKER_CONFIG
 from ..catalog.releases import Release, release_of
+from ..nvidia_config import yaml_text
 from ..schema.types import Document
 from . import operator_values
 from .variables import merge
@@ -25,8 +27,6 @@ _IMAGES: t.Mapping[str, tuple[str, str]] = {
 # Components of the chart that are no parts of a ClusterPolicy's spec, and the release that has added a part to it.
 _NOT_IN_POLICY = ("operator", "draDriver")
 _PARTS_SINCE: t.Mapping[str, Release] = {"kataSandboxDevicePlugin": (26, 3)}
-# `vendor` alone yields the label that the GPU operator reads, pci-10de.present. The classes and the rule are those of other clusters.
-_PCI_CLASSES = ("02", "0200", "0207", "03", "0300", "0302", "12")
 
 
 def policy_values(settings: Document) -> Document:
@@ -46,23 +46,5 @@ def discovery_spec(user_spec: Document) -> Document:
 
     workerConfig.configData is text; the user's own text replaces the derived one.
     """
-    spec: Document = {"workerConfig": {"configData": _WORKER_CONFIG}}
+    spec: Document = {"workerConfig": {"configData": yaml_text.render(WORKER_CONFIG)}}
     return t.cast("Document", merge(spec, copy.deepcopy(user_spec)))
-
-
-_WORKER_CONFIG = f"""\
-core:
-  sleepInterval: 60s
-sources:
-  custom:
-    - name: nouveau
-      labels:
-        kernel-loadedmodule.nouveau: "true"
-      matchFeatures:
-        - feature: kernel.loadedmodule
-          matchExpressions:
-            nouveau: {{op: Exists}}
-  pci:
-    deviceClassWhitelist: [{", ".join(f'"{each}"' for each in _PCI_CLASSES)}]
-    deviceLabelFields: [vendor]
-"""

@@ -58,6 +58,7 @@ def test_nfd_publishes_the_label_that_the_operator_reads() -> None:
     config = yaml.safe_load(discovery_spec({})["workerConfig"]["configData"])
     assert config["sources"]["pci"]["deviceLabelFields"] == ["vendor"]
     assert {"0300", "0302"} <= set(config["sources"]["pci"]["deviceClassWhitelist"])
+    assert config == derive({"name": "c"}, {}, []).nfd.values["worker"]["config"], "as on other clusters"
     (rule,) = config["sources"]["custom"]
     assert rule["labels"] == {"kernel-loadedmodule.nouveau": "true"}
     mine = discovery_spec({"operand": {"image": "x"}, "workerConfig": {"configData": "mine"}})
