@@ -137,35 +137,6 @@ def test_waiting(state: Observed, goal: Target, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "ready", "unready"),
-    [
-        (csv(phase="Installing", reason="InstallWaiting", message=INSTALLING), 0, (PACKAGE,)),
-        (csv(phase="Installing", reason="InstallWaiting", message=INSTALLING), 1, ()),
-        (csv(phase="Failed", reason="InstallCheckFailed", message="install timeout"), 0, (PACKAGE,)),
-        (csv(), 0, (PACKAGE,)),
-        # A Deployment of the version before is not the reason, although this version's name contains its name.
-        (
-            csv(phase="Pending", reason="RequirementsNotMet", message="one or more requirements couldn't be found"),
-            0,
-            (),
-        ),
-        (csv(phase="InstallReady"), 0, ()),
-    ],
-)
-def test_a_timeout_is_explained_by_deployments_only_in_phases_that_wait_for_them(
-    version: dict[str, Any], ready: int, unready: tuple[str, ...]
-) -> None:
-    state = observed(csvs=[version], deployments=[deployment(ready=ready), deployment("other", ready=0)])
-    assert assess(state, target()).unready == unready
-
-
-@pytest.mark.parametrize(("kind", "unpacking"), [("BundleUnpacking", True), ("CatalogSourcesUnhealthy", False)])
-def test_a_timeout_is_explained_by_unpacking_only_while_olm_unpacks(kind: str, unpacking: bool) -> None:
-    pending = subscription(conditions=[condition(kind, status="True" if unpacking else "False")])
-    assert assess(progress(subscriptions=[pending]), target()).unpacking is unpacking
-
-
-@pytest.mark.parametrize(
     ("state", "goal"),
     [
         (observed(), target()),
