@@ -174,7 +174,7 @@ details:
 
 import typing as t
 
-from ..module_utils.cluster_state.cluster_policy import is_created
+from ..module_utils.cluster_state.ownership import is_created_by_collection
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
@@ -266,7 +266,7 @@ def _run(module: GpuModule, stage: Stage) -> None:
 def _is_own(module: GpuModule, namespace: str) -> bool:
     """Whether this collection has created the operator's namespace; a Subscription that it had is deleted with it."""
     live = module.client.get(f"{NAMESPACES}/{namespace}")
-    return live is not None and is_created(live)
+    return live is not None and is_created_by_collection(live)
 
 
 def _release(module: GpuModule, name: str, namespace: str) -> ReleaseRemoval:

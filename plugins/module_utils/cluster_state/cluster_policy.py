@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import (
-    CREATED_ANNOTATION,
     DEFAULT_MIG_CONFIGMAP,
     FORMER_ANNOTATION,
     OWNED_TOLERATIONS_ANNOTATION,
@@ -23,11 +22,6 @@ def active_policy(policies: t.Iterable[Document]) -> Document | None:
     return min(
         policies, key=lambda policy: (policy["metadata"]["creationTimestamp"], policy["metadata"]["name"]), default=None
     )
-
-
-def is_created(item: Document) -> bool:
-    """Whether this collection has created the object, a ClusterPolicy or another one."""
-    return (item["metadata"].get("annotations") or {}).get(CREATED_ANNOTATION) == "true"
 
 
 def uses_driver_objects(spec: Document) -> bool:

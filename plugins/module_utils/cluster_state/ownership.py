@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Labels and taints of a node that this collection owns: which to set, to remove and to keep (pure).
+"""What this collection owns: the objects that it has created, and labels and taints of nodes, which to set, to remove and to keep (pure).
 
 Labels and taints that existed before are not recorded as owned, so they stay when the node is released. The patch that sets a label or taint
 also records it in an annotation, so a killed run leaves nothing unrecorded.
@@ -13,13 +13,18 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..catalog.names import CREATED_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..catalog.taints import Taint, format_taint, merge_taints
 from ..common.nested import parse_json
 from .node import Node
 
 # Labels or annotations; None removes one.
 Entries = t.Mapping[str, "str | None"]
+
+
+def is_created_by_collection(item: t.Mapping[str, t.Any]) -> bool:
+    """Whether this collection has created an object of any kind."""
+    return (item["metadata"].get("annotations") or {}).get(CREATED_ANNOTATION) == "true"
 
 
 @dataclass(frozen=True)

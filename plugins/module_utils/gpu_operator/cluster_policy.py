@@ -22,12 +22,12 @@ from ..catalog.names import (
 from ..catalog.olm import OPERATOR
 from ..catalog.taints import toleration_identity
 from ..cluster_state.cluster_policy import (
-    is_created,
     policy_tolerations,
     recorded_previous_spec,
     recorded_tolerations,
     uses_driver_objects,
 )
+from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import apply_merge_patch, get_nested
 from ..helm.release import helm_release_of
 from ..kube.diff import difference
@@ -89,7 +89,7 @@ class DesiredPolicy:
         A policy that this collection creates, since OLM does not, also has the fields of gpu_cluster.operator.
         """
         tolerations = tuple(plan.policy.tolerations)
-        if plan.operator.olm is not None and (live is None or is_created(live)):
+        if plan.operator.olm is not None and (live is None or is_created_by_collection(live)):
             values = dict(plan.operator.values)
             daemonsets = dict(values.pop("daemonsets", None) or {})
             tolerations += tuple(daemonsets.pop("tolerations", None) or ())

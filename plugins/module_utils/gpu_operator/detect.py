@@ -12,7 +12,8 @@ from ..catalog.olm import OLM as OLM_INSTALLER
 from ..catalog.olm import OPENSHIFT
 from ..catalog.releases import GPU_CLUSTER_SINCE, release_of
 from ..catalog.taints import format_taint
-from ..cluster_state.cluster_policy import active_policy, is_created
+from ..cluster_state.cluster_policy import active_policy
+from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
 from ..helm.release import ReleaseId, helm_release_of
 from ..helm.release_records import is_marked_installed, marker_path
@@ -153,7 +154,7 @@ def adapt_plan(client: Client, plan: Plan, policy: t.Mapping[str, t.Any] | None)
     """
     if policy is None:
         return _on_platform(client, plan, ())[0]
-    if plan.on_openshift is not None and is_created(policy):
+    if plan.on_openshift is not None and is_created_by_collection(policy):
         # Only where OLM has installed the operator, this collection creates the policy.
         plan = plan.on_openshift()
     namespace = _operator_namespace(client, policy, plan.operator.namespace)

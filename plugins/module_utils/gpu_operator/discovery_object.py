@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
 from ..catalog.olm import NFD, NFD_CR
 from ..catalog.taints import toleration_of, untolerated_taints
-from ..cluster_state.cluster_policy import is_created, recorded_tolerations
+from ..cluster_state.cluster_policy import recorded_tolerations
+from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested, part_of
 from ..kube.diff import difference
 from ..kube.managed_fields import child, owned_by
@@ -98,12 +99,12 @@ def plan_discovery(live: Document, plan: Plan, *, tolerates: bool = True) -> Dis
     current = list(get_nested(live, "spec", _OPERAND, _TOLERATIONS) or ())
     desired = desired_tolerations(plan) if tolerates else []
     merged, owned = merge_tolerations(current, recorded_tolerations(live) or (), desired)
-    spec: Object = dict(plan.nfd.values) if is_created(live) else {}
+    spec: Object = dict(plan.nfd.values) if is_created_by_collection(live) else {}
     applied = child(child(owned_by(live, FIELD_MANAGER), "spec"), _OPERAND)
     if merged != current or f"f:{_TOLERATIONS}" in applied:
         spec = merge(spec, {_OPERAND: {_TOLERATIONS: merged}})
     annotations = _annotations(owned) if owned or recorded_tolerations(live) is not None else {}
-    if is_created(live):
+    if is_created_by_collection(live):
         annotations[CREATED_ANNOTATION] = "true"
     if not spec and not annotations:
         return DiscoveryChange(None, {}, {})

@@ -7,7 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.taints import format_toleration
-from ..cluster_state.cluster_policy import is_created, policy_tolerations, recorded_tolerations
+from ..cluster_state.cluster_policy import policy_tolerations, recorded_tolerations
+from ..cluster_state.ownership import is_created_by_collection
 from ..cluster_state.report_data import declared_releases
 from ..common.nested import get_nested
 from ..kube.errors import ApiError
@@ -50,7 +51,7 @@ def toleration_changes(client: Client, detection: Detection) -> list[Object]:
         desired = DesiredPolicy.derive(plan, policy).tolerations
         recorded = recorded_tolerations(policy)
         # Before the first run of cluster_policy, Helm or the creation has set the entries.
-        owned = (desired if is_created(policy) else ()) if recorded is None else recorded
+        owned = (desired if is_created_by_collection(policy) else ()) if recorded is None else recorded
         title = f"ClusterPolicy {policy['metadata']['name']}"
         found.append(_change(title, policy_tolerations(policy), owned, desired, _OPERANDS))
     if plan.pools and detection.findings["nfd"].configures_discovery:

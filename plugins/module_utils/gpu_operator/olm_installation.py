@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import replace
 
 from ..catalog.olm import CSV_KIND, EXAMPLES_ANNOTATION, OWNER_KIND_LABEL, OWNER_LABEL
-from ..cluster_state.cluster_policy import is_created
+from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested, parse_json
 from ..kube.errors import ApiError
 from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS
@@ -34,7 +34,9 @@ def subscribed_namespaces(client: Client, installations: t.Iterable[Installation
         namespace
         for namespace in namespaces
         for item in _list(client, f"{API}/namespaces/{namespace}/subscriptions")
-        if is_created(item) and planned.olm is not None and get_nested(item, "spec", "name") == planned.olm.package
+        if is_created_by_collection(item)
+        and planned.olm is not None
+        and get_nested(item, "spec", "name") == planned.olm.package
     }
 
 

@@ -9,6 +9,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
 from . import failures
 from .client import AppliedObject, OlmClient
@@ -17,7 +18,7 @@ from .observed import Object, Observed, catalog_state, name_of
 from .options import OlmOptions
 from .package_manifest import Entry, Offer, choose_offer
 from .problem import OlmFailure, Problem
-from .subscription import catalog_body, is_created_by_us
+from .subscription import catalog_body
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress
@@ -58,7 +59,7 @@ class CatalogChoice:
         """Create or update the CatalogSource of the image; whether it differed."""
         name = self.options.sources[0]
         live = observed.catalog(name)
-        if live is not None and not is_created_by_us(live):
+        if live is not None and not is_created_by_collection(live):
             if (live.get("spec") or {}).get("image") == self.options.catalog_image:
                 return False
             raise OlmFailure(failures.foreign_catalog(self.options.source_namespace, live, self.options.catalog_image))
@@ -96,7 +97,7 @@ class CatalogChoice:
 
     def _remove_catalog(self, catalog: Object | None) -> None:
         """Delete the CatalogSource that this run has created: one that is not connected stops all Subscriptions that can see it."""
-        if catalog is None or not is_created_by_us(catalog):
+        if catalog is None or not is_created_by_collection(catalog):
             return
         name, namespace = name_of(catalog), self.options.source_namespace
         if self.client.delete("CatalogSource", name, str(catalog["metadata"]["uid"]), namespace):

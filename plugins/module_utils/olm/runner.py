@@ -8,6 +8,7 @@ import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ..cluster_state.ownership import is_created_by_collection
 from ..common.results import diff_of
 from ..common.wait import StateTimer, WaitTimeout
 from ..helm.workloads import diagnose_pods, format_failure
@@ -27,7 +28,7 @@ from .observed import Observed, csv_phase, name_of, plan_csvs, plan_phase
 from .options import OlmOptions
 from .problem import SHORT, OlmFailure, Problem
 from .repair import looks_for_deleted_plan
-from .subscription import V1ALPHA1, is_created_by_us
+from .subscription import V1ALPHA1
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress
@@ -291,7 +292,7 @@ class OlmRun:
             "version": str(target.version) if target and target.version else "",
             "phase": csv_phase(csv)[0],
             "installed": self.done is not None,
-            "created": live is not None and is_created_by_us(live),
+            "created": live is not None and is_created_by_collection(live),
             "approved": sorted(self.approved),
             "repaired": list(self.repaired),
             "after_discovery": list(self.plan.after_discovery) if self.plan else [],

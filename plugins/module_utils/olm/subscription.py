@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER, SUBSCRIPTION_CONFIG_ANNOTATION
+from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested, parse_json
 from ..kube.managed_fields import Tree, child, owned_by
 
@@ -76,11 +77,6 @@ def catalog_body(name: str, namespace: str, image: str, live: Document | None) -
         "grpcPodConfig": {"securityContextConfig": "restricted"},
     }
     return _object(V1ALPHA1, "CatalogSource", name, namespace, _created(live), content)
-
-
-def is_created_by_us(live: Document) -> bool:
-    """Whether the collection has created the object."""
-    return CREATED_ANNOTATION in (live["metadata"].get("annotations") or {})
 
 
 def merge_list(
@@ -161,7 +157,7 @@ def _identity(key: str, item: t.Any) -> str:
 
 
 def _created(live: Document | None) -> Object:
-    return {CREATED_ANNOTATION: "true"} if live is None or is_created_by_us(live) else {}
+    return {CREATED_ANNOTATION: "true"} if live is None or is_created_by_collection(live) else {}
 
 
 def _object(api_version: str, kind: str, name: str, namespace: str, annotations: Object, spec: Object) -> Object:

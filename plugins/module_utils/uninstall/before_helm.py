@@ -13,11 +13,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.names import MIG_CONFIG_LABEL
-from ..cluster_state.cluster_policy import is_created, plugin_configmap
+from ..cluster_state.cluster_policy import plugin_configmap
 from ..cluster_state.gpu_pods import PREFIX
 from ..cluster_state.node import Node
 from ..cluster_state.nvidia_driver import is_managed
-from ..cluster_state.ownership import NodeEdit
+from ..cluster_state.ownership import NodeEdit, is_created_by_collection
 from ..common.errors import InvalidOptions
 from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..helm.release_removal import ReleaseRemoval
@@ -171,7 +171,7 @@ class BeforeHelm(Stage):
 
     def _is_managed(self, policy: Document) -> bool:
         """Whether a policy belongs to a Helm release that this collection installed, or was created for an OLM operator."""
-        return is_created(policy) or (self.operator.managed and self.operator.contains(policy))
+        return is_created_by_collection(policy) or (self.operator.managed and self.operator.contains(policy))
 
     def _operator_namespace(self, policy: Document) -> str:
         return str((policy.get("status") or {}).get("namespace") or self.operator.namespace)

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION
-from ..cluster_state.cluster_policy import is_created
+from ..cluster_state.ownership import is_created_by_collection
 from ..common.parallel import call_all
 from ..helm.release import helm_release_of
 from ..kube.client import Client
@@ -116,7 +116,7 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
         return True
     if (kind, name) in departing.own_objects and ownership_marks.is_marked(item):
         return True
-    if departing.by_olm and (is_created(item) or _is_of_operator(kind, metadata)):
+    if departing.by_olm and (is_created_by_collection(item) or _is_of_operator(kind, metadata)):
         return True
     if kind == "ConfigMap":
         return name in departing.configmaps and not ownership_marks.has_foreign_entries(item)

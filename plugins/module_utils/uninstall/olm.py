@@ -11,7 +11,8 @@ import typing as t
 from ..catalog.names import FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
 from ..catalog.olm import PACKAGES
 from ..catalog.taints import toleration_identity
-from ..cluster_state.cluster_policy import is_created, recorded_tolerations
+from ..cluster_state.cluster_policy import recorded_tolerations
+from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
 from ..kube.client import Client
 from ..kube.conflict_retry import patch_object
@@ -35,7 +36,7 @@ def own_subscriptions(client: Client) -> list[dict[str, str]]:
             "package": str(get_nested(item, "spec", "name") or ""),
         }
         for item in _list(client, f"{_API}/v1alpha1/subscriptions")
-        if is_created(item)
+        if is_created_by_collection(item)
     ]
     order = [package.package for package in PACKAGES.values()]
     return sorted(found, key=lambda item: order.index(item["package"]) if item["package"] in order else 0)
@@ -66,7 +67,7 @@ def _discovery_removal(client: Client, item: Object) -> Removal | None:
     metadata = item["metadata"]
     label = f"NodeFeatureDiscovery {metadata['namespace']}/{metadata['name']}"
     path = f"/apis/nfd.openshift.io/v1/namespaces/{metadata['namespace']}/nodefeaturediscoveries/{metadata['name']}"
-    if is_created(item):
+    if is_created_by_collection(item):
         delete = functools.partial(client.delete, path, body={"preconditions": {"uid": metadata["uid"]}})
         gone = functools.partial(await_gone, client, path, metadata["uid"], label, _finalizers)
         return Removal(label, send=delete, check=functools.partial(delete, dry_run=True), wait=gone)
