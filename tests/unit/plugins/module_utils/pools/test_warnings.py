@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import warnings
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_api import autoscaler_rules
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings as doubts
 from tests.helpers.fleet import node
@@ -110,6 +111,42 @@ def test_doubts(pools: list[dict[str, t.Any]], conditions: t.Collection[str], ve
     reported = _doubts(pools, conditions, version)
     assert len(reported) == len(words), reported
     assert [word for word in words if not any(word in text for text in reported)] == []
+
+
+RENAMED = {**SCALED, "nodes": {"flavor": "g6.xlarge"}, "sharing": {**X4, "rename": True}}
+MIXED = {
+    **SCALED,
+    "model": "A100-SXM4-80GB",
+    "nodes": {"flavor": "p4de.24xlarge"},
+    "sharing": {"mode": "mig", "layout": {"1g.10gb": 3, "2g.20gb": 2}},
+}
+
+
+@pytest.mark.parametrize(
+    ("pool", "release", "expected"),
+    [
+        (RENAMED, None, "before OpenShift 5.0 only counts nvidia.com/gpu"),
+        (RENAMED, None, "From 5.0 on, it counts the resource that the pool offers."),
+        (RENAMED, (4, 18), "before OpenShift 5.0 only counts nvidia.com/gpu"),
+        (RENAMED, (5, 0), ""),
+        (MIXED, (4, 20), "pods that request nvidia.com/mig-1g.10gb and nvidia.com/mig-2g.20gb"),
+        (
+            MIXED,
+            (5, 0),
+            "counts one resource of a MachineSet, nvidia.com/mig-1g.10gb: it may add no node for pods that request nvidia.com/mig-2g.20gb",
+        ),
+    ],
+)
+def test_the_warning_about_uncounted_resources_is_that_of_the_release(
+    pool: dict[str, t.Any], release: tuple[int, int] | None, expected: str
+) -> None:
+    plan = derive({"name": "lab", "cloud": {"machineset": {}}}, {}, [pool])
+    found = [
+        text for text in doubts(plan, autoscaler=autoscaler_rules(release) if release else None) if "autoscaler" in text
+    ]
+    assert len(found) == bool(expected)
+    assert expected in "".join(found)
+    assert ("From 5.0 on" in "".join(found)) == (release is None)
 
 
 @pytest.mark.parametrize("version", ["v25.10.1", "v99.1.0"])
