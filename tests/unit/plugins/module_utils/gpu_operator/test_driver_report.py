@@ -101,3 +101,28 @@ def test_a_plan_shows_that_the_crd_is_older_than_the_operator() -> None:
     newer = derive({"name": "c", "operator": {"version": "v26.3.0", "driver": {"version": "580.126.16"}}}, {}, POOLS)
     add_driver_objects(cast("Client", server), newer, live, NODES, info)
     assert not info["warnings"]
+
+
+def test_a_plan_shows_the_tolerations_that_objects_get_and_lose() -> None:
+    taint = {"key": "restricted", "value": "yes", "effect": "NoSchedule"}
+    other = {"key": "other", "effect": "NoExecute"}
+    tainted, both = (
+        derive({"name": "c"}, {}, [{**POOLS[0], "taints": taints}, POOLS[1]]) for taints in ([taint], [taint, other])
+    )
+    live = policy()
+
+    def changes(before: Plan, after: Plan) -> list[Object]:
+        bodies = [copy.deepcopy(change.body) for change in plan_driver_objects(before, live, [], NODES).changes]
+        info: Object = {"warnings": [], "tolerations": []}
+        add_driver_objects(cast("Client", Server(bodies)), after, live, NODES, info)
+        return list(info["tolerations"])
+
+    texts, restarts = ["restricted=yes:NoSchedule"], "the driver restarts on 1 node(s) of pool own"
+    entry = {"object": "NVIDIADriver accel-gpu-own", "restarts": restarts}
+    assert changes(planned(), tainted) == [{**entry, "adds": texts, "removes": []}]
+    assert changes(both, tainted) == [{**entry, "adds": [], "removes": ["other:NoExecute"]}]
+    assert changes(tainted, tainted) == []
+    # New objects have the tolerations from the beginning.
+    info: Object = {"warnings": []}
+    add_driver_objects(cast("Client", Server([])), tainted, live, NODES, info)
+    assert info["tolerations"] == []
