@@ -122,7 +122,3 @@ def test_a_plan_shows_the_tolerations_that_objects_get_and_lose() -> None:
     assert changes(planned(), tainted) == [{**entry, "adds": texts, "removes": []}]
     assert changes(both, tainted) == [{**entry, "adds": [], "removes": ["other:NoExecute"]}]
     assert changes(tainted, tainted) == []
-    # New objects have the tolerations from the beginning.
-    info: Object = {"warnings": []}
-    add_driver_objects(cast("Client", Server([])), tainted, live, NODES, info)
-    assert info["tolerations"] == []
