@@ -66,6 +66,7 @@ def add_scaling(client: Client, plan: Plan, nodes: t.Sequence[Node], info: Objec
 def read_state(client: Client, nodes: t.Sequence[Node], namespace: str) -> tuple[AutoscalerState, dict[str, str]]:
     """The objects that the autoscaler reads, and for each kind that could not be read a sentence (for MachineSets by MACHINE_API_PATH)."""
     problems: dict[str, str] = {}
+    none: tuple[Object, ...] = ()
 
     def read(key: str, what: str, request: t.Callable[[], T], instead: T) -> T:
         try:
@@ -80,7 +81,7 @@ def read_state(client: Client, nodes: t.Sequence[Node], namespace: str) -> tuple
         return tuple(client.list(f"{MACHINE_API_PATH}/namespaces/{namespace}/machinesets"))
 
     try:
-        found = read(MACHINE_API_PATH, "MachineSets", machine_sets, ())
+        found = read(MACHINE_API_PATH, "MachineSets", machine_sets, none)
     except ApiError as error:
         if not error.not_found:
             raise
@@ -93,7 +94,7 @@ def read_state(client: Client, nodes: t.Sequence[Node], namespace: str) -> tuple
         autoscaler.MACHINE_AUTOSCALER_KIND,
         "MachineAutoscalers",
         lambda: client.list_known(MACHINE_AUTOSCALERS_PATH),
-        (),
+        none,
     )
     cluster_path = f"/apis/{autoscaler.API_VERSION}/clusterautoscalers/{autoscaler.NAME}"
     cluster = read(autoscaler.KIND, f"ClusterAutoscaler {autoscaler.NAME}", lambda: client.get(cluster_path), None)

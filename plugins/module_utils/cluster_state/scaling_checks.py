@@ -233,8 +233,8 @@ def label_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineS
         yield Finding(
             f"illegal {key}",
             NO_POD,
-            f"MachineSet {machine_set.name}: {_TEMPLATE_LABELS} has {key}={value}, which {label_value(str(value))}. The API server rejects it on the node, which "
-            "then gets none of the labels and taints of its MachineSet",
+            f"MachineSet {machine_set.name}: {_TEMPLATE_LABELS} has {key}={value}, which {label_value(str(value))}. The API server rejects it on the "
+            "node, which then gets none of the labels and taints of its MachineSet",
             f"run the role nodegroups, or set a value such as {pool.accelerator or 'Tesla-T4'}",
             key,
         )
