@@ -36,6 +36,11 @@ CORDONED_ANNOTATION = "accel.gpu/cordoned"
 LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
 # Why the last change of a node failed: an annotation, and the key of a taint where the node is quarantined.
 FAILED_KEY = "accel.gpu/failed"
+# On a MachineSet and its MachineAutoscaler: the mark that this collection manages it; the value is the declared name of the node group.
+NODEGROUP_LABEL = "accel.gpu/nodegroup"
+# On the ClusterAutoscaler: the collection's entries of resourceLimits.gpus; on the ConfigMap of the expander Priority: its expressions. Both as JSON.
+GPU_LIMITS_ANNOTATION = "accel.gpu/gpu-limits"
+PRIORITIES_ANNOTATION = "accel.gpu/priorities"
 # The CronJob of the role new_nodes, and all its objects.
 NEW_NODES_NAME = "accel-gpu-new-nodes"
 

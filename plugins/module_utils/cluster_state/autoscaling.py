@@ -300,7 +300,7 @@ def _gpu_limit(machine_set: MachineSet, template: NodeTemplate, state: Autoscale
     maximum = next((int(entry.get("max") or 0) for entry in entries if entry.get("type") == kind), 0)
     if not maximum or not count:
         return None
-    used = sum(gpus for accelerator, gpus in _gpus_in_use(state) if accelerator == kind)
+    used = sum(gpus for accelerator, gpus in gpus_in_use(state) if accelerator == kind)
     return GpuLimit(kind, used, maximum)
 
 
@@ -313,7 +313,7 @@ def gpus_of_node(machine_set: MachineSet, template: NodeTemplate, state: Autosca
     return kind, (offered or template.resources.get(GPU_RESOURCE, 0)) if kind else 0
 
 
-def _gpus_in_use(state: AutoscalerState) -> t.Iterator[tuple[str, int]]:
+def gpus_in_use(state: AutoscalerState) -> t.Iterator[tuple[str, int]]:
     """The types and numbers of the GPUs of all MachineSets with bounds, by their desired replicas, and of all other nodes."""
     scaled = [item for item in state.machine_sets if MAX_SIZE in item.annotations]
     for machine_set in scaled:

@@ -22,6 +22,7 @@ from ..schema.types import Document
 from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
 from ..validation_programs.registry import PROGRAMS
+from .autoscaler import autoscaler_plan
 from .nodegroups import cloud_of, drain_options, nodegroup_plan, nodegroups_option
 from .openshift_values import discovery_spec, policy_values
 from .operator_values import declared_toolkit_env, mirrored_image, nfd_values, operator_values
@@ -131,6 +132,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
                 )
             ),
         ),
+        autoscaler=autoscaler_plan(cloud, settings.get("autoscaler")),
         on_openshift=None
         if settings.get("distribution")
         else lambda: derive({**(cluster or {}), "distribution": olm_catalog.OPENSHIFT}, defaults, pools),

@@ -67,6 +67,7 @@ def nodegroup_plan(pool: Document, cloud: CloudPlan | None) -> NodeGroupPlan | N
         zones=zones,
         members=_members(name, zones, count, low, high),
         flavor_gpus=gpus.count if gpus else None,
+        priority=scale.get("priority"),
     )
 
 

@@ -149,6 +149,14 @@ class Registration:
 
 
 @dataclasses.dataclass(frozen=True)
+class AutoscalerPlan:
+    """The declared fields in the spec of OpenShift's ClusterAutoscaler, and the namespace of the MachineSets that it scales."""
+
+    namespace: str
+    spec: dict[str, t.Any]
+
+
+@dataclasses.dataclass(frozen=True)
 class NodeGroupMember:
     """One of the provider's node groups of a pool: the only one, or the one in a zone, with its part of the nodes and of the autoscaler's range."""
 
@@ -165,7 +173,7 @@ class NodeGroupPlan:
 
     `group_label` is the node label with the name of the node group (empty: no label). `flavor` is the flavor, or what replaces it.
     `settings` are the provider's other fields. A pool in several `zones` has one of the provider's node groups in each (see `members`).
-    `flavor_gpus` is the number of GPUs of a node as far as the flavor's name shows it.
+    `flavor_gpus` is the number of GPUs of a node as far as the flavor's name shows it. `priority` is for the autoscaler's expander Priority.
     """
 
     name: str
@@ -178,6 +186,7 @@ class NodeGroupPlan:
     zones: tuple[str, ...] = ()
     members: tuple[NodeGroupMember, ...] = ()
     flavor_gpus: int | None = None
+    priority: int | None = None
 
     @property
     def autoscaled(self) -> bool:
@@ -305,7 +314,7 @@ class Provides:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """All values that are derived from the variables of one cluster."""
+    """All values that are derived from the variables of one cluster; `autoscaler` is None unless its node groups are MachineSets."""
 
     cluster: ClusterPlan
     operator: ReleasePlan
@@ -318,6 +327,7 @@ class Plan:
     nodegroups: tuple[dict[str, t.Any], ...]
     drain_options: dict[str, t.Any]
     provides: Provides
+    autoscaler: AutoscalerPlan | None = None
     # The plan for the same variables on OpenShift; None if the variables name a distribution.
     on_openshift: t.Callable[[], Plan] | None = dataclasses.field(
         default=None, metadata={"exported": False}, compare=False

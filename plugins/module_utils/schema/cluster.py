@@ -13,6 +13,7 @@ from ..catalog.distributions import BY_NAME
 from ..common.nested import get_nested
 from ..validation_programs.registry import PROGRAMS
 from . import validators
+from .autoscaler import AUTOSCALER, AUTOSCALER_CHECKS
 from .driver import KERNEL_MODULE_TYPES, version_problem
 from .driver_features import DRIVER_FEATURES, FEATURE_CHECKS, OPERATOR_FEATURES
 from .known_issues import KNOWN_ISSUES
@@ -149,6 +150,7 @@ CLUSTER = Section(
             default=None,
             fields={key: Section(default=None, fields=provider.cloud_fields) for key, provider in PROVIDERS.items()},
         ),
+        "autoscaler": AUTOSCALER,
         **_RELEASES,
         "validation": Section(
             fields={
@@ -353,6 +355,7 @@ CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
     values_keep_maps,
     variables_fit_the_cluster_policy,
     *OLM_CHECKS,
+    *AUTOSCALER_CHECKS,
     *FEATURE_CHECKS,
     cloud_is_one,
 )

@@ -9,6 +9,7 @@ import typing as t
 from ..catalog import models
 from ..common.nested import get_nested
 from ..sharing_modes.registry import MODES, mode_named
+from .autoscaler import priority_has_an_effect
 from .messages import field_path, join_words, quote
 from .providers import PROVIDERS, ProviderDefinition
 from .types import INVALID, Document, PoolVariables, Problems
@@ -70,6 +71,7 @@ def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
             flavor_matches,
         ):
             yield from provider_check(provider, pool)
+        yield from priority_has_an_effect(cluster, pool, provider.key)
     elif isinstance(cluster, dict) and get_nested(cluster, "cloud") is None:
         yield (
             f"{pool.path}.nodes: needs a cloud that creates the nodes; add it to gpu_cluster.cloud, such as "

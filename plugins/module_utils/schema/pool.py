@@ -11,6 +11,7 @@ from ..catalog.taints import TAINT_EFFECTS
 from ..mig.layout import STRATEGIES
 from ..sharing_modes.registry import DEFAULT_MODE, MODES
 from . import validators
+from .autoscaler import PRIORITY
 from .driver import DRIVER
 from .mig_layout import MAX_GPUS, LayoutField
 from .providers import PROVIDERS
@@ -66,6 +67,7 @@ AUTOSCALE = Section(
             required=True,
             missing="give the largest number of nodes",
         ),
+        "priority": PRIORITY,
     },
 )
 _TAINT = Section(

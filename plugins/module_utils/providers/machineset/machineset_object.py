@@ -17,7 +17,7 @@ from ...catalog.machine_api import (
     Platform,
     platform_of,
 )
-from ...catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL
+from ...catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, NODEGROUP_LABEL
 from ...catalog.taints import STARTUP_TAINT_PREFIX
 from ...common.nested import get_nested, parse_json, set_nested
 from ...nodegroups.plan import Differences
@@ -28,8 +28,6 @@ from .fields import ANNOTATIONS, MANAGED
 Object = dict[str, t.Any]
 Path = tuple[str, ...]
 
-# The mark of a MachineSet that this collection manages; its value is the declared name of the node group.
-GROUP_LABEL = "accel.gpu/nodegroup"
 # The labels, taints and annotations that this collection has set on a MachineSet, as JSON, so that only these are removed later.
 RECORD_ANNOTATION = "accel.gpu/registration"
 _OWN_PREFIX = "accel.gpu/"
@@ -62,7 +60,7 @@ def name_of(item: t.Mapping[str, t.Any]) -> str:
 
 def owner_of(machineset: t.Mapping[str, t.Any]) -> str | None:
     """The declared name of the node group that a managed MachineSet belongs to; None if it is not managed by this collection."""
-    return t.cast("str | None", get_nested(machineset, "metadata", "labels", GROUP_LABEL))
+    return t.cast("str | None", get_nested(machineset, "metadata", "labels", NODEGROUP_LABEL))
 
 
 def record_of(machineset: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
@@ -110,7 +108,7 @@ def copy_of(source: t.Mapping[str, t.Any], name: str, group: str) -> Object:
         "metadata": {
             "name": name,
             "namespace": source["metadata"].get("namespace"),
-            "labels": {**{key: value for key, value in kept.items() if value}, GROUP_LABEL: group},
+            "labels": {**{key: value for key, value in kept.items() if value}, NODEGROUP_LABEL: group},
         },
         "spec": {
             **spec,
@@ -199,7 +197,7 @@ def configured(
             others = {key: value for key, value in annotations_of(desired).items() if key not in (before or {})}
             desired["metadata"]["annotations"] = {**others, **after}
         elif field == MANAGED:
-            desired["metadata"]["labels"] = {**(desired["metadata"].get("labels") or {}), GROUP_LABEL: group}
+            desired["metadata"]["labels"] = {**(desired["metadata"].get("labels") or {}), NODEGROUP_LABEL: group}
         else:
             raise NotImplementedError(f"No request changes {field} of a MachineSet")
     return desired

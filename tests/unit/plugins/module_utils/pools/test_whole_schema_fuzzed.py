@@ -176,7 +176,26 @@ VKS: dict[str, t.Any] = {
     ],
 }
 MACHINESET: dict[str, t.Any] = {
-    "cluster": {"name": "lab", "cloud": {"machineset": {"namespace": "openshift-machine-api"}}},
+    "cluster": {
+        "name": "lab",
+        "cloud": {"machineset": {"namespace": "openshift-machine-api"}},
+        "autoscaler": {
+            "max_nodes_total": 40,
+            "expanders": ["Priority", "LeastWaste"],
+            "pod_priority_threshold": -10,
+            "balance_similar_node_groups": True,
+            "max_node_provision_time": "30m",
+            "scale_down": {
+                "enabled": True,
+                "delay_after_add": "20m",
+                "delay_after_delete": "5m",
+                "delay_after_failure": "30s",
+                "unneeded_time": "1h30m",
+                "utilization_threshold": "0.4",
+            },
+            "values": {"logVerbosity": 4},
+        },
+    },
     "defaults": {"nodes": {"adopt": True}},
     "pools": [
         {
@@ -189,6 +208,7 @@ MACHINESET: dict[str, t.Any] = {
                 "provider_spec": {"workspace": {"folder": "f"}},
                 "adopt": False,
             },
+            "autoscale": {"min": 1, "max": 3, "priority": 10},
         },
         {"name": "cloned", "nodes": {"template": "rhcos-a100-10c", "count": 1}},
     ],

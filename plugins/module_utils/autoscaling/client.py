@@ -1,0 +1,174 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads and writes the objects of OpenShift's cluster autoscaler, and waits until its operator has set the bounds."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.cluster_autoscaler import (
+    API_VERSION,
+    KIND,
+    MACHINE_AUTOSCALER_KIND,
+    NAME,
+    PRIORITY_CONFIGMAP,
+    PRIORITY_EXPANDER,
+)
+from ..catalog.machine_api import (
+    ACCELERATOR_LABEL,
+    AUTOSCALER_ANNOTATIONS,
+    CLUSTER_VERSION_PATH,
+    MACHINE_API_PATH,
+    MACHINE_API_VERSION,
+)
+from ..cluster_state.node import parse_node
+from ..common.errors import InvalidOptions
+from ..common.nested import get_nested
+from ..common.wait import StateTimer, WaitOptions
+from ..kube.errors import ApiError
+from ..kube.objects import NOT_CHECKED
+from ..kube.paths import NODES
+from .objects import ObjectChange, bounds_of
+from .plan import ClusterObjects, ScalingPlan
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..pools.plan import Plan
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+_GROUP = "/apis/autoscaling.openshift.io"
+_CLUSTER = f"{_GROUP}/v1/clusterautoscalers"
+_MIN, _MAX, _OWNER = AUTOSCALER_ANNOTATIONS
+
+
+class AutoscalingClient:
+    """The objects of the autoscaler in one cluster."""
+
+    def __init__(self, client: Client, plan: Plan) -> None:
+        """Send no request yet."""
+        self._client = client
+        namespace = plan.autoscaler.namespace if plan.autoscaler else ""
+        self.namespace = namespace
+        pools = [pool for pool in plan.pools if pool.nodegroup]
+        self._scales = any(pool.nodegroup and pool.nodegroup.autoscaled for pool in pools)
+        declared = get_nested(plan.autoscaler.spec if plan.autoscaler else {}, "expanders") or []
+        self._prioritizes = PRIORITY_EXPANDER in declared or any(
+            pool.nodegroup and pool.nodegroup.priority is not None for pool in pools
+        )
+        self._machine_sets = f"{MACHINE_API_PATH}/namespaces/{namespace}/machinesets"
+        self._machine_autoscalers = f"{_GROUP}/v1beta1/namespaces/{namespace}/machineautoscalers"
+        self._configmaps = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._version: str | None = None
+
+    def read(self) -> ClusterObjects:
+        """All objects; raises InvalidOptions if the cluster does not have them."""
+        machine_sets = self._list(self._machine_sets, "MachineSets", MACHINE_API_VERSION)
+        scalers = self._list(self._machine_autoscalers, "MachineAutoscalers", f"{_GROUP[6:]}/v1beta1")
+        if not self._scales and not scalers:
+            return ClusterObjects(machine_sets=machine_sets)
+        cluster = self._client.get(f"{_CLUSTER}/{NAME}")
+        expanders = get_nested(cluster, "spec", "expanders") or ()
+        reads_priorities = self._prioritizes or PRIORITY_EXPANDER in expanders
+        nodes = self._client.list(NODES, label_selector=ACCELERATOR_LABEL)
+        return ClusterObjects(
+            version=self._read_version(),
+            machine_sets=machine_sets,
+            machine_autoscalers=scalers,
+            cluster_autoscaler=cluster,
+            priorities=self._client.get(f"{self._configmaps}/{PRIORITY_CONFIGMAP}") if reads_priorities else None,
+            nodes=tuple(parse_node(raw) for raw in nodes),
+        )
+
+    def send(self, change: ObjectChange, *, check: bool) -> str | None:
+        """Create, change or delete an object, in check mode as a dry run. Returns why the server has not checked a change."""
+        collection = self._collection(change.kind)
+        path = f"{collection}/{change.name}"
+        try:
+            if change.live is None:
+                self._client.create(collection, change.desired or {}, dry_run=check, field_validation="Strict")
+            elif change.desired is None:
+                body = {"preconditions": {"uid": change.live["metadata"]["uid"]}}
+                self._client.delete(path, body=body, dry_run=check)
+            else:
+                self._client.patch(path, change.patch, dry_run=check)
+        except ApiError as error:
+            if not (check and error.lacks_right):
+                raise
+            return NOT_CHECKED
+        return None
+
+    def await_bounds(self, planned: ScalingPlan, waiting: WaitOptions, first: t.Sequence[Object] | None = None) -> None:
+        """Wait until the operator has written the bounds of each MachineAutoscaler into its MachineSet. `first`: the MachineSets if they were just read."""
+        if not planned.scaled:
+            return
+        timer, unread = StateTimer(), list(first or ())
+
+        def read() -> list[str]:
+            items = list(unread) or list(self._client.list(self._machine_sets))
+            unread.clear()
+            found = {item["metadata"]["name"]: item for item in items}
+            states = {name: _missing_bounds(found.get(name), scaler) for name, scaler in planned.scaled.items()}
+            return [
+                f"MachineSet {name} {state}, for {timer.seconds(name, state):.0f} s or longer."
+                for name, state in sorted(states.items())
+                if state
+            ]
+
+        waiting.until(
+            read,
+            lambda missing: not missing,
+            describe=lambda missing: (
+                f"{' '.join(missing)} The cluster-autoscaler-operator writes the bounds of a {MACHINE_AUTOSCALER_KIND} into its MachineSet; read the events of "
+                f"the {MACHINE_AUTOSCALER_KIND} (oc -n {self.namespace} get events), and the log of the operator (oc -n {self.namespace} logs "
+                "deployment/cluster-autoscaler-operator)."
+            ),
+            progress_text=lambda missing: f"waiting for the bounds of {len(missing)} MachineSets",
+        )
+
+    def _collection(self, kind: str) -> str:
+        if kind == KIND:
+            return _CLUSTER
+        return self._machine_autoscalers if kind == MACHINE_AUTOSCALER_KIND else self._configmaps
+
+    def _list(self, path: str, title: str, api_version: str) -> tuple[Object, ...]:
+        try:
+            return tuple(self._client.list(path))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            raise InvalidOptions(
+                [
+                    f"The cluster has no {title} ({api_version}), and nothing in this run creates this API. Only OpenShift clusters have it; on others, "
+                    f"remove gpu_cluster.cloud.machineset. The objects of {API_VERSION} belong to the capability MachineAPI of OpenShift."
+                ]
+            ) from error
+
+    def _read_version(self) -> str:
+        """The version of OpenShift; empty if the user may not read it."""
+        if self._version is None:
+            try:
+                found = self._client.get(CLUSTER_VERSION_PATH)
+            except ApiError as error:
+                if not error.lacks_right:
+                    raise
+                found = None
+            self._version = str(get_nested(found, "status", "desired", "version") or "")
+        return self._version
+
+
+def _missing_bounds(machine_set: Object | None, scaler: Document) -> str:
+    """What the MachineSet of a MachineAutoscaler lacks; empty if it has the bounds."""
+    if machine_set is None:
+        return "does not exist"
+    annotations = machine_set["metadata"].get("annotations") or {}
+    name = f"{scaler['metadata']['namespace']}/{scaler['metadata']['name']}"
+    owner = annotations.get(_OWNER)
+    if owner is not None and owner != name:
+        return f"still belongs to {MACHINE_AUTOSCALER_KIND} {owner} (annotation {_OWNER})"
+    low, high = bounds_of(scaler)
+    if (annotations.get(_MIN), annotations.get(_MAX), owner) == (str(low), str(high), name):
+        return ""
+    found = f"{annotations[_MIN]} to {annotations[_MAX]}" if {_MIN, _MAX} <= annotations.keys() else "no bounds"
+    return f"has {found} instead of {low} to {high} nodes of {MACHINE_AUTOSCALER_KIND} {name}"

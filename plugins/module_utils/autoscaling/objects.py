@@ -1,0 +1,182 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The changes of the ClusterAutoscaler, the MachineAutoscalers and the ConfigMap of the expander Priority (pure)."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.cluster_autoscaler import (
+    API_VERSION,
+    KIND,
+    MACHINE_AUTOSCALER_API_VERSION,
+    MACHINE_AUTOSCALER_KIND,
+    MACHINE_SET_KIND,
+    NAME,
+    PRIORITY_CONFIGMAP,
+    PRIORITY_KEY,
+)
+from ..catalog.machine_api import MACHINE_API_VERSION
+from ..catalog.names import CREATED_ANNOTATION, NODEGROUP_LABEL, PRIORITIES_ANNOTATION
+from ..cluster_state import expander_priorities, gpu_limits
+from ..common.nested import get_nested, merge_patch
+from ..kube.diff import same_object, shown
+from ..pools.variables import merge
+from .field_changes import FieldChanges, ForeignField, leaves, other_managers, set_fields
+
+if t.TYPE_CHECKING:
+    from .targets import Target
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+Action = t.Literal["created", "updated", "unchanged", "deleted"]
+
+# What a ClusterAutoscaler gets when it is created. A node boots and its driver is installed for up to 20 minutes, until which the autoscaler must neither
+# replace the node nor take it for one that is not needed.
+NEW_SPEC: Object = {"maxNodeProvisionTime": "30m", "scaleDown": {"enabled": True, "delayAfterAdd": "20m"}}
+BOUNDS = (("spec", "minReplicas"), ("spec", "maxReplicas"))
+
+
+@dataclass(frozen=True)
+class ObjectChange:
+    """One request at most: `live` is None for an object that is created, `desired` for one that is deleted. `foreign`: see FieldChanges."""
+
+    kind: str
+    name: str
+    namespace: str | None
+    live: Object | None
+    desired: Object | None
+    foreign: tuple[ForeignField, ...] = ()
+
+    @property
+    def action(self) -> Action:
+        """What happens to the object."""
+        if self.live is None:
+            return "created"
+        if self.desired is None:
+            return "deleted"
+        return "unchanged" if same_object(self.live, self.desired) else "updated"
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is a request."""
+        return self.action != "unchanged"
+
+    @property
+    def label(self) -> str:
+        """The kind, namespace and name."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    @property
+    def before(self) -> Object:
+        """The object before the change, for a diff."""
+        return shown(self.live)
+
+    @property
+    def after(self) -> Object:
+        """The object after the change, for a diff."""
+        return shown(self.desired)
+
+    @property
+    def patch(self) -> Object:
+        """The merge patch of exactly the version that was read."""
+        patch: Object = merge_patch(self.live, self.desired)
+        version = {"resourceVersion": (self.live or {})["metadata"]["resourceVersion"]}
+        return {**patch, "metadata": {**(patch.get("metadata") or {}), **version}}
+
+
+def cluster_autoscaler_change(
+    live: Object | None,
+    declared: Document,
+    limits: t.Mapping[str, int],
+    used_types: t.Collection[str],
+    *,
+    force: bool,
+) -> ObjectChange:
+    """The change of the ClusterAutoscaler: the declared fields, and the limits by type of GPU; see merge_limits() for `used_types`."""
+    if live is None:
+        body: Object = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": NAME, "annotations": {CREATED_ANNOTATION: "true"}},
+            "spec": merge(NEW_SPEC, copy.deepcopy(dict(declared))),
+        }
+        changes = gpu_limits.merge_limits((), {}, limits, used_types)
+        return ObjectChange(KIND, NAME, None, None, gpu_limits.with_limits(body, changes))
+    fields = {("spec", *path): value for path, value in leaves(declared).items()}
+    set_declared = set_fields(live, fields, force=force)
+    entries, record = gpu_limits.entries_of(live), gpu_limits.record_of(live)
+    changes = gpu_limits.merge_limits(entries, record, limits, used_types, force=force)
+    foreign = list(set_declared.foreign)
+    # With `force`, the warning also names the entries of others that are changed.
+    for kind, value, high in gpu_limits.merge_limits(entries, record, limits, used_types).foreign:
+        managers = other_managers(live, gpu_limits.PATH)
+        foreign.append(ForeignField(f"{'.'.join(gpu_limits.PATH)}[{kind}].max", value, high, managers or "hand"))
+    return ObjectChange(KIND, NAME, None, live, gpu_limits.with_limits(set_declared.desired, changes), tuple(foreign))
+
+
+def machine_autoscaler_change(target: Target, live: Object | None, namespace: str, *, force: bool) -> ObjectChange:
+    """The change of the MachineAutoscaler of a MachineSet; a live one without the mark is adopted."""
+    if live is None:
+        reference = {"apiVersion": MACHINE_API_VERSION, "kind": MACHINE_SET_KIND, "name": target.name}
+        metadata = {
+            "name": target.name,
+            "namespace": namespace,
+            "labels": {NODEGROUP_LABEL: target.group},
+            "annotations": {CREATED_ANNOTATION: "true"},
+        }
+        body: Object = {
+            "apiVersion": MACHINE_AUTOSCALER_API_VERSION,
+            "kind": MACHINE_AUTOSCALER_KIND,
+            "metadata": metadata,
+            "spec": {"minReplicas": target.low, "maxReplicas": target.high, "scaleTargetRef": reference},
+        }
+        return ObjectChange(MACHINE_AUTOSCALER_KIND, target.name, namespace, None, body)
+    labels = live["metadata"].get("labels") or {}
+    fields = dict(zip(BOUNDS, (target.low, target.high), strict=True))
+    # The user has asked for the adoption, so that its bounds are those of the pool from now on.
+    changes: FieldChanges = set_fields(live, fields, force=force or NODEGROUP_LABEL not in labels)
+    desired = changes.desired
+    desired["metadata"]["labels"] = {**labels, NODEGROUP_LABEL: target.group}
+    return ObjectChange(
+        MACHINE_AUTOSCALER_KIND, live["metadata"]["name"], namespace, live, desired, tuple(changes.foreign)
+    )
+
+
+def deletion(live: Object) -> ObjectChange:
+    """The deletion of a MachineAutoscaler."""
+    metadata = live["metadata"]
+    return ObjectChange(MACHINE_AUTOSCALER_KIND, metadata["name"], metadata.get("namespace"), live, None)
+
+
+def priorities_change(
+    live: Object | None, desired: t.Mapping[str, int], kept: t.Collection[str], namespace: str
+) -> tuple[ObjectChange | None, str]:
+    """The change of the ConfigMap of the expander Priority, and why its text cannot be merged; None if there is nothing to write."""
+    text = expander_priorities.text_of(live)
+    merged = expander_priorities.merge_priorities(text, expander_priorities.record_of(live), desired, kept)
+    if merged.problem:
+        return None, merged.problem
+    if live is None:
+        if not merged.text:
+            return None, ""
+        metadata: Object = {
+            "name": PRIORITY_CONFIGMAP,
+            "namespace": namespace,
+            "annotations": {CREATED_ANNOTATION: "true"},
+        }
+        live_or_new: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    else:
+        live_or_new = copy.deepcopy(live)
+    if merged.text != text:
+        live_or_new["data"] = {**(live_or_new.get("data") or {}), PRIORITY_KEY: merged.text}
+    gpu_limits.set_annotation(live_or_new, PRIORITIES_ANNOTATION, merged.record)
+    return ObjectChange("ConfigMap", PRIORITY_CONFIGMAP, namespace, live, live_or_new), ""
+
+
+def bounds_of(machine_autoscaler: Document) -> tuple[int, int]:
+    """The bounds of a MachineAutoscaler."""
+    low, high = (int(get_nested(dict(machine_autoscaler), *path) or 0) for path in BOUNDS)
+    return low, high

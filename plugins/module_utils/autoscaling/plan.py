@@ -1,0 +1,249 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All changes that the pools require of the autoscaler's objects, and what is left as it is (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.cluster_autoscaler import KIND, NAME, PRIORITY_CONFIGMAP, PRIORITY_EXPANDER
+from ..cluster_state.autoscaling import AutoscalerState, targets_of
+from ..cluster_state.expander_priorities import expression_of, record_of
+from ..cluster_state.node import Node
+from ..cluster_state.node_template import parse_machine_set
+from ..common.nested import get_nested
+from ..schema.messages import join_words
+from .objects import (
+    ObjectChange,
+    bounds_of,
+    cluster_autoscaler_change,
+    deletion,
+    machine_autoscaler_change,
+    priorities_change,
+)
+from .targets import Target, find_targets, gpu_limits, owner_of, target_name, types_in_use
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import Plan
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class ScalingOptions:
+    """What the user chooses for one run; `pool_names`: the pools whose MachineAutoscalers are changed, all if it is empty."""
+
+    present: bool = True
+    pool_names: frozenset[str] = frozenset()
+    force: bool = False
+    adopt: bool = False
+
+    def selects(self, pool: str) -> bool:
+        """Whether the MachineAutoscalers of a pool are changed."""
+        return not self.pool_names or pool in self.pool_names
+
+
+@dataclass(frozen=True)
+class ClusterObjects:
+    """The objects of one cluster. `nodes` are those with the accelerator label."""
+
+    version: str = ""
+    machine_sets: tuple[Object, ...] = ()
+    machine_autoscalers: tuple[Object, ...] = ()
+    cluster_autoscaler: Object | None = None
+    priorities: Object | None = None
+    nodes: tuple[Node, ...] = ()
+
+
+@dataclass
+class ScalingPlan:
+    """The changes in their order, the MachineAutoscaler of each target, and messages.
+
+    scaled: the MachineAutoscaler of a MachineSet, after its change. left: MachineAutoscalers of this collection that no pool declares any more.
+    unmanaged: those of others for MachineSets of the pools, which are not changed.
+    """
+
+    changes: list[ObjectChange] = field(default_factory=list)
+    scaled: dict[str, Object] = field(default_factory=dict)
+    targets: list[Target] = field(default_factory=list)
+    limits: dict[str, int] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    unmanaged: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is any request."""
+        return any(change.changed for change in self.changes)
+
+
+def plan_scaling(
+    plan: Plan, found: ClusterObjects, options: ScalingOptions, predicted: t.Mapping[str, Document]
+) -> ScalingPlan:
+    """Compare the objects with the pools. `predicted`: see find_targets()."""
+    return _Planner(plan, found, options, predicted).made()
+
+
+class _Planner:
+    def __init__(
+        self, plan: Plan, found: ClusterObjects, options: ScalingOptions, predicted: t.Mapping[str, Document]
+    ) -> None:
+        self.namespace = plan.autoscaler.namespace if plan.autoscaler else ""
+        self.declared = plan.autoscaler.spec if plan.autoscaler else {}
+        self.plan, self.found, self.options = plan, found, options
+        targets, problems = find_targets(plan, found.machine_sets, predicted, self.namespace)
+        removed = [] if options.present else [target for target in targets if options.selects(target.pool.name)]
+        self.targets = [target for target in targets if target not in removed]
+        self.made_plan = ScalingPlan(targets=self.targets, problems=problems if options.present else [])
+        # The MachineAutoscalers that exist after the run, by their MachineSets.
+        self.remaining = {item["metadata"]["name"]: target_name(item) for item in self._live()}
+
+    def made(self) -> ScalingPlan:
+        made = self.made_plan
+        for target in self.targets:
+            if self.options.present and self.options.selects(target.pool.name):
+                self._scale(target)
+        self._sort_out_others()
+        cluster = self._cluster_autoscaler()
+        priorities = self._priorities(cluster)
+        # The ClusterAutoscaler first, so that no node is added without its limits and delays.
+        made.changes = [*([cluster] if cluster else []), *([priorities] if priorities else []), *made.changes]
+        for change in made.changes:
+            self._warn_of_foreign_fields(change)
+        return made
+
+    def _live(self) -> list[Object]:
+        return [item for item in self.found.machine_autoscalers if not item["metadata"].get("deletionTimestamp")]
+
+    def _scale(self, target: Target) -> None:
+        made = self.made_plan
+        references = targets_of(self._live(), target.name)
+        own = [t.cast("Object", item) for item in references if owner_of(item) is not None]
+        own.sort(key=lambda item: (item["metadata"]["name"] != target.name, item["metadata"]["name"]))
+        foreign = [t.cast("Object", item) for item in references if owner_of(item) is None]
+        live = own[0] if own else None
+        if foreign and (own or not self.options.adopt):
+            self._report_unmanaged(target, foreign, has_own=bool(own))
+            if live is None:
+                return
+        elif len(foreign) > 1:
+            names = join_words(item["metadata"]["name"] for item in foreign)
+            made.problems.append(
+                f"Pool {target.pool.name}: {names} refer to MachineSet {target.name}, and only one of them has an effect. Delete all but one, which can "
+                "be adopted then."
+            )
+            return
+        elif foreign:
+            live = foreign[0]
+        if live is None and target.name in self.remaining:
+            made.problems.append(
+                f"Pool {target.pool.name}: MachineAutoscaler {self.namespace}/{target.name} refers to MachineSet {self.remaining[target.name]}, so that "
+                f"MachineSet {target.name} cannot get a MachineAutoscaler of its name. Delete it, or recreate it with another name."
+            )
+            return
+        change = machine_autoscaler_change(target, live, self.namespace, force=self.options.force)
+        made.changes.append(change)
+        made.scaled[target.name] = change.desired or {}
+        self.remaining[change.name] = target.name
+
+    def _report_unmanaged(self, target: Target, foreign: t.Sequence[Object], *, has_own: bool) -> None:
+        names = [f"{self.namespace}/{item['metadata']['name']}" for item in foreign]
+        self.made_plan.unmanaged += names
+        if has_own:
+            self.made_plan.warnings.append(
+                f"MachineSet {target.name} is also named by MachineAutoscaler {join_words(names)} of others; only one of them has an effect. Delete it."
+            )
+            return
+        low, high = bounds_of(foreign[0])
+        self.made_plan.warnings.append(
+            f"MachineSet {target.name} is scaled by MachineAutoscaler {join_words(names)} of others, between {low} and {high} nodes; pool "
+            f"{target.pool.name} declares {target.low} to {target.high}. It is not changed. Set gpu_autoscaling_adopt: true to manage it."
+        )
+
+    def _sort_out_others(self) -> None:
+        """Delete what this run replaces or removes; report what no pool declares."""
+        groups = {member.name: pool for pool in self.plan.pools if pool.nodegroup for member in pool.nodegroup.members}
+        names = {item["metadata"]["name"] for item in self.found.machine_sets}
+        names |= {target.name for target in self.targets}
+        for item in self._live():
+            group = owner_of(item)
+            pool = groups.get(group or "")
+            if group is None or any(change.live is item for change in self.made_plan.changes):
+                continue
+            if pool is not None and not self.options.selects(pool.name):
+                continue
+            # A replaced MachineSet has another name.
+            superseded = bool(pool and pool.nodegroup and pool.nodegroup.autoscaled and target_name(item) not in names)
+            if pool is not None and (not self.options.present or superseded):
+                self.made_plan.changes.append(deletion(item))
+                del self.remaining[item["metadata"]["name"]]
+            elif self.options.present:
+                self._report_left(
+                    item, f"pool {pool.name} has no autoscale" if pool else f"no pool has node group {group}"
+                )
+
+    def _report_left(self, item: Object, reason: str) -> None:
+        name = f"{self.namespace}/{item['metadata']['name']}"
+        low, high = bounds_of(item)
+        self.made_plan.left.append(name)
+        self.made_plan.warnings.append(
+            f"MachineAutoscaler {name} still scales MachineSet {target_name(item)} between {low} and {high} nodes, but {reason}. It is left. To remove it: "
+            f"oc -n {self.namespace} delete machineautoscaler {item['metadata']['name']}"
+        )
+
+    def _cluster_autoscaler(self) -> ObjectChange | None:
+        live = self.found.cluster_autoscaler
+        if live is None and not (self.targets and self.options.present):
+            return None
+        machine_sets = [parse_machine_set(item) for item in self.found.machine_sets]
+        predicted = {target.name: target.machine_set for target in self.targets}
+        machine_sets = [*(item for item in machine_sets if item.name not in predicted), *predicted.values()]
+        state = AutoscalerState(
+            self.found.version,
+            tuple(machine_sets),
+            self.found.machine_autoscalers,
+            live,
+            nodes=self.found.nodes,
+        )
+        limits = gpu_limits(self.targets, state)
+        self.made_plan.limits = limits
+        used = types_in_use(machine_sets, set(self.remaining.values()))
+        declared = self.declared if self.options.present else {}
+        return cluster_autoscaler_change(live, declared, limits, used, force=self.options.force)
+
+    def _priorities(self, cluster: ObjectChange | None) -> ObjectChange | None:
+        live = self.found.priorities
+        desired = {
+            expression_of(self.namespace, target.name): target.priority
+            for target in self.targets
+            if target.priority is not None
+        }
+        if cluster is None or not (desired or record_of(live)):
+            return None
+        expanders = get_nested(cluster.desired or {}, "spec", "expanders") or []
+        if desired and PRIORITY_EXPANDER not in expanders and self.options.present:
+            self.made_plan.warnings.append(
+                f"autoscale.priority of the pools has no effect: {KIND} {NAME} has the expanders {join_words(expanders) or 'Random (default)'}. Declare "
+                f"gpu_cluster.autoscaler.expanders with {PRIORITY_EXPANDER}."
+            )
+        # A pool that no longer declares anything keeps its expression as long as its MachineAutoscaler is left.
+        left = {*self.remaining.values()} - {target.name for target in self.targets}
+        kept = {expression_of(self.namespace, name) for name in left}
+        change, problem = priorities_change(live, desired, kept, self.namespace)
+        if problem:
+            self.made_plan.problems.append(
+                f"ConfigMap {self.namespace}/{PRIORITY_CONFIGMAP}: the text of its key priorities {problem}. Correct or delete it."
+            )
+        return change
+
+    def _warn_of_foreign_fields(self, change: ObjectChange) -> None:
+        if not change.foreign:
+            return
+        kept = "They are not changed. Declare these values, or set gpu_autoscaling_force: true to change them."
+        effect = "They are changed." if self.options.force else kept
+        self.made_plan.warnings.append(
+            f"{change.label} has fields of another manager: {'; '.join(map(str, change.foreign))}. {effect}"
+        )

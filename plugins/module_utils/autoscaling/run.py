@@ -1,0 +1,132 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One run: compares the autoscaler's objects with the pools, writes the differences, and waits for the operator."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..common.errors import InvalidOptions
+from ..common.results import diff_of
+from ..common.wait import WaitOptions, WaitTimeout
+from ..kube.errors import ApiError
+from .client import AutoscalingClient
+from .objects import ObjectChange, bounds_of
+from .plan import ClusterObjects, ScalingOptions, ScalingPlan, plan_scaling
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..kube.lease import Lease
+    from ..pools.plan import Plan
+
+Object = dict[str, t.Any]
+_TITLE = "The pools cannot be scaled:"
+_ATTEMPTS = 5
+
+
+class AutoscalingRun:
+    """The state of one run; without a client, the cluster has no node groups that this autoscaler scales."""
+
+    def __init__(
+        self, client: Client | None, plan: Plan, options: ScalingOptions, predicted: t.Mapping[str, t.Any]
+    ) -> None:
+        """Send no request yet."""
+        self._cluster = AutoscalingClient(client, plan) if client is not None else None
+        self._plan, self._options, self._predicted = plan, options, predicted
+        self._found = ClusterObjects()
+        self._written: dict[str, ObjectChange] = {}
+        self._note: str | None = None
+        self.planned = ScalingPlan()
+
+    def compare(self) -> None:
+        """Read the cluster; raises InvalidOptions with all problems."""
+        self._check_names()
+        if self._cluster is None:
+            return
+        self._found = self._cluster.read()
+        self.planned = plan_scaling(self._plan, self._found, self._options, self._predicted)
+        if self.planned.problems:
+            raise InvalidOptions(self.planned.problems, _TITLE)
+
+    def _check_names(self) -> None:
+        known = [pool.name for pool in self._plan.pools if pool.nodegroup]
+        unknown = sorted(self._options.pool_names - {*known})
+        if unknown:
+            listed = ", ".join(known) or "none"
+            raise InvalidOptions(
+                [
+                    f"pool_names: {', '.join(unknown)}: no declared pool with nodes has this name; such pools are: {listed}"
+                ]
+            )
+
+    def preview(self) -> None:
+        """Have the server check the changes."""
+        for change in self._changes():
+            self._note = self._send(change, check=True) or self._note
+            self._written[change.label] = change
+
+    def apply(self, lease: Lease) -> None:
+        """Write the changes; they are computed again from what the cluster has now, also after a conflict."""
+        for attempt in range(_ATTEMPTS):
+            self.compare()
+            try:
+                for change in self._changes():
+                    lease.check()
+                    self._send(change, check=False)
+                    first = self._written.get(change.label)
+                    live = first.live if first else change.live
+                    self._written[change.label] = ObjectChange(
+                        change.kind, change.name, change.namespace, live, change.desired
+                    )
+                return
+            except ApiError as error:
+                if not error.conflict or attempt + 1 == _ATTEMPTS:
+                    error.partial = {**error.partial, **self.result()}
+                    raise
+
+    def await_bounds(self, waiting: WaitOptions) -> None:
+        """Wait for the operator; without changes, the MachineSets that were read are checked first."""
+        if self._cluster is None:
+            return
+        try:
+            self._cluster.await_bounds(self.planned, waiting, None if self._written else self._found.machine_sets)
+        except WaitTimeout as error:
+            error.partial = {**error.partial, **self.result()}
+            raise
+
+    def _changes(self) -> list[ObjectChange]:
+        return [change for change in self.planned.changes if change.changed]
+
+    def _send(self, change: ObjectChange, *, check: bool) -> str | None:
+        return self._cluster.send(change, check=check) if self._cluster is not None else None
+
+    def result(self) -> dict[str, t.Any]:
+        """The module's result."""
+        written = list(self._written.values())
+        actions = {change.label: change.action for change in self.planned.changes}
+        actions |= {change.label: change.action for change in written}
+        pools = {target.name: target.pool.name for target in self.planned.targets}
+        return {
+            "changed": bool(written),
+            "autoscaling": {
+                "objects": actions,
+                "machine_sets": {
+                    name: {
+                        "pool": pools.get(name, ""),
+                        "min": bounds_of(scaler)[0],
+                        "max": bounds_of(scaler)[1],
+                        "machine_autoscaler": scaler["metadata"]["name"],
+                    }
+                    for name, scaler in sorted(self.planned.scaled.items())
+                },
+                "limits": self.planned.limits,
+                "left": self.planned.left,
+                "unmanaged": self.planned.unmanaged,
+                **({"note": self._note} if self._note else {}),
+            },
+            "diff": diff_of(
+                {change.label: change.before for change in written if change.before},
+                {change.label: change.after for change in written if change.after},
+                "autoscaling",
+            ),
+        }

@@ -1,0 +1,151 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection's expressions in the ConfigMap of the expander Priority (pure).
+
+Its key `priorities` is YAML text: lists of regular expressions by priority (kubernetes/autoscaler, expander/priority/priority.go). Lines of others keep
+their text and order as far as the text is block YAML; otherwise it is written anew with the same content.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.cluster_autoscaler import PRIORITY_KEY, group_id
+from ..catalog.names import PRIORITIES_ANNOTATION
+from ..common.nested import get_nested, parse_json
+from ..nvidia_config import yaml_text
+
+Document = t.Mapping[str, t.Any]
+# The expressions by priority, as the autoscaler reads them.
+Priorities = dict[int, list[str]]
+# The priority of each expression of this collection.
+Record = dict[str, int]
+
+
+@dataclass(frozen=True)
+class PriorityChanges:
+    """The text and the record after a merge; `problem` says why the text cannot be merged."""
+
+    text: str
+    record: Record
+    problem: str = ""
+
+
+def expression_of(namespace: str, machine_set: str) -> str:
+    """The expression that matches exactly the node group of this MachineSet."""
+    return f"^{re.escape(group_id(namespace, machine_set)).replace(re.escape('/'), '/').replace(re.escape('-'), '-')}$"
+
+
+def text_of(configmap: Document | None) -> str:
+    """The text of the ConfigMap; empty if there is none."""
+    return str(get_nested(dict(configmap or {}), "data", PRIORITY_KEY) or "")
+
+
+def record_of(configmap: Document | None) -> Record:
+    """The recorded expressions of this collection."""
+    text = get_nested(dict(configmap or {}), "metadata", "annotations", PRIORITIES_ANNOTATION)
+    record = parse_json(text, dict) or {}
+    return {str(key): value for key, value in record.items() if isinstance(value, int)}
+
+
+def parse(text: str) -> Priorities | None:
+    """The expressions by priority; None if the autoscaler cannot read the text."""
+    is_empty = all(line.strip().startswith("#") for line in text.splitlines() if line.strip())
+    found = {} if is_empty else yaml_text.parse(text)
+    if not isinstance(found, dict):
+        return None
+    for key, expressions in found.items():
+        is_list = isinstance(expressions, list) and all(isinstance(item, str) for item in expressions)
+        if not isinstance(key, int) or isinstance(key, bool) or not is_list:
+            return None
+    return found
+
+
+def merge_priorities(
+    text: str, record: Record, desired: t.Mapping[str, int], kept: t.Collection[str] = ()
+) -> PriorityChanges:
+    """Replace the recorded expressions by the desired ones; the recorded ones in `kept` stay. Equal expressions of others are used."""
+    present = parse(text)
+    if present is None:
+        return PriorityChanges(
+            text, record, "is not a map from numbers to lists of expressions, so that the autoscaler ignores it"
+        )
+    wanted = {**{expression: record[expression] for expression in kept if expression in record}, **desired}
+    removed = {expression: priority for expression, priority in record.items() if wanted.get(expression) != priority}
+    foreign = {
+        (priority, expression)
+        for priority, expressions in present.items()
+        for expression in expressions
+        if record.get(expression) != priority
+    }
+    added = {
+        expression: priority
+        for expression, priority in sorted(wanted.items())
+        if (priority, expression) not in foreign and record.get(expression) != priority
+    }
+    # A recorded line that someone has removed is written again.
+    missing = {
+        expression: priority
+        for expression, priority in wanted.items()
+        if record.get(expression) == priority and expression not in present.get(priority, [])
+    }
+    own = {expression: priority for expression, priority in wanted.items() if (priority, expression) not in foreign}
+    content = _changed(present, removed, {**added, **missing})
+    if content == present:
+        return PriorityChanges(text, own)
+    edited = _edited(text, removed, {**added, **missing})
+    if parse(edited) != content:
+        edited = yaml_text.render(content) if content else ""  # type: ignore[arg-type]
+    return PriorityChanges(edited, own)
+
+
+def _changed(present: Priorities, removed: Record, added: Record) -> Priorities:
+    content: Priorities = {}
+    for priority, expressions in present.items():
+        rest = [expression for expression in expressions if removed.get(expression) != priority]
+        if rest or not expressions:
+            content[priority] = rest
+    for expression, priority in sorted(added.items()):
+        content[priority] = [*content.get(priority, []), expression]
+    return content
+
+
+def _edited(text: str, removed: Record, added: Record) -> str:
+    """The text with these lines changed, if each priority has a block with one line for each expression."""
+    blocks: list[tuple[int | None, list[str]]] = [(None, [])]
+    for line in text.splitlines():
+        key = re.fullmatch(r"(\d+):\s*", line)
+        if key:
+            blocks.append((int(key[1]), [line]))
+        else:
+            blocks[-1][1].append(line)
+    edited: list[str] = []
+    left = dict(sorted(added.items()))
+    for priority, lines in blocks:
+        gone = [expression for expression, old in removed.items() if old == priority]
+        rest = [line for line in lines if not any(_is_line_of(line, expression) for expression in gone)]
+        new = [expression for expression, wanted in left.items() if wanted == priority]
+        for expression in new:
+            del left[expression]
+        indent = next((found[1] for line in lines if (found := re.match(r"(\s*)- ", line))), "  ")
+        rest += [f"{indent}- {_quoted(expression)}" for expression in new]
+        if priority is None or len(rest) > 1 or len(lines) == len(rest):
+            edited += rest
+    for expression, priority in left.items():
+        header = f"{priority}:"
+        if header not in edited:
+            edited.append(header)
+        edited.insert(edited.index(header) + 1, f"  - {_quoted(expression)}")
+    return "".join(f"{line}\n" for line in edited)
+
+
+def _is_line_of(line: str, expression: str) -> bool:
+    found = re.fullmatch(r"\s*- (.*?)\s*", line)
+    return found is not None and found[1] in (expression, _quoted(expression), f'"{expression}"')
+
+
+def _quoted(expression: str) -> str:
+    quoted = expression.replace("'", "''")
+    return f"'{quoted}'"

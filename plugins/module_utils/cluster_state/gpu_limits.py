@@ -1,0 +1,121 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection's entries in resourceLimits.gpus of the ClusterAutoscaler (pure).
+
+The list is atomic in the CRD, so that the entries are merged by their type. An annotation records the maxima that the collection has written, and the
+entry of another owner that one of them has replaced; entries that were changed since then belong to whoever has changed them.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.names import GPU_LIMITS_ANNOTATION
+from ..common.nested import get_nested, parse_json
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+# By the type of the GPUs: `max` as written, and `former`, the entry that it has replaced, if any.
+Record = dict[str, Object]
+
+PATH = ("spec", "resourceLimits", "gpus")
+
+
+@dataclass(frozen=True)
+class LimitChanges:
+    """The list and the record after a merge, and the maxima of others that differ: type, their maximum, the desired one."""
+
+    entries: list[Object]
+    record: Record
+    foreign: tuple[tuple[str, int, int], ...] = ()
+
+
+def entries_of(live: Document) -> list[Object]:
+    """The entries of a ClusterAutoscaler."""
+    return [dict(entry) for entry in get_nested(dict(live), *PATH) or ()]
+
+
+def record_of(live: Document) -> Record:
+    """The recorded entries; malformed ones are left out."""
+    text = get_nested(dict(live), "metadata", "annotations", GPU_LIMITS_ANNOTATION)
+    record = parse_json(text, dict) or {}
+    return {
+        str(kind): dict(entry)
+        for kind, entry in record.items()
+        if isinstance(entry, dict) and isinstance(entry.get("max"), int) and isinstance(entry.get("former", {}), dict)
+    }
+
+
+def merge_limits(
+    entries: t.Sequence[Document],
+    record: Record,
+    limits: t.Mapping[str, int],
+    used: t.Collection[str],
+    *,
+    force: bool = False,
+) -> LimitChanges:
+    """Set the maxima `limits` by type, and remove recorded entries of other types that no MachineSet in `used` has.
+
+    An entry of another owner with another maximum is only changed with `force`.
+    """
+    merged = [dict(entry) for entry in entries]
+    kept: Record = copy.deepcopy(record)
+    foreign: list[tuple[str, int, int]] = []
+    for kind, high in sorted(limits.items()):
+        entry = next((item for item in merged if item.get("type") == kind), None)
+        if entry is None:
+            merged.append({"type": kind, "min": 0, "max": high})
+            kept[kind] = {"max": high}
+            continue
+        if entry.get("max") == high:
+            continue
+        own = kind in record and record[kind]["max"] == entry.get("max")
+        if not own and not force:
+            foreign.append((kind, int(entry.get("max") or 0), high))
+            continue
+        former = record[kind].get("former") if own else dict(entry)
+        entry.update(max=high, min=min(int(entry.get("min") or 0), high))
+        kept[kind] = {"max": high, **({"former": former} if former else {})}
+    unneeded = [kind for kind in record if kind not in limits and kind not in used]
+    rest = without_limits(merged, kept, unneeded)
+    return LimitChanges(rest.entries, rest.record, tuple(foreign))
+
+
+def without_limits(entries: t.Sequence[Document], record: Record, kinds: t.Collection[str]) -> LimitChanges:
+    """The list without the collection's entries of these types; the entries that they have replaced are restored."""
+    merged: list[Object] = []
+    for entry in entries:
+        kind = str(entry.get("type"))
+        known = record.get(kind) if kind in kinds else None
+        if known is None or known["max"] != entry.get("max"):
+            merged.append(dict(entry))
+        elif known.get("former"):
+            merged.append(dict(known["former"]))
+    return LimitChanges(merged, {kind: entry for kind, entry in record.items() if kind not in kinds})
+
+
+def with_limits(live: Document, changes: LimitChanges) -> Object:
+    """The ClusterAutoscaler with this list and record; other fields stay."""
+    desired = copy.deepcopy(dict(live))
+    if changes.entries != entries_of(live):
+        limits = desired.setdefault("spec", {}).setdefault("resourceLimits", {})
+        limits["gpus"] = changes.entries
+        if not changes.entries:
+            del limits["gpus"]
+    set_annotation(desired, GPU_LIMITS_ANNOTATION, changes.record)
+    return desired
+
+
+def set_annotation(desired: Object, key: str, record: t.Mapping[str, t.Any]) -> None:
+    """Write a record as JSON into an annotation of the object, or remove an empty one."""
+    annotations = dict(desired["metadata"].get("annotations") or {})
+    annotations.pop(key, None)
+    if record:
+        annotations[key] = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    if annotations:
+        desired["metadata"]["annotations"] = annotations
+    else:
+        desired["metadata"].pop("annotations", None)

@@ -1,0 +1,141 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The keys of gpu_cluster.autoscaler, which are fields of OpenShift's ClusterAutoscaler, and their checks."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.cluster_autoscaler import EXPANDERS, PRIORITY_EXPANDER
+from ..common.durations import duration_seconds
+from ..common.nested import get_nested
+from . import validators
+from .messages import join_words, quote, type_name
+from .types import (
+    MAX_NODES,
+    Anything,
+    Boolean,
+    Choice,
+    Document,
+    Field,
+    Integer,
+    ListOf,
+    PoolVariables,
+    Problems,
+    Section,
+    Text,
+    integer_between,
+)
+
+_PATH = "gpu_cluster.autoscaler"
+_MACHINESET = "machineset"
+# Node groups with a higher priority are preferred; the autoscaler ignores negative ones (kubernetes/autoscaler, expander/priority/priority.go).
+MAX_PRIORITY = 2**31 - 1
+
+
+def _duration(value: str) -> str | None:
+    if duration_seconds(value) is None:
+        return "is not a duration; write numbers with units, such as 20m or 1h30m"
+    return None
+
+
+_DURATION = Text((_duration,))
+# The CRD accepts fractions below one as text (cluster-autoscaler-operator pkg/apis/autoscaling/v1).
+_THRESHOLD = Text((validators.matches(r"0\.[0-9]+", 'is not a part of a node; write it in quotes, such as "0.4"'),))
+
+AUTOSCALER = Section(
+    default=None,
+    fields={
+        "max_nodes_total": integer_between(
+            1,
+            MAX_NODES,
+            "a cluster has at least one node; give the number of all nodes, also of the control plane",
+            f"a cluster has at most {MAX_NODES} nodes; give a smaller number",
+        ),
+        "expanders": ListOf(default=None, item=Choice(known=EXPANDERS)),
+        "pod_priority_threshold": Integer(),
+        "balance_similar_node_groups": Boolean(),
+        "max_node_provision_time": _DURATION,
+        "scale_down": Section(
+            default=None,
+            fields={
+                "enabled": Boolean(),
+                "delay_after_add": _DURATION,
+                "delay_after_delete": _DURATION,
+                "delay_after_failure": _DURATION,
+                "unneeded_time": _DURATION,
+                "utilization_threshold": _THRESHOLD,
+            },
+        ),
+        "values": Anything(default=None, quotes_text=False),
+    },
+)
+
+# The path of each key in the spec of the ClusterAutoscaler.
+SPEC_PATHS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("max_nodes_total",): ("resourceLimits", "maxNodesTotal"),
+    ("expanders",): ("expanders",),
+    ("pod_priority_threshold",): ("podPriorityThreshold",),
+    ("balance_similar_node_groups",): ("balanceSimilarNodeGroups",),
+    ("max_node_provision_time",): ("maxNodeProvisionTime",),
+    ("scale_down", "enabled"): ("scaleDown", "enabled"),
+    ("scale_down", "delay_after_add"): ("scaleDown", "delayAfterAdd"),
+    ("scale_down", "delay_after_delete"): ("scaleDown", "delayAfterDelete"),
+    ("scale_down", "delay_after_failure"): ("scaleDown", "delayAfterFailure"),
+    ("scale_down", "unneeded_time"): ("scaleDown", "unneededTime"),
+    ("scale_down", "utilization_threshold"): ("scaleDown", "utilizationThreshold"),
+}
+_MAPS = ("resourceLimits", "scaleDown")
+PRIORITY: Field = integer_between(
+    0,
+    MAX_PRIORITY,
+    "the autoscaler ignores node groups with a negative priority; give 0 or more",
+    "the autoscaler cannot read such a number; give a smaller one",
+)
+
+
+def autoscaler_is_openshifts(cluster: Document) -> Problems:
+    """Other clouds scale their node groups with an autoscaler of their own."""
+    cloud = get_nested(cluster, "cloud")
+    named = [key for key, value in cloud.items() if value is not None] if isinstance(cloud, dict) else []
+    if get_nested(cluster, "autoscaler") is None or named == [_MACHINESET]:
+        return
+    if not named:
+        yield f"{_PATH}: has no effect without node groups; add cloud: {{machineset: {{}}}} to gpu_cluster, or remove autoscaler"
+    elif len(named) == 1:
+        yield f"{_PATH}: configures the autoscaler of OpenShift, and gpu_cluster.cloud is {named[0]}, which scales its node groups itself; remove it"
+
+
+def values_have_no_key(cluster: Document) -> Problems:
+    """A field of the ClusterAutoscaler has one place in the variables."""
+    values = get_nested(cluster, "autoscaler", "values")
+    if not isinstance(values, dict):
+        return
+    for name in _MAPS:
+        if values.get(name) is not None and not isinstance(values[name], dict):
+            yield f"{_PATH}.values.{name}: is {type_name(values[name])}, not a map; write it as `key: value` lines, or remove it"
+    if get_nested(values, "resourceLimits", "gpus") is not None:
+        yield f"{_PATH}.values.resourceLimits.gpus: cannot be set, it follows from autoscale.max of the pools; remove it"
+    for keys, path in SPEC_PATHS.items():
+        if get_nested(values, *path) is not None:
+            yield f"{_PATH}.values.{'.'.join(path)}: has its own key; set {_PATH}.{'.'.join(keys)} instead"
+
+
+def priority_has_an_effect(cluster: t.Any, pool: PoolVariables, cloud: str) -> Problems:
+    """Only the expander Priority of OpenShift's autoscaler reads the priority of a pool."""
+    priority = get_nested(pool.declared, "autoscale", "priority")
+    if priority is None:
+        return
+    path = f"{pool.path}.autoscale.priority"
+    if cloud != _MACHINESET:
+        yield f"{path}: is read by the autoscaler of OpenShift, and gpu_cluster.cloud is {cloud}; remove it"
+        return
+    expanders = get_nested(cluster, "autoscaler", "expanders")
+    if isinstance(expanders, list) and PRIORITY_EXPANDER not in expanders:
+        yield (
+            f"{path}: {quote(priority)} has no effect, since {_PATH}.expanders is {join_words(map(str, expanders)) or 'empty'}; add "
+            f"{PRIORITY_EXPANDER} to it, or remove priority"
+        )
+
+
+AUTOSCALER_CHECKS = (autoscaler_is_openshifts, values_have_no_key)

@@ -1,0 +1,193 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Configures OpenShift's cluster autoscaler for the pools."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: autoscaling
+short_description: Configure OpenShift's cluster autoscaler for the pools, so that it scales their MachineSets
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Creates one MachineAutoscaler for each MachineSet of the pools with C(autoscale), with the MachineSet's part of the range if the pool has several zones.
+  - Creates the ClusterAutoscaler C(default) if the cluster has none, with delays that are long enough for the installation of a driver. In an existing one,
+    only the fields that C(gpu_cluster.autoscaler) declares are set, and the entries of C(resourceLimits.gpus) for the types of GPU of the pools. All
+    other fields and entries stay as they are.
+  - The limit of a type of GPU is the number of GPUs of all of its pools with their highest number of nodes, or the number in use if that is more. The
+    module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
+  - With C(autoscale.priority) in pools, adds their MachineSets to the ConfigMap C(cluster-autoscaler-priority-expander). Expressions of others stay.
+  - A MachineAutoscaler of this module has the label C(accel.gpu/nodegroup). One that no pool declares any more is reported and stays.
+  - Waits until the operator of the autoscaler has written the range of each MachineAutoscaler into its MachineSet.
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.variables
+  - accel.gpu.wait
+  - accel.gpu.lease
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+options:
+  state:
+    description:
+      - V(present) configures the autoscaler. V(absent) deletes the MachineAutoscalers of the pools that this module has created or adopted, with
+        their limits and priorities. The ClusterAutoscaler and the MachineSets stay.
+    type: str
+    choices: [present, absent]
+    default: present
+  pool_names:
+    description: Names of the pools whose MachineAutoscalers are changed. By default, all pools. The limits always contain all pools.
+    type: list
+    elements: str
+    default: []
+  nodegroups:
+    description:
+      - The result C(nodegroups) of M(accel.gpu.machineset) in the same run. It is only used in check mode, to preview MachineSets that the run creates
+        or changes.
+    type: dict
+    default: {}
+  force:
+    description:
+      - Whether to change declared fields, ranges and limits that another field manager has set to another value. By default, a warning names the fields and
+        the manager, and they stay.
+    type: bool
+    default: false
+  adopt:
+    description:
+      - Whether to manage an existing MachineAutoscaler of others for a MachineSet of a pool. Its range becomes that of the pool. By default, a
+        warning names it, and it stays as it is.
+    type: bool
+    default: false
+  wait_timeout:
+    description: Seconds to wait for the operator of the autoscaler. After this time, the module fails, and names the MachineSets without their range.
+    type: int
+    default: 120
+notes:
+  - Only pools with C(nodes) in a cluster with C(gpu_cluster.cloud.machineset) are scaled by this autoscaler. Without C(gpu_cluster.cloud.machineset), the
+    module does nothing.
+  - If nothing differs, the module lists the MachineSets, the MachineAutoscalers and the nodes with GPUs, and reads up to three objects.
+  - In check mode, a MachineSet that the same run creates (O(nodegroups)) is previewed. Its limit is predicted from the pool. If the pool does not
+    determine the number of GPUs of a node, its limit is only known after the MachineSet was created.
+seealso:
+  - module: accel.gpu.machineset
+  - module: accel.gpu.gpu_info
+"""
+
+EXAMPLES = r"""
+- name: Let the cluster autoscaler scale the MachineSets of the pools
+  accel.gpu.autoscaling:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_defaults: "{{ gpu_defaults | default({}) }}"
+    gpu_pools: "{{ gpu_pools }}"
+
+- name: Stop scaling one pool
+  accel.gpu.autoscaling:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+    pool_names: [notebooks]
+    state: absent
+"""
+
+RETURN = r"""
+autoscaling:
+  description: The objects of the autoscaler after the run, or in check mode the predicted ones. After a timeout, those that were written.
+  returned: success
+  type: dict
+  contains:
+    objects:
+      description: What was done with each object, by its kind, namespace and name. V(unchanged), V(created), V(updated) or V(deleted).
+      type: dict
+      returned: always
+      sample: {"ClusterAutoscaler default": updated, "MachineAutoscaler openshift-machine-api/notebooks": created}
+    machine_sets:
+      description: The range of each MachineSet of the pools that is scaled, and its MachineAutoscaler.
+      type: dict
+      returned: always
+      sample: {notebooks: {pool: notebooks, min: 0, max: 6, machine_autoscaler: notebooks}}
+    limits:
+      description: The desired maximum of GPUs by the type in the label C(cluster-api/accelerator).
+      type: dict
+      returned: always
+      sample: {Tesla-T4-SHARED: 24}
+    left:
+      description: MachineAutoscalers of this collection that no pool declares any more, and that stay.
+      type: list
+      elements: str
+      returned: always
+      sample: [openshift-machine-api/former]
+    unmanaged:
+      description: MachineAutoscalers of others for MachineSets of the pools.
+      type: list
+      elements: str
+      returned: always
+      sample: [openshift-machine-api/by-hand]
+    note:
+      description: The reason why the server has not checked the changes.
+      type: str
+      returned: in check mode, if the server has not checked a change
+      sample: "not checked by the server: this user may not send a dry run"
+code:
+  description:
+    - Reason of the failure. V(timeout) - the operator of the autoscaler has not written the ranges after O(wait_timeout).
+    - V(invalid) - errors in the options or variables, a missing MachineSet, or the cluster has no Machine API. V(wrong_cluster) - the connection leads to a
+      different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP
+      status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
+  returned: failure
+  type: raw
+  sample: timeout
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {problems: ["Pool notebooks: there is no MachineSet notebooks in namespace openshift-machine-api."]}
+"""
+
+import typing as t
+
+from ..module_utils.autoscaling.plan import ScalingOptions
+from ..module_utils.autoscaling.run import AutoscalingRun
+from ..module_utils.common.wait import WaitOptions
+from ..module_utils.kube.plan_module import PlanModule
+
+_SPEC: dict[str, dict[str, t.Any]] = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "pool_names": {"type": "list", "elements": "str", "default": []},
+    "nodegroups": {"type": "dict", "default": {}},
+    "force": {"type": "bool", "default": False},
+    "adopt": {"type": "bool", "default": False},
+    "wait_timeout": {"type": "int", "default": 120},
+}
+
+
+def work(module: PlanModule) -> dict[str, t.Any]:
+    """Compare the objects with the pools, send the differences, and wait for the operator."""
+    params = module.params
+    options = ScalingOptions(
+        params["state"] == "present", frozenset(params["pool_names"] or ()), params["force"], params["adopt"]
+    )
+    predicted = params["nodegroups"] if module.check_mode else {}
+    run = AutoscalingRun(
+        None if module.plan.autoscaler is None else module.client, module.plan, options, predicted or {}
+    )
+    run.compare()
+    for text in run.planned.warnings:
+        module.warn(text)
+    if run.planned.changed and module.check_mode:
+        run.preview()
+    elif run.planned.changed:
+        with module.lease() as lease:
+            run.apply(lease)
+    if params["wait"] and not module.check_mode:
+        run.await_bounds(WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress))
+    return run.result()
+
+
+def main() -> None:
+    """Run the module."""
+    PlanModule(_SPEC, wait=True, lease=True).run(work)
+
+
+if __name__ == "__main__":
+    main()
