@@ -21,6 +21,7 @@ from ..catalog.machine_api import (
     MACHINE_API_PATH,
     MACHINE_API_VERSION,
 )
+from ..cluster_state.gpu_limits import record_of
 from ..cluster_state.node import parse_node
 from ..common.errors import InvalidOptions
 from ..common.nested import get_nested
@@ -66,9 +67,9 @@ class AutoscalingClient:
         """All objects; raises InvalidOptions if the cluster does not have them."""
         machine_sets = self._list(self._machine_sets, "MachineSets", MACHINE_API_VERSION)
         scalers = self._list(self._machine_autoscalers, "MachineAutoscalers", f"{_GROUP[6:]}/v1beta1")
-        if not self._scales and not scalers:
-            return ClusterObjects(machine_sets=machine_sets)
         cluster = self._client.get(f"{_CLUSTER}/{NAME}")
+        if not self._scales and not scalers and not record_of(cluster or {}):
+            return ClusterObjects(machine_sets=machine_sets, cluster_autoscaler=cluster)
         expanders = get_nested(cluster, "spec", "expanders") or ()
         reads_priorities = self._prioritizes or PRIORITY_EXPANDER in expanders
         nodes = self._client.list(NODES, label_selector=ACCELERATOR_LABEL)

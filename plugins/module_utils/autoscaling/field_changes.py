@@ -63,7 +63,8 @@ def other_managers(live: Document, path: Path) -> str:
     """The other managers that own a field; empty if only this collection or the server has written it."""
     if not managed_fields.has_records(live):
         return UNKNOWN_MANAGER
-    return join_words(name for name in managed_fields.writers(live, path) if name != FIELD_MANAGER)
+    names = [name for name in managed_fields.writers(live, path) if name != FIELD_MANAGER]
+    return join_words(names) if names else ""
 
 
 def leaves(document: Document, prefix: Path = ()) -> dict[Path, t.Any]:

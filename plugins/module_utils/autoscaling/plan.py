@@ -223,12 +223,13 @@ class _Planner:
         }
         if cluster is None or not (desired or record_of(live)):
             return None
-        expanders = get_nested(cluster.desired or {}, "spec", "expanders") or []
+        expanders = get_nested(cluster.desired or {}, "spec", "expanders") or ["Random (default)"]
         if desired and PRIORITY_EXPANDER not in expanders and self.options.present:
             self.made_plan.warnings.append(
-                f"autoscale.priority of the pools has no effect: {KIND} {NAME} has the expanders {join_words(expanders) or 'Random (default)'}. Declare "
+                f"autoscale.priority of the pools has no effect: {KIND} {NAME} has the expanders {join_words(expanders)}. Declare "
                 f"gpu_cluster.autoscaler.expanders with {PRIORITY_EXPANDER}."
             )
+            return None
         # A pool that no longer declares anything keeps its expression as long as its MachineAutoscaler is left.
         left = {*self.remaining.values()} - {target.name for target in self.targets}
         kept = {expression_of(self.namespace, name) for name in left}

@@ -82,6 +82,7 @@ class GroupReconciler:
         current = self._change.current
         if not self._spec.present:
             for old in self._change.superseded:
+                self._provider.stop_autoscaling(old)
                 with self._drain.uncordon_if_refused(self._drain.drain_all(old)):
                     self._provider.delete(old)
         elif current is None:
@@ -184,6 +185,9 @@ class GroupReconciler:
     def _delete(self, old: NodeGroupState) -> None:
         """Drain a group's nodes, where possible, and delete it."""
         state = self._read(lambda: self._view.get(old))
+        if state is not None:
+            self._drain.check()
+            self._provider.stop_autoscaling(state)
         leaving = self._drain.drain_all(state) if state is not None else []
         self._say(f"{old.name}: deleting")
         sent_at: float | None = None

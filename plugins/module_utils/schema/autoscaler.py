@@ -131,9 +131,13 @@ def priority_has_an_effect(cluster: t.Any, pool: PoolVariables, cloud: str) -> P
         yield f"{path}: is read by the autoscaler of OpenShift, and gpu_cluster.cloud is {cloud}; remove it"
         return
     expanders = get_nested(cluster, "autoscaler", "expanders")
-    if isinstance(expanders, list) and PRIORITY_EXPANDER not in expanders:
+    if (
+        isinstance(expanders, list)
+        and PRIORITY_EXPANDER not in expanders
+        and all(each in EXPANDERS for each in expanders)
+    ):
         yield (
-            f"{path}: {quote(priority)} has no effect, since {_PATH}.expanders is {join_words(map(str, expanders)) or 'empty'}; add "
+            f"{path}: {quote(priority)} has no effect, since {_PATH}.expanders is {join_words(map(str, expanders)) if expanders else 'empty'}; add "
             f"{PRIORITY_EXPANDER} to it, or remove priority"
         )
 

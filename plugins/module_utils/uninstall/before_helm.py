@@ -27,6 +27,7 @@ from ..kube.lease import Lease
 from ..kube.paths import CLUSTER_POLICIES, NVIDIA_DRIVERS
 from ..schema.messages import abbreviate, abbreviate_nodes
 from . import ownership_marks
+from .autoscaling import autoscaling_removals
 from .cluster_policy import restore_policy
 from .configmaps import CONFIGMAPS, configmap_removals, pod_removals
 from .driver_objects import ALLOW_DRIVER_ROLLOUT, driver_removals, refusal
@@ -73,7 +74,9 @@ class BeforeHelm(Stage):
         foreign = [policy for policy in self.policies if not self._is_managed(policy)]
         self.drivers = [item for item in self.client.list_known(NVIDIA_DRIVERS) if is_managed(item)]
         self._require_driver_rollout(foreign)
-        self.policy_removals = [removal for policy in self.policies for removal in self._policy_removals(policy)]
+        # First, so that no node is added while the others are cleaned up.
+        self.policy_removals = autoscaling_removals(self.client)
+        self.policy_removals += [removal for policy in self.policies for removal in self._policy_removals(policy)]
         if self.by_olm:
             self.policy_removals += discovery_removals(self.client)
         # After the policy, so that the operator does not install another driver in between.

@@ -51,6 +51,7 @@ class MachineApi:
         self.client, self.namespace = client, namespace
         self._machinesets = f"{MACHINE_API_PATH}/namespaces/{namespace}/machinesets"
         self._machines = f"{MACHINE_API_PATH}/namespaces/{namespace}/machines"
+        self._autoscalers = f"/apis/autoscaling.openshift.io/v1beta1/namespaces/{namespace}/machineautoscalers"
 
     def read(self) -> MachineObjects:
         """All objects; raises InvalidOptions if the cluster has no Machine API."""
@@ -67,14 +68,19 @@ class MachineApi:
             ) from error
         return MachineObjects(machinesets, tuple(self.client.list(self._machines)))
 
-    def autoscalers(self) -> dict[str, str]:
-        """The names of MachineAutoscalers, by the MachineSet that they scale."""
-        path = f"/apis/autoscaling.openshift.io/v1beta1/namespaces/{self.namespace}/machineautoscalers"
-        return {
-            str(get_nested(autoscaler, "spec", "scaleTargetRef", "name")): name_of(autoscaler)
-            for autoscaler in self.client.list_known(path)
-            if get_nested(autoscaler, "spec", "scaleTargetRef", "kind") == "MachineSet"
-        }
+    def autoscalers(self) -> dict[str, list[Object]]:
+        """The MachineAutoscalers, by the MachineSet that they scale."""
+        found: dict[str, list[Object]] = {}
+        for autoscaler in self.client.list_known(self._autoscalers):
+            if get_nested(autoscaler, "spec", "scaleTargetRef", "kind") == "MachineSet":
+                name = str(get_nested(autoscaler, "spec", "scaleTargetRef", "name"))
+                found.setdefault(name, []).append(autoscaler)
+        return found
+
+    def delete_autoscaler(self, autoscaler: Object) -> None:
+        """Delete exactly this MachineAutoscaler."""
+        metadata = autoscaler["metadata"]
+        self.client.delete(f"{self._autoscalers}/{metadata['name']}", body={"preconditions": {"uid": metadata["uid"]}})
 
     def release(self) -> Release:
         """The cluster's release of OpenShift."""

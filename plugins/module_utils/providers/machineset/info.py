@@ -30,7 +30,7 @@ def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
             "group": owner_of(machineset),
             "platform": platform.name if platform else None,
             "zone": zone_of(machineset, infrastructure).labels.get(ZONE_LABEL),
-            "autoscaler": autoscalers.get(name),
+            "autoscaler": next(map(name_of, autoscalers.get(name, ())), None),
             **state.to_result(),
             "machines": [
                 {"name": name_of(machine), "phase": phase_of(machine), "node": node_of(machine)} for machine in machines

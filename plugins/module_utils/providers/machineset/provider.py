@@ -71,7 +71,7 @@ class MachineSetProvider:
         return self._objects
 
     @functools.cached_property
-    def _autoscalers(self) -> dict[str, str]:
+    def _autoscalers(self) -> dict[str, list[Object]]:
         return self._api.autoscalers()
 
     @functools.cached_property
@@ -184,14 +184,20 @@ class MachineSetProvider:
 
         return [CloudRequest(f"change {', '.join(differences)}", send, took_effect)]
 
+    def stop_autoscaling(self, state: NodeGroupState) -> None:
+        """Delete the MachineAutoscalers that the collection manages, since the autoscaler would add a node for each pod that is evicted."""
+        for scaler in self._autoscalers.get(state.name, ()):
+            name = name_of(scaler)
+            if owner_of(scaler) is not None:
+                self._api.delete_autoscaler(scaler)
+            else:
+                self.warnings.append(
+                    f"Node group {state.name}: it is scaled by MachineAutoscaler {name}, which is not deleted."
+                )
+
     def delete(self, state: NodeGroupState) -> None:
         """Delete the MachineSet; its Machines and their nodes are removed before it is gone."""
         self._changed.add(state.name)
-        autoscaler = self._autoscalers.get(state.name)
-        if autoscaler:
-            self.warnings.append(
-                f"Node group {state.name}: it is scaled by MachineAutoscaler {autoscaler}, which is not deleted."
-            )
         self._api.delete(state.name)
 
     def members(self, state: NodeGroupState, nodes: t.Sequence[Node]) -> list[Node]:
@@ -238,7 +244,7 @@ class MachineSetProvider:
 
     def _without_count(self, spec: MachineSetSpec, live: Object | None) -> MachineSetSpec:
         """The spec without a number of nodes if a MachineAutoscaler chooses it although the group declares no range."""
-        autoscaler = self._autoscalers.get(name_of(live)) if live else None
+        autoscaler = next((name_of(each) for each in self._autoscalers.get(name_of(live), ())), None) if live else None
         if live is None or autoscaler is None or spec.autoscaled or spec.count is None:
             return spec
         replicas = get_nested(live, "spec", "replicas") or 0

@@ -132,6 +132,9 @@ class MagnumProvider:
             return [self._resize(state, state.count, ())]
         return []
 
+    def stop_autoscaling(self, state: NodeGroupState) -> None:
+        """The cloud's autoscaler leaves a group alone once its deletion is requested."""
+
     def delete(self, state: NodeGroupState) -> None:
         """Request the deletion of a group."""
         self._magnum.delete_nodegroup(self.cluster_id, state.id)

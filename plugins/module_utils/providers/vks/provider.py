@@ -121,6 +121,9 @@ class VksProvider:
         FIELDS.require_sent(differences, ())
         return requests
 
+    def stop_autoscaling(self, state: NodeGroupState) -> None:
+        """The cloud's autoscaler leaves a group alone once its deletion is requested."""
+
     def delete(self, state: NodeGroupState) -> None:
         """Request the deletion; a failed group can only be deleted by force."""
         query = {"forceDelete": True} if state.failed else None

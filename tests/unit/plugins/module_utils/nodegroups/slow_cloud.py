@@ -99,6 +99,9 @@ class SlowCloud:
             CloudRequest(f"resize to {count}", lambda: self._resize(group.name, count), lambda now: now.count == count)
         ]
 
+    def stop_autoscaling(self, group: NodeGroupState) -> None:
+        """No autoscaler scales its groups."""
+
     def delete(self, group: NodeGroupState) -> None:
         self._refuse()
         if group.name in self.groups:

@@ -1,0 +1,158 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Removes what this collection has created for OpenShift's cluster autoscaler: MachineAutoscalers, limits, priorities, and the ClusterAutoscaler."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import typing as t
+
+from ..catalog.cluster_autoscaler import KIND, MACHINE_AUTOSCALER_KIND, NAME, PRIORITY_CONFIGMAP, PRIORITY_KEY
+from ..catalog.machine_api import MACHINE_AUTOSCALERS_PATH
+from ..catalog.names import CREATED_ANNOTATION, NODEGROUP_LABEL, PRIORITIES_ANNOTATION
+from ..cluster_state import expander_priorities, gpu_limits
+from ..cluster_state.cluster_policy import is_created
+from ..common.nested import merge_patch
+from ..kube.client import Client
+from ..kube.errors import ApiError
+from .stage import Removal
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+_CLUSTER_AUTOSCALER = f"/apis/autoscaling.openshift.io/v1/clusterautoscalers/{NAME}"
+_NOT_OURS = "this collection did not create it"
+_ATTEMPTS = 5
+
+
+def autoscaling_removals(client: Client) -> list[Removal]:
+    """The removals, the MachineAutoscalers first; none on a cluster without this API, or without the right to read it."""
+    try:
+        scalers = list(client.list_known(MACHINE_AUTOSCALERS_PATH))
+        cluster = client.get(_CLUSTER_AUTOSCALER)
+    except ApiError as error:
+        if not error.lacks_right:
+            raise
+        return []
+    own = [item for item in scalers if NODEGROUP_LABEL in (item["metadata"].get("labels") or {})]
+    foreign = [item for item in scalers if item not in own or not is_created(item)]
+    removals = [_scaler_removal(client, item) for item in own]
+    removals += _priority_removals(client, {str(item["metadata"]["namespace"]) for item in scalers} or {""})
+    if cluster is not None:
+        removals += _cluster_removals(client, cluster, foreign)
+    return removals
+
+
+def without_marks(live: Document) -> Object:
+    """A MachineAutoscaler that was adopted, without the mark of this collection."""
+    desired = copy.deepcopy(dict(live))
+    desired["metadata"]["labels"] = {
+        key: value for key, value in (live["metadata"].get("labels") or {}).items() if key != NODEGROUP_LABEL
+    }
+    return desired
+
+
+def without_limits(live: Document) -> Object:
+    """A ClusterAutoscaler without the collection's entries and annotations."""
+    record = gpu_limits.record_of(live)
+    return _unmarked(
+        gpu_limits.with_limits(live, gpu_limits.without_limits(gpu_limits.entries_of(live), record, record))
+    )
+
+
+def without_priorities(live: Document) -> Object:
+    """The ConfigMap of the expander Priority without the collection's expressions and annotations."""
+    merged = expander_priorities.merge_priorities(
+        expander_priorities.text_of(live), expander_priorities.record_of(live), {}
+    )
+    desired = copy.deepcopy(dict(live))
+    if merged.text != expander_priorities.text_of(live):
+        desired["data"] = {**(desired.get("data") or {}), PRIORITY_KEY: merged.text}
+    gpu_limits.set_annotation(desired, PRIORITIES_ANNOTATION, {})
+    return _unmarked(desired)
+
+
+def _unmarked(desired: Object) -> Object:
+    (desired["metadata"].get("annotations") or {}).pop(CREATED_ANNOTATION, None)
+    return desired
+
+
+def _scaler_removal(client: Client, live: Object) -> Removal:
+    metadata = live["metadata"]
+    namespace, name = metadata["namespace"], metadata["name"]
+    label = f"{MACHINE_AUTOSCALER_KIND} {namespace}/{name}"
+    path = MACHINE_AUTOSCALERS_PATH.replace("/machineautoscalers", f"/namespaces/{namespace}/machineautoscalers/{name}")
+    if is_created(live):
+        return _deletion(client, path, live, label)
+    return _edit(client, path, live, label, without_marks, "our mark removed")
+
+
+def _cluster_removals(client: Client, live: Object, foreign: t.Sequence[Document]) -> list[Removal]:
+    label = f"{KIND} {NAME}"
+    if is_created(live) and not foreign:
+        return [_deletion(client, _CLUSTER_AUTOSCALER, live, label)]
+    if not is_created(live) and not gpu_limits.record_of(live):
+        return []
+    names = ", ".join(sorted(f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in foreign))
+    reason = f"{MACHINE_AUTOSCALER_KIND} {names} of others needs it" if is_created(live) else _NOT_OURS
+    return [_edit(client, _CLUSTER_AUTOSCALER, live, label, without_limits, "our limits removed", reason)]
+
+
+def _priority_removals(client: Client, namespaces: t.Iterable[str]) -> t.Iterator[Removal]:
+    for namespace in sorted(filter(None, namespaces)):
+        path = f"/api/v1/namespaces/{namespace}/configmaps/{PRIORITY_CONFIGMAP}"
+        live = client.get(path)
+        if live is None or PRIORITIES_ANNOTATION not in (live["metadata"].get("annotations") or {}):
+            continue
+        label = f"ConfigMap {namespace}/{PRIORITY_CONFIGMAP}"
+        rest = without_priorities(live).get("data") or {}
+        if is_created(live) and not any(rest.values()):
+            yield _deletion(client, path, live, label)
+        else:
+            yield _edit(client, path, live, label, without_priorities, "our priorities removed", "it has other entries")
+
+
+def _deletion(client: Client, path: str, live: Document, label: str) -> Removal:
+    delete = functools.partial(client.delete, path, body={"preconditions": {"uid": live["metadata"]["uid"]}})
+    return Removal(label, send=delete, check=functools.partial(delete, dry_run=True))
+
+
+def _edit(
+    client: Client,
+    path: str,
+    live: Object,
+    label: str,
+    make: t.Callable[[Document], Object],
+    action: str,
+    reason: str = _NOT_OURS,
+) -> Removal:
+    edit = functools.partial(_send_edit, client, path, live, make)
+    return Removal(
+        label,
+        action=action,
+        kept=reason,
+        after="there",
+        before="there, with our entries",
+        send=edit,
+        check=functools.partial(edit, dry_run=True),
+    )
+
+
+def _send_edit(
+    client: Client, path: str, first: Object, make: t.Callable[[Document], Object], dry_run: bool = False
+) -> None:
+    live: Object | None = first
+    for attempt in range(_ATTEMPTS):
+        patch = merge_patch(live, make(live)) if live is not None else {}
+        if not patch:
+            return
+        version = {"resourceVersion": (live or {})["metadata"]["resourceVersion"]}
+        try:
+            client.patch(path, {**patch, "metadata": {**patch.get("metadata", {}), **version}}, dry_run=dry_run)
+        except ApiError as error:
+            if not error.conflict or attempt + 1 == _ATTEMPTS:
+                raise
+            live = client.get(path)
+        else:
+            return
