@@ -27,7 +27,6 @@ SCALERS = f"/apis/autoscaling.openshift.io/v1beta1/namespaces/{NAMESPACE}/machin
 CLUSTER = "/apis/autoscaling.openshift.io/v1/clusterautoscalers"
 PRIORITIES = f"/api/v1/namespaces/{NAMESPACE}/configmaps/cluster-autoscaler-priority-expander"
 KIND = "Tesla-T4-SHARED"
-MANAGED = {"accel.gpu/nodegroup", "accel.gpu/created"}
 # What guides recommend, with a limit for another type of GPU, and with an expander.
 TUNED: Object = {
     "apiVersion": "autoscaling.openshift.io/v1",
@@ -55,9 +54,7 @@ class Autoscaler:
     def run(self, *pools: Object, check: bool = False, declared: Object | None = None, **options: t.Any) -> Object:
         variables = {"gpu_cluster": self._cluster(declared), "gpu_pools": list(pools)}
         options = {"wait_timeout": 30, "wait_sleep": 1, **variables, **options}
-        return run_module(
-            autoscaling.main, {"kubeconfig": str(self.lab.kubeconfig), **options}, check=check, diff=True
-        )
+        return run_module(autoscaling.main, {"kubeconfig": str(self.lab.kubeconfig), **options}, check=check, diff=True)
 
     def _cluster(self, declared: Object | None) -> Object:
         cluster: Object = {"name": self.lab.name, "distribution": "openshift", "cloud": {"machineset": {}}}
@@ -99,9 +96,16 @@ class Autoscaler:
             "spec": {"minReplicas": 1, "maxReplicas": 2, "scaleTargetRef": reference},
         }
         self.client.create(SCALERS, body, manager="by-hand")
-        # The operator adds its finalizer.
-        until(lambda: bool(self.scaler(name)["metadata"].get("finalizers")), limit=30)
+        # The operator has processed it; a second one for the same MachineSet has no effect.
+        until(
+            lambda: bool(get_nested(self.scaler(name), "status", "lastTargetRef") or self._is_owned(machine_set)),
+            limit=30,
+        )
         return self.scaler(name)
+
+    def _is_owned(self, machine_set: str) -> bool:
+        annotations = self.get(f"{SETS}/{machine_set}")["metadata"].get("annotations") or {}
+        return "autoscaling.openshift.io/machineautoscaler" in annotations
 
     def mutations(self, since: int) -> list[str]:
         """The requests of this collection that change something, without dry runs."""
@@ -160,7 +164,9 @@ def test_create_again_and_update(scaled: Autoscaler) -> None:
     predicted = scaled.run(pool(), check=True, nodegroups=predicted_sets)
     assert (predicted["changed"], scaled.mutations(since)) == (True, []), predicted
     refused = scaled.run(pool())
-    assert "there is no MachineSet notebooks in namespace openshift-machine-api. Run the role nodegroups" in refused["msg"]
+    assert (
+        "there is no MachineSet notebooks in namespace openshift-machine-api. Run the role nodegroups" in refused["msg"]
+    )
     assert scaled.run(pool(), check=True)["failed"], "nothing in this run creates it"
 
     scaled.machine_set("notebooks")
@@ -201,27 +207,166 @@ def test_a_hand_tuned_cluster_autoscaler_survives(scaled: Autoscaler) -> None:
     before = comparable(scaled.get(f"{CLUSTER}/default"))
     scaled.machine_set("notebooks")
     scaled.machine_set("train", "NVIDIA-L4")
-    train = pool("train", 4, model="L4", sharing={"mode": "none"})
+    train = pool("train", 4, model="L4", nodes={"flavor": "g6.xlarge"}, sharing={"mode": "none"})
     made = scaled.run(pool(), train)
+    assert not made.get("failed"), made["msg"]
     after = comparable(scaled.get(f"{CLUSTER}/default"))
     limits = after["spec"]["resourceLimits"].pop("gpus")
     assert limits == [{"type": "NVIDIA-L4", "min": 1, "max": 3}, {"type": KIND, "min": 0, "max": 12}]
-    assert after["metadata"].pop("annotations") == {"accel.gpu/gpu-limits": json.dumps({KIND: {"max": 12}}, separators=(",", ":"))}
-    del before["spec"]["resourceLimits"]["gpus"]
-    assert after == before
-    assert "spec.resourceLimits.gpus[NVIDIA-L4].max is 3 (set by accel.gpu and kubectl-create)" in str(made["warnings"]) or (
-        "spec.resourceLimits.gpus[NVIDIA-L4].max is 3" in str(made["warnings"])
-    )
+    record = json.loads(after["metadata"].pop("annotations")["accel.gpu/gpu-limits"])
+    assert record == {KIND: {"max": 12}}
+    rest = copy.deepcopy(before)
+    del rest["spec"]["resourceLimits"]["gpus"]
+    assert after == rest
+    assert "spec.resourceLimits.gpus[NVIDIA-L4].max is 3 (set by " in str(made["warnings"])
     assert not scaled.run(pool(), train)["changed"]
 
-    forced = scaled.run(pool(), train, force=True)
-    assert forced["changed"]
+    assert scaled.run(pool(), train, force=True)["changed"]
     assert scaled.limits() == {"NVIDIA-L4": (1, 16), KIND: (0, 12)}
+    predicted = scaled.run(pool(), train, check=True, state="absent")
     removed = scaled.run(pool(), train, state="absent")
-    assert removed["changed"]
-    assert comparable(scaled.get(f"{CLUSTER}/default")) == {**comparable(TUNED_WITH_UID(scaled)), "spec": TUNED["spec"]}
-    assert scaled.scaler("notebooks") == {} or scaled.scaler("notebooks")["metadata"].get("deletionTimestamp")
+    assert removed["diff"] == predicted["diff"]
+    assert comparable(scaled.get(f"{CLUSTER}/default")) == before, "the limit that was replaced is restored"
+    until(lambda: not list(scaled.client.list(SCALERS)), limit=30)
+    assert not scaled.run(pool(), train, state="absent")["changed"]
 
 
-def TUNED_WITH_UID(scaled: Autoscaler) -> Object:  # noqa: N802
-    return scaled.get(f"{CLUSTER}/default")
+@pytest.mark.parametrize("force", [True, False])
+def test_fields_of_another_manager_are_changed_only_if_the_user_says_so(scaled: Autoscaler, force: bool) -> None:
+    scaled.client.create(CLUSTER, TUNED, manager="argocd-controller")
+    scaled.machine_set("notebooks")
+    scaled.run(pool())
+    scaler = scaled.client.patch(f"{SCALERS}/notebooks", {"metadata": {"labels": {"team": "ml"}}})
+    body = {key: scaler[key] for key in ("apiVersion", "kind")}
+    metadata = {"name": "notebooks", "namespace": NAMESPACE}
+    scaled.client.apply(
+        f"{SCALERS}/notebooks", {**body, "metadata": metadata, "spec": {"maxReplicas": 2}}, manager="argocd-controller"
+    )
+    declared = {"scale_down": {"enabled": True, "delay_after_add": "1500s"}, "max_node_provision_time": "40m"}
+    predicted = scaled.run(pool(), check=True, declared=declared, force=force)
+    made = scaled.run(pool(), declared=declared, force=force)
+    assert made["diff"] == predicted["diff"]
+    assert made["changed"] is force
+    named = str(made["warnings"])
+    assert "spec.scaleDown.enabled is false (set by argocd-controller), and true is declared" in named
+    assert "spec.maxNodeProvisionTime is 17m (set by argocd-controller), and 40m is declared" in named
+    assert "spec.maxReplicas is 2 (set by argocd-controller), and 3 is declared" in named
+    assert "delayAfterAdd" not in named, "25m and 1500s are equal"
+    spec = scaled.get(f"{CLUSTER}/default")["spec"]
+    assert spec["scaleDown"]["enabled"] is force
+    assert spec["maxNodeProvisionTime"] == ("40m" if force else "17m")
+    assert scaled.scaler("notebooks")["spec"]["maxReplicas"] == (3 if force else 2)
+    assert scaled.scaler("notebooks")["metadata"]["labels"]["team"] == "ml"
+    assert not scaled.run(pool(), declared=declared, force=force)["changed"]
+
+
+def test_a_machine_autoscaler_of_others_is_adopted_only_on_request(scaled: Autoscaler) -> None:
+    scaled.machine_set("notebooks")
+    before = scaled.foreign_scaler("by-hand", "notebooks")
+    made = scaled.run(pool())
+    assert made["autoscaling"]["unmanaged"] == [f"{NAMESPACE}/by-hand"]
+    assert "between 1 and 2 nodes; pool notebooks declares 0 to 3" in str(made["warnings"])
+    assert comparable(scaled.scaler("by-hand")) == comparable(before)
+    assert not scaled.scaler("notebooks")
+
+    predicted = scaled.run(pool(), check=True, adopt=True)
+    adopted = scaled.run(pool(), adopt=True)
+    assert adopted["diff"] == predicted["diff"]
+    after = scaled.scaler("by-hand")
+    assert after["metadata"]["labels"] == {"accel.gpu/nodegroup": "notebooks"}
+    assert (after["spec"]["minReplicas"], after["spec"]["maxReplicas"]) == (0, 3)
+    assert not scaled.run(pool())["changed"], "it is managed from now on"
+    assert len(list(scaled.client.list(SCALERS))) == 1
+
+
+def test_what_no_pool_declares_any_more_is_reported_and_stays(scaled: Autoscaler) -> None:
+    for name in ("notebooks", "former"):
+        scaled.machine_set(name)
+    scaled.run(pool(), pool("former"))
+    without = {key: value for key, value in pool().items() if key != "autoscale"}
+    without["nodes"] = {**without["nodes"], "count": 0}
+    since = audit.mark(scaled.layout)
+    result = scaled.run(without)
+    assert result["autoscaling"]["left"] == [f"{NAMESPACE}/former", f"{NAMESPACE}/notebooks"]
+    assert "pool notebooks has no autoscale" in str(result["warnings"])
+    assert "no pool has node group former" in str(result["warnings"])
+    assert (result["changed"], scaled.mutations(since)) == (False, [])
+
+    removed = scaled.run(pool(), pool("former"), pool_names=["former"], state="absent")
+    assert removed["autoscaling"]["objects"][f"MachineAutoscaler {NAMESPACE}/former"] == "deleted"
+    until(lambda: not scaled.scaler("former"), limit=30)
+    assert scaled.limits() == {KIND: (0, 12)}, "those of the other pool"
+
+
+def test_priorities_are_merged_into_the_configmap_of_the_expander(scaled: Autoscaler) -> None:
+    text = "# of the platform team\n5:\n  - .*worker.*\n"
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": PRIORITIES.rpartition("/")[2], "namespace": NAMESPACE},
+    }
+    scaled.client.create(PRIORITIES.rpartition("/")[0], {**body, "data": {"priorities": text}}, manager="by-hand")
+    scaled.machine_set("notebooks")
+    ranked = pool(autoscale={"min": 0, "max": 3, "priority": 50})
+    ignored = scaled.run(ranked)
+    assert "has the expanders Random (default)" in str(ignored["warnings"])
+    assert scaled.get(PRIORITIES)["data"]["priorities"] == text
+    declared = {"expanders": ["Priority", "LeastWaste"]}
+    predicted = scaled.run(ranked, check=True, declared=declared)
+    made = scaled.run(ranked, declared=declared)
+    assert made["diff"] == predicted["diff"]
+    added = f"50:\n  - '^MachineSet/{NAMESPACE}/notebooks$'\n"
+    assert scaled.get(PRIORITIES)["data"]["priorities"] == text + added
+    assert not scaled.run(ranked, declared=declared)["changed"]
+    scaled.run(pool(), declared=declared)
+    assert scaled.get(PRIORITIES)["data"]["priorities"] == text
+
+
+def test_deleting_a_node_group_deletes_its_machine_autoscaler(scaled: Autoscaler) -> None:
+    for name in ("notebooks", "train"):
+        scaled.machine_set(name)
+    scaled.foreign_scaler("by-hand", "train")
+    scaled.run(pool())
+    groups = [{"name": name, "state": "absent"} for name in ("notebooks", "train")]
+    options = {"kubeconfig": str(scaled.lab.kubeconfig), "nodegroups": groups, "wait_timeout": 60, "wait_sleep": 1}
+    deleted = run_module(machineset.main, options)
+    assert deleted["changed"], deleted
+    until(lambda: not scaled.scaler("notebooks"), limit=30)
+    assert scaled.scaler("by-hand")
+    assert "MachineAutoscaler by-hand scales it and is not deleted with it" in str(deleted["warnings"])
+
+
+def test_a_wait_names_the_machine_set_and_what_to_do(scaled: Autoscaler) -> None:
+    scaled.machine_set("notebooks")
+    scaled.lab.command("cloud", "fault", "inject", "machines.paused")
+    try:
+        failed = scaled.run(pool(), wait_timeout=3)
+        assert (failed["failed"], failed["code"]) == (True, "timeout")
+        assert (
+            f"MachineSet notebooks has no bounds instead of 0 to 3 nodes of MachineAutoscaler {NAMESPACE}/notebooks"
+            in failed["msg"]
+        )
+        assert "logs deployment/cluster-autoscaler-operator" in failed["msg"]
+        assert failed["autoscaling"]["objects"][f"MachineAutoscaler {NAMESPACE}/notebooks"] == "created"
+    finally:
+        scaled.lab.command("cloud", "fault", "clear", "machines.paused")
+    assert not scaled.run(pool())["changed"]
+
+
+def test_impossible_pools_are_found_before_anything_is_sent(scaled: Autoscaler) -> None:
+    for name in ("notebooks", "train"):
+        scaled.machine_set(name)
+    scaled.foreign_scaler("notebooks", "prod-worker-us-east-2a")
+    for name in ("one", "two"):
+        scaled.foreign_scaler(name, "train")
+    since = audit.mark(scaled.layout)
+    for check in (True, False):
+        failed = scaled.run(pool(), pool("train"), pool("worker"), adopt=True, check=check)
+        assert failed["failed"]
+        assert "Pool train: one and two refer to MachineSet train, and only one of them has an effect." in failed["msg"]
+        assert (
+            "Pool notebooks: MachineAutoscaler openshift-machine-api/notebooks refers to MachineSet prod-worker-us-east-2a"
+            in failed["msg"]
+        )
+        assert "Pool worker: there is no MachineSet worker" in failed["msg"]
+    assert scaled.mutations(since) == []
