@@ -39,7 +39,7 @@ options:
         type: int
       min_node_count: &min_node_count
         description:
-          - Minimum number of nodes for the autoscaler. Needs O(max_node_count). The MachineAutoscaler is not created by this module.
+          - Minimum number of nodes for the autoscaler. Needs O(max_node_count). M(accel.gpu.autoscaling) creates the MachineAutoscaler.
         type: int
       max_node_count: &max_node_count
         description:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,11 @@ SCENARIOS = sorted(path.parent.name for path in (REPO / "molecule").glob("*/mole
 SCENARIOS.remove("default")
 
 
-# Scenarios in a lab with clouds, which is another lab: a lab keeps its parts.
-CLOUDS = {"nodegroups": ("openstack",)}
+# Scenarios in a lab with other parts, or with OpenShift, which is another lab: a lab keeps its parts. The arguments of own_lab().
+OTHER_LABS: dict[str, dict[str, Any]] = {
+    "nodegroups": {"parts": ("openstack",)},
+    "autoscaling": {"options": ("--openshift",)},
+}
 
 
 def play(lab: Lab, scenario: str, tmp_path: Path) -> None:
@@ -28,7 +32,7 @@ def play(lab: Lab, scenario: str, tmp_path: Path) -> None:
 
 @pytest.mark.usual(100)
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name not in CLOUDS])
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name not in OTHER_LABS])
 def test_scenario(lab: Lab, scenario: str, tmp_path: Path) -> None:
     lab.reset()
     play(lab, scenario, tmp_path)
@@ -36,7 +40,8 @@ def test_scenario(lab: Lab, scenario: str, tmp_path: Path) -> None:
 
 @pytest.mark.usual(150)
 @pytest.mark.soak
-@pytest.mark.parametrize("scenario", CLOUDS)
-def test_scenario_on_a_cloud(scenario: str, tmp_path: Path) -> None:
-    with own_lab("molecule", *CLOUDS[scenario]) as lab:
+@pytest.mark.parametrize("scenario", OTHER_LABS)
+def test_scenario_in_a_lab_of_its_own(scenario: str, tmp_path: Path) -> None:
+    needed = OTHER_LABS[scenario]
+    with own_lab("molecule", *needed.get("parts", ()), options=needed.get("options", ())) as lab:
         play(lab, scenario, tmp_path)

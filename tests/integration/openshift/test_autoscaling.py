@@ -222,7 +222,7 @@ def test_a_hand_tuned_cluster_autoscaler_survives(scaled: Autoscaler) -> None:
     assert not scaled.run(pool(), train)["changed"]
 
     assert scaled.run(pool(), train, force=True)["changed"]
-    assert scaled.limits() == {"NVIDIA-L4": (1, 16), KIND: (0, 12)}
+    assert scaled.limits() == {"NVIDIA-L4": (1, 4), KIND: (0, 12)}
     predicted = scaled.run(pool(), train, check=True, state="absent")
     removed = scaled.run(pool(), train, state="absent")
     assert removed["diff"] == predicted["diff"]
