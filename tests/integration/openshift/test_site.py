@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT
 from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
 from lab import audit
 from lab.layout import Lab as LabLayout
@@ -23,6 +24,7 @@ from tests.helpers.openshift import (
     OpenShift,
 )
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.polling import until
 from tests.labs import Lab
 from tests.programs import REPO, run
 
@@ -31,6 +33,10 @@ DECLARED: Object = yaml.safe_load((INVENTORY / "group_vars" / "gpu_clusters.yml"
 HOST = "openshift"
 NFD_OBJECT = f"/apis/nfd.openshift.io/v1/namespaces/{NFD_NAMESPACE}/nodefeaturediscoveries/nfd-instance"
 THEIRS = {"key": "example.org/maintenance", "operator": "Exists", "effect": "NoSchedule"}
+SETS = "/apis/machine.openshift.io/v1beta1/namespaces/openshift-machine-api/machinesets"
+SCALERS = "/apis/autoscaling.openshift.io/v1beta1/namespaces/openshift-machine-api/machineautoscalers"
+CLUSTER_AUTOSCALER = "/apis/autoscaling.openshift.io/v1/clusterautoscalers/default"
+PODS = "/api/v1/namespaces/default/pods"
 TAINT = {"key": "restrictedaccess", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
 EVICTING = {"key": "gpu-only", "effect": "NoExecute"}
 ALLOW = {"gpu_operator_allow_driver_rollout": True}
@@ -101,6 +107,56 @@ def test_site_from_an_empty_cluster(openshift_lab: Lab) -> None:
     again = play(lab).require_success()
     assert again.changed(HOST) == 0
     assert writes(lab, mark) == []
+
+
+def waiting_pod(pool: str, *tolerations: Object) -> Object:
+    """A pod that requests one GPU of a pool."""
+    container = {"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    spec = {"nodeSelector": {"accel.gpu/pool": pool}, "tolerations": list(tolerations), "containers": [container]}
+    metadata = {"name": pool, "namespace": "default"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {**spec, "terminationGracePeriodSeconds": 0},
+    }
+
+
+@pytest.mark.usual(150)
+def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(openshift_lab: Lab) -> None:
+    """The run has ended before the nodes exist: they are configured by what they register with, and by new_nodes."""
+    lab, openshift = openshift_lab, sited(openshift_lab)
+    lab.command("cloud", "set", "machines.boot-seconds=20")
+
+    def nodes(pool: str) -> list[Object]:
+        return list(openshift.client.list("/api/v1/nodes", label_selector=f"accel.gpu/pool={pool}"))
+
+    def runs(pool: str) -> bool:
+        return bool(get_nested(openshift.get(f"{PODS}/{pool}"), "status", "phase") == "Running")
+
+    scaled = ("burst", "experiments")
+    assert [openshift.get(f"{SETS}/{name}")["spec"]["replicas"] for name in scaled] == [0, 0]
+    openshift.create(PODS, waiting_pod("burst", {**TAINT}))
+    openshift.create(PODS, waiting_pod("experiments"))
+    until(lambda: runs("burst"), limit=120)
+    (node,) = nodes("burst")
+    assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4", "one T4 in four shares"
+    assert node["metadata"]["labels"]["nvidia.com/gpu.product"] == "Tesla-T4-SHARED"
+    assert [taint["key"] for taint in node["spec"]["taints"]] == ["restrictedaccess"]
+
+    until(lambda: len(nodes("experiments")) == 1, limit=120)
+    assert not runs("experiments"), "its GPUs are not partitioned yet"
+    # As the CronJob does.
+    play(lab, "new_nodes").require_success()
+    until(lambda: runs("experiments"), limit=60)
+    (node,) = nodes("experiments")
+    assert node["status"]["allocatable"]["nvidia.com/gpu"] == "56", "eight A100 with seven devices"
+    assert node["metadata"]["labels"]["nvidia.com/mig.config.state"] == "success"
+    assert STARTUP_TAINT["key"] not in [taint["key"] for taint in node["spec"].get("taints", [])]
+    assert [openshift.get(f"{SETS}/{name}")["spec"]["replicas"] for name in scaled] == [1, 1], "and no second node"
+
+    assert play(lab, "autoscaling").require_success().changed(HOST) == 0, "the limits contain the nodes in use"
+    assert play(lab, "share").require_success().changed(HOST) == 0, "both pools are as declared"
 
 
 @pytest.mark.sampled(2, group="sites on OpenShift")
@@ -215,20 +271,19 @@ def _subscriptions() -> list[str]:
 @pytest.mark.usual(70)
 def test_the_shipped_rights_are_sufficient(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, OpenShift(openshift_lab).empty()
-    user, rules = "accel-gpu-on-openshift", REPO / "examples" / "rbac" / "openshift" / "site.yaml"
-    run("kubectl", "apply", "-f", str(rules), env=lab.env)
-    run(
-        "kubectl",
-        "create",
-        "clusterrolebinding",
-        "accel-gpu-site",
-        "--clusterrole=accel-gpu-site",
-        f"--user={user}",
-        env=lab.env,
-    )
-    for namespace in ("kube-system", NFD_NAMESPACE, GPU_NAMESPACE):
-        binding = ["create", "rolebinding", "accel-gpu-site", "--role=accel-gpu-site", f"--user={user}"]
-        run("kubectl", "-n", namespace, *binding, env=lab.env)
+    user, rules = "accel-gpu-on-openshift", REPO / "examples" / "rbac"
+    own = ("kube-system", NFD_NAMESPACE, GPU_NAMESPACE, "openshift-machine-api")
+    # The inventory has pools with nodes, which the rules of the node groups are for.
+    for path, role, namespaces in (
+        (rules / "openshift" / "site.yaml", "accel-gpu-site", own),
+        (rules / "nodegroups.yaml", "accel-gpu-nodegroups", ("kube-system",)),
+    ):
+        run("kubectl", "apply", "-f", str(path), env=lab.env)
+        bound = ["create", "clusterrolebinding", role, f"--clusterrole={role}", f"--user={user}"]
+        run("kubectl", *bound, env=lab.env)
+        for namespace in namespaces:
+            binding = ["create", "rolebinding", role, f"--role={role}", f"--user={user}"]
+            run("kubectl", "-n", namespace, *binding, env=lab.env)
     restricted = cluster(lab, impersonate_user=user)
     mark = audit.mark(LabLayout.named(lab.name))
     play(lab, "site", gpu_cluster=restricted).require_success()
@@ -247,8 +302,10 @@ def test_an_uninstallation_removes_what_a_run_has_created(openshift_lab: Lab) ->
     assert all(openshift.get(path) for path in (CLUSTER_POLICY, NFD_OBJECT, *_subscriptions()))
     play(lab, "uninstall", **confirm).require_success()
     assert changed_tasks(predicted)
-    for path in (CLUSTER_POLICY, NFD_OBJECT, *_subscriptions()):
+    for path in (CLUSTER_POLICY, NFD_OBJECT, CLUSTER_AUTOSCALER, *_subscriptions()):
         assert not openshift.get(path), path
+    until(lambda: not list(openshift.client.list(SCALERS)), limit=30)
+    assert openshift.get(f"{SETS}/burst"), "MachineSets stay"
     for namespace in (GPU_NAMESPACE, NFD_NAMESPACE):
         found = openshift.get(f"/api/v1/namespaces/{namespace}")
         assert not found or found["metadata"].get("deletionTimestamp"), namespace
@@ -264,14 +321,21 @@ def test_an_uninstallation_leaves_operators_of_others(openshift_lab: Lab) -> Non
     lab, openshift = openshift_lab, OpenShift(openshift_lab).installed()
     openshift.client.patch(NFD_OBJECT, {"spec": {"operand": {"workerTolerations": [THEIRS]}}})
     before = openshift.get(CLUSTER_POLICY)["spec"]
+    tuned = {"logVerbosity": 4, "resourceLimits": {"gpus": [{"type": "NVIDIA-L4", "min": 0, "max": 2}]}}
+    scaler = {"apiVersion": "autoscaling.openshift.io/v1", "kind": "ClusterAutoscaler", "metadata": {"name": "default"}}
+    openshift.create(CLUSTER_AUTOSCALER.rpartition("/")[0], {**scaler, "spec": tuned})
     play(lab, "site", **ALLOW).require_success()
+    assert len(openshift.get(CLUSTER_AUTOSCALER)["spec"]["resourceLimits"]["gpus"]) == 3
     variables = {"gpu_confirm": [lab.name], "gpu_uninstall_allow_driver_rollout": True}
     play(lab, "uninstall", **variables).require_success()
     assert all(openshift.get(path) for path in _subscriptions())
+    kept = openshift.get(CLUSTER_AUTOSCALER)
+    assert {key: kept["spec"][key] for key in tuned} == tuned
+    assert not kept["metadata"].get("annotations")
     discovery = openshift.get(NFD_OBJECT)
     assert discovery["spec"]["operand"]["workerTolerations"] == [THEIRS]
     assert "accel.gpu/tolerations" not in (discovery["metadata"].get("annotations") or {})
     after = openshift.get(CLUSTER_POLICY)["spec"]
     # The CRD has a default for the MIG manager's ConfigMap, and no name is an empty name.
-    kept = set(before) - {"devicePlugin", "migManager"}
-    assert {part: after.get(part) for part in kept} == {part: before[part] for part in kept}
+    unchanged = set(before) - {"devicePlugin", "migManager"}
+    assert {part: after.get(part) for part in unchanged} == {part: before[part] for part in unchanged}

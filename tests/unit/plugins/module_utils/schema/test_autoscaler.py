@@ -1,0 +1,102 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gpu_cluster.autoscaler and autoscale.priority: what is refused, with which message, and what is derived."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.variables import validate
+
+CLUSTER: dict[str, t.Any] = {"name": "c", "cloud": {"machineset": {}}}
+
+
+def pool(**scale: t.Any) -> dict[str, t.Any]:
+    return {"name": "p", "nodes": {"flavor": "g4dn.xlarge"}, "autoscale": {"min": 0, "max": 3, **scale}}
+
+
+@pytest.mark.parametrize(
+    ("autoscaler", "message"),
+    [
+        ({"max_nodes_total": 0}, "max_nodes_total: 0 is not allowed: a cluster has at least one node"),
+        ({"expanders": ["random"]}, 'expanders[0]: "random" is not a valid value; did you mean Random?'),
+        (
+            {"max_node_provision_time": "15"},
+            'max_node_provision_time: "15" is not a duration; write numbers with units',
+        ),
+        ({"scale_down": {"unneeded_time": "5 m"}}, 'unneeded_time: "5 m" is not a duration'),
+        ({"scale_down": {"utilization_threshold": "40%"}}, 'utilization_threshold: "40%" is not a part of a node'),
+        ({"unneeded_time": "5m"}, "unneeded_time: is not a known key; it belongs under scale_down"),
+        (
+            {"values": {"resourceLimits": {"gpus": []}}},
+            "resourceLimits.gpus: cannot be set, it follows from autoscale.max",
+        ),
+        ({"values": {"scaleDown": {"enabled": False}}}, "set gpu_cluster.autoscaler.scale_down.enabled instead"),
+        ({"values": {"expanders": ["Random"]}}, "set gpu_cluster.autoscaler.expanders instead"),
+        ({"values": {"scaleDown": "on"}}, "values.scaleDown: is text, not a map"),
+    ],
+)
+def test_mistakes_are_named_with_a_remedy(autoscaler: dict[str, t.Any], message: str) -> None:
+    (problem,) = validate({**CLUSTER, "autoscaler": autoscaler}, {}, [pool()])
+    assert problem.startswith("gpu_cluster.autoscaler")
+    assert message in problem
+
+
+@pytest.mark.parametrize(
+    ("cloud", "message"),
+    [
+        (None, "has no effect without node groups; add cloud: {machineset: {}} to gpu_cluster"),
+        ({"magnum": {}}, "configures the autoscaler of OpenShift, and gpu_cluster.cloud is magnum"),
+    ],
+)
+def test_only_openshifts_autoscaler_is_configured(cloud: t.Any, message: str) -> None:
+    (problem,) = validate({"name": "c", "cloud": cloud, "autoscaler": {"max_nodes_total": 9}}, {}, [])
+    assert problem.startswith("gpu_cluster.autoscaler: ")
+    assert message in problem
+
+
+@pytest.mark.parametrize(
+    ("cluster", "priority", "message"),
+    [
+        ({"cloud": {"magnum": {}}}, 5, "is read by the autoscaler of OpenShift, and gpu_cluster.cloud is magnum"),
+        (
+            {"autoscaler": {"expanders": ["LeastWaste"]}},
+            5,
+            "5 has no effect, since gpu_cluster.autoscaler.expanders is LeastWaste",
+        ),
+        ({}, -1, "-1 is not allowed: the autoscaler ignores node groups with a negative priority"),
+    ],
+)
+def test_a_priority_that_nothing_reads_is_refused(cluster: dict[str, t.Any], priority: int, message: str) -> None:
+    (problem,) = validate({**CLUSTER, **cluster}, {}, [pool(priority=priority)])
+    assert problem.startswith("gpu_pools[0].autoscale.priority: ")
+    assert message in problem
+
+
+def test_keys_become_fields_of_the_spec() -> None:
+    declared = {
+        "max_nodes_total": 40,
+        "expanders": ["Priority"],
+        "scale_down": {"enabled": False, "delay_after_add": "20m"},
+        "values": {"logVerbosity": 4, "scaleDown": {"cordonNodeBeforeTerminating": "Enabled"}},
+    }
+    plan = derive({**CLUSTER, "autoscaler": declared}, {}, [pool(priority=7)])
+    assert plan.autoscaler is not None
+    assert plan.autoscaler.namespace == "openshift-machine-api"
+    assert plan.autoscaler.spec == {
+        "logVerbosity": 4,
+        "resourceLimits": {"maxNodesTotal": 40},
+        "expanders": ["Priority"],
+        "scaleDown": {"enabled": False, "delayAfterAdd": "20m", "cordonNodeBeforeTerminating": "Enabled"},
+    }
+    assert plan.pools[0].nodegroup is not None
+    assert plan.pools[0].nodegroup.priority == 7
+
+
+def test_other_clouds_have_no_plan_for_it() -> None:
+    assert derive({"name": "c"}, {}, []).autoscaler is None
+    magnum = {"name": "c", "cloud": {"magnum": {"cloud": "x"}}}
+    assert derive(magnum, {}, [pool()]).autoscaler is None
