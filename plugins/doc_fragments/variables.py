@@ -194,6 +194,71 @@ options:
                   - Namespace of the MachineSets. By default V(openshift-machine-api).
                 type: str
                 default: openshift-machine-api
+      autoscaler:
+        description:
+          - (MachineSets) Fields of OpenShift's ClusterAutoscaler. A run sets the declared ones, also in a ClusterAutoscaler
+            that already exists, and leaves all others unchanged. A new one gets delays that are long enough for the installation
+            of a driver.
+        type: dict
+        suboptions:
+          max_nodes_total:
+            description:
+              - The highest number of all nodes of the cluster.
+            type: int
+          expanders:
+            description:
+              - How the autoscaler chooses between MachineSets that fit, the first one first. By default, a ClusterAutoscaler
+                without the field chooses at random.
+            type: list
+            elements: str
+          pod_priority_threshold:
+            description:
+              - Pods with a lower priority add no nodes.
+            type: int
+          balance_similar_node_groups:
+            description:
+              - Whether similar MachineSets, such as those of several zones, get equal numbers of nodes.
+            type: bool
+          max_node_provision_time:
+            description:
+              - How long a new node may take until it offers its GPUs, such as V(30m); then it is replaced. A new ClusterAutoscaler
+                gets V(30m).
+            type: str
+          scale_down:
+            description:
+              - When the autoscaler removes nodes.
+            type: dict
+            suboptions:
+              enabled:
+                description:
+                  - Whether it does. A new ClusterAutoscaler gets V(true).
+                type: bool
+              delay_after_add:
+                description:
+                  - How long it removes no node after it has added one. It must be longer than the installation of a driver.
+                    A new ClusterAutoscaler gets V(20m).
+                type: str
+              delay_after_delete:
+                description:
+                  - How long it removes no node after it has removed one.
+                type: str
+              delay_after_failure:
+                description:
+                  - How long it removes no node after a removal has failed.
+                type: str
+              unneeded_time:
+                description:
+                  - How long a node must be unneeded before it is removed.
+                type: str
+              utilization_threshold:
+                description:
+                  - The part of a node's requests, or of its GPUs, below which it counts as unneeded, such as V("0.4").
+                type: str
+          values:
+            description:
+              - Further fields in C(spec) of the ClusterAutoscaler, such as C(logVerbosity). C(resourceLimits.gpus) is not allowed,
+                because it follows from C(autoscale) of the pools.
+            type: dict
       operator:
         description:
           - The NVIDIA GPU operator. Its keys become Helm values, or fields of the ClusterPolicy if OLM installs it. Changing
@@ -782,6 +847,12 @@ options:
               - The highest number of nodes.
             type: int
             required: true
+          priority:
+            description:
+              - (MachineSets) Priority of the pool for the expander V(Priority). Of the pools that fit, the autoscaler adds
+                nodes to the one with the highest priority. Needs C(gpu_cluster.autoscaler.expanders) with V(Priority), or an
+                existing ClusterAutoscaler with this expander.
+            type: int
       gpus_per_node:
         description:
           - Number of GPUs of each node, 1 to 64. A node with a different number is reported as drift. By default, the number

@@ -19,7 +19,7 @@ description:
   - The limit of a type of GPU is the number of GPUs of all of its pools with their highest number of nodes, or the number in use if that is more. The
     module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
   - With C(autoscale.priority) in pools, adds their MachineSets to the ConfigMap C(cluster-autoscaler-priority-expander). Expressions of others stay.
-  - A MachineAutoscaler of this module has the label C(accel.gpu/nodegroup). One that no pool declares any more is reported and stays.
+  - A MachineAutoscaler of this module has the label C(accel.gpu/nodegroup). One that no pool declares any longer is reported and stays.
   - Waits until the operator of the autoscaler has written the range of each MachineAutoscaler into its MachineSet.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -111,7 +111,7 @@ autoscaling:
       returned: always
       sample: {Tesla-T4-SHARED: 24}
     left:
-      description: MachineAutoscalers of this collection that no pool declares any more, and that stay.
+      description: MachineAutoscalers of this collection that no pool declares any longer, and that stay.
       type: list
       elements: str
       returned: always

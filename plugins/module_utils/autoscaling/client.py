@@ -160,7 +160,7 @@ class AutoscalingClient:
 
 
 def _missing_bounds(machine_set: Object | None, scaler: Document) -> str:
-    """What the MachineSet of a MachineAutoscaler lacks; empty if it has the bounds."""
+    """Describe the bounds that the MachineSet of a MachineAutoscaler lacks; empty if it has them."""
     if machine_set is None:
         return "does not exist"
     annotations = machine_set["metadata"].get("annotations") or {}

@@ -23,7 +23,7 @@ UNKNOWN_MANAGER = "an unknown manager"
 
 @dataclass(frozen=True)
 class ForeignField:
-    """A field of another manager with another value than the declared one."""
+    """A field of another manager whose value differs from the declared one."""
 
     path: str
     value: t.Any

@@ -52,7 +52,7 @@ class ObjectChange:
 
     @property
     def action(self) -> Action:
-        """What happens to the object."""
+        """The kind of the request; "unchanged" if there is none."""
         if self.live is None:
             return "created"
         if self.desired is None:

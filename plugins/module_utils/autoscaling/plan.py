@@ -33,7 +33,7 @@ Document = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class ScalingOptions:
-    """What the user chooses for one run; `pool_names`: the pools whose MachineAutoscalers are changed, all if it is empty."""
+    """The choices of the user for one run; `pool_names`: the pools whose MachineAutoscalers are changed, all if it is empty."""
 
     present: bool = True
     pool_names: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class ClusterObjects:
 class ScalingPlan:
     """The changes in their order, the MachineAutoscaler of each target, and messages.
 
-    scaled: the MachineAutoscaler of a MachineSet, after its change. left: MachineAutoscalers of this collection that no pool declares any more.
+    scaled: the MachineAutoscaler of a MachineSet, after its change. left: MachineAutoscalers of this collection that no pool declares any longer.
     unmanaged: those of others for MachineSets of the pools, which are not changed.
     """
 

@@ -3,7 +3,7 @@
 """The collection's expressions in the ConfigMap of the expander Priority (pure).
 
 Its key `priorities` is YAML text: lists of regular expressions by priority (kubernetes/autoscaler, expander/priority/priority.go). Lines of others keep
-their text and order as far as the text is block YAML; otherwise it is written anew with the same content.
+their text and order as far as the text is block YAML; otherwise a new text with the same content replaces it.
 """
 
 from __future__ import annotations

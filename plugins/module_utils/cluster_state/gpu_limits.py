@@ -3,7 +3,7 @@
 """The collection's entries in resourceLimits.gpus of the ClusterAutoscaler (pure).
 
 The list is atomic in the CRD, so that the entries are merged by their type. An annotation records the maxima that the collection has written, and the
-entry of another owner that one of them has replaced; entries that were changed since then belong to whoever has changed them.
+entry of another owner that one of them has replaced; an entry that was changed since then belongs to the one who has changed it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 _CLUSTER_AUTOSCALER = f"/apis/autoscaling.openshift.io/v1/clusterautoscalers/{NAME}"
-_NOT_OURS = "this collection did not create it"
+_FOREIGN = "this collection did not create it"
 _ATTEMPTS = 5
 
 
@@ -95,7 +95,7 @@ def _cluster_removals(client: Client, live: Object, foreign: t.Sequence[Document
     if not is_created(live) and not gpu_limits.record_of(live):
         return []
     names = ", ".join(sorted(f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in foreign))
-    reason = f"{MACHINE_AUTOSCALER_KIND} {names} of others needs it" if is_created(live) else _NOT_OURS
+    reason = f"{MACHINE_AUTOSCALER_KIND} {names} of others needs it" if is_created(live) else _FOREIGN
     return [_edit(client, _CLUSTER_AUTOSCALER, live, label, without_limits, "our limits removed", reason)]
 
 
@@ -125,7 +125,7 @@ def _edit(
     label: str,
     make: t.Callable[[Document], Object],
     action: str,
-    reason: str = _NOT_OURS,
+    reason: str = _FOREIGN,
 ) -> Removal:
     edit = functools.partial(_send_edit, client, path, live, make)
     return Removal(

@@ -139,9 +139,10 @@ def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(opens
     openshift.create(PODS, waiting_pod("burst", {**TAINT}))
     openshift.create(PODS, waiting_pod("experiments"))
     until(lambda: runs("burst"), limit=120)
+    # gpu-feature-discovery may need longer than the device plugin.
+    until(lambda: nodes("burst")[0]["metadata"]["labels"].get("nvidia.com/gpu.product") == "Tesla-T4-SHARED", limit=60)
     (node,) = nodes("burst")
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4", "one T4 in four shares"
-    assert node["metadata"]["labels"]["nvidia.com/gpu.product"] == "Tesla-T4-SHARED"
     assert [taint["key"] for taint in node["spec"]["taints"]] == ["restrictedaccess"]
 
     until(lambda: len(nodes("experiments")) == 1, limit=120)

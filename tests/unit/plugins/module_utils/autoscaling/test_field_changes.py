@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.field_changes import leaves, set_fields
 
-OURS, THEIRS = "accel.gpu", "argocd-controller"
+OWN, THEIRS = "accel.gpu", "argocd-controller"
 
 
 def live(manager: str | None, **spec: t.Any) -> dict[str, t.Any]:
@@ -23,7 +23,7 @@ def live(manager: str | None, **spec: t.Any) -> dict[str, t.Any]:
 @pytest.mark.parametrize(
     ("manager", "value", "declared", "changed", "foreign"),
     [
-        (OURS, "10m", "20m", True, ""),
+        (OWN, "10m", "20m", True, ""),
         (THEIRS, "10m", "20m", False, THEIRS),
         (None, "10m", "20m", False, "an unknown manager"),
         (THEIRS, "20m", "1200s", False, ""),
@@ -46,7 +46,7 @@ def test_a_field_of_another_manager_stays(
     assert item == before
 
 
-def test_a_missing_field_belongs_to_nobody_else() -> None:
+def test_a_missing_field_is_set() -> None:
     found = set_fields(live(THEIRS, other=1), {("spec", "map", "field"): True}, force=False)
     assert (found.desired["spec"], found.foreign) == ({"other": 1, "map": {"field": True}}, ())
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run changes in the objects of the autoscaler, and what it leaves and reports."""
+"""The changes that the pools require of the autoscaler's objects, and the objects that are left and reported."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.expander_p
 )
 
 NAMESPACE = "openshift-machine-api"
-OURS = st.dictionaries(
+OWN = st.dictionaries(
     st.sampled_from([expression_of(NAMESPACE, name) for name in ("a", "b", "c.d")]), st.integers(0, 3)
 )
 THEIRS = st.dictionaries(
@@ -33,7 +33,7 @@ def test_an_expression_matches_exactly_one_machine_set() -> None:
     assert not re.search(expression, "MachineSet/openshift-machine-api/notebooks-v1-us-east-2a")
 
 
-@given(THEIRS, OURS, OURS)
+@given(THEIRS, OWN, OWN)
 def test_the_expressions_of_others_survive(
     theirs: dict[int, list[str]], first: dict[str, int], second: dict[str, int]
 ) -> None:

@@ -61,7 +61,7 @@ def test_with_force_the_limits_are_set_and_a_removal_restores_all_others(
     assert merge_limits(changed.entries, changed.record, {}, ()).entries == entries
 
 
-def test_an_entry_that_someone_has_changed_is_no_longer_ours() -> None:
+def test_an_entry_that_another_manager_has_changed_belongs_to_it() -> None:
     first = merge_limits((), {}, {"T4": 8}, ())
     edited = [{"type": "T4", "min": 0, "max": 2}]
     again = merge_limits(edited, first.record, {"T4": 12}, ())

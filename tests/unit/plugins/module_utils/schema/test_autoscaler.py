@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpu_cluster.autoscaler and autoscale.priority: what is refused, with which message, and what is derived."""
+"""gpu_cluster.autoscaler and autoscale.priority: the messages for invalid values, and the derived fields."""
 
 from __future__ import annotations
 

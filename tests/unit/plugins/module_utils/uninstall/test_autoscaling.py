@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an uninstallation removes from the objects of the autoscaler, and what it keeps."""
+"""An uninstallation removes only the entries of the collection from the objects of the autoscaler."""
 
 from __future__ import annotations
 
