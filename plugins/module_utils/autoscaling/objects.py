@@ -24,7 +24,7 @@ from ..cluster_state import expander_priorities, gpu_limits
 from ..common.nested import get_nested, merge_patch
 from ..kube.diff import same_object, shown
 from ..pools.variables import merge
-from .field_changes import FieldChanges, ForeignField, leaves, other_managers, set_fields
+from .field_changes import FieldChanges, ForeignField, Path, leaves, other_managers, set_fields
 
 if t.TYPE_CHECKING:
     from .targets import Target
@@ -36,7 +36,7 @@ Action = t.Literal["created", "updated", "unchanged", "deleted"]
 # What a ClusterAutoscaler gets when it is created. A node boots and its driver is installed for up to 20 minutes, until which the autoscaler must neither
 # replace the node nor take it for one that is not needed.
 NEW_SPEC: Object = {"maxNodeProvisionTime": "30m", "scaleDown": {"enabled": True, "delayAfterAdd": "20m"}}
-BOUNDS = (("spec", "minReplicas"), ("spec", "maxReplicas"))
+BOUNDS: tuple[Path, Path] = (("spec", "minReplicas"), ("spec", "maxReplicas"))
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def machine_autoscaler_change(target: Target, live: Object | None, namespace: st
         }
         return ObjectChange(MACHINE_AUTOSCALER_KIND, target.name, namespace, None, body)
     labels = live["metadata"].get("labels") or {}
-    fields = dict(zip(BOUNDS, (target.low, target.high), strict=True))
+    fields: dict[Path, t.Any] = dict(zip(BOUNDS, (target.low, target.high), strict=True))
     # The user has asked for the adoption, so that its bounds are those of the pool from now on.
     changes: FieldChanges = set_fields(live, fields, force=force or NODEGROUP_LABEL not in labels)
     desired = changes.desired

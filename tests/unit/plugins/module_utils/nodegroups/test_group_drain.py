@@ -123,6 +123,20 @@ def test_nodes_are_drained_before_their_machines_are_removed(spec: NodeGroupSpec
     assert cluster.calls == calls
 
 
+class Scaled(Refusing):
+    """An autoscaler scales its groups."""
+
+    def stop_autoscaling(self, group: NodeGroupState) -> None:
+        self._calls.append("stop autoscaling")
+
+
+@pytest.mark.parametrize("method", ["reconcile", "request"])
+def test_no_autoscaler_adds_nodes_to_a_group_that_is_drained_for_its_deletion(method: str) -> None:
+    cluster = Cluster(3)
+    getattr(reconciler(Scaled(None, cluster.calls, [group_of_three()]), cluster, DELETE), method)()
+    assert cluster.calls == ["stop autoscaling", "empty n0 n1 n2", "delete"]
+
+
 @pytest.mark.parametrize("spec", [SHRINK, DELETE])
 def test_a_refused_request_leaves_no_node_cordoned(spec: NodeGroupSpec) -> None:
     cluster = Cluster(3)
