@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from ..modules import autoscaling
 from ..plugin_utils.module_action import ModuleAction
 
 
 class ActionModule(ModuleAction):
     """Runs autoscaling and shows its progress."""
 
-    MODULE = autoscaling
+    MODULE = "autoscaling"

@@ -12,7 +12,7 @@ from ..catalog.cluster_autoscaler import KIND, MACHINE_AUTOSCALER_KIND, NAME, PR
 from ..catalog.machine_api import MACHINE_AUTOSCALERS_PATH
 from ..catalog.names import CREATED_ANNOTATION, NODEGROUP_LABEL, PRIORITIES_ANNOTATION
 from ..cluster_state import expander_priorities, gpu_limits
-from ..cluster_state.cluster_policy import is_created
+from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import merge_patch
 from ..kube.client import Client
 from ..kube.errors import ApiError
@@ -36,7 +36,7 @@ def autoscaling_removals(client: Client) -> list[Removal]:
             raise
         return []
     own = [item for item in scalers if NODEGROUP_LABEL in (item["metadata"].get("labels") or {})]
-    foreign = [item for item in scalers if item not in own or not is_created(item)]
+    foreign = [item for item in scalers if item not in own or not is_created_by_collection(item)]
     removals = [_scaler_removal(client, item) for item in own]
     removals += _priority_removals(client, {str(item["metadata"]["namespace"]) for item in scalers} or {""})
     if cluster is not None:
@@ -83,19 +83,19 @@ def _scaler_removal(client: Client, live: Object) -> Removal:
     namespace, name = metadata["namespace"], metadata["name"]
     label = f"{MACHINE_AUTOSCALER_KIND} {namespace}/{name}"
     path = MACHINE_AUTOSCALERS_PATH.replace("/machineautoscalers", f"/namespaces/{namespace}/machineautoscalers/{name}")
-    if is_created(live):
+    if is_created_by_collection(live):
         return _deletion(client, path, live, label)
     return _edit(client, path, live, label, without_marks, "our mark removed")
 
 
 def _cluster_removals(client: Client, live: Object, foreign: t.Sequence[Document]) -> list[Removal]:
     label = f"{KIND} {NAME}"
-    if is_created(live) and not foreign:
+    if is_created_by_collection(live) and not foreign:
         return [_deletion(client, _CLUSTER_AUTOSCALER, live, label)]
-    if not is_created(live) and not gpu_limits.record_of(live):
+    if not is_created_by_collection(live) and not gpu_limits.record_of(live):
         return []
     names = ", ".join(sorted(f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in foreign))
-    reason = f"{MACHINE_AUTOSCALER_KIND} {names} of others needs it" if is_created(live) else _FOREIGN
+    reason = f"{MACHINE_AUTOSCALER_KIND} {names} of others needs it" if is_created_by_collection(live) else _FOREIGN
     return [_edit(client, _CLUSTER_AUTOSCALER, live, label, without_limits, "our limits removed", reason)]
 
 
@@ -107,7 +107,7 @@ def _priority_removals(client: Client, namespaces: t.Iterable[str]) -> t.Iterato
             continue
         label = f"ConfigMap {namespace}/{PRIORITY_CONFIGMAP}"
         rest = without_priorities(live).get("data") or {}
-        if is_created(live) and not any(rest.values()):
+        if is_created_by_collection(live) and not any(rest.values()):
             yield _deletion(client, path, live, label)
         else:
             yield _edit(client, path, live, label, without_priorities, "our priorities removed", "it has other entries")
