@@ -24,7 +24,7 @@ from ..common.nested import get_nested
 from ..kube.errors import ApiError
 from ..kube.paths import object_path
 from ..nvidia_config import yaml_text
-from ..schema.providers import MACHINESET
+from ..schema.providers import PROVIDERS
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
@@ -44,7 +44,7 @@ def add_scaling(client: Client, plan: Plan, nodes: t.Sequence[Node], info: Objec
     the expander Priority if the autoscaler uses it.
     """
     cloud = plan.cluster.cloud
-    if not plan.pools or (cloud is not None and cloud.provider != MACHINESET.key):
+    if not plan.pools or (cloud is not None and not PROVIDERS[cloud.provider].describes_future_nodes):
         return None
     if plan.cluster.distribution != OPENSHIFT and not any(map(is_openshift, nodes)):
         return None

@@ -48,7 +48,7 @@ class MachineSet:
     # The labels of the zone in which its machines are created; empty if it names none.
     zone_labels: t.Mapping[str, str] = field(default_factory=dict)
     # The annotations that the controller of its platform sets again and again.
-    measured: frozenset[str] = frozenset()
+    controller_annotations: frozenset[str] = frozenset()
 
     @property
     def group_id(self) -> str:
@@ -82,7 +82,7 @@ def parse_machine_set(raw: Document) -> MachineSet:
         labels=dict(get_nested(template, "metadata", "labels") or {}),
         taints=tuple(template.get("taints") or ()),
         zone_labels=provider_zone_labels(provider_spec),
-        measured=platform.controller_annotations if platform else frozenset(),
+        controller_annotations=platform.controller_annotations if platform else frozenset(),
     )
 
 

@@ -190,7 +190,7 @@ def gpu_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet
 
 
 def _amount_remedy(machine_set: MachineSet, rules: AutoscalerRules, offered: int) -> str:
-    if machine_set.measured.issuperset(rules.gpu_count):
+    if machine_set.controller_annotations.issuperset(rules.gpu_count):
         return (
             f"the controller of the platform sets {join_words(rules.gpu_count)} to the number of whole GPUs, so it cannot be changed; from OpenShift 4.19 "
             f"on, {GPU_COUNT} counts"

@@ -93,11 +93,13 @@ def _created(pool: PoolPlan, member: NodeGroupMember, state: AutoscalerState) ->
     source = next((item for item in state.machine_sets if item.name == like), None)
     # All MachineSets of a cluster are of one platform.
     platform = source or next(iter(state.machine_sets), None)
-    measured = platform.measured if platform else frozenset()
+    set_by_controller = platform.controller_annotations if platform else frozenset()
     zone = {ZONE_LABEL: member.zone} if member.zone else dict(source.zone_labels) if source else {}
     # The controller of a cloud counts whole GPUs.
     whole = (
-        (pool.gpus_per_node or (pool.nodegroup.flavor_gpus if pool.nodegroup else None)) if GPU in measured else None
+        (pool.gpus_per_node or (pool.nodegroup.flavor_gpus if pool.nodegroup else None))
+        if GPU in set_by_controller
+        else None
     )
     annotations = {**_MEASURED_LATER, **({GPU: str(whole)} if whole else {})}
     empty = MachineSet(
@@ -108,7 +110,7 @@ def _created(pool: PoolPlan, member: NodeGroupMember, state: AutoscalerState) ->
         labels={},
         taints=(),
         zone_labels=zone,
-        measured=measured,
+        controller_annotations=set_by_controller,
     )
     return _reconciled(pool, empty, member, state)
 
@@ -148,7 +150,9 @@ def _capacity(
         former[CAPACITY_LABELS] = ",".join(f"{key}={value}" for key, value in kept.items())
     found = capacity_annotations(resources, {**labels, **discovered}, rules, former)
     # What the platform's controller sets again and again is left to it.
-    return {key: value for key, value in found.items() if not (key in machine_set.measured and key in former)}
+    return {
+        key: value for key, value in found.items() if not (key in machine_set.controller_annotations and key in former)
+    }
 
 
 def _cluster_autoscaler(scaled: t.Sequence[PoolPlan], state: AutoscalerState, declared: Document) -> dict[str, t.Any]:

@@ -12,7 +12,7 @@ from ..catalog.taints import STARTUP_TAINT
 from ..common.nested import get_nested
 from ..schema.nodegroup_checks import member_name
 from ..schema.pool import POOLS
-from ..schema.providers import MACHINESET, PROVIDERS
+from ..schema.providers import PROVIDERS
 from ..schema.rollout import NONE, ROLLOUT
 from ..schema.types import Document, Integer, MapOf
 from .nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NODE_LABELS, NODE_TAINTS
@@ -115,13 +115,13 @@ def _group(cloud: CloudPlan, pool: PoolPlan, group: NodeGroupPlan, member: NodeG
         **scale,
         **group.settings,
         **({"zone": member.zone} if member.zone else {}),
-        **(_machine_api_settings(pool, labels) if cloud.provider == MACHINESET.key else {}),
+        **(_future_node_settings(pool, labels) if definition.describes_future_nodes else {}),
         NODE_LABELS: {**labels, **pool.registration.node_labels},
         NODE_TAINTS: taints,
     }
 
 
-def _machine_api_settings(pool: PoolPlan, labels: Document) -> Document:
+def _future_node_settings(pool: PoolPlan, labels: Document) -> Document:
     """The description of the pool's future nodes for the autoscaler of OpenShift; adds the label of their kind of GPU to `labels`."""
     node = future_node(pool)
     labels[ACCELERATOR_LABEL] = node.accelerator or None

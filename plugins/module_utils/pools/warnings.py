@@ -14,7 +14,7 @@ from ..catalog.machine_api import AUTOSCALER_RULES
 from ..common.nested import get_nested
 from ..schema.driver import VGPU_TYPE, driver_of_values, module_type_problem
 from ..schema.messages import join_words
-from ..schema.providers import MACHINESET
+from ..schema.providers import PROVIDERS
 
 if t.TYPE_CHECKING:
     from ..catalog.machine_api import AutoscalerRules
@@ -161,7 +161,7 @@ def _uncounted(pool: PoolPlan, cloud: CloudPlan | None, rules: AutoscalerRules |
         return
     uncounted = [resource for resource in pool.resources if resource != names.GPU_RESOURCE]
     remedy = "Share without rename, use the MIG strategy single, or set autoscale.min to the number of nodes that is always needed."
-    on_openshift = cloud is not None and cloud.provider == MACHINESET.key
+    on_openshift = cloud is not None and PROVIDERS[cloud.provider].describes_future_nodes
     since = ".".join(map(str, min(each.since for each in AUTOSCALER_RULES if each.counts_gpu_type)))
     if rules is not None and rules.counts_gpu_type:
         # One resource of a MachineSet is counted; of several, the others are not.

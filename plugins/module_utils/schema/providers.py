@@ -47,6 +47,7 @@ class ProviderDefinition:
     flavor_instead: a setting of `nodes` that may replace `flavor`; empty if every node group has a flavor.
     max_name_length, name_rule: the limits of a node group's name. max_entries: the maximum number of labels, and of taints, of a group.
     autoscaling_option: whether its module has a switch in addition to min_node_count and max_node_count.
+    describes_future_nodes: whether OpenShift's autoscaler creates the nodes, from a description in the option `capacity` of its module.
     flavor_gpus: returns the GPUs of a flavor with this name, None if the name does not show them.
     """
 
@@ -64,6 +65,7 @@ class ProviderDefinition:
     flavor_instead: str = ""
     max_entries: int | None = None
     autoscaling_option: bool = False
+    describes_future_nodes: bool = False
     flavor_gpus: t.Callable[[str], FlavorGpus | None] = lambda dummy: None
 
     @property
@@ -221,6 +223,7 @@ MACHINESET = ProviderDefinition(
     # The controller of the Machine API copies the labels to the nodes.
     kubelet_labels=False,
     flavor_instead="template",
+    describes_future_nodes=True,
     flavor_gpus=machine_type_gpus,
 )
 

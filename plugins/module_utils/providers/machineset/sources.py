@@ -137,8 +137,8 @@ def _is_candidate(machineset: Object) -> bool:
 def _none_fits(candidates: t.Sequence[Object], zone: str | None, infrastructure: Object | None) -> str:
     if zone is None or not candidates:
         return (
-            f"like: there is no worker MachineSet for {join_words(PLATFORM_NAMES, 'or')} to copy. First create one for ordinary workers, as the installer does, or "
-            "set like to any other MachineSet."
+            f"like: there is no worker MachineSet for {join_words(PLATFORM_NAMES, 'or')} to copy. First create one for ordinary workers, "
+            "as the installer does, or set like to any other MachineSet."
         )
     zones = sorted({name for machineset in candidates for name in zone_of(machineset, infrastructure).names})
     return f"zone: no worker MachineSet is in {quote(zone)}; zones with worker MachineSets: {join_words(zones) if zones else 'none'}. Choose one of them."
