@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from .vks_flavor_names import FlavorGpus
+from .flavors import FlavorGpus
 
 # Per family of types: a pattern of the type's size, and its number of GPUs.
 _ONE_TO_8 = {r"(2|4|8|16)?xlarge": 1, r"(12|24)xlarge": 4, r"48xlarge": 8}

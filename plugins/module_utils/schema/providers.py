@@ -12,9 +12,9 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.flavors import FlavorGpus, vks_flavor_gpus
 from ..catalog.machine_api import MACHINE_API_NAMESPACE
 from ..catalog.machine_types import machine_type_gpus
-from ..catalog.vks_flavor_names import FlavorGpus, vks_flavor_gpus
 from . import validators
 from .types import (
     Anything,

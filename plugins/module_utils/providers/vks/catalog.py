@@ -8,8 +8,8 @@ import difflib
 import typing as t
 from dataclasses import dataclass, field
 
+from ...catalog.flavors import vks_flavor_gpus
 from ...catalog.models import MODELS, Model
-from ...catalog.vks_flavor_names import vks_flavor_gpus
 from .fields import number
 from .transport import Row
 
