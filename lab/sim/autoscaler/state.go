@@ -95,20 +95,20 @@ func newView(s *State) *view {
 
 // template returns the template of a group: a stable ready node, the last such node, the MachineSet's description, or any node.
 func (v *view) template(group *Group) *corev1.Node {
-	var any *corev1.Node
+	var fallback *corev1.Node
 	for _, node := range v.Nodes {
 		if v.groupOf[node.Name] != group.Name {
 			continue
 		}
-		if any == nil {
-			any = node
+		if fallback == nil {
+			fallback = node
 		}
 		if v.ready[node.Name] && !node.Spec.Unschedulable && v.Now.Sub(readySince(node)) > v.scaled(stabilization) {
-			found := v.sanitize(node, group)
+			template := v.sanitize(node, group)
 			if v.Cached != nil {
-				v.Cached[group.Name] = found
+				v.Cached[group.Name] = template
 			}
-			return found
+			return template
 		}
 	}
 	if cached := v.Cached[group.Name]; cached != nil {
@@ -117,8 +117,8 @@ func (v *view) template(group *Group) *corev1.Node {
 	if group.Template != nil {
 		return v.sanitize(group.Template, group)
 	}
-	if any != nil {
-		return v.sanitize(any, group)
+	if fallback != nil {
+		return v.sanitize(fallback, group)
 	}
 	return nil
 }

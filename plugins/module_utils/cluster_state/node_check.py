@@ -24,7 +24,7 @@ FAILED, CHANGING = "failed", ("pending", "rebooting")
 
 
 @dataclass(frozen=True)
-class Finding:
+class NodeDrift:
     """The differences between a node and its pool's declaration; final if waiting cannot change them.
 
     `operand` names the operand (by its pods' label app) whose log has the cause; empty if none is known. labels_only: the node offers the
@@ -42,11 +42,11 @@ class Finding:
         return f"{self.node} (pool {self.pool}): {'; '.join(self.differences)}"
 
 
-def check_node(node: Node, pool: PoolPlan) -> Finding | None:
+def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
     """Compare GFD's labels and the allocatable resources with the pool's declaration; None if there is no difference."""
 
-    def finding(*differences: str, **fields: t.Any) -> Finding:
-        return Finding(node.name, pool.name, differences, **fields)
+    def finding(*differences: str, **fields: t.Any) -> NodeDrift:
+        return NodeDrift(node.name, pool.name, differences, **fields)
 
     if pool.without_containers:
         return None
@@ -113,12 +113,12 @@ def clients_paused(node: Node) -> bool:
     return node.labels.get(names.CLIENT_LABEL) == names.PAUSED_FOR_MIG and node.mig_state not in CHANGING
 
 
-def all_final(findings: t.Mapping[str, Finding]) -> bool:
+def all_final(findings: t.Mapping[str, NodeDrift]) -> bool:
     """Whether waiting cannot change any finding."""
     return all(finding.final for finding in findings.values())
 
 
-def pending_message(findings: t.Mapping[str, Finding], undiscovered: t.Collection[str]) -> str:
+def pending_message(findings: t.Mapping[str, NodeDrift], undiscovered: t.Collection[str]) -> str:
     """A description of the nodes that a wait still waits for."""
     waiting = [f"{len(findings)} nodes not as declared yet"] if findings else []
     if undiscovered:

@@ -14,7 +14,7 @@ import typing as t
 from ..catalog import names
 from ..nvidia_config import mig_parted
 from .cordon import is_cordoned_for_removal
-from .node_check import CHANGING, FAILED, Finding, has_mig_manager, mig_failure, paused_operands
+from .node_check import CHANGING, FAILED, NodeDrift, has_mig_manager, mig_failure, paused_operands
 from .operand_pods import MIG_MANAGER
 from .ownership import POOLS, NodeEdit, metadata_edit, recorded_keys
 
@@ -91,7 +91,7 @@ def release_edit(node: Node) -> NodeEdit | None:
     return metadata_edit(node, POOLS, remove_others=True, annotations=annotations, handed_over=handed_over)
 
 
-def check_whole_gpus(node: Node) -> Finding | None:
+def check_whole_gpus(node: Node) -> NodeDrift | None:
     """Why the node's GPUs are not verified to be whole by the configuration all-disabled; None if they are.
 
     Whole GPUs require all of these: the MIG manager reports success, its operands run again, neither GFD's labels nor the allocatable
@@ -99,10 +99,10 @@ def check_whole_gpus(node: Node) -> Finding | None:
     """
     pool = node.pin
     if node.mig_config == mig_parted.DISABLED and node.mig_state == FAILED:
-        return Finding(node.name, pool, (mig_failure(node),), final=True, operand=MIG_MANAGER)
+        return NodeDrift(node.name, pool, (mig_failure(node),), final=True, operand=MIG_MANAGER)
     differences = tuple(_unfinished(node))
     operand = MIG_MANAGER if node.mig_state != _DONE else ""
-    return Finding(node.name, pool, differences, operand=operand) if differences else None
+    return NodeDrift(node.name, pool, differences, operand=operand) if differences else None
 
 
 def _unfinished(node: Node) -> t.Iterator[str]:

@@ -15,12 +15,12 @@ from ..kube.paths import CLUSTER_POLICIES, NAMESPACES
 from ..schema.messages import MAX_NAMED, abbreviate
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.node_check import Finding
+    from ..cluster_state.node_check import NodeDrift
     from ..kube.client import Client
     from .run_context import RunContext
 
 
-def diagnose(context: RunContext, findings: t.Mapping[str, Finding], undiscovered: t.Sequence[str] = ()) -> str:
+def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscovered: t.Sequence[str] = ()) -> str:
     """The message about these nodes, and about GPU nodes that are not discovered; only the first few have details."""
     client, namespace = context.client, context.namespace
     pods = list(client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=operand_pods.SELECTOR))

@@ -9,7 +9,7 @@ import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..cluster_state.node import Node
-from ..cluster_state.node_check import FAILED, Finding, check_node, paused_operands, repair_reason
+from ..cluster_state.node_check import FAILED, NodeDrift, check_node, paused_operands, repair_reason
 from ..cluster_state.pool_edit import node_edit, working_configuration
 from ..cluster_state.pool_release import check_whole_gpus
 from ..drain.operand_diagnosis import failing_operands
@@ -90,7 +90,7 @@ class NodeVerifier:
         self._result.repaired = stuck or self._result.repaired
         restart_mig_manager(self._context, self._node)
 
-    def _check(self, node: Node) -> Finding | None:
+    def _check(self, node: Node) -> NodeDrift | None:
         return check_node(node, self._pool) if self._pool else check_whole_gpus(node)
 
     def _verdict(self, node: Node | None) -> str | None:

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ..cluster_state.node import Node, parse_node
-from ..cluster_state.node_check import Finding, all_final, check_node, pending_message
+from ..cluster_state.node_check import NodeDrift, all_final, check_node, pending_message
 from ..cluster_state.pool_assignment import awaited_nodes
 from ..drain.operand_diagnosis import failing_operands
 from ..kube.errors import ApiError
@@ -31,7 +31,7 @@ class ObservedNodes(t.NamedTuple):
     """The cluster at the end of a wait, the nodes that are not as declared, and the GPU nodes that are not discovered."""
 
     state: ClusterState
-    findings: dict[str, Finding]
+    findings: dict[str, NodeDrift]
     undiscovered: list[str]
 
 
@@ -104,14 +104,14 @@ class ReadinessWatch:
             return ObservedNodes(fresh, self.findings(fresh), sorted(undiscovered))
         return ObservedNodes(replace(state, nodes=nodes, resource_version=version), findings, sorted(undiscovered))
 
-    def findings(self, state: ClusterState) -> dict[str, Finding]:
+    def findings(self, state: ClusterState) -> dict[str, NodeDrift]:
         """By node, the differences from the declaration; nodes that are not ready are reported elsewhere."""
-        found: dict[str, Finding] = {}
+        found: dict[str, NodeDrift] = {}
         for node in state.nodes.values():
             self._update(node, state, found)
         return found
 
-    def _until_labels_are_late(self, findings: t.Mapping[str, Finding]) -> float:
+    def _until_labels_are_late(self, findings: t.Mapping[str, NodeDrift]) -> float:
         """The seconds until labels alone have differed for too long on some node; restarts gpu-feature-discovery on nodes that have reached this limit."""
         if self.restart_discovery is None:
             return math.inf
@@ -137,14 +137,14 @@ class ReadinessWatch:
         self._find_failing(state.nodes, state, findings, undiscovered)
 
     def _waiting_for_discovery(
-        self, nodes: t.Mapping[str, Node], findings: t.Mapping[str, Finding], undiscovered: t.Collection[str]
+        self, nodes: t.Mapping[str, Node], findings: t.Mapping[str, NodeDrift], undiscovered: t.Collection[str]
     ) -> set[str]:
         """The undiscovered nodes, including nodes of pools."""
         members = {name for name, found in findings.items() if not found.final and not nodes[name].discovered}
         return members | set(undiscovered)
 
     def _find_failing(
-        self, nodes: t.Mapping[str, Node], state: ClusterState, findings: dict[str, Finding], undiscovered: set[str]
+        self, nodes: t.Mapping[str, Node], state: ClusterState, findings: dict[str, NodeDrift], undiscovered: set[str]
     ) -> None:
         """Record the nodes that cannot be discovered because an NVIDIA pod fails on them."""
         waiting = self._waiting_for_discovery(nodes, findings, undiscovered)
@@ -154,12 +154,12 @@ class ReadinessWatch:
         for name in found:
             self._update(nodes[name], state, findings)
 
-    def _update(self, node: Node, state: ClusterState, findings: dict[str, Finding]) -> None:
+    def _update(self, node: Node, state: ClusterState, findings: dict[str, NodeDrift]) -> None:
         pool = state.pool_of(node.name)
         verified = pool is not None and node.ready and self._context.scope.contains(node, pool)
         finding = check_node(node, pool) if verified and pool else None
         if finding and not node.discovered and node.name in self.failing:
-            finding = Finding(node.name, finding.pool, (self.failing[node.name],), final=True)
+            finding = NodeDrift(node.name, finding.pool, (self.failing[node.name],), final=True)
         if finding:
             findings[node.name] = finding
             self._context.since.seconds(node.name, finding.differences)

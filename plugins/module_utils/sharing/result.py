@@ -20,7 +20,7 @@ from .released_nodes import UNKNOWN
 from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, NodeResult
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.node_check import Finding
+    from ..cluster_state.node_check import NodeDrift
     from .node_change import NodeChange
     from .reader import ClusterState
 
@@ -80,7 +80,7 @@ class RolloutResult:
 
 def build_result(
     state: ClusterState,
-    findings: t.Mapping[str, Finding],
+    findings: t.Mapping[str, NodeDrift],
     done: RolloutResult,
     unusual: t.Mapping[str, str],
     limit: int | None = MAX_LISTED,

@@ -28,7 +28,7 @@ from .run_context import QUARANTINED, NodeContext, NodeResult, RunContext
 from .watched_nodes import WatchedNodes
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.node_check import Finding
+    from ..cluster_state.node_check import NodeDrift
     from ..cluster_state.ownership import NodeEdit
     from ..kube.lease import Lease
     from ..pools.plan import PoolPlan
@@ -78,7 +78,7 @@ class Rollout:
             return f"not checked by the server: {error.message}"
         return None
 
-    def roll_back_failed(self, state: ClusterState, findings: t.Mapping[str, Finding], lease: Lease) -> None:
+    def roll_back_failed(self, state: ClusterState, findings: t.Mapping[str, NodeDrift], lease: Lease) -> None:
         """Roll back or quarantine nodes that this run patched outside the rolling update and that are not as declared.
 
         A node without a last good configuration keeps the new configuration.
