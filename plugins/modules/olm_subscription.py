@@ -283,6 +283,7 @@ import contextlib
 import functools
 import typing as t
 
+from ..module_utils.catalog.olm import AUTOMATIC, MANUAL, SOURCE_NAMESPACE
 from ..module_utils.kube.lease import Lease
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.olm.client import OlmClient
@@ -297,9 +298,9 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "version": {"type": "str", "aliases": ["starting_csv"]},
     "channel": {"type": "str"},
     "source": {"type": "list", "elements": "str", "default": []},
-    "source_namespace": {"type": "str", "default": "openshift-marketplace"},
+    "source_namespace": {"type": "str", "default": SOURCE_NAMESPACE},
     "catalog_image": {"type": "str"},
-    "approval": {"type": "str", "choices": ["Manual", "Automatic"], "default": "Manual"},
+    "approval": {"type": "str", "choices": [MANUAL, AUTOMATIC], "default": MANUAL},
     "additional_csvs": {"type": "list", "elements": "str", "default": []},
     "operator_group": {"type": "str"},
     "target_namespaces": {"type": "list", "elements": "str"},

@@ -184,13 +184,14 @@ import dataclasses
 import typing as t
 from dataclasses import replace
 
+from ..module_utils.catalog.olm import HELM
 from ..module_utils.cluster_state.cluster_policy import active_policy
 from ..module_utils.cluster_state.driver_preflight import missing_image_problem
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.gpu_operator.daemonsets import driver_nodes, is_driver
 from ..module_utils.gpu_operator.detect import find_nfd, find_operator
-from ..module_utils.gpu_operator.installation import HELM, TITLES, InstallationFinding, same_version
+from ..module_utils.gpu_operator.installation import TITLES, InstallationFinding, same_version
 from ..module_utils.gpu_operator.toolkit_settings import (
     ToolkitSettings,
     adapt_finding,

@@ -20,6 +20,11 @@ SOURCE_NAMESPACE = "openshift-marketplace"
 # The distribution on which OLM installs operators unless `installer` says otherwise.
 OPENSHIFT = "openshift"
 
+# OLM's API group, its two versions, and the path of the one with Subscriptions.
+GROUP = "operators.coreos.com"
+V1ALPHA1, V1 = f"{GROUP}/v1alpha1", f"{GROUP}/v1"
+API_PATH = f"/apis/{V1ALPHA1}"
+
 EXAMPLES_ANNOTATION = "alm-examples"
 # OLM's labels on the objects of a ClusterServiceVersion (operator-lifecycle-manager pkg/lib/ownerutil).
 OWNER_LABEL, OWNER_KIND_LABEL = "olm.owner", "olm.owner.kind"
@@ -42,5 +47,7 @@ class OlmPackage:
 
 OPERATOR = OlmPackage("gpu-operator-certified", "nvidia-gpu-operator", "certified-operators", "gpu-cluster-policy")
 NFD_CR: Kind = ("nfd.openshift.io/v1", "NodeFeatureDiscovery")
+# The field of a NodeFeatureDiscovery with the tolerations of its workers.
+WORKER_TOLERATIONS = ("spec", "operand", "workerTolerations")
 NFD = OlmPackage("nfd", "openshift-nfd", "redhat-operators", "nfd-instance", (NFD_CR,))
 PACKAGES: t.Mapping[str, OlmPackage] = {"operator": OPERATOR, "nfd": NFD}

@@ -7,9 +7,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
+from ..catalog.machine_api import CLUSTER_VERSION_PATH
 from ..catalog.names import DEVICE_PLUGIN_CONFIGMAP, POOL_LABEL
-from ..catalog.olm import OLM as OLM_INSTALLER
-from ..catalog.olm import OPENSHIFT
+from ..catalog.olm import OLM, OPENSHIFT
 from ..catalog.releases import GPU_CLUSTER_SINCE, release_of
 from ..catalog.taints import format_taint
 from ..cluster_state.cluster_policy import active_policy
@@ -24,7 +24,7 @@ from ..pools.plan import Plan, ReleasePlan
 from ..schema.messages import abbreviate_nodes
 from .cluster_policy import policy_version
 from .installation import (
-    OLM,
+    OLM_MANAGER,
     OWNER,
     TITLES,
     Installation,
@@ -49,8 +49,6 @@ _OPERATOR = {"field_selector": "metadata.name=gpu-operator"}
 # NFD's chart labels the role; its kustomize manifests and OpenShift's NFD operator only label the app.
 _NFD_MASTERS = ("role=master", "app in (nfd,nfd-master)")
 _NFD_WORKERS = ("role=worker", "app in (nfd,nfd-worker)")
-# OpenShift is a cluster with the object ClusterVersion `version` (openshift/api config/v1, types_cluster_version.go).
-_OPENSHIFT_GROUP, _OPENSHIFT_PLURAL = "/apis/config.openshift.io/v1", "clusterversions"
 
 
 class Detection(t.NamedTuple):
@@ -67,14 +65,14 @@ def detect(client: Client, plan: Plan) -> Detection:
     """Detect all data for a report; an adopted operator keeps its version and values in the plan."""
     policies = client.list_known(CLUSTER_POLICIES)
     operator = find_operator(client, plan, policies)
-    if plan.on_openshift is not None and operator.installer == OLM_INSTALLER:
+    if plan.on_openshift is not None and operator.installer == OLM:
         plan = plan.on_openshift()
     policy = t.cast("Object | None", active_policy(policies))
     adapted = plan if policy is None else adapt_plan(client, plan, policy)
     installed = operator.installation.version if operator.installation else ""
     if operator.installation is not None and operator.adopted:
         adapted = adopt_installed(adapted, installed)
-    elif operator.installer == OLM_INSTALLER and not same_version(installed, adapted.operator.version):
+    elif operator.installer == OLM and not same_version(installed, adapted.operator.version):
         adapted = replace(adapted, operator=replace(adapted.operator, installed=installed))
     return Detection({"nfd": find_nfd(client, plan), "operator": operator}, policy, adapted, plan)
 
@@ -98,7 +96,7 @@ def find_operator(client: Client, plan: Plan, policies: t.Sequence[Object] | Non
     found = _installations(client, "operator", [_OPERATOR])
     plan, version = _on_platform(client, plan, found)
     by_helm = _managed_releases(client, found, plan.operator)
-    if plan.operator.installer == OLM_INSTALLER:
+    if plan.operator.installer == OLM:
         subscribed = subscribed_namespaces(client, found, plan.operator)
         finding = with_policies(evaluate_olm(found, plan.operator, by_helm, subscribed), policies, plan.operator)
     else:
@@ -115,7 +113,7 @@ def find_nfd(client: Client, plan: Plan) -> InstallationFinding:
     masters = _installations(client, "nfd", [{"label_selector": selector} for selector in _NFD_MASTERS])
     plan, version = _on_platform(client, plan, masters)
     by_helm = _managed_releases(client, masters, plan.nfd)
-    if plan.nfd.installer == OLM_INSTALLER:
+    if plan.nfd.installer == OLM:
         finding = evaluate_olm(masters, plan.nfd, by_helm, subscribed_namespaces(client, masters, plan.nfd))
     else:
         replaced = (plan.operator.name, plan.operator.namespace) if plan.operator.named else None
@@ -210,13 +208,15 @@ def is_managed_release(client: Client, release: ReleaseId, planned: ReleasePlan)
 def openshift_version(client: Client) -> str | None:
     """The version of OpenShift, empty if the user may not read it; None for any other Kubernetes.
 
+    OpenShift is a cluster with the object ClusterVersion `version` (openshift/api config/v1, types_cluster_version.go).
     Every user may list the kinds of the cluster (ClusterRole system:discovery), so no additional right is needed.
     """
-    kinds = client.get(_OPENSHIFT_GROUP)
-    if kinds is None or all(kind.get("name") != _OPENSHIFT_PLURAL for kind in kinds.get("resources") or ()):
+    group, plural, dummy = CLUSTER_VERSION_PATH.rsplit("/", 2)
+    kinds = client.get(group)
+    if kinds is None or all(kind.get("name") != plural for kind in kinds.get("resources") or ()):
         return None
     try:
-        version = client.get(f"{_OPENSHIFT_GROUP}/{_OPENSHIFT_PLURAL}/version")
+        version = client.get(CLUSTER_VERSION_PATH)
     except ApiError as error:
         if not error.forbidden:
             raise
@@ -232,7 +232,7 @@ def _on_platform(client: Client, plan: Plan, found: t.Sequence[Installation]) ->
 
     The platform is only read if the component is missing, or if OLM or another operator has installed it. Otherwise the version is None.
     """
-    if found and all(item.manager not in (OLM, OWNER) for item in found):
+    if found and all(item.manager not in (OLM_MANAGER, OWNER) for item in found):
         return plan, None
     version = openshift_version(client)
     if version is None or plan.on_openshift is None:
@@ -246,7 +246,7 @@ def _check_platform(
     """The finding with what prevents its installer from working on this platform; nothing is read unless a component would be installed."""
     if not finding.installs:
         return finding
-    if finding.installer == OLM_INSTALLER:
+    if finding.installer == OLM:
         return replace(finding, problem=missing_olm(client, component))
     if version is not None and plan.cluster.distribution not in (None, OPENSHIFT):
         problem = (

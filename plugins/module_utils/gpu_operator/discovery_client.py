@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.olm import NFD
+from ..catalog.olm import NFD, WORKER_TOLERATIONS
 from ..catalog.taints import untolerated_taints
 from ..common.nested import get_nested
 from ..helm.workloads import await_rollout
@@ -32,7 +32,6 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 _WORKER, _MASTER = ("DaemonSet", "nfd-worker"), ("Deployment", "nfd-master")
-_FIELD = ("spec", "operand", "workerTolerations")
 
 
 class DiscoveryClient:
@@ -100,8 +99,8 @@ class DiscoveryClient:
 
     def tolerations(self, change: DiscoveryChange) -> list[Object]:
         """The workers' tolerations in the object after the change."""
-        changed = get_nested(change.after, *_FIELD)
-        return list((get_nested(self._live, *_FIELD) if changed is None else changed) or ())
+        changed = get_nested(change.after, *WORKER_TOLERATIONS)
+        return list((get_nested(self._live, *WORKER_TOLERATIONS) if changed is None else changed) or ())
 
     def warnings(self) -> t.Iterator[str]:
         """The taints that no worker tolerates, because the release of the operator has no worker tolerations."""

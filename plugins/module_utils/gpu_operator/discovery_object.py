@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
-from ..catalog.olm import NFD, NFD_CR
+from ..catalog.olm import NFD, NFD_CR, WORKER_TOLERATIONS
 from ..catalog.taints import toleration_of, untolerated_taints
 from ..cluster_state.cluster_policy import recorded_tolerations
 from ..cluster_state.ownership import is_created_by_collection
@@ -32,7 +32,7 @@ Document = t.Mapping[str, t.Any]
 
 API_VERSION, KIND = NFD_CR
 DEFINITION = "nodefeaturediscoveries.nfd.openshift.io"
-_OPERAND, _TOLERATIONS = "operand", "workerTolerations"
+_OPERAND, _TOLERATIONS = WORKER_TOLERATIONS[1:]
 # The toleration that the operator gives to every worker.
 _BUILT_IN: Object = {"operator": "Exists", "effect": "NoSchedule"}
 
@@ -96,7 +96,7 @@ def plan_discovery(live: Document, plan: Plan, *, tolerates: bool = True) -> Dis
 
     `tolerates`: the CRD has worker tolerations.
     """
-    current = list(get_nested(live, "spec", _OPERAND, _TOLERATIONS) or ())
+    current = list(get_nested(live, *WORKER_TOLERATIONS) or ())
     desired = desired_tolerations(plan) if tolerates else []
     merged, owned = merge_tolerations(current, recorded_tolerations(live) or (), desired)
     spec: Object = dict(plan.nfd.values) if is_created_by_collection(live) else {}

@@ -20,8 +20,7 @@ import typing as t
 from dataclasses import asdict, dataclass, replace
 
 from ..catalog.names import NFD_PREFIX
-from ..catalog.olm import NFD_CR
-from ..catalog.olm import OLM as OLM_INSTALLER
+from ..catalog.olm import CSV_KIND, HELM, NFD_CR, OLM, OWNER_KIND_LABEL, OWNER_LABEL
 from ..catalog.taints import untolerated_taints
 from ..cluster_state.cluster_policy import active_policy
 from ..helm.release import ReleaseId, helm_release_of
@@ -29,9 +28,8 @@ from ..pools.plan import OlmPlan, PolicyPlan, ReleasePlan
 
 Document = t.Mapping[str, t.Any]
 
-# OLM's labels on the objects of a ClusterServiceVersion (operator-lifecycle-manager pkg/lib/ownerutil).
-_OLM_OWNER, _OLM_KIND = "olm.owner", "olm.owner.kind"
-HELM, OLM, OWNER, UNMANAGED = "helm", "olm", "owner", "unmanaged"
+# What manages a Deployment, besides Argo CD and Flux.
+HELM_MANAGER, OLM_MANAGER, OWNER, UNMANAGED = "helm", "olm", "owner", "unmanaged"
 
 ARGO_CD, FLUX = "argocd", "flux"
 TOOLS = (ARGO_CD, FLUX)
@@ -124,7 +122,7 @@ class InstallationFinding:
     def configures_discovery(self) -> bool:
         """Whether a run configures the NodeFeatureDiscovery, if this is the finding for NFD."""
         if self.managed:
-            return self.installer == OLM_INSTALLER
+            return self.installer == OLM
         return self.adopted and self.installation is not None and self.installation.has_discovery_object
 
     @property
@@ -226,7 +224,7 @@ def with_policies(
         return replace(finding, problem=_orphans_problem(orphans)) if orphans else finding
     if finding.managed:
         return finding
-    if not policies and finding.installation.manager != OLM:
+    if not policies and finding.installation.manager != OLM_MANAGER:
         problem = f"{finding.installation.title} has no ClusterPolicy. Create one, and run again."
         return replace(finding, problem=problem, notes=())
     return replace(finding, notes=(*finding.notes, *_ignored_policies(policies)))
@@ -364,11 +362,11 @@ def _manager(deployment: Document) -> tuple[str, str, ReleaseId | None]:
     if owner is not None:
         return owner.tool, str(owner), release
     if release is not None:
-        return HELM, f"Helm release {release[1]}/{release[0]}", release
-    if labels.get(_OLM_KIND) == "ClusterServiceVersion" and labels.get(_OLM_OWNER):
-        return OLM, f"OLM, ClusterServiceVersion {labels[_OLM_OWNER]}", None
+        return HELM_MANAGER, f"Helm release {release[1]}/{release[0]}", release
+    if labels.get(OWNER_KIND_LABEL) == CSV_KIND and labels.get(OWNER_LABEL):
+        return OLM_MANAGER, f"OLM, {CSV_KIND} {labels[OWNER_LABEL]}", None
     for reference in metadata.get("ownerReferences") or []:
-        kind = OLM if reference["kind"] == "ClusterServiceVersion" else OWNER
+        kind = OLM_MANAGER if reference["kind"] == CSV_KIND else OWNER
         return kind, f"{reference['kind']} {reference['name']}", None
     return UNMANAGED, "managed by neither Helm nor OLM", None
 
@@ -378,7 +376,7 @@ def _version(metadata: Document, container: Document) -> str:
     labels = metadata.get("labels") or {}
     texts = [
         _image(container).partition(":")[2],
-        labels.get(_OLM_OWNER),
+        labels.get(OWNER_LABEL),
         *(owner["name"] for owner in metadata.get("ownerReferences") or []),
         labels.get("app.kubernetes.io/version"),
         labels.get("helm.sh/chart"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.olm import WORKER_TOLERATIONS
 from ..catalog.taints import format_toleration
 from ..cluster_state.cluster_policy import policy_tolerations, recorded_tolerations
 from ..cluster_state.ownership import is_created_by_collection
@@ -57,7 +58,7 @@ def toleration_changes(client: Client, detection: Detection) -> list[Object]:
     if plan.pools and detection.findings["nfd"].configures_discovery:
         item = _discovery(client, plan)
         if item is not None:
-            current = list(get_nested(item, "spec", "operand", "workerTolerations") or ())
+            current = list(get_nested(item, *WORKER_TOLERATIONS) or ())
             title = f"NodeFeatureDiscovery {item['metadata']['namespace']}/{item['metadata']['name']}"
             owned = recorded_tolerations(item) or ()
             found.append(_change(title, current, owned, desired_tolerations(plan), _WORKERS))

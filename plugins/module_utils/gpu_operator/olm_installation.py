@@ -7,12 +7,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ..catalog.olm import CSV_KIND, EXAMPLES_ANNOTATION, OWNER_KIND_LABEL, OWNER_LABEL
+from ..catalog.olm import API_PATH, CSV_KIND, EXAMPLES_ANNOTATION, OWNER_KIND_LABEL, OWNER_LABEL, V1ALPHA1
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested, parse_json
 from ..kube.errors import ApiError
 from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS
-from .installation import HELM, OLM, OWNER, TITLES, Installation, InstallationFinding, evaluate_helm
+from .installation import HELM_MANAGER, OLM_MANAGER, OWNER, TITLES, Installation, InstallationFinding, evaluate_helm
 
 if t.TYPE_CHECKING:
     from ..helm.release import ReleaseId
@@ -22,9 +22,8 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-API = "/apis/operators.coreos.com/v1alpha1"
 # OLM creates the GPU operator's Deployment, and NFD's operator that of NFD's master.
-_MADE_BY_OLM = (OLM, OWNER)
+_MADE_BY_OLM = (OLM_MANAGER, OWNER)
 
 
 def subscribed_namespaces(client: Client, installations: t.Iterable[Installation], planned: ReleasePlan) -> set[str]:
@@ -33,7 +32,7 @@ def subscribed_namespaces(client: Client, installations: t.Iterable[Installation
     return {
         namespace
         for namespace in namespaces
-        for item in _list(client, f"{API}/namespaces/{namespace}/subscriptions")
+        for item in _list(client, f"{API_PATH}/namespaces/{namespace}/subscriptions")
         if is_created_by_collection(item)
         and planned.olm is not None
         and get_nested(item, "spec", "name") == planned.olm.package
@@ -52,7 +51,7 @@ def evaluate_olm(
         return replace(finding, planned=planned)
     found = finding.installation
     title = TITLES[found.component]
-    if found.manager == HELM and found.release in by_helm:
+    if found.manager == HELM_MANAGER and found.release in by_helm:
         problem = (
             f"This collection has installed {title} with Helm ({found.managed_by}), but gpu_cluster.{found.component}.installer is olm. Set installer: "
             "helm to keep it; or run accel.gpu.uninstall with installer: helm, and then install it through OLM."
@@ -75,10 +74,10 @@ def evaluate_olm(
 
 def missing_olm(client: Client, component: str) -> str:
     """The problem if the cluster has no OLM; empty if it has."""
-    if client.get(API) is not None:
+    if client.get(API_PATH) is not None:
         return ""
     return (
-        f"This cluster has no OLM (the API operators.coreos.com/v1alpha1), which gpu_cluster needs for {TITLES[component]}: set "
+        f"This cluster has no OLM (the API {V1ALPHA1}), which gpu_cluster needs for {TITLES[component]}: set "
         f"gpu_cluster.{component}.installer: helm, or correct gpu_cluster.distribution."
     )
 
@@ -91,7 +90,7 @@ def owner_of(deployment: Document) -> str:
 
 def read_example(client: Client, namespace: str, kind: str) -> Object | None:
     """The example of this kind in the namespace's ClusterServiceVersions; None if there is none. An installed one comes before others."""
-    versions = _list(client, f"{API}/namespaces/{namespace}/clusterserviceversions")
+    versions = _list(client, f"{API_PATH}/namespaces/{namespace}/clusterserviceversions")
     versions.sort(key=lambda item: get_nested(item, "status", "phase") != "Succeeded")
     return next((example for item in versions if (example := example_of(item, kind)) is not None), None)
 

@@ -12,6 +12,7 @@ import tempfile
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.olm import HELM
 from ..cluster_state.own_values import DRIVER_OBJECT_VALUES, recorded_own_values
 from ..common.progress import Progress
 from ..common.wait import WaitOptions
@@ -22,7 +23,7 @@ from ..helm.release import DEPLOYED, ReleaseContent, Revision, differing_values,
 from ..helm.release_records import ReleaseRecords
 from ..kube.errors import ApiError
 from ..kube.objects import ExpectedObjects
-from .installation import HELM, InstallationFinding
+from .installation import InstallationFinding
 from .upgrade import OperatorUpgrade
 
 if t.TYPE_CHECKING:

@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER
+from ..catalog.olm import V1, V1ALPHA1
 from ..kube.diff import difference, same_object, shown
 from ..kube.errors import ApiError
 from ..kube.mirror import Collection, Mirror
@@ -15,7 +16,6 @@ from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NAMESPACES
 from .observed import AT_LATEST, COPIED_LABEL, Object, Observed, is_deleting, name_of
 from .package_manifest import Package, parse_package
-from .subscription import V1, V1ALPHA1
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client

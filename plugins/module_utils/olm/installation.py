@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.olm import AUTOMATIC
 from ..common.nested import get_nested
 from .assessment import Target
 from .failures import namespace_terminating
@@ -24,7 +25,7 @@ from .package_manifest import (
 )
 from .problem import OlmFailure, Problem
 from .repair import Repair, repairs
-from .subscription import AUTOMATIC, SubscriptionSpec, group_body, removed_config, subscription_body
+from .subscription import SubscriptionSpec, group_body, removed_config, subscription_body
 from .versions import Version
 
 

@@ -8,10 +8,10 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.olm import MANUAL, SOURCE_NAMESPACE
 from ..common.errors import InvalidOptions
 from ..schema.messages import join_words, nearest, quote, type_name
 from ..schema.validators import dns_label, image, object_name
-from .subscription import MANUAL
 
 # The type of each key of spec.config (operators.coreos.com/v1alpha1, SubscriptionConfig).
 CONFIG_KEYS: dict[str, type] = {
@@ -40,7 +40,7 @@ class OlmOptions:
     version: str = ""
     channel: str = ""
     sources: tuple[str, ...] = ()
-    source_namespace: str = "openshift-marketplace"
+    source_namespace: str = SOURCE_NAMESPACE
     catalog_image: str = ""
     approval: str = MANUAL
     additional_csvs: frozenset[str] = frozenset()

@@ -8,6 +8,7 @@ import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ..catalog.olm import V1ALPHA1
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.results import diff_of
 from ..common.wait import StateTimer, WaitTimeout
@@ -28,7 +29,6 @@ from .observed import Observed, csv_phase, name_of, plan_csvs, plan_phase
 from .options import OlmOptions
 from .problem import SHORT, OlmFailure, Problem
 from .repair import looks_for_deleted_plan
-from .subscription import V1ALPHA1
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress

@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER, SUBSCRIPTION_CONFIG_ANNOTATION
+from ..catalog.olm import V1, V1ALPHA1
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested, parse_json
 from ..kube.managed_fields import Tree, child, owned_by
@@ -20,9 +21,6 @@ from ..kube.managed_fields import Tree, child, owned_by
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-GROUP = "operators.coreos.com"
-V1ALPHA1, V1 = f"{GROUP}/v1alpha1", f"{GROUP}/v1"
-MANUAL, AUTOMATIC = "Manual", "Automatic"
 # The field that identifies an entry of a list in spec.config; other lists are compared by whole entries.
 _IDENTITY = {"env": "name", "volumes": "name", "volumeMounts": "mountPath"}
 

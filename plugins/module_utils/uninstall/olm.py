@@ -9,7 +9,7 @@ import json
 import typing as t
 
 from ..catalog.names import FIELD_MANAGER, OWNED_TOLERATIONS_ANNOTATION
-from ..catalog.olm import PACKAGES
+from ..catalog.olm import API_PATH, PACKAGES, WORKER_TOLERATIONS
 from ..catalog.taints import toleration_identity
 from ..cluster_state.cluster_policy import recorded_tolerations
 from ..cluster_state.ownership import is_created_by_collection
@@ -23,9 +23,6 @@ from .stage import Removal, await_gone
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-_API = "/apis/operators.coreos.com"
-_FIELD = ("spec", "operand", "workerTolerations")
-
 
 def own_subscriptions(client: Client) -> list[dict[str, str]]:
     """The Subscriptions that this collection has created, the GPU operator's before NFD's, as options of olm_subscription."""
@@ -35,7 +32,7 @@ def own_subscriptions(client: Client) -> list[dict[str, str]]:
             "namespace": str(item["metadata"]["namespace"]),
             "package": str(get_nested(item, "spec", "name") or ""),
         }
-        for item in _list(client, f"{_API}/v1alpha1/subscriptions")
+        for item in _list(client, f"{API_PATH}/subscriptions")
         if is_created_by_collection(item)
     ]
     order = [package.package for package in PACKAGES.values()]
@@ -55,7 +52,7 @@ def without_own_tolerations(item: Document) -> Object | None:
     if recorded is None:
         return None
     own = {toleration_identity(entry) for entry in recorded}
-    current = get_nested(item, *_FIELD) or []
+    current = get_nested(item, *WORKER_TOLERATIONS) or []
     kept = [entry for entry in current if toleration_identity(entry) not in own]
     metadata: Object = {"annotations": {OWNED_TOLERATIONS_ANNOTATION: None}}
     others = [entry for entry in item["metadata"].get("managedFields") or [] if entry.get("manager") != FIELD_MANAGER]

@@ -12,8 +12,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect impo
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
     ARGO_CD,
     FLUX,
-    HELM,
-    OLM,
+    HELM_MANAGER,
+    OLM_MANAGER,
     OWNER,
     UNMANAGED,
     Installation,
@@ -81,15 +81,15 @@ def wanted(cluster: Object | None = None, component: str = "operator") -> Releas
 CSV = "gpu-operator-certified.v25.3.2"
 IDENTITIES = [
     # deployment, manager, in words, version
-    (deployment(helm=("x", "y"), command=["gpu-operator"]), HELM, "Helm release y/x", "v25.10.1"),
+    (deployment(helm=("x", "y"), command=["gpu-operator"]), HELM_MANAGER, "Helm release y/x", "v25.10.1"),
     (
         deployment(image="nvcr.io/nvidia/gpu-operator@sha256:ab", command=["gpu-operator"],
                    labels={"olm.owner": CSV, "olm.owner.kind": "ClusterServiceVersion", "app.kubernetes.io/version": "v1.1.1"}),
-        OLM, f"OLM, ClusterServiceVersion {CSV}", "v25.3.2",
+        OLM_MANAGER, f"OLM, ClusterServiceVersion {CSV}", "v25.3.2",
     ),
     (
         deployment(image="reg:5000/gpu-operator", owners=[{"kind": "ClusterServiceVersion", "name": CSV}]),
-        OLM, f"ClusterServiceVersion {CSV}", "v25.3.2",
+        OLM_MANAGER, f"ClusterServiceVersion {CSV}", "v25.3.2",
     ),
     (deployment(owners=[{"kind": "App", "name": "a"}]), OWNER, "App a", "v25.10.1"),
     # As `helm template | kubectl apply` leaves it: Helm's labels, and no release.

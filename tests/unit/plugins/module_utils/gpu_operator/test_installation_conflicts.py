@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
-    HELM,
+    HELM_MANAGER,
     Installation,
     InstallationFinding,
 )
@@ -27,7 +27,7 @@ POLICY: Object = {"metadata": {"name": "cluster-policy", "labels": {}}, "spec": 
 
 
 def finding(version: str = "v26.7.0") -> InstallationFinding:
-    installation = Installation("operator", "gpu-operator", "gpu-operator", HELM, "Helm release a/b", version)
+    installation = Installation("operator", "gpu-operator", "gpu-operator", HELM_MANAGER, "Helm release a/b", version)
     return InstallationFinding(installation, managed=True)
 
 
