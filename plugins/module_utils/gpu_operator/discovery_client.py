@@ -11,6 +11,7 @@ from ..catalog.taints import untolerated_taints
 from ..common.nested import get_nested
 from ..helm.workloads import await_rollout
 from ..kube.client import Client
+from ..kube.crd_schema import read_definition
 from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODE_FEATURE_DISCOVERIES
@@ -24,7 +25,7 @@ from .discovery_object import (
     plan_discovery,
     unreached_taints,
 )
-from .olm_installation import read_definition, read_example
+from .olm_installation import read_example
 
 if t.TYPE_CHECKING:
     from ..common.wait import WaitOptions

@@ -18,11 +18,11 @@ from ..catalog.taints import toleration_of, untolerated_taints
 from ..cluster_state.cluster_policy import recorded_tolerations
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested, part_of
+from ..kube.crd_schema import known_fields, spec_schema
 from ..kube.diff import difference
 from ..kube.managed_fields import child, owned_by
 from ..pools.variables import merge
 from .cluster_policy import merge_tolerations
-from .olm_installation import known_fields, spec_schema
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan

@@ -10,8 +10,7 @@ from dataclasses import replace
 from ..catalog.olm import API_PATH, CSV_KIND, EXAMPLES_ANNOTATION, OWNER_KIND_LABEL, OWNER_LABEL, V1ALPHA1
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested, parse_json
-from ..kube.errors import ApiError
-from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS
+from ..kube.paths import DEPLOYMENTS
 from .installation import HELM_MANAGER, OLM_MANAGER, OWNER, TITLES, Installation, InstallationFinding, evaluate_helm
 
 if t.TYPE_CHECKING:
@@ -32,7 +31,7 @@ def subscribed_namespaces(client: Client, installations: t.Iterable[Installation
     return {
         namespace
         for namespace in namespaces
-        for item in _list(client, f"{API_PATH}/namespaces/{namespace}/subscriptions")
+        for item in client.list_readable(f"{API_PATH}/namespaces/{namespace}/subscriptions")
         if is_created_by_collection(item)
         and planned.olm is not None
         and get_nested(item, "spec", "name") == planned.olm.package
@@ -90,8 +89,10 @@ def owner_of(deployment: Document) -> str:
 
 def read_example(client: Client, namespace: str, kind: str) -> Object | None:
     """The example of this kind in the namespace's ClusterServiceVersions; None if there is none. An installed one comes before others."""
-    versions = _list(client, f"{API_PATH}/namespaces/{namespace}/clusterserviceversions")
-    versions.sort(key=lambda item: get_nested(item, "status", "phase") != "Succeeded")
+    versions = sorted(
+        client.list_readable(f"{API_PATH}/namespaces/{namespace}/clusterserviceversions"),
+        key=lambda item: get_nested(item, "status", "phase") != "Succeeded",
+    )
     return next((example for item in versions if (example := example_of(item, kind)) is not None), None)
 
 
@@ -105,51 +106,9 @@ def example_of(version: Document, kind: str) -> Object | None:
     return next((item for item in examples or () if isinstance(item, dict) and item.get("kind") == kind), None)
 
 
-def read_definition(client: Client, name: str) -> Object | None:
-    """A CRD; None if the user may not read it."""
-    try:
-        return client.get(f"{CUSTOM_RESOURCE_DEFINITIONS}/{name}")
-    except ApiError as error:
-        if not error.forbidden:
-            raise
-        return None
-
-
-def spec_schema(definition: Document | None, api_version: str) -> Object:
-    """The schema of `spec` in the version of a CRD; empty if it is not known."""
-    for item in get_nested(definition, "spec", "versions") or ():
-        if item.get("name") == api_version.rpartition("/")[2]:
-            return get_nested(item, "schema", "openAPIV3Schema", "properties", "spec") or {}
-    return {}
-
-
-def known_fields(value: t.Any, schema: Document) -> t.Any:
-    """The part of a value that a schema has; everything without a schema.
-
-    Examples of operators have fields that their CRDs do not have: `customConfig` of NFD 4.12, `driver.upgradePolicy.kernelModuleType` of the GPU operator
-    v25.3.
-    """
-    properties = schema.get("properties")
-    if isinstance(value, list):
-        return [known_fields(item, schema.get("items") or {}) for item in value]
-    if not isinstance(value, dict) or not properties or schema.get("x-kubernetes-preserve-unknown-fields"):
-        return value
-    return {key: known_fields(item, properties[key]) for key, item in value.items() if key in properties}
-
-
 def operator_owner(client: Client, field_selector: str) -> tuple[str, str]:
     """The namespace and the ClusterServiceVersion of the Deployment that a selector finds; empty texts if OLM has made none."""
     for item in client.list(DEPLOYMENTS, field_selector=field_selector):
         if owner := owner_of(item):
             return item["metadata"]["namespace"], owner
     return "", ""
-
-
-def _list(client: Client, path: str) -> list[Object]:
-    """All objects; none without the kind, or without the right to list it."""
-    try:
-        return list(client.list_known(path))
-    except ApiError as error:
-        if not error.forbidden:
-            raise
-        return []

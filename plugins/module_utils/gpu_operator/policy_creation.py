@@ -11,12 +11,13 @@ from ..catalog.names import EXAMPLE_MANAGER
 from ..common.errors import InvalidOptions
 from ..common.nested import part_of
 from ..kube.client import Client
+from ..kube.crd_schema import known_fields, read_definition, spec_schema
 from ..kube.objects import ExpectedObjects, InvalidObjects
 from ..kube.paths import CLUSTER_POLICIES
 from .cluster_policy import API_VERSION, KIND, DesiredPolicy, initial_change, new_policy
 from .cluster_policy_client import ClusterPolicyClient
 from .detect import relocate_plan
-from .olm_installation import known_fields, operator_owner, read_definition, read_example, spec_schema
+from .olm_installation import operator_owner, read_example
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan

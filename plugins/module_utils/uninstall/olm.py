@@ -16,7 +16,6 @@ from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
 from ..kube.client import Client
 from ..kube.conflict_retry import patch_object
-from ..kube.errors import ApiError
 from ..kube.paths import NODE_FEATURE_DISCOVERIES
 from .stage import Removal, await_gone
 
@@ -32,7 +31,7 @@ def own_subscriptions(client: Client) -> list[dict[str, str]]:
             "namespace": str(item["metadata"]["namespace"]),
             "package": str(get_nested(item, "spec", "name") or ""),
         }
-        for item in _list(client, f"{API_PATH}/subscriptions")
+        for item in client.list_readable(f"{API_PATH}/subscriptions")
         if is_created_by_collection(item)
     ]
     order = [package.package for package in PACKAGES.values()]
@@ -42,7 +41,9 @@ def own_subscriptions(client: Client) -> list[dict[str, str]]:
 def discovery_removals(client: Client) -> list[Removal]:
     """The deletion of a NodeFeatureDiscovery that was created, while its operator still works; others lose the collection's tolerations."""
     return [
-        removal for item in _list(client, NODE_FEATURE_DISCOVERIES) if (removal := _discovery_removal(client, item))
+        removal
+        for item in client.list_readable(NODE_FEATURE_DISCOVERIES)
+        if (removal := _discovery_removal(client, item))
     ]
 
 
@@ -84,13 +85,3 @@ def _discovery_removal(client: Client, item: Object) -> Removal | None:
 def _finalizers(live: Document) -> str:
     names = ", ".join(live["metadata"].get("finalizers") or ()) or "none"
     return f"its finalizers are {names}: the NFD operator removes them, so check that it runs"
-
-
-def _list(client: Client, path: str) -> list[Object]:
-    """All objects; none without the kind, or without the right to list it."""
-    try:
-        return list(client.list_known(path))
-    except ApiError as error:
-        if not error.forbidden:
-            raise
-        return []

@@ -13,7 +13,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installatio
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.olm_installation import (
     evaluate_olm,
     example_of,
-    known_fields,
     owner_of,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -130,26 +129,3 @@ def test_unreadable_examples_are_none(annotations: Object | None) -> None:
 )
 def test_owner_of(labels: Object | None, owner: str) -> None:
     assert owner_of({"metadata": {"labels": labels}}) == owner
-
-
-SCHEMA: Object = {
-    "properties": {
-        "driver": {"properties": {"enabled": {}, "env": {"items": {"properties": {"name": {}, "value": {}}}}}},
-        "free": {"properties": {"a": {}}, "x-kubernetes-preserve-unknown-fields": True},
-        "labels": {"additionalProperties": {"type": "string"}},
-    }
-}
-
-
-@pytest.mark.parametrize(
-    ("value", "known"),
-    [
-        ({}, {}),
-        ({"driver": {"enabled": True, "old": 1}, "older": {}}, {"driver": {"enabled": True}}),
-        ({"driver": {"env": [{"name": "a", "x": 1}]}}, {"driver": {"env": [{"name": "a"}]}}),
-        ({"free": {"a": 1, "b": 2}, "labels": {"x": "y"}}, {"free": {"a": 1, "b": 2}, "labels": {"x": "y"}}),
-    ],
-)
-def test_fields_that_the_definition_does_not_have_are_left_out(value: Object, known: Object) -> None:
-    assert known_fields(value, SCHEMA) == known
-    assert known_fields(value, {}) == value, "without a schema nothing is known to be wrong"
