@@ -81,7 +81,7 @@ def missing_olm(client: Client, component: str) -> str:
     )
 
 
-def owner_of(deployment: Document) -> str:
+def csv_of(deployment: Document) -> str:
     """The ClusterServiceVersion whose Deployment this is; empty if OLM has not made it."""
     labels = deployment["metadata"].get("labels") or {}
     return str(labels.get(OWNER_LABEL) or "") if labels.get(OWNER_KIND_LABEL) == CSV_KIND else ""
@@ -109,6 +109,6 @@ def example_of(version: Document, kind: str) -> Object | None:
 def operator_owner(client: Client, field_selector: str) -> tuple[str, str]:
     """The namespace and the ClusterServiceVersion of the Deployment that a selector finds; empty texts if OLM has made none."""
     for item in client.list(DEPLOYMENTS, field_selector=field_selector):
-        if owner := owner_of(item):
+        if owner := csv_of(item):
             return item["metadata"]["namespace"], owner
     return "", ""

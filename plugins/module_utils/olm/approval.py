@@ -84,5 +84,5 @@ def _other_version(plan: Document, versions: t.Sequence[str], desired: str) -> P
         value=join_words(plan_csvs(plan)),
         rule=f"OLM offers {join_words(versions)}, which is not on the upgrade path to {desired}.",
         remedy="Set channel to a channel with an upgrade path to the version, or set version to the one that OLM offers.",
-        patience=MEDIUM,
+        minimum_seconds=MEDIUM,
     )

@@ -3,7 +3,7 @@
 """The state of an installation through OLM: done, waiting for something, an InstallPlan to approve, or a problem (pure).
 
 Neither the Subscription's state nor its installedCSV shows whether the operator runs: both are set as soon as the ClusterServiceVersion exists.
-A problem is reported only after it has lasted for its `patience`, since OLM's conditions are wrong for some seconds during upgrades.
+A problem is reported only after it has lasted for its `minimum_seconds`, since OLM's conditions are wrong for some seconds during upgrades.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .versions import Version
 
 
 @dataclass(frozen=True)
-class Target:
+class DesiredVersion:
     """The version that the run installs, and the way to it."""
 
     package: str
@@ -66,24 +66,24 @@ class Assessment:
     unready: tuple[str, ...] = ()
 
 
-def assess(observed: Observed, target: Target) -> Assessment:
+def assess(observed: Observed, desired: DesiredVersion) -> Assessment:
     """The state of the installation."""
     fundamental = _namespace_problem(observed)
     if fundamental:
         return _problem(fundamental)
-    subscription = observed.subscription(target.package, target.subscription)
+    subscription = observed.subscription(desired.package, desired.subscription)
     if subscription is None or is_deleting(subscription):
-        return _problem(failures.subscription_gone(observed.namespace, target.subscription))
-    csv = _desired_csv(observed, target, subscription)
+        return _problem(failures.subscription_gone(observed.namespace, desired.subscription))
+    csv = _desired_csv(observed, desired, subscription)
     if csv is not None and not is_deleting(csv):
-        reason = unstable_reason(observed, csv, subscription, target.former_config)
+        reason = unstable_reason(observed, csv, subscription, desired.former_config)
         if not reason:
             return Assessment(done=True, csv=name_of(csv))
         return _progress(observed, subscription, csv, reason)
-    newer = _newer_csv(observed, target, subscription)
+    newer = _newer_csv(observed, desired, subscription)
     if newer is not None:
-        return _problem(failures.upgraded_by_other(observed.namespace, name_of(newer), target.csv))
-    return _before_csv(observed, target, subscription)
+        return _problem(failures.upgraded_by_other(observed.namespace, name_of(newer), desired.csv))
+    return _before_csv(observed, desired, subscription)
 
 
 def _problem(problem: Problem) -> Assessment:
@@ -98,20 +98,20 @@ def _namespace_problem(observed: Observed) -> Problem | None:
     return None if observed.groups else no_group(observed.namespace, SHORT)
 
 
-def _desired_csv(observed: Observed, target: Target, subscription: Document) -> Document | None:
+def _desired_csv(observed: Observed, desired: DesiredVersion, subscription: Document) -> Document | None:
     """The desired ClusterServiceVersion; with automatic approval, the one that OLM has installed if it is at least as new."""
-    if target.automatic:
+    if desired.automatic:
         installed = observed.csv(str(get_nested(subscription, "status", "installedCSV") or ""))
         version = csv_version(installed)
-        if version is not None and target.version is not None and version >= target.version:
+        if version is not None and desired.version is not None and version >= desired.version:
             return installed
-    return observed.csv(target.csv)
+    return observed.csv(desired.csv)
 
 
-def _newer_csv(observed: Observed, target: Target, subscription: Document) -> Document | None:
+def _newer_csv(observed: Observed, desired: DesiredVersion, subscription: Document) -> Document | None:
     installed = observed.csv(str(get_nested(subscription, "status", "installedCSV") or ""))
     version = csv_version(installed)
-    return installed if version is not None and target.version is not None and version > target.version else None
+    return installed if version is not None and desired.version is not None and version > desired.version else None
 
 
 def _progress(observed: Observed, subscription: Document, csv: Document, reason: str) -> Assessment:
@@ -136,20 +136,20 @@ def _detail(reason: str, csv: Document) -> str:
     return f"{reason}; missing: {', '.join(missing[:5])}" if missing and phase == "Pending" else reason
 
 
-def _before_csv(observed: Observed, target: Target, subscription: Document) -> Assessment:
+def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Document) -> Assessment:
     """The state before the desired ClusterServiceVersion exists."""
     plan = observed.plan_of(subscription)
     phase = plan_phase(plan)
     if plan is not None and phase == FAILED:
         return _problem(failures.plan_failed(plan))
-    if plan is not None and awaits_approval(plan) and not target.automatic:
+    if plan is not None and awaits_approval(plan) and not desired.automatic:
         decision = decide_approval(
             plan,
-            package=target.package,
-            desired=target.csv,
-            steps=target.steps,
-            additional=target.additional,
-            discarded=target.discarded,
+            package=desired.package,
+            desired=desired.csv,
+            steps=desired.steps,
+            additional=desired.additional,
+            discarded=desired.discarded,
         )
         if decision.problem:
             return _problem(decision.problem)
@@ -167,13 +167,13 @@ def _before_csv(observed: Observed, target: Target, subscription: Document) -> A
         reason = unstable_reason(observed, current, subscription)
         if reason:
             return _progress(observed, subscription, current, reason)
-    problem = subscription_problem(observed, target, subscription)
+    problem = subscription_problem(observed, desired, subscription)
     if problem:
         return _problem(problem)
-    return _without_plan(observed, target, subscription)
+    return _without_plan(observed, desired, subscription)
 
 
-def subscription_problem(observed: Observed, target: Target, subscription: Document) -> Problem | None:
+def subscription_problem(observed: Observed, desired: DesiredVersion, subscription: Document) -> Problem | None:
     """The problem that the Subscription's conditions show, or that OLM has nothing to install."""
     found = conditions(subscription)
     name = f"Subscription {observed.namespace}/{name_of(subscription)}"
@@ -185,22 +185,22 @@ def subscription_problem(observed: Observed, target: Target, subscription: Docum
     ):
         condition = found.get(kind)
         if condition is not None and condition.is_true:
-            return make(name, condition, target.package)
+            return make(name, condition, desired.package)
     status = subscription.get("status") or {}
     installed = str(status.get("installedCSV") or "")
-    if status.get("state") == AT_LATEST and installed and installed != target.csv:
+    if status.get("state") == AT_LATEST and installed and installed != desired.csv:
         channel = str(get_nested(subscription, "spec", "channel") or "")
-        return failures.no_upgrade(name, installed, target.csv, channel, LONG)
-    if status.get("currentCSV") == target.csv and plan_phase(observed.plan_of(subscription)) == "Complete":
-        return failures.csv_gone(observed.namespace, target.csv)
+        return failures.no_upgrade(name, installed, desired.csv, channel, LONG)
+    if status.get("currentCSV") == desired.csv and plan_phase(observed.plan_of(subscription)) == "Complete":
+        return failures.csv_gone(observed.namespace, desired.csv)
     return None
 
 
-def _without_plan(observed: Observed, target: Target, subscription: Document) -> Assessment:
+def _without_plan(observed: Observed, desired: DesiredVersion, subscription: Document) -> Assessment:
     """OLM has not made the InstallPlan yet."""
     name = f"Subscription {observed.namespace}/{name_of(subscription)}"
     unpacking = conditions(subscription).get("BundleUnpacking")
     if unpacking is not None and unpacking.is_true:
-        text = f"{name}: OLM is unpacking the bundle of {target.csv} ({unpacking.message or unpacking.reason})"
+        text = f"{name}: OLM is unpacking the bundle of {desired.csv} ({unpacking.message or unpacking.reason})"
         return Assessment(text=text, unpacking=True)
-    return Assessment(text=f"{name}: OLM has not created an InstallPlan for {target.csv} yet")
+    return Assessment(text=f"{name}: OLM has not created an InstallPlan for {desired.csv} yet")

@@ -16,7 +16,7 @@ from .client import AppliedObject, OlmClient
 from .installation import desired_version, installed_entry
 from .observed import Object, Observed, catalog_state, name_of
 from .options import OlmOptions
-from .package_manifest import Entry, Offer, choose_offer
+from .package_manifest import CatalogVersion, ChannelEntry, choose_version
 from .problem import OlmFailure, Problem
 from .subscription import catalog_body
 
@@ -44,7 +44,7 @@ class CatalogChoice:
     # The CatalogSource of the image that was removed because it does not start, with the reason.
     removed: str = ""
 
-    def offer(self, observed: Observed, live: Object | None) -> Offer | Entry | None:
+    def find_version(self, observed: Observed, live: Object | None) -> CatalogVersion | ChannelEntry | None:
         """The installed version if it is the desired one, else what the catalogs offer; None if check mode cannot know it."""
         installed = installed_entry(observed, self.options, live)
         if installed is not None:
@@ -53,7 +53,7 @@ class CatalogChoice:
             return None
         if self.options.catalog_image and not self.removed and self._apply_catalog(observed) and self.check:
             return None
-        return self._await_offer(live)
+        return self._await_version(live)
 
     def _apply_catalog(self, observed: Observed) -> bool:
         """Create or update the CatalogSource of the image; whether it differed."""
@@ -69,7 +69,7 @@ class CatalogChoice:
             self.applied = change
         return change is not None
 
-    def _await_offer(self, live: Object | None) -> Offer:
+    def _await_version(self, live: Object | None) -> CatalogVersion:
         """The version that the catalogs offer; waits for catalogs that are starting, and for the packages of catalogs that have just started."""
         started = time.monotonic()
         limit = started
@@ -79,7 +79,7 @@ class CatalogChoice:
             sources = self._sources(live) or tuple(name_of(catalog) for catalog in observed.catalogs)
             if not self.check and self.wait:
                 states = [catalog for name in sources if (catalog := observed.catalog(name))]
-                limit = max([limit, *(started + _patience(catalog, time.time()) for catalog in states)])
+                limit = max([limit, *(started + _start_timeout(catalog, time.time()) for catalog in states)])
             is_first_starting = (
                 self.applied is not None and not self.removed and catalog_state(observed.catalog(sources[0])) != READY
             )
@@ -87,7 +87,7 @@ class CatalogChoice:
             problem = self._catalog_problem(observed, live)
             if is_last and is_first_starting and not self.check:
                 self._remove_catalog(observed.catalog(sources[0]))
-            if isinstance(choice, Offer) and (is_last or not is_first_starting):
+            if isinstance(choice, CatalogVersion) and (is_last or not is_first_starting):
                 return choice
             if is_last:
                 raise OlmFailure(problem or t.cast("Problem", choice))
@@ -104,8 +104,8 @@ class CatalogChoice:
             state = catalog_state(catalog) or "not connected"
             self.removed = f"CatalogSource {name}: it is {state}, and would block all Subscriptions that can see it"
 
-    def _choose(self, observed: Observed, live: Object | None) -> Offer | Problem:
-        return choose_offer(
+    def _choose(self, observed: Observed, live: Object | None) -> CatalogVersion | Problem:
+        return choose_version(
             self.client.packages(self.options.package),
             package=self.options.package,
             version=desired_version(observed, self.options, live),
@@ -134,7 +134,7 @@ class CatalogChoice:
         return None
 
 
-def _patience(catalog: Object, now: float) -> float:
+def _start_timeout(catalog: Object, now: float) -> float:
     """The seconds to wait for the packages of a catalog: until it is connected, and until the package server has read it."""
     if catalog_state(catalog) != READY:
         return _CATALOG_START

@@ -51,7 +51,7 @@ def catalog_missing(namespace: str, name: str) -> Problem:
     )
 
 
-def catalog_unreachable(namespace: str, catalog: Document, patience: float = FINAL) -> Problem:
+def catalog_unreachable(namespace: str, catalog: Document, minimum_seconds: float = FINAL) -> Problem:
     """OLM has no connection to the catalog."""
     name = name_of(catalog)
     state = catalog_state(catalog) or "not connected"
@@ -69,7 +69,7 @@ def catalog_unreachable(namespace: str, catalog: Document, patience: float = FIN
             if address
             else f"Check the catalog's pod ({pods}){f' and that its image {image} can be pulled' if image else ''}."
         ),
-        patience=patience,
+        minimum_seconds=minimum_seconds,
     )
 
 
@@ -82,7 +82,7 @@ def subscription_gone(namespace: str, name: str) -> Problem:
         value="deleted",
         rule="The Subscription was deleted during the run, but not by this module.",
         remedy="Make sure that nothing else manages it, and run the playbook again.",
-        patience=SHORT,
+        minimum_seconds=SHORT,
     )
 
 
@@ -129,7 +129,7 @@ def csv_failed(namespace: str, csv: Document) -> Problem:
         rule="OLM does not install a failed ClusterServiceVersion, regardless of the state of its Subscription.",
         remedy=remedy or f"See kubectl -n {namespace} describe csv {name_of(csv)}.",
         # After a change of the OperatorGroups, the phase stays Failed for a moment.
-        patience=MEDIUM,
+        minimum_seconds=MEDIUM,
     )
 
 
@@ -142,11 +142,11 @@ def csv_gone(namespace: str, name: str) -> Problem:
         value="deleted",
         rule="It was deleted after its installation, and OLM does not install it again.",
         remedy="Run the playbook again, so that OLM installs it.",
-        patience=MEDIUM,
+        minimum_seconds=MEDIUM,
     )
 
 
-def no_upgrade(subscription: str, installed: str, desired: str, channel: str, patience: float) -> Problem:
+def no_upgrade(subscription: str, installed: str, desired: str, channel: str, minimum_seconds: float) -> Problem:
     """OLM considers the installed version as the newest one."""
     return Problem(
         code="upgrade_path",
@@ -155,7 +155,7 @@ def no_upgrade(subscription: str, installed: str, desired: str, channel: str, pa
         value=f"AtLatestKnown with {installed}",
         rule=f"Channel {channel} has no upgrade path from {installed} to {desired}.",
         remedy="Set channel to a channel with an upgrade path from the installed version to the desired one.",
-        patience=patience,
+        minimum_seconds=minimum_seconds,
     )
 
 
@@ -177,7 +177,7 @@ def resolution_failed(subscription: str, condition: Condition, package: str) -> 
         value=f"True ({condition.reason}: {condition.message})",
         rule=rule,
         remedy=remedy,
-        patience=MEDIUM,
+        minimum_seconds=MEDIUM,
     )
 
 
@@ -191,7 +191,7 @@ def unpack_failed(subscription: str, condition: Condition, dummy_package: str) -
             value=f"True ({condition.reason}: {condition.message})",
             rule="OLM needs an InstallPlan that was deleted, and does not retry until the Subscription changes.",
             remedy="Run the playbook again, which resets the Subscription's status.",
-            patience=MEDIUM,
+            minimum_seconds=MEDIUM,
         )
     return Problem(
         code="unpack_failed",
@@ -203,7 +203,7 @@ def unpack_failed(subscription: str, condition: Condition, dummy_package: str) -
             "Check the pull secret and the mirror rules (ImageDigestMirrorSet) for the image, delete the failed Job "
             "(label operatorframework.io/bundle-unpack-ref), and run the playbook again."
         ),
-        patience=MEDIUM,
+        minimum_seconds=MEDIUM,
     )
 
 
@@ -228,7 +228,7 @@ def subscription_plan_failed(subscription: str, condition: Condition, dummy_pack
         value=f"True ({condition.reason}: {condition.message})",
         rule="A step of the InstallPlan has failed.",
         remedy="Fix the cause, and run the playbook again.",
-        patience=MEDIUM,
+        minimum_seconds=MEDIUM,
     )
 
 
@@ -241,7 +241,19 @@ def catalog_unhealthy(subscription: str, condition: Condition, dummy_package: st
         value=f"True ({condition.reason}: {condition.message})",
         rule="OLM does not install anything while a CatalogSource that the Subscription needs is unhealthy.",
         remedy=f"Correct source, or repair the CatalogSource; see {_OPERATOR_LOGS}.",
-        patience=MEDIUM,
+        minimum_seconds=MEDIUM,
+    )
+
+
+def other_package(namespace: str, subscription: Document, package: str) -> Problem:
+    """The Subscription with the declared name installs another package."""
+    return Problem(
+        code="subscription_name",
+        subject=f"Subscription {namespace}/{name_of(subscription)}",
+        field="spec.name",
+        value=str(get_nested(subscription, "spec", "name")),
+        rule=f"The declared package is {package}, and a Subscription of another package is neither changed nor removed.",
+        remedy="Correct name or package.",
     )
 
 

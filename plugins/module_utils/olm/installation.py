@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plans an installation through OLM from what was read and what the catalogs offer: the target, the objects to apply, and the repairs (pure)."""
+"""Plans an installation through OLM from what was read and what the catalogs offer: the desired version, the objects to apply, and the repairs (pure)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from ..catalog.olm import AUTOMATIC
 from ..common.nested import get_nested
-from .assessment import Target
-from .failures import namespace_terminating
+from .assessment import DesiredVersion
+from .failures import namespace_terminating, other_package
 from .observed import Document, Object, Observed, csv_version, is_deleting, name_of
 from .operator_group import GroupDecision, decide_group
 from .options import OlmOptions
 from .package_manifest import (
-    Entry,
-    Offer,
+    CatalogVersion,
+    ChannelEntry,
     allowed_steps,
     downgrade,
     install_modes,
@@ -31,13 +31,13 @@ from .versions import Version
 
 @dataclass(frozen=True)
 class InstallationPlan:
-    """The objects and repairs of a run. Without `target`, the version is only known after the catalogs can be read (check mode on a new cluster)."""
+    """The objects and repairs of a run. Without `desired`, the version is only known after the catalogs can be read (check mode on a new cluster)."""
 
     subscription: Object
     live: Object | None
     group: Object | None
     repairs: tuple[Repair, ...]
-    target: Target | None
+    desired: DesiredVersion | None
     channel: str
     source: str
     after_discovery: tuple[str, ...] = ()
@@ -50,14 +50,14 @@ def existing_subscription(observed: Observed, options: OlmOptions) -> Object | N
         # The name that a new Subscription would have.
         named = observed.subscription(options.package, options.package)
     if named is not None and get_nested(named, "spec", "name") != options.package:
-        raise OlmFailure(_other_package(observed.namespace, named, options))
+        raise OlmFailure(other_package(observed.namespace, named, options.package))
     same = observed.subscription(options.package)
     if same is not None and (named is None or name_of(named) != name_of(same)):
         raise OlmFailure(_other_name(observed.namespace, same, options))
     return named
 
 
-def installed_entry(observed: Observed, options: OlmOptions, live: Document | None) -> Entry | None:
+def installed_entry(observed: Observed, options: OlmOptions, live: Document | None) -> ChannelEntry | None:
     """The installed version if it is the desired one, so that the catalogs are not read; None if they are needed."""
     if live is None:
         return None
@@ -71,10 +71,10 @@ def installed_entry(observed: Observed, options: OlmOptions, live: Document | No
     csv = observed.csv(str(get_nested(live, "status", "installedCSV") or ""))
     if csv is None:
         return None
-    entry = Entry(name_of(csv), str(get_nested(csv, "spec", "version") or ""))
+    entry = ChannelEntry(name_of(csv), str(get_nested(csv, "spec", "version") or ""))
     if not options.version or is_version(entry.name, entry.version, options.package, options.version):
         return entry
-    desired = Entry("", options.version.removeprefix(f"{options.package}.")).parsed
+    desired = ChannelEntry("", options.version.removeprefix(f"{options.package}.")).parsed
     newer = options.approval == AUTOMATIC and desired and entry.parsed and entry.parsed >= desired
     return entry if newer else None
 
@@ -90,31 +90,35 @@ def desired_version(observed: Observed, options: OlmOptions, live: Document | No
 
 
 def plan_installation(
-    observed: Observed, options: OlmOptions, live: Object | None, offer: Offer | Entry | None
+    observed: Observed, options: OlmOptions, live: Object | None, available: CatalogVersion | ChannelEntry | None
 ) -> InstallationPlan:
-    """The plan for the offer, or for the installed version; raises OlmFailure with the first problem."""
+    """The plan for the version that a catalog offers, or for the installed version; raises OlmFailure with the first problem."""
     if is_deleting(observed.namespace_object):
         raise OlmFailure(namespace_terminating(observed.namespace, t.cast("Document", observed.namespace_object)))
     spec = (live or {}).get("spec") or {}
-    entry = offer.entry if isinstance(offer, Offer) else offer
+    entry = available.entry if isinstance(available, CatalogVersion) else available
     found = repairs(observed, options.package, live)
     installed = _installed(observed, options, live, found)
     steps = frozenset({entry.name}) if entry else frozenset()
-    if isinstance(offer, Offer):
+    if isinstance(available, CatalogVersion):
         version = csv_version(installed)
         if installed is not None:
-            _raise(downgrade(name_of(installed), version, offer.entry))
+            _raise(downgrade(name_of(installed), version, available.entry))
         upgrade_from = version if live is not None and not _is_repaired(installed, found) else None
-        _raise(skipped_version(offer.channel, upgrade_from, offer.entry))
-        steps = allowed_steps(offer.channel, upgrade_from, offer.entry)
-    group = _group(observed, options, _modes(installed, offer, entry))
+        _raise(skipped_version(available.channel, upgrade_from, available.entry))
+        steps = allowed_steps(available.channel, upgrade_from, available.entry)
+    group = _group(observed, options, _modes(installed, available, entry))
     _raise(group.problem)
-    channel = offer.channel.name if isinstance(offer, Offer) else options.channel or str(spec.get("channel") or "")
-    source = offer.package.source if isinstance(offer, Offer) else _source(options, spec)
+    channel = (
+        available.channel.name
+        if isinstance(available, CatalogVersion)
+        else options.channel or str(spec.get("channel") or "")
+    )
+    source = available.package.source if isinstance(available, CatalogVersion) else _source(options, spec)
     name = name_of(live) if live is not None else options.name or options.package
     is_fresh = live is None or installed is None or _is_repaired(installed, found) or _has_lost_csv(found)
     starting = entry.name if entry and is_fresh else str(spec.get("startingCSV") or "")
-    desired = SubscriptionSpec(
+    fields = SubscriptionSpec(
         namespace=options.namespace,
         name=name,
         package=options.package,
@@ -125,13 +129,13 @@ def plan_installation(
         starting_csv=starting,
         config=options.config,
     )
-    body = subscription_body(desired, live)
+    body = subscription_body(fields, live)
     return InstallationPlan(
         subscription=body,
         live=live,
         group=group_body(group.name, options.namespace, group.targets) if group.targets is not None else None,
         repairs=tuple(found),
-        target=_target(options, name, entry, steps, spec, body) if entry else None,
+        desired=_desired(options, name, entry, steps, spec, body) if entry else None,
         channel=channel,
         source=source,
         after_discovery=()
@@ -140,11 +144,11 @@ def plan_installation(
     )
 
 
-def _target(
-    options: OlmOptions, name: str, entry: Entry, steps: frozenset[str], spec: Document, body: Document
-) -> Target:
+def _desired(
+    options: OlmOptions, name: str, entry: ChannelEntry, steps: frozenset[str], spec: Document, body: Document
+) -> DesiredVersion:
     after = spec.get("config") if options.config is None else body["spec"].get("config")
-    return Target(
+    return DesiredVersion(
         package=options.package,
         subscription=name,
         csv=entry.name,
@@ -176,10 +180,12 @@ def _has_lost_csv(found: t.Sequence[Repair]) -> bool:
     return any(item.kind == "Subscription" for item in found)
 
 
-def _modes(installed: Document | None, offer: Offer | Entry | None, entry: Entry | None) -> frozenset[str] | None:
+def _modes(
+    installed: Document | None, available: CatalogVersion | ChannelEntry | None, entry: ChannelEntry | None
+) -> frozenset[str] | None:
     if installed is not None and entry is not None and name_of(installed) == entry.name:
         return install_modes(installed.get("spec") or {})
-    return offer.channel.install_modes if isinstance(offer, Offer) else None
+    return available.channel.install_modes if isinstance(available, CatalogVersion) else None
 
 
 def _group(observed: Observed, options: OlmOptions, modes: frozenset[str] | None) -> GroupDecision:
@@ -203,17 +209,6 @@ def _source(options: OlmOptions, spec: Document) -> str:
 def _raise(problem: Problem | None) -> None:
     if problem is not None:
         raise OlmFailure(problem)
-
-
-def _other_package(namespace: str, live: Document, options: OlmOptions) -> Problem:
-    return Problem(
-        code="subscription_name",
-        subject=f"Subscription {namespace}/{name_of(live)}",
-        field="spec.name",
-        value=str(get_nested(live, "spec", "name")),
-        rule=f"The declared package is {options.package}, but the package of a Subscription cannot be changed.",
-        remedy="Correct name or package.",
-    )
 
 
 def _other_name(namespace: str, live: Document, options: OlmOptions) -> Problem:

@@ -109,7 +109,7 @@ def several_groups(namespace: str, groups: t.Sequence[Object]) -> Problem:
     )
 
 
-def no_group(namespace: str, patience: float) -> Problem:
+def no_group(namespace: str, minimum_seconds: float) -> Problem:
     """The problem that a namespace has no OperatorGroup."""
     return Problem(
         code="operator_group_missing",
@@ -118,7 +118,7 @@ def no_group(namespace: str, patience: float) -> Problem:
         value="none",
         rule="Without an OperatorGroup, OLM installs nothing and reports no condition. The OperatorGroup was deleted during the run.",
         remedy="Run the playbook again, which creates it.",
-        patience=patience,
+        minimum_seconds=minimum_seconds,
     )
 
 

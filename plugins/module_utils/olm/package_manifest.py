@@ -22,7 +22,7 @@ SKIP_RANGE = "olm.skipRange"
 
 
 @dataclass(frozen=True)
-class Entry:
+class ChannelEntry:
     """One version in a channel; `name` is that of its ClusterServiceVersion."""
 
     name: str
@@ -40,15 +40,15 @@ class Channel:
 
     name: str
     head: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ChannelEntry, ...] = ()
     install_modes: frozenset[str] | None = None
     skip_range: str = ""
 
-    def entry(self, csv: str) -> Entry | None:
+    def entry(self, csv: str) -> ChannelEntry | None:
         """The entry of a ClusterServiceVersion."""
         return next((entry for entry in self.entries if entry.name == csv), None)
 
-    def find(self, package: str, version: str) -> Entry | None:
+    def find(self, package: str, version: str) -> ChannelEntry | None:
         """The entry of a version, or of a ClusterServiceVersion's name."""
         return next((entry for entry in self.entries if is_version(entry.name, entry.version, package, version)), None)
 
@@ -74,12 +74,12 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Offer:
+class CatalogVersion:
     """A version to install, with its channel and package."""
 
     package: Package
     channel: Channel
-    entry: Entry
+    entry: ChannelEntry
 
 
 def is_version(csv: str, csv_version: str, package: str, version: str) -> bool:
@@ -107,10 +107,12 @@ def parse_package(manifest: Object) -> Package:
 def _parse_channel(channel: Object) -> Channel:
     description = channel.get("currentCSVDesc") or {}
     head = str(channel.get("currentCSV") or "")
-    entries = tuple(Entry(str(item["name"]), str(item.get("version") or "")) for item in channel.get("entries") or ())
+    entries = tuple(
+        ChannelEntry(str(item["name"]), str(item.get("version") or "")) for item in channel.get("entries") or ()
+    )
     if head and head not in {entry.name for entry in entries}:
         # Packageservers before OLM 0.22 list no entries.
-        entries = (Entry(head, str(description.get("version") or "")), *entries)
+        entries = (ChannelEntry(head, str(description.get("version") or "")), *entries)
     return Channel(
         name=str(channel.get("name") or ""),
         head=head,
@@ -126,7 +128,7 @@ def install_modes(spec: Object) -> frozenset[str] | None:
     return frozenset(mode["type"] for mode in modes if mode.get("supported")) if modes else None
 
 
-def choose_offer(
+def choose_version(
     packages: t.Sequence[Package],
     *,
     package: str,
@@ -135,7 +137,7 @@ def choose_offer(
     sources: t.Sequence[str],
     source_namespace: str,
     current_channel: str = "",
-) -> Offer | Problem:
+) -> CatalogVersion | Problem:
     """The first source in the given order that offers the version; the problem of the first source that has the package if none does."""
     found = [item for item in packages if item.name == package and item.source_namespace == source_namespace]
     if sources:
@@ -148,20 +150,24 @@ def choose_offer(
     if not sources and len(candidates) > 1:
         return _several_sources(package, candidates)
     choices = [_choose(item, version, channel, current_channel) for item in candidates]
-    return next((choice for choice in choices if isinstance(choice, Offer)), choices[0])
+    return next((choice for choice in choices if isinstance(choice, CatalogVersion)), choices[0])
 
 
-def _choose(package: Package, version: str, channel: str, current: str) -> Offer | Problem:
+def _choose(package: Package, version: str, channel: str, current: str) -> CatalogVersion | Problem:
     if channel:
         chosen = package.channel(channel)
         if chosen is None:
             return _no_channel(package, channel)
         entry = chosen.find(package.name, version) if version else chosen.entry(chosen.head)
-        return Offer(package, chosen, entry) if entry else _no_version(package, version, chosen)
+        return CatalogVersion(package, chosen, entry) if entry else _no_version(package, version, chosen)
     if not version:
         chosen = package.channel(current) or package.channel(package.default_channel)
         entry = chosen.entry(chosen.head) if chosen else None
-        return Offer(package, chosen, entry) if chosen and entry else _no_channel(package, package.default_channel)
+        return (
+            CatalogVersion(package, chosen, entry)
+            if chosen and entry
+            else _no_channel(package, package.default_channel)
+        )
     holders = [(item, entry) for item in package.channels if (entry := item.find(package.name, version))]
     if not holders:
         return _no_version(package, version, None)
@@ -175,10 +181,10 @@ def _choose(package: Package, version: str, channel: str, current: str) -> Offer
             holder[0].name,
         ),
     )
-    return Offer(package, *order[0])
+    return CatalogVersion(package, *order[0])
 
 
-def allowed_steps(channel: Channel, installed: Version | None, desired: Entry) -> frozenset[str]:
+def allowed_steps(channel: Channel, installed: Version | None, desired: ChannelEntry) -> frozenset[str]:
     """The ClusterServiceVersions that an upgrade may install: newer than the installed one, and at most as new as the desired one."""
     limit = desired.parsed
     if installed is None or limit is None:
@@ -187,7 +193,7 @@ def allowed_steps(channel: Channel, installed: Version | None, desired: Entry) -
     return frozenset({*between, desired.name})
 
 
-def skipped_version(channel: Channel, installed: Version | None, desired: Entry) -> Problem | None:
+def skipped_version(channel: Channel, installed: Version | None, desired: ChannelEntry) -> Problem | None:
     """The problem that OLM offers the newest version of the channel immediately, because its skipRange contains the installed one."""
     if installed is None or desired.name == channel.head or desired.parsed == installed:
         return None
@@ -203,7 +209,7 @@ def skipped_version(channel: Channel, installed: Version | None, desired: Entry)
     )
 
 
-def downgrade(installed: str, installed_version: Version | None, desired: Entry) -> Problem | None:
+def downgrade(installed: str, installed_version: Version | None, desired: ChannelEntry) -> Problem | None:
     """The problem that the desired version is older than the installed one."""
     if installed_version is None or desired.parsed is None or desired.parsed >= installed_version:
         return None

@@ -25,7 +25,7 @@ class Problem:
     value: str
     rule: str
     remedy: str
-    patience: float = FINAL
+    minimum_seconds: float = FINAL
 
     def __str__(self) -> str:
         value = self.value.rstrip(".")

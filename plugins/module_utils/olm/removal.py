@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ..common.nested import get_nested
 from ..common.results import diff_of
 from .client import OlmClient
-from .failures import not_removed
+from .failures import not_removed, other_package
 from .observed import Object, Observed, csv_phase, is_deleting, name_of
 from .options import OlmOptions
 from .problem import OlmFailure, Problem
@@ -93,17 +93,6 @@ def objects_to_remove(observed: Observed, options: OlmOptions) -> list[tuple[str
     """The Subscription of the package and all ClusterServiceVersions of the package, in the order of their removal."""
     live = observed.subscription(options.package, options.name)
     if live is not None and get_nested(live, "spec", "name") != options.package:
-        raise OlmFailure(_other_package(observed.namespace, live, options))
+        raise OlmFailure(other_package(observed.namespace, live, options.package))
     removed = [("Subscription", live)] if live is not None else []
     return [*removed, *(("ClusterServiceVersion", csv) for csv in observed.package_csvs(options.package))]
-
-
-def _other_package(namespace: str, live: Object, options: OlmOptions) -> Problem:
-    return Problem(
-        code="subscription_name",
-        subject=f"Subscription {namespace}/{name_of(live)}",
-        field="spec.name",
-        value=str(get_nested(live, "spec", "name")),
-        rule=f"The declared package is {options.package}, so this Subscription is not removed.",
-        remedy="Correct name or package.",
-    )

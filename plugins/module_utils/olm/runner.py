@@ -17,7 +17,7 @@ from ..kube.conflict_retry import retry_conflicts
 from ..kube.errors import ApiError
 from ..kube.objects import ExpectedObjects, InvalidObjects
 from . import failures
-from .assessment import Assessment, Target, assess
+from .assessment import Assessment, DesiredVersion, assess
 from .catalogs import CatalogChoice
 from .client import AppliedObject, OlmClient
 from .installation import (
@@ -83,8 +83,8 @@ class OlmRun:
                 observed = self.client.read()
                 self.plan = self._planned(observed)
             self._send()
-            if self.plan.target is not None:
-                self._await(self.plan.target)
+            if self.plan.desired is not None:
+                self._await(self.plan.desired)
         except (OlmFailure, WaitTimeout, ApiError) as error:
             if isinstance(error, OlmFailure):
                 self.problem = error.problem
@@ -113,13 +113,13 @@ class OlmRun:
     def _planned(self, observed: Observed) -> InstallationPlan:
         live = existing_subscription(observed, self.options)
         try:
-            offer = self._catalogs.offer(observed, live)
+            available = self._catalogs.find_version(observed, live)
         finally:
             if self._catalogs.removed:
                 self._note_repair(self._catalogs.removed)
         if self._catalogs.applied is not None and not self._catalogs.removed:
             self.applied["catalog"] = self._catalogs.applied
-        return plan_installation(observed, self.options, live, offer)
+        return plan_installation(observed, self.options, live, available)
 
     def _differs(self, plan: InstallationPlan) -> bool:
         return bool(plan.group or plan.repairs or self.client.differs(plan.subscription, plan.live))
@@ -184,49 +184,49 @@ class OlmRun:
         if text not in self.repaired:
             self.repaired.append(text)
 
-    def _await(self, target: Target) -> None:
+    def _await(self, desired: DesiredVersion) -> None:
         """Approve the InstallPlans on the way, and wait until the ClusterServiceVersion is stable."""
         timer = StateTimer()
         if not self.check:
             self.client.follow()
         while True:
             observed = self.client.observed()
-            step = assess(observed, target)
+            step = assess(observed, desired)
             if step.done:
                 self.done = step
                 return
             if step.approve or step.discard:
-                target, sent = self._decide(observed, target, step)
+                desired, sent = self._decide(observed, desired, step)
                 if sent and not self.check:
                     continue
             if self.check:
                 self._require_no_final(step)
-                self.predicted = not target.automatic and not _is_approved(observed, target.csv)
+                self.predicted = not desired.automatic and not _is_approved(observed, desired.csv)
                 return
-            self._continue_resolution(timer, observed, target)
-            patience = self._patience(timer, observed, step)
+            self._continue_resolution(timer, observed, desired)
+            left_of_problem = self._seconds_left(timer, observed, step)
             left = self._deadline - time.monotonic()
             if left <= 0 or not self.wait:
                 if not self.wait:
                     return
-                raise self._timeout(observed, target, step)
+                raise self._timeout(observed, desired, step)
             self.progress.report(step.text)
-            self.client.await_change(min(left, patience, _TICK))
+            self.client.await_change(min(left, left_of_problem, _TICK))
 
-    def _decide(self, observed: Observed, target: Target, step: Assessment) -> tuple[Target, bool]:
+    def _decide(self, observed: Observed, desired: DesiredVersion, step: Assessment) -> tuple[DesiredVersion, bool]:
         plan = next(item for item in observed.plans if name_of(item) in (step.approve, step.discard))
         if step.discard:
             self._delete("InstallPlan", plan, f"InstallPlan {name_of(plan)}: it is for {', '.join(plan_csvs(plan))}")
-            return replace(target, discarded=True), False
+            return replace(desired, discarded=True), False
         sent = self.client.approve(plan)
         if sent:
             self.approved += [name for name in plan_csvs(plan) if name not in self.approved]
             self.progress.report(f"approved InstallPlan {name_of(plan)} for {', '.join(plan_csvs(plan))}")
-        return target, sent
+        return desired, sent
 
-    def _continue_resolution(self, timer: StateTimer, observed: Observed, target: Target) -> None:
+    def _continue_resolution(self, timer: StateTimer, observed: Observed, desired: DesiredVersion) -> None:
         """Change the Subscription's status if OLM needs an InstallPlan that was deleted: it does not try again before a change."""
-        live = observed.subscription(target.package, target.subscription)
+        live = observed.subscription(desired.package, desired.subscription)
         if live is None or observed.plan_of(live) is not None or not looks_for_deleted_plan(live):
             timer.forget("deleted plan")
         elif timer.seconds("deleted plan", True) >= SHORT:
@@ -236,25 +236,25 @@ class OlmRun:
     @staticmethod
     def _require_no_final(step: Assessment) -> None:
         """Check mode fails for a problem that a run would report immediately."""
-        if step.problem is not None and step.problem.patience == 0:
+        if step.problem is not None and step.problem.minimum_seconds == 0:
             raise OlmFailure(step.problem)
 
     @staticmethod
-    def _patience(timer: StateTimer, observed: Observed, step: Assessment) -> float:
+    def _seconds_left(timer: StateTimer, observed: Observed, step: Assessment) -> float:
         """The seconds until a problem has lasted long enough; raises OlmFailure after them. Any progress starts them again."""
         if step.problem is None:
             timer.forget("problem")
             return _TICK
         lasting = timer.seconds("problem", (step.problem.code, step.problem.subject, _progress_key(observed)))
-        left = step.problem.patience - lasting
+        left = step.problem.minimum_seconds - lasting
         if left <= 0:
             raise OlmFailure(step.problem)
         return left
 
-    def _timeout(self, observed: Observed, target: Target, step: Assessment) -> OlmFailure | WaitTimeout:
+    def _timeout(self, observed: Observed, desired: DesiredVersion, step: Assessment) -> OlmFailure | WaitTimeout:
         if step.problem is not None:
             return OlmFailure(step.problem)
-        subscription = f"Subscription {self.options.namespace}/{target.subscription}"
+        subscription = f"Subscription {self.options.namespace}/{desired.subscription}"
         if step.unpacking:
             return OlmFailure(failures.unpack_timeout(subscription, self.timeout))
         waiting = [item for name in step.unready if (item := observed.deployment(name)) is not None]
@@ -276,10 +276,10 @@ class OlmRun:
     def result(self) -> Object:
         """The result of the module."""
         observed = self.client.observed()
-        target = self.plan.target if self.plan else None
-        csv_name = (self.done.csv if self.done else "") or (target.csv if target else "")
+        desired = self.plan.desired if self.plan else None
+        csv_name = (self.done.csv if self.done else "") or (desired.csv if desired else "")
         csv = observed.csv(csv_name) if csv_name else None
-        live = observed.subscription(self.options.package, target.subscription if target else self.options.name)
+        live = observed.subscription(self.options.package, desired.subscription if desired else self.options.name)
         shown = live or (self.plan.subscription if self.plan else {})
         spec = shown.get("spec") or {}
         content: Object = {
@@ -289,7 +289,7 @@ class OlmRun:
             "channel": (self.plan.channel if self.plan else "") or spec.get("channel") or "",
             "source": (self.plan.source if self.plan else "") or spec.get("source") or "",
             "csv": csv_name,
-            "version": str(target.version) if target and target.version else "",
+            "version": str(desired.version) if desired and desired.version else "",
             "phase": csv_phase(csv)[0],
             "installed": self.done is not None,
             "created": live is not None and is_created_by_collection(live),

@@ -11,9 +11,9 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import Installation, with_policies
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.olm_installation import (
+    csv_of,
     evaluate_olm,
     example_of,
-    owner_of,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 
@@ -127,5 +127,5 @@ def test_unreadable_examples_are_none(annotations: Object | None) -> None:
         (None, ""),
     ],
 )
-def test_owner_of(labels: Object | None, owner: str) -> None:
-    assert owner_of({"metadata": {"labels": labels}}) == owner
+def test_csv_of(labels: Object | None, owner: str) -> None:
+    assert csv_of({"metadata": {"labels": labels}}) == owner

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.olm.assessment import Assessment, Target, assess
+from ansible_collections.accel.gpu.plugins.module_utils.olm.assessment import Assessment, DesiredVersion, assess
 from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Observed
 from ansible_collections.accel.gpu.plugins.module_utils.olm.problem import FINAL, LONG, MEDIUM
 from ansible_collections.accel.gpu.plugins.module_utils.olm.versions import parse_version
@@ -38,9 +38,9 @@ TRANSIENT = condition(
 )
 
 
-def target(csv_name: str = NEW, **more: Any) -> Target:
+def desired(csv_name: str = NEW, **more: Any) -> DesiredVersion:
     version = parse_version(csv_name.partition(".v")[2])
-    return Target(PACKAGE, PACKAGE, csv_name, version, frozenset({csv_name, *more.pop("steps", ())}), **more)
+    return DesiredVersion(PACKAGE, PACKAGE, csv_name, version, frozenset({csv_name, *more.pop("steps", ())}), **more)
 
 
 def progress(**objects: Any) -> Observed:
@@ -55,10 +55,10 @@ INSTALLING = 'installing: waiting for deployment gpu-operator to become ready: d
     ("state", "goal", "text"),
     [
         # The Subscription was just created; OLM has only looked at the catalogs.
-        (progress(subscriptions=[subscription(conditions=[UNHEALTHY])]), target(), "has not created an InstallPlan"),
+        (progress(subscriptions=[subscription(conditions=[UNHEALTHY])]), desired(), "has not created an InstallPlan"),
         (
             progress(subscriptions=[subscription(conditions=[condition("BundleUnpacking", "UnpackingInProgress")])]),
-            target(),
+            desired(),
             "OLM is unpacking the bundle",
         ),
         (
@@ -66,7 +66,7 @@ INSTALLING = 'installing: waiting for deployment gpu-operator to become ready: d
                 subscriptions=[subscription(state="UpgradePending", currentCSV=NEW, plan="install-1")],
                 plans=[plan(NEW, phase="Installing")],
             ),
-            target(),
+            desired(),
             "InstallPlan install-1 is Installing",
         ),
         (
@@ -74,10 +74,10 @@ INSTALLING = 'installing: waiting for deployment gpu-operator to become ready: d
                 subscriptions=[subscription(state="UpgradePending", currentCSV=NEW, plan="install-1")],
                 plans=[plan(NEW, phase="Installing", message="retrying execution due to error: no GVK")],
             ),
-            target(),
+            desired(),
             "retrying execution due to error: no GVK",
         ),
-        (observed(csvs=[csv(phase="")]), target(), "is new"),
+        (observed(csvs=[csv(phase="")]), desired(), "is new"),
         (
             observed(
                 csvs=[
@@ -93,41 +93,41 @@ INSTALLING = 'installing: waiting for deployment gpu-operator to become ready: d
                     )
                 ]
             ),
-            target(),
+            desired(),
             "missing: CustomResourceDefinition x (NotPresent)",
         ),
         (
             observed(csvs=[csv(phase="Installing", reason="InstallWaiting", message=INSTALLING)]),
-            target(),
+            desired(),
             "not available",
         ),
         # OLM's own limit of 5 minutes: the phase is Failed for a moment.
         (
             observed(csvs=[csv(phase="Failed", reason="InstallCheckFailed", message="install timeout")]),
-            target(),
+            desired(),
             "install timeout",
         ),
         # Succeeded before the Subscription names it, before the Deployment has the configuration, and while the plan is executed.
         (
             observed(subscriptions=[subscription(currentCSV=NEW, plan="install-1")]),
-            target(),
+            desired(),
             "does not name it as installed",
         ),
         (
             observed(subscriptions=[installed(spec={"config": {"nodeSelector": {"infra": ""}}})]),
-            target(),
+            desired(),
             "does not have the Subscription's nodeSelector yet",
         ),
-        (observed(plans=[plan(NEW, phase="Installing", plan=[{"status": "Unknown"}])]), target(), "is Installing"),
+        (observed(plans=[plan(NEW, phase="Installing", plan=[{"status": "Unknown"}])]), desired(), "is Installing"),
         # The first step of an upgrade is not ready yet.
         (
             observed(subscriptions=[installed(OLD)], csvs=[csv(OLD, "Installing", "InstallWaiting", INSTALLING)]),
-            target(steps=[OLD]),
+            desired(steps=[OLD]),
             "not available",
         ),
     ],
 )
-def test_waiting(state: Observed, goal: Target, text: str) -> None:
+def test_waiting(state: Observed, goal: DesiredVersion, text: str) -> None:
     step = assess(state, goal)
     assert not (step.done)
     assert not (step.problem)
@@ -139,13 +139,13 @@ def test_waiting(state: Observed, goal: Target, text: str) -> None:
 @pytest.mark.parametrize(
     ("state", "goal"),
     [
-        (observed(), target()),
+        (observed(), desired()),
         # OLM sets Complete some seconds after the last step.
         (
             observed(plans=[plan(NEW, phase="Installing", plan=[{"status": "Created"}, {"status": "Present"}])]),
-            target(),
+            desired(),
         ),
-        (observed(plans=[]), target()),
+        (observed(plans=[]), desired()),
         # A newer version is offered, and not approved.
         (
             observed(
@@ -155,20 +155,20 @@ def test_waiting(state: Observed, goal: Target, text: str) -> None:
                 plans=[plan(NEW, name="install-2"), plan(OLD, phase="Complete")],
                 csvs=[csv(OLD)],
             ),
-            target(OLD),
+            desired(OLD),
         ),
         # The transient failure of a resolution during an upgrade.
         (
             observed(
                 subscriptions=[installed(conditions=[TRANSIENT])], csvs=[csv(), csv(OLD, "Replacing", "BeingReplaced")]
             ),
-            target(),
+            desired(),
         ),
         # With automatic approval, a newer version is accepted.
-        (observed(), target(OLD, automatic=True)),
+        (observed(), desired(OLD, automatic=True)),
     ],
 )
-def test_done(state: Observed, goal: Target) -> None:
+def test_done(state: Observed, goal: DesiredVersion) -> None:
     step = assess(state, goal)
     assert step.done, step.text
     assert step.csv == (NEW if goal.csv == NEW or goal.automatic else OLD)
@@ -176,18 +176,18 @@ def test_done(state: Observed, goal: Target) -> None:
 
 def test_the_first_plan_and_each_step_are_approved() -> None:
     pending = subscription(state="UpgradePending", currentCSV=NEW, plan="install-1")
-    assert assess(progress(subscriptions=[pending], plans=[plan(NEW)]), target()).approve == "install-1"
+    assert assess(progress(subscriptions=[pending], plans=[plan(NEW)]), desired()).approve == "install-1"
     between = subscription(state="UpgradePending", currentCSV=NEW, installedCSV=OLD, plan="install-2")
     state = observed(
         subscriptions=[between], csvs=[csv(OLD)], plans=[plan(NEW, name="install-2"), plan(OLD, phase="Complete")]
     )
-    assert assess(state, target(steps=[OLD])).approve == "install-2"
-    assert assess(state, target(automatic=True)).approve == ""
+    assert assess(state, desired(steps=[OLD])).approve == "install-2"
+    assert assess(state, desired(automatic=True)).approve == ""
 
 
 def test_a_plan_for_another_version_is_discarded() -> None:
     pending = subscription(state="UpgradePending", currentCSV=NEW, plan="install-1")
-    assert assess(progress(subscriptions=[pending], plans=[plan(NEW)]), target(OLD)).discard == "install-1"
+    assert assess(progress(subscriptions=[pending], plans=[plan(NEW)]), desired(OLD)).discard == "install-1"
 
 
 RESOLUTION = "constraints not satisfiable: no operators found in"
@@ -335,26 +335,26 @@ FAILURES = {
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_failures(name: str) -> None:
-    state, code, patience, text = FAILURES[name]
-    problem = assess(state, target()).problem
+    state, code, minimum_seconds, text = FAILURES[name]
+    problem = assess(state, desired()).problem
     assert problem
     assert problem.code == code
-    assert patience is None or problem.patience == patience
+    assert minimum_seconds is None or problem.minimum_seconds == minimum_seconds
     assert text in str(problem)
     assert all(problem.as_dict().values())
 
 
 def test_an_upgrade_by_someone_else() -> None:
-    problem = assess(observed(), target(OLD)).problem
+    problem = assess(observed(), desired(OLD)).problem
     assert problem
     assert problem.code == "upgraded_by_other"
-    assert problem.patience == FINAL
+    assert problem.minimum_seconds == FINAL
 
 
 def test_conditions_are_matched_by_type_in_any_order() -> None:
     failed = condition("ResolutionFailed", "ConstraintsNotSatisfiable", f"{RESOLUTION} package x")
     for conditions in ([UNHEALTHY, failed], [failed, UNHEALTHY]):
-        problem = assess(progress(subscriptions=[subscription(conditions=conditions)]), target()).problem
+        problem = assess(progress(subscriptions=[subscription(conditions=conditions)]), desired()).problem
         assert problem
         assert problem.code == "resolution_failed"
 
@@ -386,7 +386,7 @@ def test_only_a_succeeded_version_whose_deployment_is_ready_is_done(
             plans=[plan(NEW, phase=plan_phase)],
             deployments=[deployment(ready=ready)],
         ),
-        target(),
+        desired(),
     )
     assert step.done is (phase == "Succeeded" and plan_phase == "Complete" and is_installed and ready == 1)
     assert not (step.done and step.problem)

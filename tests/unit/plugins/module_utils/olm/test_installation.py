@@ -17,9 +17,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.olm.installation import 
 from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Observed
 from ansible_collections.accel.gpu.plugins.module_utils.olm.options import OlmOptions
 from ansible_collections.accel.gpu.plugins.module_utils.olm.package_manifest import (
-    Entry,
-    Offer,
-    choose_offer,
+    CatalogVersion,
+    ChannelEntry,
+    choose_version,
     parse_package,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.olm.problem import OlmFailure
@@ -44,8 +44,8 @@ def options(**more: Any) -> OlmOptions:
     return OlmOptions(NAMESPACE, PACKAGE, **more)
 
 
-def offer(version: str = "v25.10.1", channel: str = "", current: str = "") -> Offer:
-    found = choose_offer(
+def available(version: str = "v25.10.1", channel: str = "", current: str = "") -> CatalogVersion:
+    found = choose_version(
         [parse_package(manifest())],
         package=PACKAGE,
         version=version,
@@ -54,12 +54,12 @@ def offer(version: str = "v25.10.1", channel: str = "", current: str = "") -> Of
         source_namespace="openshift-marketplace",
         current_channel=current,
     )
-    assert isinstance(found, Offer)
+    assert isinstance(found, CatalogVersion)
     return found
 
 
 def test_a_first_installation() -> None:
-    result = plan_installation(EMPTY, options(version="v25.3.2"), None, offer("v25.3.2"))
+    result = plan_installation(EMPTY, options(version="v25.3.2"), None, available("v25.3.2"))
     assert result.subscription["spec"] == {
         "name": PACKAGE,
         "channel": "v25.3",
@@ -70,14 +70,14 @@ def test_a_first_installation() -> None:
     }
     assert result.group
     assert result.group["spec"] == {"targetNamespaces": [NAMESPACE]}
-    assert result.target
-    assert (result.target.csv, result.target.steps) == (OLD, frozenset({OLD}))
+    assert result.desired
+    assert (result.desired.csv, result.desired.steps) == (OLD, frozenset({OLD}))
     assert not result.repairs
 
 
 def test_check_mode_before_the_catalogs_can_be_read() -> None:
     result = plan_installation(EMPTY, options(version="v25.3.2", channel="stable"), None, None)
-    assert result.target is None
+    assert result.desired is None
     assert result.after_discovery == ("version", "source")
     assert result.subscription["spec"]["channel"] == "stable"
 
@@ -100,27 +100,27 @@ def test_check_mode_before_the_catalogs_can_be_read() -> None:
 def test_the_catalogs_are_read_only_if_needed(given: dict[str, Any], needed: bool) -> None:
     found = installed_entry(observed(), options(**given), installed())
     assert (found is None) is needed
-    assert needed or found == Entry(NEW, "25.10.1")
+    assert needed or found == ChannelEntry(NEW, "25.10.1")
 
 
 def test_an_installed_version_is_kept() -> None:
     live = installed(spec={"startingCSV": OLD})
-    result = plan_installation(observed(), options(), live, Entry(NEW, "25.10.1"))
+    result = plan_installation(observed(), options(), live, ChannelEntry(NEW, "25.10.1"))
     assert (result.channel, result.source) == ("stable", "certified-operators")
     assert result.subscription["spec"]["startingCSV"] == OLD
     assert result.group is None
-    assert result.target
-    assert result.target.csv == NEW
+    assert result.desired
+    assert result.desired.csv == NEW
 
 
 def test_an_upgrade() -> None:
     live = installed(OLD, spec={"startingCSV": OLD})
     state = observed(subscriptions=[live], csvs=[csv(OLD)])
-    result = plan_installation(state, options(version="v25.10.1"), live, offer(current="stable"))
+    result = plan_installation(state, options(version="v25.10.1"), live, available(current="stable"))
     assert result.subscription["spec"]["channel"] == "stable"
     assert result.subscription["spec"]["startingCSV"] == OLD
-    assert result.target
-    assert result.target.steps == frozenset({NEW})
+    assert result.desired
+    assert result.desired.steps == frozenset({NEW})
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_without_a_version_an_unfinished_or_lost_one_is_installed_again(
 
 def test_a_version_without_a_subscription_is_replaced() -> None:
     state = observed(subscriptions=[], plans=[])
-    result = plan_installation(state, options(), None, offer())
+    result = plan_installation(state, options(), None, available())
     assert [(item.kind, item.name) for item in result.repairs] == [("ClusterServiceVersion", NEW)]
     assert result.subscription["spec"]["startingCSV"] == NEW
 
@@ -155,7 +155,7 @@ def test_a_deleted_version_is_installed_again() -> None:
         state="UpgradePending", currentCSV=NEW, installedCSV=NEW, plan="install-1", spec={"startingCSV": OLD}
     )
     state = observed(subscriptions=[live], csvs=[])
-    result = plan_installation(state, options(), live, offer())
+    result = plan_installation(state, options(), live, available())
     assert [(item.kind, item.name) for item in result.repairs] == [("Subscription", PACKAGE)]
     assert result.subscription["spec"]["startingCSV"] == NEW
 
@@ -163,14 +163,14 @@ def test_a_deleted_version_is_installed_again() -> None:
 @pytest.mark.parametrize(
     ("state", "given", "found", "code"),
     [
-        (observed(), {"version": "v25.3.2"}, offer("v25.3.2"), "downgrade"),
-        (observed(subscriptions=[]), {"version": "v25.3.2"}, offer("v25.3.2"), "downgrade"),
-        (observed(groups=[group("a"), group("b")]), {}, Entry(NEW, "25.10.1"), "operator_group_multiple"),
-        (observed(groups=[group(upgradeStrategy="Default")]), {}, Entry(NEW, "25.10.1"), "install_mode"),
+        (observed(), {"version": "v25.3.2"}, available("v25.3.2"), "downgrade"),
+        (observed(subscriptions=[]), {"version": "v25.3.2"}, available("v25.3.2"), "downgrade"),
+        (observed(groups=[group("a"), group("b")]), {}, ChannelEntry(NEW, "25.10.1"), "operator_group_multiple"),
+        (observed(groups=[group(upgradeStrategy="Default")]), {}, ChannelEntry(NEW, "25.10.1"), "install_mode"),
         (
             Observed(NAMESPACE, {"metadata": {"name": NAMESPACE, "deletionTimestamp": "now"}}),
             {},
-            offer(),
+            available(),
             "namespace_terminating",
         ),
     ],
@@ -209,5 +209,5 @@ def test_a_pending_plan_does_not_change_the_target() -> None:
     live = subscription(state="UpgradePending", currentCSV=NEW, installedCSV=OLD, plan="install-2")
     state = observed(subscriptions=[live], csvs=[csv(OLD)], plans=[plan(NEW, name="install-2")])
     result = plan_installation(state, options(), live, installed_entry(state, options(), live))
-    assert result.target
-    assert result.target.csv == OLD
+    assert result.desired
+    assert result.desired.csv == OLD

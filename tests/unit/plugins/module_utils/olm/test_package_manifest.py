@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.olm.package_manifest import (
+    CatalogVersion,
     Channel,
-    Entry,
-    Offer,
+    ChannelEntry,
     allowed_steps,
-    choose_offer,
+    choose_version,
     downgrade,
     parse_package,
     skipped_version,
@@ -28,7 +28,7 @@ CERTIFIED = parse_package(manifest())
 MIRROR = parse_package(manifest("mirror", channels={"v25.3": [OLD]}, defaultChannel="v25.3"))
 
 
-def choose(*packages: Any, **options: Any) -> Offer | Problem:
+def choose(*packages: Any, **options: Any) -> CatalogVersion | Problem:
     usual = {
         "package": PACKAGE,
         "version": "",
@@ -36,7 +36,7 @@ def choose(*packages: Any, **options: Any) -> Offer | Problem:
         "sources": [],
         "source_namespace": "openshift-marketplace",
     }
-    return choose_offer(packages or (CERTIFIED,), **{**usual, **options})
+    return choose_version(packages or (CERTIFIED,), **{**usual, **options})
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def choose(*packages: Any, **options: Any) -> Offer | Problem:
     ],
 )
 def test_channel(options: dict[str, Any], channel: str, csv: str) -> None:
-    offer = choose(**options)
-    assert isinstance(offer, Offer), offer
-    assert (offer.channel.name, offer.entry.name) == (channel, csv)
+    available = choose(**options)
+    assert isinstance(available, CatalogVersion), available
+    assert (available.channel.name, available.entry.name) == (channel, csv)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_channel(options: dict[str, Any], channel: str, csv: str) -> None:
     ],
 )
 def test_the_first_source_with_the_version_is_used(sources: list[str], version: str, source: str) -> None:
-    offer = choose(CERTIFIED, MIRROR, sources=sources, version=version)
-    assert isinstance(offer, Offer)
-    assert offer.package.source == source
+    available = choose(CERTIFIED, MIRROR, sources=sources, version=version)
+    assert isinstance(available, CatalogVersion)
+    assert available.package.source == source
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_an_old_packageserver_lists_no_entries() -> None:
     for channel in found["status"]["channels"]:
         del channel["entries"]
     assert parse_package(found).channel("v25.3") is not None
-    offer = choose(parse_package(found), version="v25.10.1")
-    assert isinstance(offer, Offer)
-    assert offer.entry == Entry(NEW, "25.10.1")
+    available = choose(parse_package(found), version="v25.10.1")
+    assert isinstance(available, CatalogVersion)
+    assert available.entry == ChannelEntry(NEW, "25.10.1")
 
 
 STABLE = CERTIFIED.channel("stable")
@@ -136,13 +136,13 @@ def version(text: str) -> Version:
 @pytest.mark.parametrize(
     ("installed", "desired", "steps"),
     [
-        ("25.3.2", Entry(NEW, "25.10.1"), {NEW}),
-        ("24.9.0", Entry(NEW, "25.10.1"), {OLD, NEW}),
-        ("24.9.0", Entry(OLD, "25.3.2"), {OLD}),
-        (None, Entry(OLD, "25.3.2"), {OLD}),
+        ("25.3.2", ChannelEntry(NEW, "25.10.1"), {NEW}),
+        ("24.9.0", ChannelEntry(NEW, "25.10.1"), {OLD, NEW}),
+        ("24.9.0", ChannelEntry(OLD, "25.3.2"), {OLD}),
+        (None, ChannelEntry(OLD, "25.3.2"), {OLD}),
     ],
 )
-def test_steps_of_an_upgrade(installed: str | None, desired: Entry, steps: set[str]) -> None:
+def test_steps_of_an_upgrade(installed: str | None, desired: ChannelEntry, steps: set[str]) -> None:
     assert STABLE
     assert allowed_steps(STABLE, version(installed) if installed else None, desired) == steps
 
@@ -151,7 +151,7 @@ def test_steps_of_an_upgrade(installed: str | None, desired: Entry, steps: set[s
 def test_steps_are_newer_than_the_installed_and_not_newer_than_the_desired_one(
     numbers: list[int], installed: int, data: st.DataObject
 ) -> None:
-    entries = tuple(Entry(f"p.v1.{number}.0", f"1.{number}.0") for number in numbers)
+    entries = tuple(ChannelEntry(f"p.v1.{number}.0", f"1.{number}.0") for number in numbers)
     desired = data.draw(st.sampled_from(entries))
     steps = allowed_steps(Channel("c", entries[0].name, entries), Version((1, installed, 0)), desired)
     assert desired.name in steps
@@ -165,20 +165,20 @@ def test_steps_are_newer_than_the_installed_and_not_newer_than_the_desired_one(
 
 def test_a_skip_range_skips_the_desired_version() -> None:
     assert STABLE
-    problem = skipped_version(STABLE, version("25.3.1"), Entry(OLD, "25.3.2"))
+    problem = skipped_version(STABLE, version("25.3.1"), ChannelEntry(OLD, "25.3.2"))
     assert problem
     assert problem.code == "upgrade_path"
     assert str(problem).startswith(f"ClusterServiceVersion {NEW} of channel stable: olm.skipRange is >=1.9.0 <25.10.1.")
-    for installed, desired in (("25.3.2", Entry(NEW, "25.10.1")), ("25.3.2", Entry(OLD, "25.3.2"))):
+    for installed, desired in (("25.3.2", ChannelEntry(NEW, "25.10.1")), ("25.3.2", ChannelEntry(OLD, "25.3.2"))):
         assert skipped_version(STABLE, version(installed), desired) is None
-    assert skipped_version(STABLE, None, Entry(OLD, "25.3.2")) is None
-    assert skipped_version(STABLE, version("1.0.0"), Entry(OLD, "25.3.2")) is None
+    assert skipped_version(STABLE, None, ChannelEntry(OLD, "25.3.2")) is None
+    assert skipped_version(STABLE, version("1.0.0"), ChannelEntry(OLD, "25.3.2")) is None
 
 
 def test_a_downgrade_is_refused() -> None:
-    problem = downgrade(NEW, version("25.10.1"), Entry(OLD, "25.3.2"))
+    problem = downgrade(NEW, version("25.10.1"), ChannelEntry(OLD, "25.3.2"))
     assert problem
     assert problem.code == "downgrade"
     assert "Set version to 25.10.1" in problem.remedy
-    assert downgrade(OLD, version("25.3.2"), Entry(NEW, "25.10.1")) is None
-    assert downgrade(NEW, version("25.10.1"), Entry(NEW, "25.10.1")) is None
+    assert downgrade(OLD, version("25.3.2"), ChannelEntry(NEW, "25.10.1")) is None
+    assert downgrade(NEW, version("25.10.1"), ChannelEntry(NEW, "25.10.1")) is None

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.olm.assessment import Target, assess
+from ansible_collections.accel.gpu.plugins.module_utils.olm.assessment import DesiredVersion, assess
 from ansible_collections.accel.gpu.plugins.module_utils.olm.versions import parse_version
 from tests.helpers.olm_objects import NEW, PACKAGE, condition, csv, deployment, observed, subscription
 
-TARGET = Target(PACKAGE, PACKAGE, NEW, parse_version("v25.10.1"), frozenset({NEW}))
+DESIRED = DesiredVersion(PACKAGE, PACKAGE, NEW, parse_version("v25.10.1"), frozenset({NEW}))
 WAITING = 'installing: waiting for deployment gpu-operator to become ready: deployment "gpu-operator" not available'
 
 
@@ -36,10 +36,10 @@ def test_a_timeout_is_explained_by_deployments_only_in_phases_that_wait_for_them
     version: dict[str, Any], ready: int, unready: tuple[str, ...]
 ) -> None:
     state = observed(csvs=[version], deployments=[deployment(ready=ready), deployment("other", ready=0)])
-    assert assess(state, TARGET).unready == unready
+    assert assess(state, DESIRED).unready == unready
 
 
 @pytest.mark.parametrize(("kind", "unpacking"), [("BundleUnpacking", True), ("CatalogSourcesUnhealthy", False)])
 def test_a_timeout_is_explained_by_unpacking_only_while_olm_unpacks(kind: str, unpacking: bool) -> None:
     pending = subscription(conditions=[condition(kind, status="True" if unpacking else "False")])
-    assert assess(observed(csvs=[], deployments=[], plans=[], subscriptions=[pending]), TARGET).unpacking is unpacking
+    assert assess(observed(csvs=[], deployments=[], plans=[], subscriptions=[pending]), DESIRED).unpacking is unpacking
