@@ -48,21 +48,21 @@ _VERSION = re.compile(r"v?(\d+(?:\.\d+){0,2})(.*)", re.ASCII)
 _NEWEST: Release = (98, 0)
 _NEVER: Release = (99, 0)
 
-# The releases that added fields of gpu_cluster.operator.driver to the ClusterPolicy; earlier ones silently drop them (CRDs of the tags v24.9.2 to
-# v25.10.0).
-DRIVER_FIELDS_SINCE: dict[str, Release] = {"kernel_module_type": (25, 3), "secret_env": (25, 10)}
+# The releases that added fields of gpu_cluster.operator to the ClusterPolicy, or to the chart only (fabric_manager); earlier ones silently drop them
+# (CRDs and charts of the tags v24.3.0 to v26.7.0).
+OPERATOR_FIELDS_SINCE: dict[tuple[str, ...], Release] = {
+    ("gdrcopy", "enabled"): (24, 3),
+    ("driver", "kernel_module_type"): (25, 3),
+    ("driver", "secret_env"): (25, 10),
+    ("driver", "fabric_manager", "mode"): (26, 7),
+}
 
 # The same for fields of a pool's `driver`, which are those of NVIDIADriver (CRDs of the tags v24.9.2 to v26.7.0).
-POOL_DRIVER_FIELDS_SINCE: dict[str, Release] = {
-    "kernel_module_type": (25, 3),
-    "secret_env": (25, 10),
-    "licensing_secret": (25, 10),
-    "upgrade": (26, 7),
-}
-# The releases that added keys of gpu_cluster.operator to the chart, and with `gdrcopy` also to the ClusterPolicy (tags v24.3.0, v26.7.0).
-FEATURES_SINCE: dict[tuple[str, ...], Release] = {
-    ("gdrcopy", "enabled"): (24, 3),
-    ("driver", "fabric_manager", "mode"): (26, 7),
+POOL_DRIVER_FIELDS_SINCE: dict[tuple[str, ...], Release] = {
+    ("kernel_module_type",): (25, 3),
+    ("secret_env",): (25, 10),
+    ("licensing_secret",): (25, 10),
+    ("upgrade",): (26, 7),
 }
 # The release from which on the operator restarts driver pods in place if the digest of the driver's configuration stays equal
 # (internal/predicates/restart_only.go of the tag v26.7.0, and that it does not exist in the tags up to v26.3.3).
@@ -101,6 +101,15 @@ _IMAGE_FOLDERS: dict[str, str] = {
     "ccManager": "nvidia/cloud-native",
     "draDriver": "nvidia",
 }
+# Repository and image of the parts of a ClusterPolicy whose version a user can set, as in the chart's values.
+DRIVER_IMAGE = ("nvcr.io/nvidia", "driver")
+VERSIONED_IMAGES: dict[str, tuple[str, str]] = {
+    "driver": DRIVER_IMAGE,
+    "gds": ("nvcr.io/nvidia/cloud-native", "nvidia-fs"),
+    "gdrcopy": ("nvcr.io/nvidia/cloud-native", "gdrdrv"),
+}
+# The release that added a part to the ClusterPolicy; image folders have it in every release, because charts ignore it.
+POLICY_PARTS_SINCE: dict[str, Release] = {"kataSandboxDevicePlugin": (26, 3)}
 # The folder before a release.
 _IMAGE_FOLDERS_BEFORE: tuple[tuple[Release, str, str], ...] = (
     ((25, 10), "validator", "nvidia/cloud-native"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.releases import DRIVER_IMAGE
 from ..common.nested import get_nested
 from ..pools.variables import merge
 from ..schema.driver import BUILD_KEYS
@@ -47,7 +48,7 @@ _UPGRADE_KEYS = {
 # The fields that a precompiled driver does not use.
 _BUILD_FIELDS = frozenset(_KEYS[key][0] for key in BUILD_KEYS)
 # The chart's values, used if the ClusterPolicy does not set them.
-_DEFAULT_IMAGE = {"repository": "nvcr.io/nvidia", "image": "driver"}
+_DEFAULT_IMAGE = {"repository": DRIVER_IMAGE[0], "image": DRIVER_IMAGE[1]}
 
 
 def inherited_driver(policy: Document) -> Object:

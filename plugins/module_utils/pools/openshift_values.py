@@ -11,31 +11,25 @@ import copy
 import typing as t
 
 from ..catalog.node_feature_discovery import WORKER_CONFIG
-from ..catalog.releases import Release, release_of
+from ..catalog.releases import POLICY_PARTS_SINCE, VERSIONED_IMAGES, release_of
 from ..nvidia_config import yaml_text
 from ..schema.types import Document
 from . import operator_values
 from .variables import merge
 
-# An operator installed by OLM takes images from its environment. If only a version is set, it builds an image without a name from it, so that
-# repository and image must be set as well (gpu-operator internal/image/image.go; issues 202 and 2006).
-_IMAGES: t.Mapping[str, tuple[str, str]] = {
-    "driver": ("nvcr.io/nvidia", "driver"),
-    "gds": ("nvcr.io/nvidia/cloud-native", "nvidia-fs"),
-    "gdrcopy": ("nvcr.io/nvidia/cloud-native", "gdrdrv"),
-}
-# Components of the chart that are no parts of a ClusterPolicy's spec, and the release that has added a part to it.
+# Components of the chart that are not parts of a ClusterPolicy's spec.
 _NOT_IN_POLICY = ("operator", "draDriver")
-_PARTS_SINCE: t.Mapping[str, Release] = {"kataSandboxDevicePlugin": (26, 3)}
 
 
 def policy_values(settings: Document) -> Document:
     """The fields of a new ClusterPolicy's spec for gpu_cluster.operator with all defaults; the user's own fields override them."""
     values = operator_values.operator_values({**settings, "registry": None})
     release = release_of(settings["version"])
-    absent = {*_NOT_IN_POLICY, *(part for part, since in _PARTS_SINCE.items() if release < since)}
+    absent = {*_NOT_IN_POLICY, *(part for part, since in POLICY_PARTS_SINCE.items() if release < since)}
     values = {key: value for key, value in values.items() if key not in absent or key in settings["values"]}
-    for part, (repository, image) in _IMAGES.items():
+    # An operator installed by OLM takes images from its environment. If only a version is set, it builds an image without a name from it, so that
+    # repository and image must be set as well (gpu-operator internal/image/image.go; issues 202 and 2006).
+    for part, (repository, image) in VERSIONED_IMAGES.items():
         if (values.get(part) or {}).get("version"):
             values[part] = {"repository": repository, "image": image, **values[part]}
     return values

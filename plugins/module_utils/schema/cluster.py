@@ -268,18 +268,6 @@ def exceptions_have_a_proxy(cluster: Document) -> Problems:
         yield f"{_PATH}.proxy.no_proxy: has no effect without http or https; set a proxy, or remove it"
 
 
-def release_knows_the_fields(cluster: Document) -> Problems:
-    """The API server silently drops fields that the release's CRD does not have."""
-    version = get_nested(cluster, "operator", "version")
-    version = releases.OPERATOR_VERSION if version is None else version
-    if not isinstance(version, str):
-        return
-    for key, since in releases.DRIVER_FIELDS_SINCE.items():
-        if get_nested(cluster, "operator", "driver", key) is not None and releases.release_of(version) < since:
-            remedy = f"it was added in v{since[0]}.{since[1]}; remove it, or install a later release"
-            yield f"{_PATH}.driver.{key}: is not a field of operator {version}; {remedy}"
-
-
 def release_is_known(cluster: Document) -> Problems:
     """The paths of images in NVIDIA's registry depend on the release, which is not known for a chart in a file."""
     operator = get_nested(cluster, "operator")
@@ -349,7 +337,6 @@ CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
     driver_fields_have_an_effect,
     driver_version_fits_precompiled,
     exceptions_have_a_proxy,
-    release_knows_the_fields,
     release_is_known,
     values_have_no_os_tag,
     values_keep_maps,

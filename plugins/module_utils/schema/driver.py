@@ -70,8 +70,8 @@ _VALUES = {
     "kernel_module_type": "kernelModuleType",
     "precompiled": "usePrecompiled",
 }
-# Where NVIDIA publishes the driver's images, and the longest name of an image (github.com/distribution/reference).
-_REPOSITORY, _IMAGE, _MAX_IMAGE_NAME = "nvcr.io/nvidia", "driver", 255
+# The longest name of an image (github.com/distribution/reference).
+_MAX_IMAGE_NAME = 255
 _CRD_VALUES = ("driver", "nvidiaDriverCRD")
 
 
@@ -138,7 +138,7 @@ def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
     if problem := module_type_problem(effective_driver(operator_driver(cluster), driver), pool_model(pool)):
         yield f"{path}.kernel_module_type: {problem}"
     yield from _vgpu_problems(path, driver)
-    yield from _release_problems(path, driver, get_nested(operator, "version"))
+    yield from newer_fields(path, driver, get_nested(operator, "version"), releases.POOL_DRIVER_FIELDS_SINCE)
     declared = get_nested(operator, "values", *_CRD_VALUES)
     if isinstance(declared, dict) and (
         declared.get("enabled") is not True or declared.get("deployDefaultCR") is not False
@@ -149,8 +149,8 @@ def driver_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
 
 def _image_problems(path: str, driver: t.Mapping[str, t.Any], inherited: Document) -> Problems:
     """Mistakes that would show only when a node pulls the image."""
-    repository = effective_driver(inherited, driver).get("repository") or _REPOSITORY
-    image = driver.get("image") or _IMAGE
+    repository = effective_driver(inherited, driver).get("repository") or releases.DRIVER_IMAGE[0]
+    image = driver.get("image") or releases.DRIVER_IMAGE[1]
     if isinstance(repository, str) and isinstance(image, str):
         length = len(f"{repository}/{image}")
         if length > _MAX_IMAGE_NAME and (driver.get("repository") or driver.get("image")):
@@ -190,12 +190,14 @@ def _vgpu_problems(path: str, driver: t.Mapping[str, t.Any]) -> Problems:
         yield f"{path}.licensing_secret: has no effect without type: {VGPU_TYPE}; remove it, or set the type"
 
 
-def _release_problems(path: str, driver: t.Mapping[str, t.Any], version: t.Any) -> Problems:
-    """The API server refuses fields that the release's CRD does not have."""
+def newer_fields(
+    path: str, document: t.Any, version: t.Any, since: t.Mapping[tuple[str, ...], releases.Release]
+) -> Problems:
+    """The problems of the fields below this path that are set, and that the operator's version does not have; None is the default version."""
     version = releases.OPERATOR_VERSION if version is None else version
     if not isinstance(version, str):
         return
-    for key, since in releases.POOL_DRIVER_FIELDS_SINCE.items():
-        if driver.get(key) is not None and releases.release_of(version) < since:
-            remedy = f"it was added in v{since[0]}.{since[1]}; remove it, or install a later release"
-            yield f"{path}.{key}: is not a field of NVIDIADriver in operator {version}; {remedy}"
+    for keys, release in since.items():
+        if get_nested(document, *keys) not in (None, False) and releases.release_of(version) < release:
+            added = f"it was added in v{release[0]}.{release[1]}; remove it, or install a later release"
+            yield f"{path}.{'.'.join(keys)}: is not supported by operator {version}; {added}"

@@ -15,7 +15,7 @@ import typing as t
 from ..catalog import models, releases
 from ..common.nested import get_nested
 from . import validators
-from .driver import effective_driver, operator_driver, pool_model
+from .driver import effective_driver, newer_fields, operator_driver, pool_model
 from .messages import quote
 from .types import Boolean, Choice, Document, Field, PoolVariables, Problems, Section, Text
 
@@ -112,25 +112,17 @@ def _open_modules_problem(driver: Document) -> str:
     return ""
 
 
-def features_are_in_the_release(cluster: Document) -> Problems:
-    """An older operator silently ignores them."""
+def release_has_the_fields(cluster: Document) -> Problems:
+    """An older operator silently ignores these fields, or the API server drops them."""
     version = get_nested(cluster, "operator", "version")
-    version = releases.OPERATOR_VERSION if version is None else version
-    if not isinstance(version, str):
-        return
-    for keys, since in releases.FEATURES_SINCE.items():
-        if get_nested(cluster, "operator", *keys) not in (None, False) and releases.release_of(version) < since:
-            yield (
-                f"{_PATH}.{'.'.join(keys)}: is not supported by operator {version}; it was added in v{since[0]}.{since[1]}; remove it, or install "
-                "a later release"
-            )
+    yield from newer_fields(_PATH, get_nested(cluster, "operator"), version, releases.OPERATOR_FIELDS_SINCE)
 
 
 FEATURE_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (
     features_have_a_driver,
     sidecars_are_built,
     storage_has_open_modules,
-    features_are_in_the_release,
+    release_has_the_fields,
 )
 
 

@@ -192,11 +192,11 @@ OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ),
     (
         {"version": "v25.3.4", "driver": {"secret_env": "s"}},
-        ".driver.secret_env: is not a field of operator v25.3.4; it was added in v25.10; remove it, or install a later",
+        ".driver.secret_env: is not supported by operator v25.3.4; it was added in v25.10; remove it, or install a later",
     ),
     (
         {"version": "v24.9.2", "driver": {"kernel_module_type": "open"}},
-        ".driver.kernel_module_type: is not a field of operator v24.9.2; it was added in v25.3",
+        ".driver.kernel_module_type: is not supported by operator v24.9.2; it was added in v25.3",
     ),
     (
         {"chart": "./gpu-operator.tgz", "registry": "r.example.com"},

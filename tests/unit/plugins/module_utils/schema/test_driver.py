@@ -64,10 +64,10 @@ CASES: list[tuple[Object, Object, list[str]]] = [
     (
         {"upgrade": {"automatic": False}},
         {},
-        ["upgrade: is not a field of NVIDIADriver in operator v25.10.1; it was added in v26.7"],
+        ["upgrade: is not supported by operator v25.10.1; it was added in v26.7"],
     ),
     ({"upgrade": {"max_parallel": -1}}, V26, ["upgrade.max_parallel: "]),
-    ({"kernel_module_type": "open"}, {"version": "v24.9.2"}, ["kernel_module_type: is not a field of NVIDIADriver"]),
+    ({"kernel_module_type": "open"}, {"version": "v24.9.2"}, ["kernel_module_type: is not supported by operator"]),
     ({}, {"driver": {"enabled": False}}, ["driver: has no effect with gpu_cluster.operator.driver.enabled: false"]),
     (
         {},
