@@ -135,7 +135,7 @@ EXAMPLES = r"""
     package: gpu-operator-certified
     version: v25.10.1
 
-- name: Install Node Feature Discovery from a mirrored catalog, or from Red Hat's one
+- name: Install Node Feature Discovery from a mirrored catalog, or from Red Hat's catalog
   accel.gpu.olm_subscription:
     namespace: openshift-nfd
     package: nfd

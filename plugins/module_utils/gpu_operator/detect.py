@@ -255,7 +255,7 @@ def _check_platform(
         )
         return replace(finding, managed=False, problem=problem)
     if version is not None:
-        note = "NVIDIA and Red Hat support operators on OpenShift only if OLM installs them, and gpu_cluster says installer: helm"
+        note = "NVIDIA and Red Hat support operators on OpenShift only if OLM installs them, but gpu_cluster sets installer: helm"
         return replace(finding, notes=(*finding.notes, note))
     return finding
 

@@ -321,7 +321,7 @@ def evaluate_helm(
             )
             return InstallationFinding(first, managed=False, problem=problem)
     notes = (
-        f"gpu_cluster.{first.component} names the Helm release {planned.namespace}/{planned.name}, which is not installed in addition",
+        f"the Helm release {planned.namespace}/{planned.name} that gpu_cluster.{first.component} names is not installed, because this one exists",
     )
     return InstallationFinding(first, managed=False, notes=notes if planned.named else ())
 

@@ -58,7 +58,7 @@ def evaluate_olm(
         return InstallationFinding(found, managed=False, problem=problem)
     own = found.manager in _MADE_BY_OLM and found.namespace in subscribed
     if not own and not (planned.named and found.manager in _MADE_BY_OLM):
-        note = f"gpu_cluster.{found.component} names another installation, which is not made in addition"
+        note = f"the installation that gpu_cluster.{found.component} names is not created, because this one exists"
         return replace(finding, notes=(note,) if planned.named else ())
     if found.namespace != planned.namespace:
         if not own:

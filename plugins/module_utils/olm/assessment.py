@@ -174,7 +174,7 @@ def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Docum
 
 
 def subscription_problem(observed: Observed, desired: DesiredVersion, subscription: Document) -> Problem | None:
-    """The problem that the Subscription's conditions show, or that OLM has nothing to install."""
+    """Problem: a condition of the Subscription is true, or OLM has nothing to install. None if there is no problem."""
     found = conditions(subscription)
     name = f"Subscription {observed.namespace}/{name_of(subscription)}"
     for kind, make in (

@@ -82,7 +82,7 @@ def required_mode(namespace: str, targets: t.Sequence[str]) -> str:
 
 
 def targets_problem(namespace: str, targets: t.Sequence[str], modes: frozenset[str] | None) -> Problem | None:
-    """The problem that the operator does not support the declared namespaces."""
+    """Problem: the operator does not support the declared namespaces."""
     mode = required_mode(namespace, targets)
     if modes is None or mode in modes:
         return None
@@ -97,7 +97,7 @@ def targets_problem(namespace: str, targets: t.Sequence[str], modes: frozenset[s
 
 
 def several_groups(namespace: str, groups: t.Sequence[Object]) -> Problem:
-    """The problem that a namespace has more than one OperatorGroup."""
+    """Problem: the namespace has several OperatorGroups."""
     names = sorted(str(group["metadata"]["name"]) for group in groups)
     return Problem(
         code=MULTIPLE,
@@ -110,7 +110,7 @@ def several_groups(namespace: str, groups: t.Sequence[Object]) -> Problem:
 
 
 def no_group(namespace: str, minimum_seconds: float) -> Problem:
-    """The problem that a namespace has no OperatorGroup."""
+    """Problem: the namespace has no OperatorGroup."""
     return Problem(
         code="operator_group_missing",
         subject=f"Namespace {namespace}",

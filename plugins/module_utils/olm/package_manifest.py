@@ -194,7 +194,7 @@ def allowed_steps(channel: Channel, installed: Version | None, desired: ChannelE
 
 
 def skipped_version(channel: Channel, installed: Version | None, desired: ChannelEntry) -> Problem | None:
-    """The problem that OLM offers the newest version of the channel immediately, because its skipRange contains the installed one."""
+    """Problem: OLM offers only the newest version of the channel, because its skipRange contains the installed one."""
     if installed is None or desired.name == channel.head or desired.parsed == installed:
         return None
     if not channel.skip_range or not in_range(installed, channel.skip_range):
@@ -210,7 +210,7 @@ def skipped_version(channel: Channel, installed: Version | None, desired: Channe
 
 
 def downgrade(installed: str, installed_version: Version | None, desired: ChannelEntry) -> Problem | None:
-    """The problem that the desired version is older than the installed one."""
+    """Problem: the desired version is older than the installed one."""
     if installed_version is None or desired.parsed is None or desired.parsed >= installed_version:
         return None
     return Problem(

@@ -74,7 +74,7 @@ def _discovery_removal(client: Client, item: Object) -> Removal | None:
         return None
     return Removal(
         label,
-        action="our tolerations removed",
+        action="managed tolerations removed",
         kept="this collection did not create it",
         before={"tolerations": json.dumps(recorded)},
         after={},
