@@ -11,8 +11,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ..common.nested import get_nested
+from ..kube.metadata import name_of
 from ..schema.messages import join_words
-from .observed import REQUIRES_APPROVAL, Document, name_of, plan_csvs, plan_phase
+from .observed import REQUIRES_APPROVAL, Document, plan_csvs, plan_phase
 from .problem import MEDIUM, Problem
 
 

@@ -12,20 +12,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ..common.nested import get_nested
+from ..kube.metadata import is_deleting, name_of
 from . import failures
 from .approval import awaits_approval, decide_approval
-from .observed import (
-    AT_LATEST,
-    FAILED,
-    Document,
-    Observed,
-    conditions,
-    csv_phase,
-    csv_version,
-    is_deleting,
-    name_of,
-    plan_phase,
-)
+from .observed import AT_LATEST, FAILED, Document, Observed, conditions, csv_phase, csv_version, plan_phase
 from .operator_group import no_group, several_groups
 from .problem import LONG, SHORT, Problem
 from .stability import INSTALL_CHECK_FAILED, unready_deployments, unstable_reason

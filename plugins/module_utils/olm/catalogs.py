@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
+from ..kube.metadata import name_of
 from . import failures
 from .client import AppliedObject, OlmClient
 from .installation import desired_version, installed_entry
-from .observed import Object, Observed, catalog_state, name_of
+from .observed import Object, Observed, catalog_state
 from .options import OlmOptions
 from .package_manifest import CatalogVersion, ChannelEntry, choose_version
 from .problem import OlmFailure, Problem

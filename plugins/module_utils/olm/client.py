@@ -11,10 +11,11 @@ from ..catalog.names import FIELD_MANAGER
 from ..catalog.olm import V1, V1ALPHA1
 from ..kube.diff import difference, same_object, shown
 from ..kube.errors import ApiError
+from ..kube.metadata import is_deleting, name_of
 from ..kube.mirror import Collection, Mirror
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NAMESPACES
-from .observed import AT_LATEST, COPIED_LABEL, Object, Observed, is_deleting, name_of
+from .observed import AT_LATEST, COPIED_LABEL, Object, Observed
 from .package_manifest import Package, parse_package
 
 if t.TYPE_CHECKING:

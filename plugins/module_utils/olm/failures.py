@@ -10,8 +10,9 @@ from __future__ import annotations
 import typing as t
 
 from ..common.nested import get_nested
+from ..kube.metadata import name_of
 from ..schema.messages import abbreviate
-from .observed import Condition, Document, catalog_state, csv_phase, name_of
+from .observed import Condition, Document, catalog_state, csv_phase
 from .problem import FINAL, MEDIUM, SHORT, Problem
 
 # Reasons of a failed ClusterServiceVersion that only a change of the OperatorGroups ends, each with the remedy.

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from ..catalog.olm import AUTOMATIC
 from ..common.nested import get_nested
+from ..kube.metadata import is_deleting, name_of
 from .assessment import DesiredVersion
 from .failures import namespace_terminating, other_package
-from .observed import Document, Object, Observed, csv_version, is_deleting, name_of
+from .observed import Document, Object, Observed, csv_version
 from .operator_group import GroupDecision, decide_group
 from .options import OlmOptions
 from .package_manifest import (

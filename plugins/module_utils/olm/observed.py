@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..common.nested import get_nested
+from ..kube.metadata import name_of
 from .versions import Version, parse_version
 
 Object = dict[str, t.Any]
@@ -18,16 +19,6 @@ COPIED_LABEL = "olm.copiedFrom"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 REQUIRES_APPROVAL, COMPLETE, INSTALLING = "RequiresApproval", "Complete", "Installing"
 AT_LATEST = "AtLatestKnown"
-
-
-def name_of(item: Document) -> str:
-    """The name of an object."""
-    return str(item["metadata"]["name"])
-
-
-def is_deleting(item: Document | None) -> bool:
-    """Whether an object is being deleted."""
-    return bool(item and item["metadata"].get("deletionTimestamp"))
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from ..common.nested import get_nested
 from ..common.results import diff_of
+from ..kube.metadata import is_deleting, name_of
 from .client import OlmClient
 from .failures import not_removed, other_package
-from .observed import Object, Observed, csv_phase, is_deleting, name_of
+from .observed import Object, Observed, csv_phase
 from .options import OlmOptions
 from .problem import OlmFailure, Problem
 

@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..common.nested import get_nested
+from ..kube.metadata import is_deleting, name_of
 from .failures import PLAN_NOT_FOUND
 from .observed import (
     COMPLETE,
@@ -23,8 +24,6 @@ from .observed import (
     Observed,
     conditions,
     csv_phase,
-    is_deleting,
-    name_of,
     plan_csvs,
     plan_phase,
 )

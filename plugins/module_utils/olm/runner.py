@@ -15,6 +15,7 @@ from ..common.wait import StateTimer, WaitTimeout
 from ..helm.workloads import diagnose_pods, format_failure
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.errors import ApiError
+from ..kube.metadata import name_of
 from ..kube.objects import ExpectedObjects, InvalidObjects
 from . import failures
 from .assessment import Assessment, DesiredVersion, assess
@@ -25,7 +26,7 @@ from .installation import (
     existing_subscription,
     plan_installation,
 )
-from .observed import Observed, csv_phase, name_of, plan_csvs, plan_phase
+from .observed import Observed, csv_phase, plan_csvs, plan_phase
 from .options import OlmOptions
 from .problem import SHORT, OlmFailure, Problem
 from .repair import looks_for_deleted_plan

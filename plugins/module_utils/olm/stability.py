@@ -9,19 +9,8 @@ Then the Deployment's hash changes, and the phase returns to Installing (operato
 from __future__ import annotations
 
 from ..common.nested import get_nested
-from .observed import (
-    COMPLETE,
-    FAILED,
-    INSTALLING,
-    SUCCEEDED,
-    Document,
-    Observed,
-    csv_phase,
-    is_deleting,
-    name_of,
-    plan_csvs,
-    plan_phase,
-)
+from ..kube.metadata import is_deleting, name_of
+from .observed import COMPLETE, FAILED, INSTALLING, SUCCEEDED, Document, Observed, csv_phase, plan_csvs, plan_phase
 
 _FINISHED_STEPS = frozenset({"Created", "Present"})
 # The ClusterServiceVersion fails for this reason for a moment when its Deployment is not ready after 5 minutes; then OLM starts again.

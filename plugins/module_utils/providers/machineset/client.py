@@ -21,7 +21,7 @@ from ...common.errors import InvalidOptions
 from ...common.nested import get_nested
 from ...kube.conflict_retry import patch_object
 from ...kube.errors import ApiError
-from .machineset_object import name_of
+from ...kube.metadata import name_of
 
 if t.TYPE_CHECKING:
     from ...kube.client import Client

@@ -9,17 +9,10 @@ import typing as t
 
 from ...catalog.machine_api import CPU, MACHINESET_LABEL, MEMORY_MB
 from ...common.nested import get_nested
+from ...kube.metadata import name_of
 from ...nodegroups.spec import NodeGroupState
 from .machines import DELETING, FAILED, RUNNING, Machine, machine_problems, node_of, phase_of
-from .machineset_object import (
-    Path,
-    annotations_of,
-    decode,
-    machine_settings,
-    name_of,
-    platform_of_object,
-    provider_spec_of,
-)
+from .machineset_object import Path, annotations_of, decode, machine_settings, platform_of_object, provider_spec_of
 
 
 def machines_of(machineset: t.Mapping[str, t.Any], machines: t.Iterable[Machine]) -> list[Machine]:

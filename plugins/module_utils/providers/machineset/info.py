@@ -8,10 +8,11 @@ import datetime
 import typing as t
 
 from ...catalog.machine_api import ZONE_LABEL
+from ...kube.metadata import name_of
 from .client import MachineApi
 from .encoding import machines_of, state_of
 from .machines import machine_problems, node_of, phase_of
-from .machineset_object import name_of, owner_of, platform_of_object
+from .machineset_object import nodegroup_of, platform_of_object
 from .sources import zone_of
 
 
@@ -27,7 +28,7 @@ def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
         by_name[name] = {
             "id": name,
             "status": state.status,
-            "group": owner_of(machineset),
+            "group": nodegroup_of(machineset),
             "platform": platform.name if platform else None,
             "zone": zone_of(machineset, infrastructure).labels.get(ZONE_LABEL),
             "autoscaler": next(map(name_of, autoscalers.get(name, ())), None),

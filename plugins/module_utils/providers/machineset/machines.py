@@ -9,8 +9,8 @@ import re
 import typing as t
 
 from ...common.nested import get_nested
+from ...kube.metadata import name_of
 from ...schema.messages import abbreviate
-from .machineset_object import name_of
 
 Machine = t.Mapping[str, t.Any]
 

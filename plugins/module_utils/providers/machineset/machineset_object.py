@@ -20,6 +20,7 @@ from ...catalog.machine_api import (
 from ...catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, NODEGROUP_LABEL
 from ...catalog.taints import STARTUP_TAINT_PREFIX
 from ...common.nested import get_nested, parse_json, set_nested
+from ...kube.metadata import name_of
 from ...nodegroups.plan import Differences
 from ...nodegroups.spec import taint_list, taint_map
 from ...pools.nodegroup_names import NODE_COUNT, NODE_LABELS, NODE_TAINTS
@@ -53,12 +54,7 @@ def annotations_of(machineset: t.Mapping[str, t.Any]) -> dict[str, str]:
     return dict(get_nested(machineset, "metadata", "annotations") or {})
 
 
-def name_of(item: t.Mapping[str, t.Any]) -> str:
-    """The name of an object."""
-    return str(item["metadata"]["name"])
-
-
-def owner_of(machineset: t.Mapping[str, t.Any]) -> str | None:
+def nodegroup_of(machineset: t.Mapping[str, t.Any]) -> str | None:
     """The declared name of the node group that a managed MachineSet belongs to; None if it is not managed by this collection."""
     return t.cast("str | None", get_nested(machineset, "metadata", "labels", NODEGROUP_LABEL))
 
@@ -154,7 +150,7 @@ def decode(machineset: t.Mapping[str, t.Any], paths: t.Mapping[str, Path]) -> Ob
             for key, value in annotations_of(machineset).items()
             if key in (*CAPACITY_KEYS, RECORD_ANNOTATION)
         },
-        MANAGED: owner_of(machineset) is not None,
+        MANAGED: nodegroup_of(machineset) is not None,
     }
 
 

@@ -17,6 +17,7 @@ from ...common.errors import InvalidOptions, ServiceError
 from ...common.nested import get_nested, merge_patch
 from ...kube import managed_fields
 from ...kube.errors import ApiError
+from ...kube.metadata import name_of
 from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
@@ -29,7 +30,7 @@ from .client import MachineApi, MachineObjects
 from .encoding import controller_size, machines_of, state_of
 from .fields import FIELDS, MACHINE_FIELDS
 from .machines import FAILED, node_of, phase_of
-from .machineset_object import Object, configured, name_of, owner_of
+from .machineset_object import Object, configured, nodegroup_of
 from .specs import Cluster, MachineSetSpec, Options, option_problems, spec_of
 
 _EVENTS = 5
@@ -218,7 +219,7 @@ class MachineSetProvider:
         """The MachineSet of a group, and why it must not be touched."""
         name = options["name"]
         exact = self._first.machineset(name)
-        owner = owner_of(exact) if exact else None
+        owner = nodegroup_of(exact) if exact else None
         if exact is not None and owner != name and not (owner is None and options.get("adopt")):
             which = f"belongs to node group {owner}" if owner else "was not created by this collection"
             remedy = "choose another name" + ("" if owner else ", or set adopt: true to have the collection manage it")
@@ -231,7 +232,7 @@ class MachineSetProvider:
         replacements = [
             each
             for each in self._first.machinesets
-            if owner_of(each) == name and is_group_or_replacement(name_of(each), name, longest)
+            if nodegroup_of(each) == name and is_group_or_replacement(name_of(each), name, longest)
         ]
         return next(iter(sorted(replacements, key=name_of)), None), []
 
@@ -257,12 +258,12 @@ class MachineSetProvider:
 
     def _is_group(self, machineset: Object) -> bool:
         """Whether a MachineSet belongs to one of the specs."""
-        name, owner = name_of(machineset), owner_of(machineset)
+        name, owner = name_of(machineset), nodegroup_of(machineset)
         return owner in self._specs or (owner is None and name in self._specs and "managed" in self._specs[name].fields)
 
     def _state(self, machineset: Object, objects: MachineObjects) -> NodeGroupState:
         name = name_of(machineset)
-        spec = self._specs.get(owner_of(machineset) or name)
+        spec = self._specs.get(nodegroup_of(machineset) or name)
         autoscaled = name in self._autoscalers or (spec is not None and spec.autoscaled)
         return state_of(
             machineset,

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from ...catalog.machine_api import MACHINE_ROLE_LABEL, PLATFORM_NAMES, Platform, zone_and_region
 from ...common.nested import get_nested
+from ...kube.metadata import name_of
 from ...schema.messages import abbreviate, join_words, quote
-from .machineset_object import name_of, owner_of, platform_of_object, provider_spec_of
+from .machineset_object import nodegroup_of, platform_of_object, provider_spec_of
 
 Object = t.Mapping[str, t.Any]
 
@@ -127,7 +128,7 @@ def select_source(
 def _is_candidate(machineset: Object) -> bool:
     role = get_nested(machineset, "spec", "template", "metadata", "labels", MACHINE_ROLE_LABEL)
     return (
-        owner_of(machineset) is None
+        nodegroup_of(machineset) is None
         and platform_of_object(machineset) is not None
         and not machineset["metadata"].get("deletionTimestamp")
         and role in (None, "worker")

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from ...catalog.machine_api import PLATFORMS, AutoscalerRules, Platform
 from ...common.nested import get_nested
+from ...kube.metadata import name_of
 from ...nodegroups.plan import Differences, field_differences
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState, label_map
 from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
 from ...schema.messages import join_words
 from ...schema.providers import MACHINESET
 from .fields import FIELDS, MANAGED
-from .machineset_object import Path, configured, copy_of, decode, name_of, owner_of, paths_in, platform_of_object
+from .machineset_object import Path, configured, copy_of, decode, nodegroup_of, paths_in, platform_of_object
 from .registration import FutureNodeOption, complete_registration
 from .sources import NoSource, select_source, zone_of
 
@@ -121,7 +122,7 @@ def spec_of(options: Options, live: Object | None, cluster: Cluster) -> tuple[Ma
         fields["provider_spec"] = {path: get_nested(declared, *keys) for path, keys in paths.items()}
     if live is None:
         fields[LIKE] = name_of(source)
-    elif owner_of(live) is None:
+    elif nodegroup_of(live) is None:
         fields[MANAGED] = True
     ranged = common["max_count"] is not None
     spec = MachineSetSpec(

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
+from ansible_collections.accel.gpu.plugins.module_utils.kube.metadata import name_of
 from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import (
     catalog_state,
     component_label,
     conditions,
     csv_version,
-    name_of,
 )
 from tests.helpers.olm_objects import NAMESPACE, NEW, OLD, PACKAGE, condition, csv, observed, plan, subscription
 

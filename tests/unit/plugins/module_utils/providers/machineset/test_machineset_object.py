@@ -21,7 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.mac
     configured,
     copy_of,
     decode,
-    owner_of,
+    nodegroup_of,
     paths_in,
     provider_spec_of,
     record_of,
@@ -172,8 +172,8 @@ def test_taints_of_others_keep_their_place_and_fields() -> None:
 def test_an_adopted_machineset_gets_the_mark() -> None:
     source = worker_machineset()
     result = changed(source, {}, managed=True)
-    assert owner_of(source) is None
-    assert owner_of(result) == "x"
+    assert nodegroup_of(source) is None
+    assert nodegroup_of(result) == "x"
     assert merge_patch(source, result) == {"metadata": {"labels": {GROUP: "x"}}}
 
 

@@ -1,0 +1,19 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the metadata of an object says (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+Document = t.Mapping[str, t.Any]
+
+
+def name_of(item: Document) -> str:
+    """The name of an object."""
+    return str(item["metadata"]["name"])
+
+
+def is_deleting(item: Document | None) -> bool:
+    """Whether an object is being deleted."""
+    return bool(item and item["metadata"].get("deletionTimestamp"))
