@@ -135,6 +135,10 @@ def autoscaler_rules(release: Release) -> AutoscalerRules:
     return next(rules for rules in AUTOSCALER_RULES if release >= rules.since)
 
 
+# For a cluster that does not report its version: the first release whose autoscaler reads every annotation.
+ASSUMED_RELEASE: Release = (4, 19)
+
+
 def openshift_release(version: str) -> Release:
     """The first two numbers of an OpenShift version; raises ValueError for other text."""
     match = re.match(r"(\d+)\.(\d+)(\.|$)", version)

@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...catalog.machine_api import (
+    ASSUMED_RELEASE,
     CLUSTER_VERSION_PATH,
     DELETE_MACHINE_ANNOTATIONS,
     INFRASTRUCTURE_PATH,
@@ -27,8 +28,6 @@ if t.TYPE_CHECKING:
     from ...kube.client import Client
 
 Object = dict[str, t.Any]
-# For a cluster that does not report its version: the first release whose autoscaler reads every annotation.
-_UNKNOWN_RELEASE: Release = (4, 19)
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class MachineApi:
     def release(self) -> Release:
         """The cluster's release of OpenShift."""
         version = get_nested(self.client.get(CLUSTER_VERSION_PATH), "status", "desired", "version")
-        return openshift_release(version) if version else _UNKNOWN_RELEASE
+        return openshift_release(version) if version else ASSUMED_RELEASE
 
     def machine_configuration(self) -> Object | None:
         """The object that says which boot images OpenShift manages; None if there is none, or the user may not read it."""

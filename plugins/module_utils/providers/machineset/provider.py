@@ -28,7 +28,7 @@ from ..nodegroup_module import require_valid
 from .boot_images import replaces_templates, warning
 from .client import MachineApi, MachineObjects
 from .encoding import controller_size, machines_of, state_of
-from .fields import FIELDS, MACHINE_FIELDS
+from .fields import FIELDS, MACHINE_FIELDS, MANAGED
 from .machines import FAILED, node_of, phase_of
 from .machineset_object import Object, configured, nodegroup_of
 from .specs import Cluster, MachineSetSpec, Options, option_problems, spec_of
@@ -259,7 +259,7 @@ class MachineSetProvider:
     def _is_group(self, machineset: Object) -> bool:
         """Whether a MachineSet belongs to one of the specs."""
         name, owner = name_of(machineset), nodegroup_of(machineset)
-        return owner in self._specs or (owner is None and name in self._specs and "managed" in self._specs[name].fields)
+        return owner in self._specs or (owner is None and name in self._specs and MANAGED in self._specs[name].fields)
 
     def _state(self, machineset: Object, objects: MachineObjects) -> NodeGroupState:
         name = name_of(machineset)
