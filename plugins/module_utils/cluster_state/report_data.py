@@ -11,6 +11,7 @@ from dataclasses import asdict
 from ..catalog import names
 from ..common.results import MAX_LISTED
 from ..mig.layout import format_layout
+from ..schema.messages import MAX_NAMED
 from ..sharing_modes.registry import current_mode
 from . import expected_state
 from .driver_upgrade import driver_upgrade
@@ -25,7 +26,6 @@ if t.TYPE_CHECKING:
     from .node import Node
     from .ownership import NodeEdit
 
-POOL_DRIFT_LIMIT = 5
 NOT_READY = "is not ready"
 # Changed labels that a result shows in other fields.
 _UNLISTED_LABELS = {names.CONFIG_LABEL, names.POOL_LABEL, names.MIG_CONFIG_LABEL, names.MIG_STATE_LABEL}
@@ -152,7 +152,7 @@ def pool_results(
             "gpus": sum(expected_state.expected_gpus(node, pool) for node in members),
             **expected_state.pool_resources(members, pool),
             "changes": _changes_result(changes, members),
-            "drift": [*drift, *map(str, findings)][:POOL_DRIFT_LIMIT],
+            "drift": [*drift, *map(str, findings)][:MAX_NAMED],
             "drifted_nodes": len({finding.node for finding in findings} | {edit.name for edit in changes}),
             "as_declared": bool(members) and not findings and not changes and not missing,
         }

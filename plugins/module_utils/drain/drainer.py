@@ -25,7 +25,7 @@ from ..common.wait import WaitTimeout
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 from ..schema.messages import abbreviate
-from .eviction import DrainOptions, EvictionRefused, await_termination, evict_pods
+from .eviction import MAX_PROGRESS, DrainOptions, EvictionRefused, await_termination, evict_pods
 from .pods_on_nodes import claims_of, pods_on
 
 if t.TYPE_CHECKING:
@@ -37,7 +37,6 @@ if t.TYPE_CHECKING:
 T = t.TypeVar("T")
 # The number of nodes that are drained at the same time; disruption budgets limit the evictions.
 PARALLEL = 4
-_MAX_PROGRESS = 3
 
 
 class SharedLease:
@@ -249,7 +248,7 @@ def progress_by_node(progress: Progress) -> t.Callable[[str, str], None]:
         with lock:
             texts.pop(name, None)
             texts[name] = text
-            latest = list(texts.items())[-_MAX_PROGRESS:]
+            latest = list(texts.items())[-MAX_PROGRESS:]
         progress.report("; ".join(f"{node}: {shown}" for node, shown in latest))
 
     return report

@@ -28,6 +28,8 @@ if t.TYPE_CHECKING:
     from ..pools.plan import RolloutPlan
 
 POLL_INTERVAL = 2.0
+# How many nodes, or pods of a node, a line of progress shows.
+MAX_PROGRESS = 3
 # The same interval as in kubectl drain.
 RETRY_INTERVAL = 5.0
 # The time in seconds that a kubelet and the API server need beyond the grace period until a pod is gone.
@@ -180,7 +182,8 @@ class _Eviction:
             if uid not in self._refused and grace > _TERMINATION_MARGIN:
                 lines.append(f"{self.pods[uid].full_name} has a grace period of {grace} s (grace_period shortens it)")
         gone = len(self.pods) - len(self.remaining)
-        return "; ".join([f"node {self.node}: {gone}/{len(self.pods)} pods gone", *lines[:3]])
+        shown = f"; {abbreviate(lines, MAX_PROGRESS, '; ')}" if lines else ""
+        return f"node {self.node}: {gone}/{len(self.pods)} pods gone{shown}"
 
     def all_terminating(self) -> bool:
         """Whether every remaining pod is being deleted within its grace period."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..common.nested import get_nested
 from ..kube.metadata import is_deleting, name_of
+from ..schema.messages import abbreviate
 from . import failures
 from .approval import awaits_approval, decide_approval
 from .observed import AT_LATEST, FAILED, Document, Observed, conditions, csv_phase, csv_version, plan_phase
@@ -123,7 +124,7 @@ def _detail(reason: str, csv: Document) -> str:
         if item.get("status") not in ("Present", "Satisfied")
     ]
     phase = csv_phase(csv)[0]
-    return f"{reason}; missing: {', '.join(missing[:5])}" if missing and phase == "Pending" else reason
+    return f"{reason}; missing: {abbreviate(missing)}" if missing and phase == "Pending" else reason
 
 
 def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Document) -> Assessment:

@@ -30,6 +30,8 @@ Document = t.Mapping[str, t.Any]
 # Up to this number of nodes, all tiles are open; with more nodes, the tiles are small and closed at first.
 MAX_EXPANDED = 40
 _MAX_EXPANDED_PODS = 10
+# How many namespaces or drivers a tile shows, and how many rows the table of namespaces has.
+MAX_IN_TILE, MAX_ROWS = 3, 200
 # Names of nodes up to this length are shown unchanged.
 MAX_NAME_LENGTH = 18
 _ELLIPSIS = "\u2026"

@@ -12,7 +12,7 @@ from ..common.nested import get_nested
 from ..sharing_modes.base import DeclaredSharing
 from ..sharing_modes.registry import DEFAULT_MODE, MODES, mode_named
 from .matching import MatchTerms, resolve_match
-from .messages import field_path, join_words, quote
+from .messages import abbreviate, field_path, quote
 from .nodegroup_checks import groups_differ
 from .operand_labels import invalid_value
 from .secret_values import reboot_command_holds_no_secrets
@@ -148,8 +148,7 @@ def matches_differ(pools: t.Sequence[PoolVariables]) -> Problems:
         candidates = min((by_term[term] for term in terms.labels or terms.products), key=len)
         within = [other.title for other, its_terms in candidates if its_terms != terms and its_terms.implies(terms)]
         if within:
-            more = [f"{len(within) - 3} more"] if len(within) > 3 else []
-            yield f"{pool.path}.match: also matches every node of {join_words(within[:3] + more)}; {_DISTINGUISH}"
+            yield f"{pool.path}.match: also matches every node of {abbreviate(within)}; {_DISTINGUISH}"
 
 
 POOL_CHECKS = (

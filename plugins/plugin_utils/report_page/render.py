@@ -15,9 +15,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from ...module_utils.catalog.names import VERSION
+from ...module_utils.common.results import MAX_LISTED
 from ...module_utils.report import formatting
 from ...module_utils.report.drawing import Units
-from ...module_utils.report.view_model import build_page
+from ...module_utils.report.view_model import MAX_IN_TILE, MAX_ROWS, build_page
 from .geometry import Place, coordinate
 
 _FOLDER = Path(__file__).parent
@@ -72,6 +73,7 @@ def template(name: str) -> Template:
         "verification": formatting.verification,
     }
     environment.globals |= {"Place": Place, "Units": Units}
+    environment.globals |= {"MAX_LISTED": MAX_LISTED, "MAX_IN_TILE": MAX_IN_TILE, "MAX_ROWS": MAX_ROWS}
     return environment.get_template(name)
 
 

@@ -22,7 +22,7 @@ from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...pools.nodegroup_names import NODE_COUNT, is_group_or_replacement, replacement_name
-from ...schema.messages import abbreviate, join_words
+from ...schema.messages import MAX_NAMED, abbreviate, join_words
 from ...schema.providers import MACHINESET as DEFINITION
 from ..nodegroup_module import require_valid
 from .boot_images import replaces_templates, warning
@@ -33,7 +33,6 @@ from .machines import FAILED, node_of, phase_of
 from .machineset_object import Object, configured, nodegroup_of
 from .specs import Cluster, MachineSetSpec, Options, option_problems, spec_of
 
-_EVENTS = 5
 # Within this time, the platform's controller sets its annotations after a change; for an unknown machine type, and for one of the same size, it changes none.
 _CAPACITY_TIMEOUT = datetime.timedelta(seconds=20)
 _DEFAULT_COUNT = 1
@@ -213,7 +212,7 @@ class MachineSetProvider:
         """The latest warnings about the MachineSet and its Machines."""
         live = self._objects.machineset(state.name)
         machines = machines_of(live, self._objects.machines) if live else []
-        return self._api.warnings_about({state.name, *map(name_of, machines)})[-_EVENTS:]
+        return self._api.warnings_about({state.name, *map(name_of, machines)})[-MAX_NAMED:]
 
     def _live(self, options: Options) -> tuple[Object | None, list[str]]:
         """The MachineSet of a group, and why it must not be touched."""

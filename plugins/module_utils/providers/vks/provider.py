@@ -16,6 +16,7 @@ from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...pools.nodegroup_names import is_group_or_replacement
+from ...schema.messages import MAX_NAMED
 from ...schema.providers import VKS as DEFINITION
 from ..nodegroup_module import require_valid
 from . import checks, encoding
@@ -27,8 +28,6 @@ from .name_resolver import NameResolver
 from .specs import Options, option_problems, spec_of
 from .transport import PAGE_SIZE, VKS, Row, VksTransport, rows_of
 from .vserver import VServer
-
-_EVENTS = 5
 
 
 class VksProvider:
@@ -151,7 +150,7 @@ class VksProvider:
         found = [row for row in rows if state.name in str(row.get("message")) or state.id in str(row.get("message"))]
         found.sort(key=lambda row: str(row.get("createdAt")))
         parts = ("createdAt", "type", "action", "message")
-        return [" ".join(str(row[part]) for part in parts if row.get(part)) for row in found[-_EVENTS:]]
+        return [" ".join(str(row[part]) for part in parts if row.get(part)) for row in found[-MAX_NAMED:]]
 
     def nodes(self, state: NodeGroupState) -> list[Row]:
         """The group's nodes in VKS; empty if the group no longer exists."""
