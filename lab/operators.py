@@ -77,14 +77,17 @@ class LabOperator:
 
 def releases() -> list[LabOperator]:
     """Return every release that the lab knows, the oldest first."""
-    pinned = [LabOperator(version, build.cached(name), name) for version, name in OPERATORS.items()]
+    pinned = [
+        LabOperator(version, build.cached(operator.tool), operator.tool) for version, operator in OPERATORS.items()
+    ]
     return sorted([*pinned, *_added()], key=lambda release: _order(release.version))
 
 
 def find(version: str) -> LabOperator | None:
     """Return the release with this version, or None if the lab has none; one that is not built is returned, too."""
     if version in OPERATORS:
-        return LabOperator(version, build.cached(OPERATORS[version]), OPERATORS[version])
+        tool = OPERATORS[version].tool
+        return LabOperator(version, build.cached(tool), tool)
     return next((release for release in _added() if release.version == version), None)
 
 

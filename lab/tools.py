@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from . import edits
 from .layout import LAB
@@ -65,13 +66,14 @@ _DEVICE_PLUGIN = "github.com/NVIDIA/k8s-device-plugin/cmd"
 _VERSION = "k8s.io/component-base/version"
 
 
-def _gpu_operator(version: str, usual_seconds: int) -> Tool:
+def _gpu_operator(version: str) -> Tool:
     """Return the tool for one release of the GPU operator, with its chart and the files of its image."""
-    name = OPERATORS[version]
+    operator = OPERATORS[version]
     chart = Copy(_GPU_OPERATOR, "deployments/gpu-operator", "charts/gpu-operator", version, version)
     folders = ("assets", "manifests", "bundle")
     copies = (chart, *(Copy(_GPU_OPERATOR, folder, folder) for folder in folders))
-    return _pinned(name, f"{_GPU_OPERATOR}/cmd/gpu-operator", usual_seconds, program="gpu-operator", copies=copies)
+    package = f"{_GPU_OPERATOR}/cmd/gpu-operator"
+    return _pinned(operator.tool, package, operator.usual_seconds, program="gpu-operator", copies=copies)
 
 
 def _openshift_crds() -> tuple[Copy, ...]:
@@ -82,9 +84,18 @@ def _openshift_crds() -> tuple[Copy, ...]:
     return (*(Copy(api, f"{group}/zz_generated.crd-manifests", f"crds/{group}") for group in groups), operator)
 
 
-# The releases of the GPU operator that the lab can build, and their tools; the first one is built with every lab.
-OPERATORS = {"v25.10.1": "gpu-operator", "v25.3.2": "gpu-operator-25.3"}
+class PinnedOperator(NamedTuple):
+    """The tool of one release of the GPU operator."""
 
+    tool: str
+    usual_seconds: int
+
+
+# The releases of the GPU operator that the lab can build. The first one is built with every lab; upgrades start from the others, which share few
+# compiled libraries with it.
+OPERATORS = {"v25.10.1": PinnedOperator("gpu-operator", 86), "v25.3.2": PinnedOperator("gpu-operator-25.3", 150)}
+_DEFAULT_OPERATOR, *_OLDER_OPERATORS = OPERATORS
+_OLDER_TOOLS = tuple(OPERATORS[version].tool for version in _OLDER_OPERATORS)
 
 # In build order: programs that others wait for come first. The seconds were measured on two cores with an empty build
 # cache, including downloads, one build after the other; measurements of local builds replace them.
@@ -125,10 +136,9 @@ TOOLS: dict[str, Tool] = {
                 ),
             ),
         ),
-        _gpu_operator("v25.10.1", 86),
+        _gpu_operator(_DEFAULT_OPERATOR),
         _pinned("helm", "helm.sh/helm/v3/cmd/helm", 53),
-        # The release from which upgrades start; it shares few compiled libraries with the newer one.
-        _gpu_operator("v25.3.2", 150),
+        *map(_gpu_operator, _OLDER_OPERATORS),
         # OpenShift's CRDs: files of two modules, and no program.
         Tool("openshift-crds", LAB / "pins" / "openshift-crds", "", "", 10, copies=_openshift_crds()),
         # Serves charts to Helm by oci://.
@@ -184,11 +194,11 @@ TOOLS: dict[str, Tool] = {
 
 # Parts that a lab does not need to start; they are built on request.
 _ON_REQUEST: dict[str, tuple[str, ...]] = {
-    "upgrade": (OPERATORS["v25.3.2"],),
+    "upgrade": _OLDER_TOOLS,
     "openshift": ("openshift-crds",),
     "registry": ("registry",),
     "toxiproxy": ("toxiproxy",),
-    "olm": (OPERATORS["v25.3.2"], "olm", "cluster-nfd-operator"),
+    "olm": (*_OLDER_TOOLS, "olm", "cluster-nfd-operator"),
     "agents": ("nvidia-agents", "mig-parted", "nvml", "host"),
 }
 PARTS: dict[str, tuple[str, ...]] = {

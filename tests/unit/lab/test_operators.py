@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import OPERATOR_VERSION
 from lab import operators
 from lab.errors import LabError
 from lab.layout import Lab
+from lab.tools import OPERATORS
+from tests.programs import REPO
 
 VERSION = "v26.3.1"
 CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
@@ -190,3 +193,10 @@ def test_a_program_without_the_controllers_flags_is_refused(files: Files, monkey
 def test_a_release_of_the_lab_cannot_be_removed(files: Files) -> None:
     with pytest.raises(LabError, match="is built by the lab and cannot be removed"):
         operators.remove("v25.10.1")
+
+
+def test_every_lab_has_the_default_release_of_the_collection() -> None:
+    """The inventories for the lab declare no release, except that which LAB_OPERATOR_VERSION replaces."""
+    assert next(iter(OPERATORS)) == OPERATOR_VERSION
+    text = (REPO / "inventories" / "lab" / "group_vars" / "gpu_clusters.yml").read_text(encoding="utf-8")
+    assert f"'LAB_OPERATOR_VERSION', default='{OPERATOR_VERSION}'" in text
