@@ -183,6 +183,20 @@ def _option(kind: Field) -> dict[str, t.Any]:
     return option
 
 
+def range_option_problems(group: Options) -> t.Iterator[str]:
+    """The mistakes in the range of a group's node count, for providers whose groups have both limits or none."""
+    low, high, count = (group.get(name) for name in (MIN_NODE_COUNT, MAX_NODE_COUNT, NODE_COUNT))
+    if (low is None) != (high is None):
+        yield f"{MIN_NODE_COUNT} and {MAX_NODE_COUNT} must be set together"
+    elif low is not None and high is not None:
+        if low > high:
+            yield f"{MIN_NODE_COUNT} ({low}) must not exceed {MAX_NODE_COUNT} ({high})"
+        elif high == 0:
+            yield f"{MAX_NODE_COUNT} is 0, but an autoscaler needs 1 or more; for no nodes, remove the range and set {NODE_COUNT}: 0"
+        elif count is not None and not low <= count <= high:
+            yield f"{NODE_COUNT} ({count}) is not between {MIN_NODE_COUNT} ({low}) and {MAX_NODE_COUNT} ({high}); change one of them"
+
+
 def require_valid(groups: t.Iterable[Options], option_problems: t.Callable[[Options], t.Iterator[str]]) -> None:
     """Raise InvalidOptions with the problems of all groups."""
     problems = [f"Node group {group['name']}: {problem}." for group in groups for problem in option_problems(group)]

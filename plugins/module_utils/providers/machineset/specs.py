@@ -13,9 +13,10 @@ from ...common.nested import get_nested
 from ...kube.metadata import name_of
 from ...nodegroups.plan import Differences, field_differences
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState, label_map
-from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
+from ...pools.nodegroup_names import NODE_COUNT
 from ...schema.messages import join_words
 from ...schema.providers import MACHINESET
+from ..nodegroup_module import range_option_problems
 from .fields import FIELDS, MANAGED
 from .machineset_object import Path, configured, copy_of, decode, nodegroup_of, paths_in, platform_of_object
 from .registration import FutureNodeOption, complete_registration
@@ -73,16 +74,7 @@ def option_problems(options: Options) -> t.Iterator[str]:
     if options["state"] == "absent":
         return
     yield from FIELDS.problems(options)
-    low, high, count = (options.get(name) for name in (MIN_NODE_COUNT, MAX_NODE_COUNT, NODE_COUNT))
-    if (low is None) != (high is None):
-        yield "min_node_count and max_node_count must be set together"
-    elif low is not None and high is not None:
-        if low > high:
-            yield f"min_node_count ({low}) must not exceed max_node_count ({high})"
-        elif high == 0:
-            yield "max_node_count is 0, but an autoscaler needs 1 or more; remove the range and set node_count: 0"
-        elif count is not None and not low <= count <= high:
-            yield f"node_count ({count}) is not between min_node_count ({low}) and max_node_count ({high}); change one of them"
+    yield from range_option_problems(options)
     if options.get("flavor") and options.get("template"):
         yield "flavor and template are mutually exclusive; vSphere machines have a template, all others have a flavor"
     for resource, amount in ((options.get("capacity") or {}).get("resources") or {}).items():

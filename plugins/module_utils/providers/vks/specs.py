@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
 from ...schema.providers import VKS
+from ..nodegroup_module import range_option_problems
 from .catalog import UnresolvedName
 from .fields import FIELDS, METADATA
 from .name_resolver import NAMED, ZONAL, NameResolver
@@ -23,16 +23,7 @@ def option_problems(options: Options) -> t.Iterator[str]:
     if options["state"] == "absent":
         return
     yield from FIELDS.problems(options)
-    low, high, count = (options.get(name) for name in (MIN_NODE_COUNT, MAX_NODE_COUNT, NODE_COUNT))
-    if (low is None) != (high is None):
-        yield "min_node_count and max_node_count must be set together"
-    elif low is not None and high is not None:
-        if low > high:
-            yield f"min_node_count ({low}) must not exceed max_node_count ({high})"
-        elif high == 0:
-            yield "max_node_count is 0, and VKS requires 1 or more; for no nodes leave the range out and set node_count: 0"
-        elif count is not None and not low <= count <= high:
-            yield f"node_count ({count}) is not between min_node_count ({low}) and max_node_count ({high}); change one of them"
+    yield from range_option_problems(options)
     for name in FIELDS.changed_by(METADATA):
         entries = options.get(name) or ()
         if VKS.max_entries is not None and len(entries) > VKS.max_entries:
