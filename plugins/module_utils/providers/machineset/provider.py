@@ -188,7 +188,7 @@ class MachineSetProvider:
         """Delete the MachineAutoscalers that the collection manages, since the autoscaler would add a node for each pod that is evicted."""
         for scaler in self._autoscalers.get(state.name, ()):
             name = name_of(scaler)
-            if owner_of(scaler) is not None:
+            if nodegroup_of(scaler) is not None:
                 self._api.delete_autoscaler(scaler)
             else:
                 self.warnings.append(
