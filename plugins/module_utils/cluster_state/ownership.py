@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What this collection owns: the objects that it has created, and labels and taints of nodes, which to set, to remove and to keep (pure).
+"""The objects that this collection has created, and the labels and taints of nodes that it owns: which to set, to remove and to keep (pure).
 
 Labels and taints that existed before are not recorded as owned, so they stay when the node is released. The patch that sets a label or taint
 also records it in an annotation, so a killed run leaves nothing unrecorded.

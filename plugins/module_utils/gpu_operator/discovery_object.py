@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The NodeFeatureDiscovery of OpenShift's NFD operator: its content, and what the pools change in an existing one (pure).
 
-The operator gives its workers a toleration of every taint with the effect NoSchedule, and those in spec.operand.workerTolerations
+The operator gives its workers a toleration for every taint with the effect NoSchedule, and those in spec.operand.workerTolerations
 (openshift/cluster-nfd-operator internal/daemonset/worker.go). Older releases do not have that field.
 """
 

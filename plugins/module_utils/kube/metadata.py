@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the metadata of an object says (pure)."""
+"""The name of an object, and whether it is being deleted (pure)."""
 
 from __future__ import annotations
 

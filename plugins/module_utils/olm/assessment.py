@@ -165,7 +165,7 @@ def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Docum
 
 
 def subscription_problem(observed: Observed, desired: DesiredVersion, subscription: Document) -> Problem | None:
-    """Problem: a condition of the Subscription is true, or OLM has nothing to install. None if there is no problem."""
+    """Problem: a condition of the Subscription is true, or OLM has nothing to install."""
     found = conditions(subscription)
     name = f"Subscription {observed.namespace}/{name_of(subscription)}"
     for kind, make in (

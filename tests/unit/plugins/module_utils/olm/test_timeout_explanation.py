@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What explains a timeout: the bundle that OLM unpacks, or Deployments that are not ready."""
+"""The explanation of a timeout: the bundle that OLM unpacks, or Deployments that are not ready."""
 
 from __future__ import annotations
 
