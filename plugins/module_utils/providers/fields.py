@@ -3,7 +3,8 @@
 """The settings of a node group, in one table for each provider; all other code derives the settings from this table (pure).
 
 An entry defines the option of the module, the checks, the request bodies, the result, the differences, and whether a change replaces the group.
-If a pool's `nodes` has the same setting, its type is in schema/providers.py.
+If a pool's `nodes` has the same setting, its type is in schema/providers.py. The settings of a MachineSet are values in an object, not fields of
+requests: machineset/machineset_object.py reads and writes them.
 """
 
 from __future__ import annotations
