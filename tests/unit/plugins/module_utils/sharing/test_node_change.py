@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_rules import remedies
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Transition
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
@@ -208,3 +209,12 @@ def test_a_node_with_paused_clients_is_unfinished() -> None:
     stopped = {**MEMBER, "nvidia.com/gpu.deploy.client": "paused-for-mig-change"}
     assert is_marked(node(labels=stopped))
     assert not is_marked(node(labels={**stopped, "nvidia.com/mig.config.state": "pending"}))
+
+
+def test_each_blocking_pod_has_the_remedy_for_its_reason() -> None:
+    monitor = PodOnNode("m", "smi", "smi", {}, ("runtimeClassName nvidia",), keep_reason="DaemonSet smi")
+    change = change_of(node(labels=CUTTABLE), CUT, monitor, holder(unmanaged=True))
+    assert change is not None
+    text = remedies(change.blocking_pods, "rollout.force")
+    assert "add the nodeSelector nvidia.com/gpu.deploy.client to the DaemonSets" in text
+    assert "or set rollout.force, which evicts them permanently" in text
