@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from .errors import LabError
 from .layout import REPO, Lab
 
 RBAC = REPO / "examples" / "rbac"
+_ON_OPENSHIFT = RBAC / "openshift"
 USER_PREFIX = "accel-gpu:"
 _GROUP = "rbac.authorization.k8s.io"
 _PLURALS = {kind: f"{kind.lower()}s" for kind in ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")}
@@ -41,18 +43,26 @@ def playbooks() -> list[str]:
     return sorted([*(path.stem for path in RBAC.glob("*.yaml")), *_SHARED_RULES])
 
 
-def objects(playbook: str) -> list[Object]:
-    """Return the objects of the RBAC file of a playbook."""
+def objects(playbook: str, *, openshift: bool = False) -> list[Object]:
+    """Return the objects of the RBAC file of a playbook; for OpenShift, its own file or the general one with OpenShift's namespaces."""
     if playbook not in playbooks():
         raise LabError(f"no RBAC rules for playbook '{playbook}'; known: {', '.join(playbooks())}")
-    document = yaml.safe_load((RBAC / f"{_SHARED_RULES.get(playbook, playbook)}.yaml").read_text())
+    name = f"{_SHARED_RULES.get(playbook, playbook)}.yaml"
+    own = _ON_OPENSHIFT / name
+    text = (own if openshift and own.exists() else RBAC / name).read_text()
+    if openshift and not own.exists():
+        # As docs/openshift.md tells users to do it.
+        text = subprocess.run(
+            ["sed", "-E", "-f", str(_ON_OPENSHIFT / "namespaces.sed")], input=text, capture_output=True, text=True, check=True
+        ).stdout
+    document = yaml.safe_load(text)
     return list(document["items"]) if document["kind"] == "List" else [document]
 
 
 def grant(lab: Lab, playbook: str) -> Path:
     """Apply the RBAC file of a playbook for the user accel-gpu:PLAYBOOK, and return that user's kubeconfig."""
     api = Api(lab)
-    for body in objects(playbook):
+    for body in objects(playbook, openshift=api.get("/apis/config.openshift.io") is not None):
         if body["kind"] == "Namespace":
             api.apply(f"/api/v1/namespaces/{body['metadata']['name']}", body)
             continue

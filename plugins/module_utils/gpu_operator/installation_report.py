@@ -12,7 +12,6 @@ from ..cluster_state.cluster_policy import policy_tolerations, recorded_tolerati
 from ..cluster_state.ownership import is_created_by_collection
 from ..cluster_state.report_data import declared_releases
 from ..common.nested import get_nested
-from ..kube.errors import ApiError
 from ..kube.paths import NODE_FEATURE_DISCOVERIES
 from .cluster_policy import DesiredPolicy, merge_tolerations
 from .discovery_object import choose_object, desired_tolerations
@@ -56,22 +55,13 @@ def toleration_changes(client: Client, detection: Detection) -> list[Object]:
         title = f"ClusterPolicy {policy['metadata']['name']}"
         found.append(_change(title, policy_tolerations(policy), owned, desired, _OPERANDS))
     if plan.pools and detection.findings["nfd"].configures_discovery:
-        item = _discovery(client, plan)
+        item = choose_object(client.list_known(NODE_FEATURE_DISCOVERIES), plan.nfd.namespace)
         if item is not None:
             current = list(get_nested(item, *WORKER_TOLERATIONS) or ())
             title = f"NodeFeatureDiscovery {item['metadata']['namespace']}/{item['metadata']['name']}"
             owned = recorded_tolerations(item) or ()
             found.append(_change(title, current, owned, desired_tolerations(plan), _WORKERS))
     return [change for change in found if change["adds"] or change["removes"]]
-
-
-def _discovery(client: Client, plan: Plan) -> Document | None:
-    try:
-        return choose_object(client.list_known(NODE_FEATURE_DISCOVERIES), plan.nfd.namespace)
-    except ApiError as error:
-        if not error.forbidden:
-            raise
-        return None
 
 
 def _change(

@@ -26,12 +26,15 @@ _MADE_BY_OLM = (OLM_MANAGER, OWNER)
 
 
 def subscribed_namespaces(client: Client, installations: t.Iterable[Installation], planned: ReleasePlan) -> set[str]:
-    """The namespaces of these installations in which this collection has made the Subscription of the planned package."""
+    """The namespaces of these installations in which this collection has made the Subscription of the planned package.
+
+    Without the right to list Subscriptions there, it is unknown whether a run upgrades the installation, so this raises the server's error.
+    """
     namespaces = {item.namespace for item in installations if item.manager in _MADE_BY_OLM}
     return {
         namespace
         for namespace in namespaces
-        for item in client.list_readable(f"{API_PATH}/namespaces/{namespace}/subscriptions")
+        for item in client.list_known(f"{API_PATH}/namespaces/{namespace}/subscriptions")
         if is_created_by_collection(item)
         and planned.olm is not None
         and get_nested(item, "spec", "name") == planned.olm.package
@@ -90,7 +93,7 @@ def csv_of(deployment: Document) -> str:
 def read_example(client: Client, namespace: str, kind: str) -> Object | None:
     """The example of this kind in the namespace's ClusterServiceVersions; None if there is none. An installed one comes before others."""
     versions = sorted(
-        client.list_readable(f"{API_PATH}/namespaces/{namespace}/clusterserviceversions"),
+        client.list_known(f"{API_PATH}/namespaces/{namespace}/clusterserviceversions"),
         key=lambda item: get_nested(item, "status", "phase") != "Succeeded",
     )
     return next((example for item in versions if (example := example_of(item, kind)) is not None), None)

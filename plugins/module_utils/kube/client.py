@@ -75,15 +75,6 @@ class Client(Transport):
                 raise
             return ()
 
-    def list_readable(self, path: str) -> tuple[Object, ...]:
-        """All objects of a collection; empty without the kind, and without the right to list it."""
-        try:
-            return self.list_known(path)
-        except ApiError as error:
-            if not error.forbidden:
-                raise
-            return ()
-
     def create(
         self,
         path: str,

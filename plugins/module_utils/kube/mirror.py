@@ -24,12 +24,13 @@ _WATCH_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection; if `optional`, it is empty if the cluster does not have its kind, or the user may not list it."""
+    """A collection; if `optional`, it is empty if the cluster does not have its kind; if `may_be_forbidden`, also if the user may not list it."""
 
     path: str
     label_selector: str | None = None
     field_selector: str | None = None
     optional: bool = False
+    may_be_forbidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Mirror:
         try:
             objects = tuple(listing)
         except ApiError as error:
-            if not (collection.optional and (error.not_found or error.forbidden)):
+            if not (collection.optional and error.not_found or collection.may_be_forbidden and error.forbidden):
                 raise
             self._versions.pop(name, None)
             return ()

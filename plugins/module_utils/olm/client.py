@@ -75,7 +75,8 @@ class OlmClient:
         self._mirror = Mirror(
             client,
             {
-                "namespace": Collection(NAMESPACES, field_selector=f"metadata.name={namespace}", optional=True),
+                "namespace": Collection(NAMESPACES, field_selector=f"metadata.name={namespace}", may_be_forbidden=True),
+                # Objects that may not be listed are not absent: a second OperatorGroup would stop OLM, and an operator would count as removed.
                 "subscriptions": Collection(self.path("Subscription"), optional=True),
                 "groups": Collection(self.path("OperatorGroup"), optional=True),
                 # Every namespace has a copy of the ClusterServiceVersions that watch all namespaces.
@@ -84,7 +85,9 @@ class OlmClient:
                 ),
                 "plans": Collection(self.path("InstallPlan"), optional=True),
                 "deployments": Collection(f"/apis/apps/v1/namespaces/{namespace}/deployments"),
-                "catalogs": Collection(self.path("CatalogSource", namespace=source_namespace), optional=True),
+                "catalogs": Collection(
+                    self.path("CatalogSource", namespace=source_namespace), optional=True, may_be_forbidden=True
+                ),
             },
         )
 
@@ -95,7 +98,7 @@ class OlmClient:
         return f"{collection}/{name}" if name else collection
 
     def read(self) -> Observed:
-        """List all objects."""
+        """List all objects; raises ApiError if the user may not list OLM's objects in the namespace."""
         self._mirror.read()
         return self.observed()
 
@@ -114,16 +117,8 @@ class OlmClient:
         )
 
     def has_olm(self) -> bool:
-        """Whether the cluster has OLM's kinds; raises ApiError if the user may not read them."""
-        if self._mirror.is_known("subscriptions"):
-            return True
-        try:
-            next(self.client.list(self.path("Subscription"), limit=1), None)
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return False
-        return True
+        """Whether the cluster has OLM's kinds."""
+        return self._mirror.is_known("subscriptions")
 
     def has_namespace(self) -> bool:
         """Whether the namespace exists; assumed if the user may not list namespaces."""

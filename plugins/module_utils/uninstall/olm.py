@@ -24,14 +24,17 @@ Document = t.Mapping[str, t.Any]
 
 
 def own_subscriptions(client: Client) -> list[dict[str, str]]:
-    """The Subscriptions that this collection has created, the GPU operator's before NFD's, as options of olm_subscription."""
+    """The Subscriptions that this collection has created, the GPU operator's before NFD's, as options of olm_subscription.
+
+    Without the right to list them, operators that keep running would count as removed, so this raises the server's error.
+    """
     found = [
         {
             "name": str(item["metadata"]["name"]),
             "namespace": str(item["metadata"]["namespace"]),
             "package": str(get_nested(item, "spec", "name") or ""),
         }
-        for item in client.list_readable(f"{API_PATH}/subscriptions")
+        for item in client.list_known(f"{API_PATH}/subscriptions")
         if is_created_by_collection(item)
     ]
     order = [package.package for package in PACKAGES.values()]
@@ -42,7 +45,7 @@ def discovery_removals(client: Client) -> list[Removal]:
     """The deletion of a NodeFeatureDiscovery that was created, while its operator still works; others lose the collection's tolerations."""
     return [
         removal
-        for item in client.list_readable(NODE_FEATURE_DISCOVERIES)
+        for item in client.list_known(NODE_FEATURE_DISCOVERIES)
         if (removal := _discovery_removal(client, item))
     ]
 

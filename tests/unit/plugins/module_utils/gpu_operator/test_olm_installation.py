@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,11 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.olm_install
     csv_of,
     evaluate_olm,
     example_of,
+    read_example,
+    subscribed_namespaces,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 
 Object = dict[str, Any]
@@ -129,3 +133,25 @@ def test_unreadable_examples_are_none(annotations: Object | None) -> None:
 )
 def test_csv_of(labels: Object | None, owner: str) -> None:
     assert csv_of({"metadata": {"labels": labels}}) == owner
+
+
+class Forbidding:
+    """A client of a user who may list nothing."""
+
+    def list_known(self, path: str) -> tuple[Object, ...]:
+        raise ApiError("no", status=403, reason="Forbidden", method="GET", path=path)
+
+
+def test_subscriptions_that_may_not_be_listed_do_not_make_an_installation_adopted() -> None:
+    planned = derive({"name": "c", "distribution": "openshift"}, {}, []).operator
+    client = cast("Client", Forbidding())
+    with pytest.raises(ApiError) as failure:
+        subscribed_namespaces(client, [found()], planned)
+    assert failure.value.path.endswith(f"/namespaces/{NAMESPACE}/subscriptions")
+    # Without an installation by OLM, nothing is read.
+    assert subscribed_namespaces(client, [found("helm", release=HELM)], planned) == set()
+
+
+def test_examples_that_may_not_be_read_are_not_missing() -> None:
+    with pytest.raises(ApiError):
+        read_example(cast("Client", Forbidding()), NAMESPACE, "ClusterPolicy")

@@ -120,8 +120,12 @@ def test_other_errors_of_a_watch_are_raised() -> None:
 class FailingList(Listed):
     """A list whose first object cannot be read."""
 
+    def __init__(self, status: int = 404) -> None:
+        super().__init__()
+        self._status = status
+
     def __iter__(self) -> Iterator[Object]:
-        raise ApiError("missing", status=404)
+        raise ApiError("not listed", status=self._status)
 
 
 @pytest.mark.parametrize("optional", [True, False])
@@ -138,3 +142,18 @@ def test_a_missing_kind_is_empty_only_if_optional(optional: bool) -> None:
         else:
             with pytest.raises(ApiError):
                 found.read()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_objects_that_may_not_be_listed_are_absent_only_if_that_is_allowed(allowed: bool) -> None:
+    server = FakeServer()
+    server.list = lambda path, **dummy: FailingList(403)  # type: ignore[method-assign]
+    collection = Collection(PATH, optional=True, may_be_forbidden=allowed)
+    with Mirror(server, {"maps": collection}) as found:  # type: ignore[arg-type]
+        if not allowed:
+            with pytest.raises(ApiError):
+                found.read()
+            return
+        found.read()
+        assert found.objects("maps") == ()
+        assert not found.is_known("maps")
