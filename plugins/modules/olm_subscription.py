@@ -36,6 +36,10 @@ notes:
   - If nothing differs, the module sends one list request each for the namespace, the Deployments and each kind of OLM object in the namespace, and the
     CatalogSources.
   - The module watches the objects and does not poll them. O(wait_sleep) has no effect.
+  - With O(wait=false) and O(approval=Manual), the module still waits, for at most O(wait_timeout), until it has approved the InstallPlan of the declared
+    version. An upgrade through other versions includes their installation. It does not wait until the version is stable.
+  - An upgrade of the GPU operator restarts the driver on every GPU node, from which pods that use a GPU are evicted first. This module does not hold it back. The
+    role P(accel.gpu.gpu_operator#role) does, and RV(accel.gpu.operator_info#module:operator_info.operator.driver_nodes) is the number of these nodes.
   - In check mode, the version, channel and source are unknown on a first run if the catalogs cannot be read yet. RV(olm_subscription.after_discovery) lists
     these fields.
 options:
@@ -98,7 +102,7 @@ options:
   target_namespaces:
     description:
       - Namespaces that the operator watches; an empty list means all namespaces. By default, its own namespace if the operator supports this, otherwise all
-        namespaces.
+        namespaces. Empty text counts as not set.
       - If an OperatorGroup exists, the module fails if this list differs from it.
     type: list
     elements: str
@@ -126,6 +130,8 @@ extends_documentation_fragment:
 seealso:
   - module: accel.gpu.cluster_policy
   - module: accel.gpu.helm_release
+  - module: accel.gpu.node_feature_discovery
+  - module: accel.gpu.operator_info
 """
 
 EXAMPLES = r"""
@@ -345,7 +351,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 def main() -> None:
     """Run the module."""
-    module = GpuModule(OPTIONS, expected=True, wait=True, lease=True)
+    # An empty list of targets means all namespaces, and the module never changes an OperatorGroup.
+    module = GpuModule(OPTIONS, expected=True, wait=True, lease=True, empty_is_unset=("target_namespaces",))
     module.run(work)
 
 

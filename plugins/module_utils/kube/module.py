@@ -142,11 +142,13 @@ class GpuModule(ClusterModule):
         wait: bool = False,
         lease: bool = False,
         records_name: bool = True,
+        empty_is_unset: t.Collection[str] = (),
         **kwargs: t.Any,
     ) -> None:
         """Compose the argument spec; the module's own options override shared options with the same name.
 
-        records_name: whether acquiring the lease records gpu_cluster.name in the cluster.
+        records_name: whether acquiring the lease records gpu_cluster.name in the cluster. empty_is_unset: lists for which empty text is not
+        the empty list, because that one has a meaning of its own.
         """
         shared = ((EXPECTED, expected), (WAIT, wait), (LEASE, lease))
         parts = [CONNECTION, *(part for part, used in shared if used)]
@@ -157,8 +159,9 @@ class GpuModule(ClusterModule):
             if name == "impersonate_groups":
                 continue
             if option.get("type") == "list" and option.get("elements") == "str" and self.params[name] is not None:
+                unset = name in empty_is_unset and self.params[name] == [""]
                 # Ansible splits text only at commas, and keeps spaces, line breaks and brackets.
-                self.params[name] = self._names(name)
+                self.params[name] = None if unset else self._names(name)
 
     def _names(self, option: str) -> list[str]:
         given = self.params[option]

@@ -207,9 +207,10 @@ class OlmRun:
             self._continue_resolution(timer, observed, desired)
             left_of_problem = self._seconds_left(timer, observed, step)
             left = self._deadline - time.monotonic()
-            if left <= 0 or not self.wait:
-                if not self.wait:
-                    return
+            # Without an approval, nothing would be installed, so it is part of the change and not of the wait.
+            if not self.wait and (desired.automatic or _is_approved(observed, desired.csv)):
+                return
+            if left <= 0:
                 raise self._timeout(observed, desired, step)
             self.progress.report(step.text)
             self.client.await_change(min(left, left_of_problem, _TICK))

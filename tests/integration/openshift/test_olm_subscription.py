@@ -15,6 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import (
     CREATED_ANNOTATION,
     SUBSCRIPTION_CONFIG_ANNOTATION,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
 from tests.helpers.olm import OlmNamespace
 from tests.helpers.openshift import GPU_CSV, GPU_PACKAGE, NFD_CSV, NFD_PACKAGE, OLD_GPU_CSV
 from tests.helpers.polling import until
@@ -176,3 +177,22 @@ def test_it_returns_within_a_second_after_the_version_is_stable(olm: OlmNamespac
         ended.set()
         reader.join()
     assert done - stable[0] < 1
+
+
+def test_without_waiting_the_first_run_still_approves(olm: OlmNamespace) -> None:
+    done = olm.install(version="v25.10.1", wait=False)
+    assert done["approved"] == [GPU_CSV], "nothing would be installed without an approval"
+    until(lambda: get_nested(olm.csv(GPU_CSV), "status", "phase") == "Succeeded", limit=120)
+    olm.unchanged(version="v25.10.1", wait=False)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("targets", "expected"), [({"target_namespaces": ""}, "own"), ({}, "own"), ({"target_namespaces": []}, "all")]
+)
+def test_only_an_explicit_empty_list_means_all_namespaces(
+    olm: OlmNamespace, targets: dict[str, Any], expected: str
+) -> None:
+    predicted = olm.run(check=True, package=NFD_PACKAGE, **targets)
+    (group,) = [diff for diff in predicted["diff"] if "OperatorGroup" in diff["after_header"]]
+    assert group["after"]["spec"] == ({"targetNamespaces": [olm.namespace]} if expected == "own" else {})
