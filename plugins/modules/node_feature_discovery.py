@@ -158,7 +158,7 @@ def _compare(module: PlanModule, cluster: DiscoveryClient) -> DiscoveryChange:
     if not cluster.has_kind and (API_VERSION, KIND) not in module.expected.kinds:
         raise InvalidObjects(
             [
-                "The cluster has no kind NodeFeatureDiscovery: install NFD's operator first (role nfd, or M(olm_subscription))."
+                "The cluster has no kind NodeFeatureDiscovery: install NFD's operator first (role accel.gpu.nfd, or module accel.gpu.olm_subscription)."
             ]
         )
     return change

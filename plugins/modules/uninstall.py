@@ -25,7 +25,9 @@ description:
   - "What this collection has created is recorded on the cluster: labels, annotations and taints of nodes in annotations that begin with
     C(accel.gpu/); entries of the ClusterPolicy's C(spec.daemonsets.tolerations) in its annotation C(accel.gpu/tolerations); fields and entries
     of ConfigMaps in the API server's C(managedFields) (field manager C(accel.gpu)); Helm releases in the Lease
-    C(accel-gpu-helm-<release>); and namespaces in the annotation C(accel.gpu/created)."
+    C(accel-gpu-helm-<release>); and namespaces, Subscriptions and NodeFeatureDiscoveries in the annotation C(accel.gpu/created)."
+  - On OpenShift, M(accel.gpu.olm_subscription) removes the Subscriptions in RV(uninstall.subscriptions) before O(stage=after_helm). Without permission to
+    list Subscriptions or NodeFeatureDiscoveries, the module fails before it deletes an operator.
   - A foreign operator or NFD is kept. RV(uninstall.kept) lists the objects that are kept and why.
   - The module can be killed and run again at any time. A second run changes nothing. O(gpu_cluster) is sufficient; pools are ignored.
   - A MIG manager in state V(failed) does not retry. It is restarted once in each run; if it fails again, the run fails and lists the pods that hold GPUs
@@ -69,6 +71,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.mutating
 seealso:
   - module: accel.gpu.helm_release
+  - module: accel.gpu.olm_subscription
   - module: kubernetes.core.helm
 """
 
@@ -86,6 +89,15 @@ EXAMPLES = r"""
     wait: true
   environment: "{{ before_helm.uninstall.helm_environment }}"
   loop: "{{ before_helm.uninstall.releases | selectattr('uninstall') }}"
+
+- name: Remove the operators that OLM has installed for this collection (on OpenShift)
+  accel.gpu.olm_subscription:
+    gpu_cluster: "{{ gpu_cluster }}"
+    name: "{{ item.name }}"
+    namespace: "{{ item.namespace }}"
+    package: "{{ item.package }}"
+    state: absent
+  loop: "{{ before_helm.uninstall.subscriptions }}"
 
 - name: Remove residue, CRDs and namespaces
   accel.gpu.uninstall: {gpu_cluster: "{{ gpu_cluster }}", stage: after_helm}
