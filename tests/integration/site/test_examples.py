@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.distributions import BY_NAME
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.programs import REPO, environment
@@ -25,7 +26,7 @@ def printed(run: PlaybookRun, host: str) -> str:
 
 @pytest.mark.usual(30)
 def test_plan_accepts_every_example(tmp_path: Path) -> None:
-    environ = environment(KUBECONFIG=str(tmp_path / "none"), HOME=str(tmp_path))
+    environ = environment(KUBECONFIG=str(tmp_path / "none"), HOME=str(tmp_path), ANSIBLE_SHOW_CUSTOM_STATS="1")
     inventories = [argument for path in EXAMPLES[1:] for argument in ("-i", str(path))]
     run = run_playbook(
         "accel.gpu.plan", environ=environ, inventory=EXAMPLES[0], arguments=inventories
@@ -48,3 +49,14 @@ def test_plan_accepts_every_example(tmp_path: Path) -> None:
         "unless the cluster has it: GPU operator v25.10.1 through OLM: Subscription nvidia-gpu-operator/gpu-operator-certified"
         in on_openshift
     )
+    summary = run.document["global_custom_stats"]["gpu_report_summary"]
+    assert len(summary) == len(hosts), "AWX passes one map for all clusters to the next job"
+    assert {entry["reachable"] for entry in summary.values()} == {False}
+
+
+def test_the_example_that_expects_an_operator_evicts_no_pod() -> None:
+    """The pools of the other examples have no driver yet, so that no pod can use their GPUs."""
+    host = yaml.safe_load((REPO / "examples/openshift/inventory.yml").read_text())["gpu_clusters"]["hosts"]["openshift"]
+    plan = derive(host["gpu_cluster"], host["gpu_defaults"], host["gpu_pools"])
+    existing = [pool for pool in plan.pools if pool.nodegroup is None]
+    assert [pool.rollout.drain for pool in existing] == ["none"]
