@@ -53,7 +53,11 @@ def objects(playbook: str, *, openshift: bool = False) -> list[Object]:
     if openshift and not own.exists():
         # As docs/openshift.md tells users to do it.
         text = subprocess.run(
-            ["sed", "-E", "-f", str(_ON_OPENSHIFT / "namespaces.sed")], input=text, capture_output=True, text=True, check=True
+            ["sed", "-E", "-f", str(_ON_OPENSHIFT / "namespaces.sed")],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
     document = yaml.safe_load(text)
     return list(document["items"]) if document["kind"] == "List" else [document]

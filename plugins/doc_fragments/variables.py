@@ -128,7 +128,7 @@ options:
         suboptions:
           magnum:
             description:
-              - The cluster belongs to OpenStack Magnum.
+              - The cluster belongs to OpenStack Magnum. An empty map (C({})) is sufficient.
             type: dict
             suboptions:
               cloud:
@@ -157,7 +157,7 @@ options:
                 default: magnum.openstack.org/nodegroup
           vks:
             description:
-              - The cluster belongs to VNG Cloud's VKS.
+              - The cluster belongs to VNG Cloud's VKS. An empty map (C({})) is sufficient.
             type: dict
             suboptions:
               cluster:
@@ -684,7 +684,7 @@ options:
       model:
         description:
           - Declares the GPU model of C(nodes.flavor), so that it is known before the first node exists. Only allowed with C(nodes),
-            and not with C(match.model).
+            and not with C(match.model). Without a model, a MIG layout is only checked when the first node has been discovered.
         type: str
       nodes:
         description:
@@ -699,8 +699,8 @@ options:
             type: str
           flavor:
             description:
-              - Flavor of the nodes, which determines their GPUs. With MachineSets, the machine type on AWS, Azure and Google
-                Cloud.
+              - Flavor of the nodes, which determines their GPUs. Required; with MachineSets, C(nodes.template) may replace
+                it. With MachineSets, the machine type on AWS, Azure and Google Cloud.
             type: str
           count:
             description:
@@ -834,7 +834,8 @@ options:
             type: bool
       autoscale:
         description:
-          - The range within which the cloud's autoscaler chooses the number of nodes. Only with C(nodes).
+          - The range within which the cloud's autoscaler chooses the number of nodes. Only with C(nodes). The autoscaler counts
+            the resource C(nvidia.com/gpu), which nodes with C(sharing.strategy) V(mixed) do not have.
         type: dict
         suboptions:
           min:
@@ -872,7 +873,7 @@ options:
           key:
             description:
               - Key of the taint. Keys below C(accel.gpu/), C(node.kubernetes.io/), C(node.cloudprovider.kubernetes.io/) or
-                C(startup-taint.cluster-autoscaler.kubernetes.io/) are not allowed.
+                C(startup-taint.cluster-autoscaler.kubernetes.io/) are not allowed. C(nvidia.com/gpu) is allowed.
             type: str
             required: true
           value:
