@@ -157,6 +157,9 @@ def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(opens
     assert [openshift.get(f"{SETS}/{name}")["spec"]["replicas"] for name in scaled] == [1, 1], "and no second node"
 
     assert play(lab, "autoscaling").require_success().changed(HOST) == 0, "the limits contain the nodes in use"
+    # The next run only records on the new nodes what it manages there, so that their pods stay.
+    play(lab, "share").require_success()
+    assert all(map(runs, scaled))
     assert play(lab, "share").require_success().changed(HOST) == 0, "both pools are as declared"
 
 
