@@ -50,7 +50,12 @@ def test_an_upgrade_is_killed(openshift_lab: Lab, tmp_path: Path, number: int) -
     openshift = OpenShift(openshift_lab)
 
     def install_old() -> None:
-        old = {"name": openshift_lab.name, "distribution": "openshift", "operator": {"version": "v25.3.2"}}
+        old = {
+            "name": openshift_lab.name,
+            "distribution": "openshift",
+            "operator": {"version": "v25.3.2"},
+            "cloud": {"machineset": {}},
+        }
         run_playbook(
             "accel.gpu.site",
             environ=openshift_lab.env,
