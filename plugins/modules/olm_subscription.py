@@ -38,8 +38,8 @@ notes:
   - The module watches the objects and does not poll them. O(wait_sleep) has no effect.
   - With O(wait=false) and O(approval=Manual), the module still waits, for at most O(wait_timeout), until it has approved the InstallPlan of the declared
     version. An upgrade through other versions includes their installation. It does not wait until the version is stable.
-  - An upgrade of the GPU operator restarts the driver on every GPU node, from which pods that use a GPU are evicted first. This module does not hold it back. The
-    role P(accel.gpu.gpu_operator#role) does, and RV(accel.gpu.operator_info#module:operator_info.operator.driver_nodes) is the number of these nodes.
+  - An upgrade of the GPU operator restarts the driver on every GPU node, from which pods that use a GPU are evicted first. This module does not hold it
+    back. The role P(accel.gpu.gpu_operator#role) does, and RV(accel.gpu.operator_info#module:operator_info.operator.driver_nodes) is the number of these nodes.
   - In check mode, the version, channel and source are unknown on a first run if the catalogs cannot be read yet. RV(olm_subscription.after_discovery) lists
     these fields.
 options:

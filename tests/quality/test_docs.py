@@ -113,7 +113,9 @@ def test_the_messages_of_the_variables_are_those_of_the_code(page: str, heading:
 
 def test_the_complete_pool_of_ansible_doc_has_no_problem() -> None:
     spec = yaml.safe_load((REPO / "roles/pools/meta/argument_specs.yml").read_text(encoding="utf-8"))
-    (text,) = [item for item in spec["argument_specs"]["main"]["options"]["gpu_pools"]["description"] if "{name:" in item]
+    (text,) = [
+        item for item in spec["argument_specs"]["main"]["options"]["gpu_pools"]["description"] if "{name:" in item
+    ]
     pool = text.partition("C(")[2].partition("})")[0] + "}"
     assert problems(f"{{gpu_cluster: {{name: c, cloud: {{magnum: {{}}}}}}, gpu_pools: [{pool}]}}") == []
     assert set(yaml.safe_load(pool)) > {"nodes", "autoscale", "sharing", "startup_taint"}

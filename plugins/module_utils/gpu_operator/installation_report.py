@@ -19,7 +19,6 @@ from .toolkit_settings import ToolkitSettings, operator_result
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
-    from ..pools.plan import Plan
     from .detect import Detection
     from .installation import InstallationFinding
 

@@ -136,7 +136,7 @@ class Mirror:
         try:
             objects = tuple(listing)
         except ApiError as error:
-            if not (collection.optional and error.not_found or collection.may_be_forbidden and error.forbidden):
+            if not ((collection.optional and error.not_found) or (collection.may_be_forbidden and error.forbidden)):
                 raise
             self._versions.pop(name, None)
             return ()

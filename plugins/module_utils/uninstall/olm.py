@@ -44,9 +44,7 @@ def own_subscriptions(client: Client) -> list[dict[str, str]]:
 def discovery_removals(client: Client) -> list[Removal]:
     """The deletion of a NodeFeatureDiscovery that was created, while its operator still works; others lose the collection's tolerations."""
     return [
-        removal
-        for item in client.list_known(NODE_FEATURE_DISCOVERIES)
-        if (removal := _discovery_removal(client, item))
+        removal for item in client.list_known(NODE_FEATURE_DISCOVERIES) if (removal := _discovery_removal(client, item))
     ]
 
 
