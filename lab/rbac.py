@@ -51,7 +51,7 @@ def objects(playbook: str, *, openshift: bool = False) -> list[Object]:
     own = _ON_OPENSHIFT / name
     text = (own if openshift and own.exists() else RBAC / name).read_text()
     if openshift and not own.exists():
-        # As docs/openshift.md tells users to do it.
+        # The command of docs/openshift.md.
         text = subprocess.run(
             ["sed", "-E", "-f", str(_ON_OPENSHIFT / "namespaces.sed")],
             input=text,

@@ -31,7 +31,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: List the MachineSets, and find Machines that have failed
+- name: List the MachineSets, and read their Machines, with those that have failed
   accel.gpu.machineset_info:
     gpu_cluster: "{{ gpu_cluster }}"
   register: result

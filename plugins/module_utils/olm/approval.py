@@ -73,7 +73,11 @@ def _brings_others(plan: Document, others: t.Sequence[str], desired: str) -> Pro
         field="spec.clusterServiceVersionNames",
         value=join_words(plan_csvs(plan)),
         rule=f"Only {desired} is declared, but approving the plan would also install {join_words(others)}.",
-        remedy=f"Name {join_words(others)} in additional_csvs, or approve the plan yourself.",
+        # The roles have no such option: there, another namespace or an approval helps.
+        remedy=(
+            f"Approve the plan yourself, or give the operator a namespace of its own; the module olm_subscription also accepts {join_words(others)} in "
+            "additional_csvs."
+        ),
     )
 
 
