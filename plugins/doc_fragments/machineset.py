@@ -154,6 +154,13 @@ options:
         V(false), the module fails instead.
     type: bool
     default: true
+  declared_names:
+    description:
+      - Names of all node groups that the pools of the present groups declare, including groups that this call does not change. If this option is set, the
+        module fails before any change if a managed MachineSet with the label C(accel.gpu/pool) of such a pool belongs to another node group, such as one in
+        a zone that the pool no longer declares.
+    type: list
+    elements: str
   drain:
     description: How nodes are drained before their Machines are removed. The names are the same as in C(rollout) of a pool.
     type: dict

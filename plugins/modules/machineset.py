@@ -60,6 +60,7 @@ EXAMPLES = r"""
   accel.gpu.machineset:
     gpu_cluster: "{{ gpu_cluster }}"
     nodegroups: "{{ gpu_plan.nodegroups }}"
+    declared_names: "{{ gpu_plan.nodegroups | map(attribute='name') }}"
 """
 
 RETURN = r"""
@@ -130,6 +131,7 @@ _SPEC: ArgumentSpec = {
     "wait_timeout": {"type": "int", "default": 3600},
     "wait_sleep": {"type": "int", "default": 5},
     "force": {"type": "bool", "default": True},
+    "declared_names": {"type": "list", "elements": "str"},
 }
 
 
@@ -141,7 +143,7 @@ def work(module: MachineSetModule) -> dict[str, t.Any]:
     """Choose the MachineSets to copy, and reconcile the groups."""
     params = module.params
     provider = MachineSetProvider(MachineApi(module.client, params["namespace"]), force=params["force"])
-    specs = provider.specs_of(FIELDS.declared_groups(params))
+    specs = provider.specs_of(FIELDS.declared_groups(params), params["declared_names"])
     try:
         return reconcile_nodegroups(module, provider, specs)
     finally:

@@ -41,8 +41,8 @@ RETURN = r"""
 nodegroups:
   description:
     - The MachineSets by name, with the options of M(accel.gpu.machineset). C(group) is the declared name of the node group if this collection manages the
-      MachineSet, otherwise null. C(machines) are its Machines with their phase and node. C(problems) describe the Machines that are not running, and the
-      remedies. C(autoscaler) is the MachineAutoscaler that scales it.
+      MachineSet, otherwise null. C(pool) is the pool whose label its nodes register with. C(machines) are its Machines with their phase and node.
+      C(problems) describe the Machines that are not running, and the remedies. C(autoscaler) is the MachineAutoscaler that scales it.
   returned: always
   type: dict
   sample:
@@ -51,6 +51,7 @@ nodegroups:
       name: train
       status: FAILED
       group: train
+      pool: train
       platform: AWS
       zone: us-east-2a
       autoscaler: null

@@ -32,6 +32,7 @@ from .fields import FIELDS, MACHINE_FIELDS, MANAGED
 from .machines import FAILED, node_of, phase_of
 from .machineset_object import Object, configured, nodegroup_of
 from .specs import Cluster, MachineSetSpec, Options, option_problems, spec_of
+from .undeclared import undeclared_problems
 
 # Within this time, the platform's controller sets its annotations after a change; for an unknown machine type, and for one of the same size, it changes none.
 _CAPACITY_TIMEOUT = datetime.timedelta(seconds=20)
@@ -90,11 +91,14 @@ class MachineSetProvider:
     def _failed_before(self) -> frozenset[str]:
         return frozenset(name_of(machine) for machine in self._first.machines if phase_of(machine) == FAILED)
 
-    def specs_of(self, groups: t.Sequence[Options]) -> list[MachineSetSpec]:
-        """The specs that the options declare; raises InvalidOptions with all problems."""
+    def specs_of(self, groups: t.Sequence[Options], declared: t.Collection[str] | None = None) -> list[MachineSetSpec]:
+        """The specs that the options declare; raises InvalidOptions with all problems.
+
+        declared: the names of all node groups that the pools of these groups declare; None if they are unknown.
+        """
         require_valid(groups, option_problems)
         specs: list[MachineSetSpec] = []
-        problems: list[str] = []
+        problems = [] if declared is None else undeclared_problems(self._first.machinesets, groups, declared)
         for options in groups:
             live, found = self._live(options)
             spec, others, reason = spec_of(options, live, self._cluster)

@@ -1,0 +1,43 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Managed MachineSets of a pool that the pool no longer declares, such as those of a removed zone (pure).
+
+Their machines cost money, and the run that no longer declares them would create other machines in their place. An empty variable is enough for this.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...catalog.names import POOL_LABEL
+from ...common.nested import get_nested
+from ...kube.metadata import name_of
+from ...pools.nodegroup_names import NODE_LABELS
+from ...schema.messages import join_words
+from .machineset_object import LABELS, Object, nodegroup_of
+
+
+def undeclared_problems(
+    machinesets: t.Iterable[Object], groups: t.Iterable[t.Mapping[str, t.Any]], declared: t.Collection[str]
+) -> list[str]:
+    """An error message for each pool of these groups that has managed MachineSets of undeclared node groups; groups to be deleted have no such problem."""
+    present = [group for group in groups if group.get("state") != "absent"]
+    pools = dict.fromkeys((group.get(NODE_LABELS) or {}).get(POOL_LABEL) for group in present)
+    by_pool: dict[str, list[str]] = {}
+    for machineset in sorted(machinesets, key=name_of):
+        pool, group = get_nested(machineset, *LABELS, POOL_LABEL), nodegroup_of(machineset)
+        leaving = get_nested(machineset, "metadata", "deletionTimestamp")
+        if group is not None and group not in declared and pool in pools and pool is not None and not leaving:
+            count = get_nested(machineset, "spec", "replicas") or 0
+            by_pool.setdefault(pool, []).append(f"{name_of(machineset)} ({count} node(s))")
+    return [_message(pool, found, declared) for pool, found in by_pool.items()]
+
+
+def _message(pool: str, found: t.Sequence[str], declared: t.Collection[str]) -> str:
+    one = len(found) == 1
+    return (
+        f"Pool {pool}: {'MachineSet' if one else 'MachineSets'} {join_words(found)} {'belongs' if one else 'belong'} to it, but the pool no longer "
+        f"declares {'it' if one else 'them'} (declared: {join_words(sorted(declared)) or 'none'}). Declare nodes.zones and nodes.name as before, check for an "
+        "empty variable, or delete what you no longer need: accel.gpu.machineset with state: absent deletes one MachineSet, accel.gpu.delete_nodegroups "
+        "all MachineSets of the pool."
+    )
