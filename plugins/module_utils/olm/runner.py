@@ -188,8 +188,6 @@ class OlmRun:
     def _await(self, desired: DesiredVersion) -> None:
         """Approve the InstallPlans on the way, and wait until the ClusterServiceVersion is stable."""
         timer = StateTimer()
-        if not self.check:
-            self.client.follow()
         while True:
             observed = self.client.observed()
             step = assess(observed, desired)
@@ -213,6 +211,8 @@ class OlmRun:
             if left <= 0:
                 raise self._timeout(observed, desired, step)
             self.progress.report(step.text)
+            # From the last lists on. A version that is stable in them needs no watch.
+            self.client.follow()
             self.client.await_change(min(left, left_of_problem, _TICK))
 
     def _decide(self, observed: Observed, desired: DesiredVersion, step: Assessment) -> tuple[DesiredVersion, bool]:
