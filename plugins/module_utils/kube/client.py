@@ -27,6 +27,7 @@ APPLY = "application/apply-patch+yaml"
 _SMALL_ANSWER = ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", {"includeObject": "None"})
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
+_PAGE = 500
 # Lists of objects in a node that no code reads.
 _UNREAD_OF_NODES = ("managedFields", "images")
 # Seconds after which the server closes a watch whose reader has ended.
@@ -59,12 +60,16 @@ class Client(Transport):
         label_selector: str | None = None,
         field_selector: str | None = None,
         metadata_only: bool = False,
-        limit: int = 500,
+        limit: int | None = None,
     ) -> Listing:
-        """The objects of a collection, fetched page by page during the iteration; images and managedFields of nodes are left out."""
-        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit}
+        """The objects of a collection, fetched page by page during the iteration; images and managedFields of nodes are left out.
+
+        limit: for a caller that reads only so many objects; no page is fetched that it does not read.
+        """
+        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit or _PAGE}
         accept = _METADATA_LIST if metadata_only else "application/json"
-        return Listing(self, path, query, accept, omit=_UNREAD_OF_NODES if path == NODES else ())
+        omit = _UNREAD_OF_NODES if path == NODES else ()
+        return Listing(self, path, query, accept, omit=omit, ahead=limit is None)
 
     def list_known(self, path: str, *, metadata_only: bool = False) -> tuple[Object, ...]:
         """All objects of a collection; empty if the cluster does not have the kind."""

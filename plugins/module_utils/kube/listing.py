@@ -29,14 +29,22 @@ class Listing(t.Iterator[Object]):
     """Iterates over a collection; holds one page and the text of the next. `resource_version` is known with the first page."""
 
     def __init__(
-        self, transport: Transport, path: str, query: t.Mapping[str, t.Any], accept: str, omit: t.Sequence[str] = ()
+        self,
+        transport: Transport,
+        path: str,
+        query: t.Mapping[str, t.Any],
+        accept: str,
+        omit: t.Sequence[str] = (),
+        *,
+        ahead: bool = True,
     ) -> None:
-        """Send nothing before the first object is requested; `omit` works as in parse_page()."""
+        """Send nothing before the first object is requested; `omit` works as in parse_page(). ahead: request each page before it is read."""
         self._transport = transport
         self._path = path
         self._query = dict(query)
         self._accept = accept
         self._omit = omit
+        self._ahead = ahead
         self._objects = self._pages()
         self.resource_version = ""
 
@@ -57,7 +65,7 @@ class Listing(t.Iterator[Object]):
                 try:
                     is_prefetched = prefetched is not None and prefetched[0] == token
                     answer = prefetched[1].result() if prefetched and is_prefetched else self._fetch(token)
-                    following = _token_in_head(answer.data)
+                    following = _token_in_head(answer.data) if self._ahead else None
                     prefetched = (following, pool.submit(self._fetch, following)) if following else None
                     page = parse_page(answer.data, self._omit)
                     del answer

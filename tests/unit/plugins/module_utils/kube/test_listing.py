@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from typing import Any
@@ -63,6 +64,14 @@ def test_the_next_page_is_fetched_while_one_is_parsed() -> None:
     assert next(listing)["metadata"]["name"] == "a"
     assert server.ahead.wait(10)
     assert "t2" not in server.tokens
+
+
+def test_a_reader_of_some_objects_fetches_no_page_that_it_does_not_read() -> None:
+    server = Server(as_go)
+    listing = Listing(server, "/api/v1/nodes", {}, "application/json", ahead=False)  # type: ignore[arg-type]
+    assert [found["metadata"]["name"] for found in itertools.islice(listing, 3)] == ["a", "b", "c"]
+    assert server.tokens == [None, "t1"]
+    assert [found["metadata"]["name"] for found in listing] == ["d"]
 
 
 FIELDS = [{"manager": "kubelet", "fieldsV1": {"f:status": {'k:{"type":"Ready"}': {}}}}, {"manager": "x"}]
