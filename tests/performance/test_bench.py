@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.labs import Lab, own_lab
+from lab.parts import OPENSHIFT as OPENSHIFT_PARTS
+from tests.labs import OPENSHIFT, Lab, build_lab, own_lab
+from tests.performance.bench import openshift
 from tests.performance.bench.environment import environment
 from tests.performance.bench.groups import CONSTANT_REQUESTS, NodeGroupBenchmark
 from tests.performance.bench.page import page
@@ -41,6 +43,23 @@ def test_on_a_few_nodes(sharing: SharingBenchmark, lab: Lab) -> None:
     written = page(environment(lab, 2, 0.0, size), [change, nothing])
     assert "| change of shares | 5 nodes |" in written
     assert "All" in written
+
+
+@pytest.mark.usual(200)
+def test_on_openshift_with_a_few_machinesets(tmp_path: Path) -> None:
+    build_lab("kube", *OPENSHIFT)
+    with own_lab("bench", *OPENSHIFT_PARTS) as lab:
+        path = openshift.inventory(lab, tmp_path, GROUPS, NODES)
+        openshift.converge(lab, path)
+        row = openshift.rerun(lab, path, 1, 1, print)
+        written = page(environment(lab, 1, 0.0), [row])
+    assert not row.missed
+    assert row.count == NODES
+    runs = all_runs(row.own_runs)
+    assert all(run.requests > len(run.modules) for run in runs)
+    assert all(run.module_seconds and run.module_seconds < run.seconds for run in runs)
+    assert {"accel.gpu.machineset", "accel.gpu.olm_subscription", "accel.gpu.gpu_info"} <= set(runs[0].modules)
+    assert f"| site, nothing to change, OpenShift with {GROUPS} MachineSets | {NODES} nodes |" in written
 
 
 @pytest.mark.usual(200)

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.labs import Lab, build_lab, own_lab
+from lab.parts import OPENSHIFT as OPENSHIFT_PARTS
+from tests.labs import OPENSHIFT, Lab, build_lab, own_lab
 from tests.programs import REPO
 
+from . import openshift
 from .environment import environment
 from .groups import CLUSTERS, CREATED_GROUPS, DELAY, FORKS, GROUPS, GROUPS_OF_ONE_CLUSTER, NodeGroupBenchmark
 from .page import BenchEnvironment, page
@@ -44,6 +46,14 @@ class Bench:
     def site(self, lab: Lab, _folder: Path) -> None:
         """Measure a re-run of the playbook site."""
         self.rows.append(rerun(lab, ROUNDS, 3, self._say))
+        self.environment = self.environment or environment(lab, ROUNDS, self._load)
+
+    def openshift(self, lab: Lab, folder: Path) -> None:
+        """Measure a re-run of the playbook site on OpenShift."""
+        self._say(f"OpenShift gets its operators, and {openshift.SETS} MachineSets with {openshift.NODES} nodes")
+        path = openshift.inventory(lab, folder, openshift.SETS, openshift.NODES)
+        openshift.converge(lab, path)
+        self.rows.append(openshift.rerun(lab, path, ROUNDS, 3, self._say))
         self.environment = self.environment or environment(lab, ROUNDS, self._load)
 
     def sharing(self, lab: Lab, folder: Path) -> None:
@@ -78,6 +88,7 @@ def main() -> int:
     # The benchmarks with the parts of their lab; benchmarks with the same parts share a lab.
     kinds: dict[str, tuple[Callable[[Bench, Lab, Path], None], tuple[str, ...]]] = {
         "site": (Bench.site, ()),
+        "openshift": (Bench.openshift, OPENSHIFT_PARTS),
         "sharing": (Bench.sharing, ()),
         "rolling": (Bench.rolling, ()),
         "groups": (Bench.groups, ("openstack",)),
@@ -94,9 +105,9 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"bench: {time.monotonic() - started:4.0f} s  {text}", file=sys.stderr, flush=True)
 
-    build_lab()
-    bench = Bench(say)
     desired = [kinds[name] for name in kinds if name in (options.only or kinds)]
+    build_lab("kube", *(OPENSHIFT if any(parts == OPENSHIFT_PARTS for _measure, parts in desired) else ()))
+    bench = Bench(say)
     with tempfile.TemporaryDirectory() as folder:
         for parts in dict.fromkeys(parts for _measure, parts in desired):
             with own_lab("bench", *parts) as lab:

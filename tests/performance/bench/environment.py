@@ -23,6 +23,7 @@ _PINNED = re.compile(r"^(magnum|keystone|python-openstackclient)==(\S+)", re.MUL
 _COMMANDS = (
     ("The whole table", "make bench"),
     ("A re-run of site", "ansible-playbook -i inventories/lab accel.gpu.site"),
+    ("A re-run of site on OpenShift", "ansible-playbook -i CLUSTERS accel.gpu.site"),
     ("Compared with a ping", "ansible-playbook -i inventories/lab tests/performance/bench/ping.yml"),
     (
         "A change of shares, and nothing to change",
@@ -46,7 +47,8 @@ def environment(lab: Lab, rounds: int, load: float, node_bytes: int | None = Non
     notes = [
         f"Each time is the duration of a whole process: the median of {rounds} rounds, with the fastest and the slowest in "
         "parentheses. Compared commands run alternately, so that a change in the machine's speed affects both, and the limits of "
-        "durations are ratios to the compared command. *CPU seconds* and *MiB* are the CPU time of all processes of the "
+        "durations are ratios to the compared command. *In modules* are the seconds of the collection's modules in this time, from the "
+        "start of each task to its result. *CPU seconds* and *MiB* are the CPU time of all processes of the "
         "command, and the memory of the largest one. *Servers' CPU seconds* are the CPU time of all of the lab's servers during "
         "this time. Requests are counted in the API server's audit log, and requests for node groups in the cloud's log."
     ]

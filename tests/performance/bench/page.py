@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median_high
+from statistics import median, median_high
 
 from .results import Measurement, Row, all_runs, format_number, seconds
 
@@ -35,7 +35,7 @@ def page(environment: BenchEnvironment, rows: Sequence[Row]) -> str:
         f"- **Date**: {environment.date}\n- **Machine**: {environment.machine}\n- **Versions**: {environment.versions}\n",
         "\n\n".join(environment.notes) + "\n",
         _summary(len([limit for row in rows for limit in row.limits]), missed),
-        "\n".join([_row(_TITLES), _row(["---", *["--:"] * 8, "---"]), *map(_line, rows)]),
+        "\n".join([_row(_TITLES), _row(["---", *["--:"] * 9, "---"]), *map(_line, rows)]),
         _notes(rows),
         "## Commands\n",
         "\n".join(f"{name}:\n\n```console\n$ {command}\n```\n" for name, command in environment.commands),
@@ -47,6 +47,7 @@ _TITLES = (
     "benchmark",
     "number",
     "seconds",
+    "in modules",
     "CPU seconds",
     "MiB",
     "servers' CPU seconds",
@@ -59,6 +60,7 @@ _TITLES = (
 
 def _line(row: Row) -> str:
     runs = all_runs(row.own_runs)
+    modules = [run.module_seconds for run in runs if run.module_seconds is not None]
     processor = [run.cpu_seconds for run in runs if run.cpu_seconds is not None]
     memory = [run.mib for run in runs if run.mib is not None]
     served = [run.server_seconds for run in runs if run.server_seconds is not None]
@@ -68,6 +70,7 @@ def _line(row: Row) -> str:
             row.title,
             f"{row.count:,} {row.items}",
             _spread(row.own_runs),
+            format_number(median(modules)) if modules else "",
             format_number(median_high(processor)) if processor else "",
             f"{max(memory):.0f}" if memory else "",
             format_number(median_high(served)) if served else "",
@@ -87,8 +90,8 @@ def _requests(runs: Sequence[Measurement]) -> str:
 def _spread(rounds: Sequence[Sequence[Measurement]]) -> str:
     """Return the median, with the range where there are several runs."""
     found = sorted(run.seconds for run in all_runs(rounds))
-    median = format_number(seconds(rounds))
-    return median if len(found) == 1 else f"{median} ({format_number(found[0])} to {format_number(found[-1])})"
+    middle = format_number(seconds(rounds))
+    return middle if len(found) == 1 else f"{middle} ({format_number(found[0])} to {format_number(found[-1])})"
 
 
 def _summary(limits: int, missed: Sequence[str]) -> str:

@@ -13,11 +13,12 @@ from lab.layout import Lab
 
 @dataclass(frozen=True)
 class RequestCounts:
-    """Numbers of all requests, of requests for a page of nodes, and of write requests."""
+    """Numbers of all requests, of requests for a page of nodes, of write requests, and of requests for any list's page after its first one."""
 
     requests: int
     pages: int = 0
     writes: int = 0
+    further_pages: int = 0
 
 
 class ServerLog(Protocol):
@@ -44,7 +45,8 @@ class ApiServerLog:
         """Count the requests after a mark from clients whose user agent contains `agent`."""
         found = list(audit.requests(self._lab, mark, agent))
         pages = sum(1 for request in found if request.verb == "list" and request.resource == "nodes")
-        return RequestCounts(len(found), pages, sum(1 for request in found if request.mutating))
+        further = sum(1 for request in found if request.verb == "list" and "continue=" in request.uri)
+        return RequestCounts(len(found), pages, sum(1 for request in found if request.mutating), further)
 
 
 class CloudLog:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 class Measurement:
     """A measured command: seconds from its start to its end, CPU seconds of all its processes, and MiB of the largest one.
 
-    `server_seconds` is the CPU time of the lab's services during this time.
+    `server_seconds` is the CPU time of the lab's services during this time, `modules` the seconds in each of the collection's modules, and
+    `further_pages` the number of requests for a page of a list after its first one.
     """
 
     seconds: float
@@ -23,6 +24,13 @@ class Measurement:
     pages: int = 0
     writes: int = 0
     server_seconds: float | None = None
+    further_pages: int = 0
+    modules: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def module_seconds(self) -> float | None:
+        """The seconds in all of the collection's modules; None if none has run."""
+        return sum(self.modules.values()) if self.modules else None
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,9 @@ class Timer:
         ]
         since = self._server_log.mark()
         server_seconds = processes.cpu_seconds(processes.pids(self._layout))
-        measured, output = self._timed(command, {"ANSIBLE_DEPRECATION_WARNINGS": "0"})
+        with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
+            measured, output = self._timed(command, {"ANSIBLE_DEPRECATION_WARNINGS": "0", **module_times(file.name)})
+            measured = replace(measured, modules=json.load(file))
         server_seconds = processes.cpu_seconds(processes.pids(self._layout)) - server_seconds
         if changes(output) != {changed}:
             raise BenchmarkError(f"{name} did not end with changed={changed}:\n{output}")
@@ -82,10 +84,21 @@ class Timer:
             pages=counts.pages,
             writes=counts.writes,
             server_seconds=server_seconds,
+            further_pages=counts.further_pages,
         )
 
     def _timed(self, command: Sequence[str], variables: Mapping[str, str]) -> tuple[Measurement, str]:
         return resources(command, {**self._lab.env, **variables})
+
+
+def module_times(path: str) -> dict[str, str]:
+    """Return the variables with which Ansible writes the seconds in the collection's modules to a file."""
+    plugins = _FOLDER / "callback_plugins"
+    return {
+        "ANSIBLE_CALLBACK_PLUGINS": str(plugins),
+        "ANSIBLE_CALLBACKS_ENABLED": "module_times",
+        "BENCH_MODULE_TIMES": path,
+    }
 
 
 def resources(command: Sequence[str], environ: Mapping[str, str]) -> tuple[Measurement, str]:

@@ -14,7 +14,7 @@ ENVIRONMENT = BenchEnvironment(
 )
 OWN_RUNS = [
     [Measurement(2.0, 1.0, 60.0, 12, 1, 3), Measurement(4.0, 1.5, 70.0, 12, 1, 3)],
-    [Measurement(3.0, 1.2, 65.0, 13, 1, 3, 0.8)],
+    [Measurement(3.0, 1.2, 65.0, 13, 1, 3, 0.8, modules={"accel.gpu.a": 0.5, "accel.gpu.b": 1.0})],
 ]
 OTHER_RUNS = [[Measurement(4.0), Measurement(4.0)], [Measurement(1.5)]]
 
@@ -52,6 +52,7 @@ def test_page_contains_all_values() -> None:
         "profile change",
         "100 nodes",
         "3 (2 to 4)",
+        "1.50",
         "1.20",
         "70",
         "0.80",
