@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from tests.helpers.polling import until
 Object = dict[str, Any]
 
 CERTIFIED = "certified-operators"
+# The time limit of a run, and the seconds that a run may need in addition to read and to send on a busy machine.
+_WAIT, _GRACE = 120, 30
 _SOURCES = f"/apis/{V1ALPHA1}/namespaces/openshift-marketplace/catalogsources"
 
 
@@ -35,7 +38,7 @@ class OlmNamespace:
 
     def run(self, *, check: bool = False, **options: Any) -> Object:
         """The result of the module."""
-        usual = {"namespace": self.namespace, "package": GPU_PACKAGE, "wait_timeout": 120}
+        usual = {"namespace": self.namespace, "package": GPU_PACKAGE, "wait_timeout": _WAIT}
         result = self.kube.run(olm_subscription.main, check=check, **{**usual, **options})
         result.pop("warnings", None)
         return result
@@ -67,8 +70,10 @@ class OlmNamespace:
         return requests
 
     def fails(self, code: str, **options: Any) -> Object:
-        """The problem of a run that must fail with this code; its message names all parts of the problem."""
+        """The problem of a run that must fail with this code within its time limit; its message names all parts of the problem."""
+        began = time.monotonic()
         result = self.run(**options)
+        assert time.monotonic() - began < options.get("wait_timeout", _WAIT) + _GRACE
         assert result.get("failed"), result
         assert result["code"] == code, result["msg"]
         problem = dict(result["olm_subscription"]["problem"], message=result["msg"], changed=result["changed"])
@@ -76,7 +81,8 @@ class OlmNamespace:
         return problem
 
     def refused(self, code: str, **options: Any) -> Object:
-        """The problem of a run that must fail before it sends anything, and of check mode."""
+        """The problem of a run that must fail immediately and before it sends anything, and of check mode."""
+        options = {"wait_timeout": 0, **options}
         with self.kube.watched() as watched:
             problem = self.fails(code, kubeconfig=watched.kubeconfig, **options)
             assert not watched.proxy.mutations()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.api_proxy import Request
 from tests.helpers.olm import CERTIFIED, OlmNamespace
 from tests.helpers.openshift import GPU_CSV, GPU_PACKAGE, OLD_GPU_CSV
 from tests.helpers.polling import until
@@ -85,6 +86,24 @@ def test_an_upgrade_by_someone_else_is_reported(olm: OlmNamespace) -> None:
     until(lambda: olm.csv(OLD_GPU_CSV) is None)
     assert olm.refused("downgrade", version="v25.3.2")["value"] == "25.10.1"
     olm.unchanged(version="v25.10.1")
+
+
+def test_an_upgrade_by_someone_else_during_the_run_is_reported(olm: OlmNamespace) -> None:
+    """As soon as the Subscription exists, someone removes its version and lets OLM approve its InstallPlans."""
+    path = olm.path("subscriptions", GPU_PACKAGE)
+    others = {"startingCSV": None, "channel": "v25.10", "installPlanApproval": "Automatic"}
+
+    def interfere(request: Request, status: int) -> None:
+        if request.mutating and status < 300 and request.path.startswith(path):
+            olm.kube.client.patch(path, {"spec": others})
+
+    with olm.kube.watched() as watched:
+        watched.proxy.after = interfere
+        problem = olm.fails("upgraded_by_other", kubeconfig=watched.kubeconfig, version="v25.3.2", channel="stable")
+    assert GPU_CSV in problem["message"]
+    olm.cluster.wait_succeeded(olm.namespace, GPU_CSV)
+    olm.refused("downgrade", version="v25.3.2")
+    assert olm.install(version="v25.10.1")["phase"] == "Succeeded"
 
 
 def test_a_namespace_that_is_being_deleted(olm: OlmNamespace) -> None:
