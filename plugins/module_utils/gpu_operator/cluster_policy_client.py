@@ -342,7 +342,9 @@ class ClusterPolicyClient:
         # If no DaemonSet is the cause, the operator itself is diagnosed.
         selector = f"app in ({','.join(apps)})" if apps else _OPERATOR_PODS
         lines = [*readiness.waiting, *(readiness.blocked or self._runtime_problems())]
-        lines += [format_failure(failure) for failure in diagnose_pods(self._client, self._namespace, [selector])]
+        # A node that the run would not wait for is not why it ends.
+        last = ignorable_nodes(self._pools, [parse_node(node) for node in self._nodes or ()])
+        lines += [format_failure(failure) for failure in diagnose_pods(self._client, self._namespace, [selector], last)]
         not_ready = [
             node["metadata"]["name"]
             for node in self._nodes or []

@@ -169,17 +169,24 @@ def _annotation_advice(state: _ReleaseRollout, namespace: str) -> list[str]:
     ]
 
 
-def diagnose_pods(client: Client, namespace: str, selectors: t.Iterable[str]) -> list[ContainerFailure]:
-    """The reasons why the selected pods are not ready, with the end of the log of the worst pod; an unreadable log is left out."""
+def diagnose_pods(
+    client: Client, namespace: str, selectors: t.Iterable[str], last_nodes: t.Collection[str] = ()
+) -> list[ContainerFailure]:
+    """The reasons why the selected pods are not ready, with the end of the log of the first pod; an unreadable log is left out.
+
+    last_nodes: nodes whose pods come after those of other nodes.
+    """
     pods = [
         pod for selector in selectors for pod in client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=selector)
     ]
-    failures = pod_failures(pods)
+    failures = pod_failures(pods, last_nodes=last_nodes)
     return [_with_log(client, namespace, failure) for failure in failures[:1]] + failures[1:]
 
 
-def pod_failures(pods: t.Iterable[Document], limit: int = 5) -> list[ContainerFailure]:
-    """One failure for each pod that is not ready, sorted by the number of restarts."""
+def pod_failures(
+    pods: t.Iterable[Document], limit: int = 5, last_nodes: t.Collection[str] = ()
+) -> list[ContainerFailure]:
+    """One failure for each pod that is not ready, sorted by the number of restarts; those on `last_nodes` come last."""
     listed = list(pods)
     failures = [lines[0] for pod in listed if (lines := container_failures([pod]).get(node_of(pod)))]
     failed = {failure.pod for failure in failures}
@@ -188,7 +195,7 @@ def pod_failures(pods: t.Iterable[Document], limit: int = 5) -> list[ContainerFa
         for pod in listed
         if pod["metadata"]["name"] not in failed and not is_ready(pod)
     ]
-    return sorted(failures, key=lambda failure: -failure.restarts)[:limit]
+    return sorted(failures, key=lambda failure: (failure.node in last_nodes, -failure.restarts))[:limit]
 
 
 def format_failure(failure: ContainerFailure) -> str:

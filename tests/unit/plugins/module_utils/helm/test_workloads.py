@@ -78,23 +78,22 @@ def test_pod_failures_are_sorted_by_restarts() -> None:
         "containerStatuses": [{"name": "c"}],
     }
     crash = {"name": "c", "restartCount": 7, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
-    found = pod_failures(
-        [
-            pod("fine", "n", **ready),
-            pod("starting", phase="Running", containerStatuses=[{"name": "c"}]),
-            pod(
-                "pending",
-                "",
-                phase="Pending",
-                conditions=[{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}],
-            ),
-            pod("crashing", "gpu-1", phase="Running", containerStatuses=[crash]),
-        ]
-    )
-    lines = [format_failure(failure) for failure in found]
+    pods = [
+        pod("fine", "n", **ready),
+        pod("starting", phase="Running", containerStatuses=[{"name": "c"}]),
+        pod(
+            "pending",
+            "",
+            phase="Pending",
+            conditions=[{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}],
+        ),
+        pod("crashing", "gpu-1", phase="Running", containerStatuses=[crash]),
+    ]
+    lines = [format_failure(failure) for failure in pod_failures(pods)]
     assert "crashing" in lines[0]
     assert "CrashLoopBackOff" in lines[0]
     assert "on node gpu-1" in lines[0]
     assert any("pending" in line and "0/3 nodes" in line and "on no node" in line for line in lines)
     assert any("starting" in line and "not ready" in line for line in lines)
     assert len(lines) == 3
+    assert [failure.pod for failure in pod_failures(pods, last_nodes={"gpu-1"})][-1] == "crashing"
