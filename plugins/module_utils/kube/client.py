@@ -64,7 +64,7 @@ class Client(Transport):
     ) -> Listing:
         """The objects of a collection, fetched page by page during the iteration; images and managedFields of nodes are left out.
 
-        limit: for a caller that reads only so many objects; no page is fetched that it does not read.
+        limit: for a caller that reads only some objects; no page is fetched that it does not read.
         """
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": limit or _PAGE}
         accept = _METADATA_LIST if metadata_only else "application/json"

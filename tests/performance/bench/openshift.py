@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Benchmark of the playbook site on an OpenShift cluster that is as declared: operators of OLM, and nodes of MachineSets."""
+"""Benchmark of the playbook site on an OpenShift cluster that is as declared: operators installed through OLM, nodes from MachineSets."""
 
 from __future__ import annotations
 
@@ -124,6 +124,6 @@ def _further_pages(api: Api, found: Sequence[audit.AuditedRequest], runs: int) -
     )
 
 
-_NOTE = f"""*OpenShift with {SETS} MachineSets* is the same playbook on a cluster whose operators are installed by OLM, and whose nodes are those of
+_NOTE = f"""*OpenShift with {SETS} MachineSets* is the same playbook on a cluster whose operators are installed through OLM, and whose nodes belong to
 {SETS} MachineSets with five instance types: `site` compares the MachineSets, OLM's objects, both custom resources and all nodes. *Requests without
 further pages* do not depend on the number of nodes; lists have pages of {PAGE} objects."""
