@@ -67,7 +67,8 @@ def sited(lab: Lab) -> OpenShift:
 
 
 def cluster(lab: Lab, **more: Any) -> Object:
-    return {"name": lab.name, "distribution": "openshift", "cloud": {"machineset": {}}, **more}
+    kept = {key: DECLARED["gpu_cluster"][key] for key in ("distribution", "cloud", "autoscaler")}
+    return {"name": lab.name, **kept, **more}
 
 
 def pools(**notebooks: Any) -> list[Object]:
