@@ -75,14 +75,6 @@ def test_the_files_that_a_page_names_exist(page: str) -> None:
     assert [name for name in names if not any(any((REPO / top).rglob(name)) for top in ("plugins", "tests"))] == []
 
 
-def test_the_tests_that_the_page_about_openshift_names_exist() -> None:
-    text = (DOCS / "openshift.md").read_text(encoding="utf-8")
-    named = re.findall(r"`((?:integration|unit)/[^`]*)`", text)
-    assert len(named) > 10
-    missing = [name for name in named if not list((REPO / "tests").glob(name.replace("/.../", "/**/")))]
-    assert missing == []
-
-
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_the_page_of_a_role_lists_its_variables(role: Path) -> None:
     page = (role / "README.md").read_text(encoding="utf-8")
@@ -109,16 +101,6 @@ def problems(variables: str) -> list[str]:
 def test_the_messages_of_the_variables_are_those_of_the_code(page: str, heading: str) -> None:
     variables, messages = blocks(page, heading)[:2]
     assert problems(variables) == messages.splitlines()
-
-
-def test_the_complete_pool_of_ansible_doc_has_no_problem() -> None:
-    spec = yaml.safe_load((REPO / "roles/pools/meta/argument_specs.yml").read_text(encoding="utf-8"))
-    (text,) = [
-        item for item in spec["argument_specs"]["main"]["options"]["gpu_pools"]["description"] if "{name:" in item
-    ]
-    pool = text.partition("C(")[2].partition("})")[0] + "}"
-    assert problems(f"{{gpu_cluster: {{name: c, cloud: {{magnum: {{}}}}}}, gpu_pools: [{pool}]}}") == []
-    assert set(yaml.safe_load(pool)) > {"nodes", "autoscale", "sharing", "startup_taint"}
 
 
 def test_the_message_about_a_secret_is_that_of_the_code() -> None:
