@@ -19,6 +19,7 @@ from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..schema.matching import resolve_match
 from ..schema.olm import installer_of
 from ..schema.types import Document
+from ..schema.types import is_empty
 from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
 from ..validation_programs.registry import PROGRAMS
@@ -316,7 +317,7 @@ def _release(settings: Document, declared: t.Any, values: Document) -> ReleasePl
     return ReleasePlan(
         name=settings["release"],
         namespace=namespace,
-        named=any(get_nested(declared, key) for key in ("release", "namespace", "olm")),
+        named=any(not is_empty(get_nested(declared, key)) for key in ("release", "namespace", "olm")),
         namespace_labels={} if namespace in _SYSTEM_NAMESPACES else dict(_PRIVILEGED),
         chart=settings["chart"],
         chart_repo=settings["chart_repo"] if is_bare_chart(settings["chart"]) else "",

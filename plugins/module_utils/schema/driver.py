@@ -33,6 +33,7 @@ KERNEL_MODULE_TYPES = ("auto", "open", "proprietary")
 
 DRIVER = Section(
     default=None,
+    keys_declare=True,
     fields={
         "type": Choice(known=(GPU_TYPE, VGPU_TYPE)),
         "version": Text((validators.driver_version,)),

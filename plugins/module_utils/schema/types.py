@@ -266,15 +266,23 @@ class Section(Anything):
     """A map with known keys; `hints` suggest what to write instead of other keys.
 
     A map that is left out has the defaults of its keys; with `default=None`, it stays left out.
+
+    keys_declare: whether a map counts as left out if all of its keys are empty, as from an unanswered survey; `{}` does not.
     """
 
     default: t.Any = dataclasses.field(default_factory=dict)
+    keys_declare: bool = False
     fields: t.Mapping[str, Field] = dataclasses.field(default_factory=dict)
     hints: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def coerce(self, value: t.Any) -> t.Any:
         """Convert each value with its field; empty text that counts as left out becomes None."""
-        return {key: self._coerced(key, item) for key, item in value.items()} if isinstance(value, dict) else value
+        if not isinstance(value, dict):
+            return value
+        found = {key: self._coerced(key, item) for key, item in value.items()}
+        # An unknown key is still reported.
+        left_out = found and found.keys() <= self.fields.keys() and is_empty(found)
+        return None if self.keys_declare and left_out else found
 
     def inner(self, value: t.Any, path: str) -> Problems:
         for key, item in value.items():
@@ -316,6 +324,13 @@ class Section(Anything):
             return f"it belongs under {join_words(sections, 'or')}"
         similar = nearest(key, self.fields)
         return f"did you mean {similar}?" if similar else f"known: {', '.join(self.fields)}"
+
+
+def is_empty(value: t.Any) -> bool:
+    """Whether a converted value declares nothing: null, empty text or list, or a map with only such values."""
+    if isinstance(value, dict):
+        return all(map(is_empty, value.values()))
+    return value is None or value in ("", [])
 
 
 @dataclasses.dataclass(frozen=True)

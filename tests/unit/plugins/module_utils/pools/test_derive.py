@@ -292,3 +292,46 @@ def test_the_operators_device_plugin_decides_how_devices_with_extras_are_called(
     plan = derive({"name": "lab", "operator": {"version": version}}, {}, [document])
     assert plan.pools[0].resources == resources
     assert plan.pools[0].quota_keys == tuple(f"requests.{name}" for name in resources)
+
+
+@pytest.mark.parametrize("component", ["operator", "nfd"])
+@pytest.mark.parametrize(
+    ("declared", "named"),
+    [
+        ({}, False),
+        ({"olm": {}}, False),
+        ({"olm": {"channel": "", "source": None, "catalog_image": " "}}, False),
+        ({"olm": {"source": [], "package": ""}, "namespace": ""}, False),
+        ({"olm": {"channel": "stable"}}, True),
+        ({"olm": {"channel": "", "approval": "Manual"}}, True),
+        ({"namespace": "gpu-operator-x"}, True),
+    ],
+)
+def test_only_a_key_with_a_value_names_an_installation(component: str, declared: Document, named: bool) -> None:
+    """An installation that is named is taken over, which an unanswered survey must never do."""
+    plan = planned([], {**CLUSTER, "distribution": "openshift", component: declared})
+    assert {"operator": plan.operator, "nfd": plan.nfd}[component].named is named
+
+
+@pytest.mark.parametrize(
+    ("defaults", "driver", "expected"),
+    [
+        ({}, {"version": ""}, None),
+        ({}, {"version": None, "upgrade": {"automatic": ""}, "image_pull_secrets": []}, None),
+        ({}, {}, {}),
+        ({"driver": {"version": "  "}}, None, None),
+        ({"driver": {"version": ""}}, {}, {}),
+        ({"driver": {"version": "580.105.08"}}, {"version": ""}, {"version": "580.105.08"}),
+        ({}, {"version": "", "precompiled": False}, {"precompiled": False}),
+    ],
+)
+def test_a_driver_with_only_empty_keys_is_not_declared(defaults: Document, driver: t.Any, expected: t.Any) -> None:
+    """A declared driver switches the whole cluster to NVIDIADriver objects, which restarts every driver."""
+    plan = planned([{"name": "p", "match": {"model": "A100-SXM4-40GB"}, "driver": driver}], defaults=defaults)
+    assert plan.pools[0].driver == expected
+    assert ("driver" in plan.policy.spec) is (expected is not None)
+
+
+def test_an_unknown_key_of_a_driver_is_reported_even_if_it_is_empty() -> None:
+    with pytest.raises(InvalidVariables, match=r"driver\.versoin: is not a known key"):
+        one(driver={"versoin": None})
