@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -314,49 +312,6 @@ def test_return_values_have_samples(kind: str) -> None:
             if kind == "modules" and "returned" not in about:
                 wrong.append(f"{path.name}: {name} has no returned")
     assert not wrong
-
-
-# A first part `group/` marks an action group; other text before the name belongs to an address, a path or another name.
-FULL_NAME = re.compile(r"(?:(?<![\w./-])|(?<![\w./-])(group/))accel\.gpu\.([a-z]\w*)")
-MARK = re.compile(r"(?<![\w./-])accel\.gpu/[a-z]+(?:-[a-z]+)*")
-FRAGMENTS = re.compile(r"^extends_documentation_fragment:(?:\n  - .*)+", re.MULTILINE)
-
-
-def named(text: str) -> set[str]:
-    """The playbooks, roles and plugins, action groups (as group/NAME), labels and annotations that a text names."""
-    text = FRAGMENTS.sub("", text)
-    names = {f"{group}{name}" for group, name in FULL_NAME.findall(text)}
-    return names | set(MARK.findall(text))
-
-
-def existing() -> set[str]:
-    """All that may be named; labels and annotations are constants of the code."""
-    plugins = [path for kind in ("modules", "filter", "inventory") for path in (REPO / "plugins" / kind).glob("*.py")]
-    groups = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text(encoding="utf-8"))["action_groups"]
-    code = "".join(path.read_text(encoding="utf-8") for path in (REPO / "plugins" / "module_utils").rglob("*.py"))
-    return {
-        *(path.stem for path in [*plugins, *(REPO / "playbooks").glob("*.yml"), *(REPO / "roles").iterdir()]),
-        *(f"group/{group}" for group in groups),
-        *re.findall(r'"(accel\.gpu/[a-z-]+)"', code),
-    }
-
-
-@pytest.mark.parametrize("folder", ["README.md", "docs", "examples", "playbooks", "plugins", "roles"])
-def test_the_names_of_the_collection_exist(folder: str) -> None:
-    listed = subprocess.run(["git", "ls-files", folder], cwd=REPO, stdout=subprocess.PIPE, text=True, check=True).stdout
-    known, wrong = existing(), []
-    for name in listed.splitlines():
-        # Fragments of documentation name one another and the action groups.
-        if not name.startswith("plugins/doc_fragments/") and (REPO / name).is_file():
-            with contextlib.suppress(UnicodeDecodeError):
-                text = (REPO / name).read_text(encoding="utf-8")
-                wrong += [f"{name}: {missing}" for missing in sorted(named(text) - known)]
-    assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.parametrize("text", ["Run accel.gpu.nodes or", "the label `accel.gpu/pol`", "group/accel.gpu.cube:"])
-def test_a_name_that_does_not_exist_is_found(text: str) -> None:
-    assert named(text) - existing()
 
 
 # Texts of other programs in the table of messages.

@@ -66,7 +66,7 @@ def parse(text: str) -> Priorities | None:
 def merge_priorities(
     text: str, record: Record, desired: t.Mapping[str, int], kept: t.Collection[str] = ()
 ) -> PriorityChanges:
-    """Replace the recorded expressions by the desired ones; the recorded ones in `kept` stay. Equal expressions of others are used."""
+    """Replace the recorded expressions with the desired ones; the recorded ones in `kept` stay. Equal expressions of others are used."""
     present = parse(text)
     if present is None:
         return PriorityChanges(

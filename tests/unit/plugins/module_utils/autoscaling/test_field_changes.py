@@ -16,7 +16,11 @@ OWN, THEIRS = "accel.gpu", "argocd-controller"
 
 def live(manager: str | None, **spec: t.Any) -> dict[str, t.Any]:
     """An object whose fields one manager has written; None: without records."""
-    entry = {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {f"f:{key}": {} for key in spec}}}
+    entry: dict[str, t.Any] = {
+        "manager": manager,
+        "operation": "Update",
+        "fieldsV1": {"f:spec": {f"f:{key}": {} for key in spec}},
+    }
     return {"metadata": {"name": "default", "managedFields": [entry] if manager else []}, "spec": spec}
 
 

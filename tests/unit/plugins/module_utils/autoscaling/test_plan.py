@@ -165,7 +165,7 @@ def test_a_replacement_gets_a_machine_autoscaler_and_the_old_one_is_deleted() ->
 
 
 def test_the_limit_is_never_below_what_is_in_use() -> None:
-    bounds = {"machine.openshift.io/cluster-api-autoscaler-node-group-max-size": "9"}
+    bounds: dict[str, t.Any] = {"machine.openshift.io/cluster-api-autoscaler-node-group-max-size": "9"}
     used = machine_set(replicas=5, **bounds)
     used["metadata"]["annotations"]["machine.openshift.io/GPU"] = "4"
     assert made(pool(scale={"min": 0, "max": 1}), sets=[used]).limits == {KIND: 20}
