@@ -298,6 +298,7 @@ from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.paths import NODES, PODS, object_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.pools.warnings import needs_pods, plan_warnings
+from ..module_utils.providers.machineset.preview import machine_sets_after
 from ..module_utils.sharing.overview import Overview, Pods, add_nodes, impact_preview
 from ..module_utils.sharing.overview import overview as compare
 from ..module_utils.validation import evidence
@@ -358,7 +359,7 @@ def _compare(
     conditions = cluster_conditions(nodes, pods) | object_conditions(client, detection.policy)
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
     version_known = not (operator.adopted and operator.installation and not operator.installation.version)
-    rules = add_scaling(client, plan, nodes, info)
+    rules = add_scaling(client, plan, nodes, info, machine_sets_after)
     warnings = plan_warnings(plan, conditions, version_known=version_known, autoscaler=rules)
     info["warnings"] = [*warnings, *drivers, *overview.warnings]
     add_nodes(client, overview, nodes, info)

@@ -9,11 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.autoscaling import AutoscalerState
+from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.plan import ClusterObjects
+from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.prediction import explain_pools, objects_after_run
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.autoscaling import (
+    AutoscalerState,
+    ScalingExplanation,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_template import parse_machine_set
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan, PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.preview import machine_sets_after
 
 from .machine_sets import ACCELERATOR, MAX_SIZE, MIN_SIZE, NEW, OLD, ZONE, cluster_autoscaler, machine_set
 
@@ -83,16 +88,19 @@ class Scene:
         limits: Object = self.autoscaler["spec"]["resourceLimits"]
         return limits
 
-    def state(self) -> AutoscalerState:
-        """The objects as the explanation reads them."""
-        return AutoscalerState(
+    def objects(self) -> ClusterObjects:
+        """The objects as they are read."""
+        return ClusterObjects(
             self.version,
-            (parse_machine_set(self.machine_set),),
+            (self.machine_set,),
             tuple(self.machine_autoscalers),
             self.autoscaler,
-            None,
-            tuple(parse_node(node) for node in self.nodes),
+            nodes=tuple(parse_node(node) for node in self.nodes),
         )
+
+    def state(self) -> AutoscalerState:
+        """The objects as the explanation reads them."""
+        return self.objects().state
 
     def set_label(self, key: str, value: str | None) -> None:
         """Set or remove a label in the template, and in the annotation for the autoscaler."""
@@ -118,11 +126,22 @@ def scene(pool: str, version: str) -> Scene:
     raw = machine_set(
         pool, labels=labels, gpus=count, gpu_type=resource, taints=[dict(taint) for taint in plan.registration.taints]
     )
+    raw["metadata"]["labels"] = {"accel.gpu/nodegroup": pool}
     limits: list[Object] = [
         {"type": plan.accelerator, "min": 0, "max": 4 * count},
         {"type": "other", "min": 0, "max": 1},
     ]
     return Scene(plan, version, raw, cluster_autoscaler(limits))
+
+
+def explained(plan: Plan, found: ClusterObjects) -> list[ScalingExplanation]:
+    """The explanations of all pools, as the module gpu_info returns them."""
+    return explain_pools(plan, found, machine_sets_after(plan.nodegroups, found.machine_sets, found.state.rules))
+
+
+def after_run(plan: Plan, found: ClusterObjects) -> ClusterObjects:
+    """The predicted objects."""
+    return objects_after_run(plan, found, machine_sets_after(plan.nodegroups, found.machine_sets, found.state.rules))
 
 
 def node(name: str, *, machine: str = "", gpus: int = 0, accelerator: str = "") -> Object:

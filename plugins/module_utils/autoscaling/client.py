@@ -12,7 +12,6 @@ from ..catalog.cluster_autoscaler import (
     MACHINE_AUTOSCALER_KIND,
     NAME,
     PRIORITY_CONFIGMAP,
-    PRIORITY_EXPANDER,
 )
 from ..catalog.machine_api import (
     ACCELERATOR_LABEL,
@@ -30,7 +29,7 @@ from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from .objects import ObjectChange, bounds_of
-from .plan import ClusterObjects, ScalingPlan
+from .plan import ClusterObjects, ScalingPlan, uses_priorities
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -54,10 +53,7 @@ class AutoscalingClient:
         self.namespace = namespace
         pools = [pool for pool in plan.pools if pool.nodegroup]
         self._scales = any(pool.nodegroup and pool.nodegroup.autoscaled for pool in pools)
-        declared = get_nested(plan.autoscaler.spec if plan.autoscaler else {}, "expanders") or []
-        self._prioritizes = PRIORITY_EXPANDER in declared or any(
-            pool.nodegroup and pool.nodegroup.priority is not None for pool in pools
-        )
+        self._plan = plan
         self._machine_sets = f"{MACHINE_API_PATH}/namespaces/{namespace}/machinesets"
         self._machine_autoscalers = f"{_GROUP}/v1beta1/namespaces/{namespace}/machineautoscalers"
         self._configmaps = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -70,8 +66,7 @@ class AutoscalingClient:
         cluster = self._client.get(f"{_CLUSTER}/{NAME}")
         if not self._scales and not scalers and not record_of(cluster or {}):
             return ClusterObjects(machine_sets=machine_sets, cluster_autoscaler=cluster)
-        expanders = get_nested(cluster, "spec", "expanders") or ()
-        reads_priorities = self._prioritizes or PRIORITY_EXPANDER in expanders
+        reads_priorities = uses_priorities(self._plan, cluster)
         nodes = self._client.list(NODES, label_selector=ACCELERATOR_LABEL)
         return ClusterObjects(
             version=self._read_version(),

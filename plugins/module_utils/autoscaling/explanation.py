@@ -17,14 +17,13 @@ from ..catalog.machine_api import (
 from ..catalog.olm import OPENSHIFT
 from ..cluster_state.autoscaling import AutoscalerState, ScalingExplanation, machine_sets_of
 from ..cluster_state.distribution import is_openshift
-from ..cluster_state.node_template import parse_machine_set
 from ..cluster_state.pool_assignment import assign_pools
-from ..cluster_state.scaling_prediction import explain_pools
 from ..common.nested import get_nested
 from ..kube.errors import ApiError
 from ..kube.paths import object_path
-from ..nvidia_config import yaml_text
 from ..schema.providers import PROVIDERS
+from .plan import ClusterObjects, uses_priorities
+from .prediction import explain_pools
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
@@ -33,15 +32,18 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 T = t.TypeVar("T")
+MachineSetPreview = t.Callable[[t.Sequence[Object], t.Sequence[Object], AutoscalerRules], list[Object]]
 
 _VERSION = "ClusterVersion"
 
 
-def add_scaling(client: Client, plan: Plan, nodes: t.Sequence[Node], info: Object) -> AutoscalerRules | None:
+def add_scaling(
+    client: Client, plan: Plan, nodes: t.Sequence[Node], info: Object, preview: MachineSetPreview
+) -> AutoscalerRules | None:
     """Add the explanations of all pools to the result of gpu_info; returns the autoscaler's rules, None if they are not known.
 
     Sends no request for clusters that are not OpenShift, and for clouds that scale node groups themselves; otherwise four, and one for the ConfigMap of
-    the expander Priority if the autoscaler uses it.
+    the expander Priority if the autoscaler uses it, or will use it. `preview` returns the MachineSets after a run with node groups.
     """
     cloud = plan.cluster.cloud
     if not plan.pools or (cloud is not None and not PROVIDERS[cloud.provider].describes_future_nodes):
@@ -49,12 +51,14 @@ def add_scaling(client: Client, plan: Plan, nodes: t.Sequence[Node], info: Objec
     if plan.cluster.distribution != OPENSHIFT and not any(map(is_openshift, nodes)):
         return None
     namespace = cloud.options.get("namespace", MACHINE_API_NAMESPACE) if cloud else MACHINE_API_NAMESPACE
-    state, problems = read_state(client, nodes, namespace)
+    found, problems = read_objects(client, plan, nodes, namespace)
+    state = found.state
     explained: list[ScalingExplanation] = []
     if MACHINE_API_PATH not in problems:
         members = assign_pools(plan.pools, nodes).by_pool
         relevant = {pool.name for pool in plan.pools if _is_relevant(pool, state, members[pool.name])}
-        explained = [item for item in explain_pools(plan.pools, state) if item.pool in relevant]
+        after = preview(plan.nodegroups, found.machine_sets, state.rules)
+        explained = [item for item in explain_pools(plan, found, after) if item.pool in relevant]
     info["autoscaling"] = {
         "version": state.version,
         "not_read": list(problems.values()),
@@ -63,7 +67,9 @@ def add_scaling(client: Client, plan: Plan, nodes: t.Sequence[Node], info: Objec
     return state.rules if len(state.possible_rules) == 1 else None
 
 
-def read_state(client: Client, nodes: t.Sequence[Node], namespace: str) -> tuple[AutoscalerState, dict[str, str]]:
+def read_objects(
+    client: Client, plan: Plan, nodes: t.Sequence[Node], namespace: str
+) -> tuple[ClusterObjects, dict[str, str]]:
     """The objects that the autoscaler reads, and for each kind that could not be read a sentence (for MachineSets by MACHINE_API_PATH)."""
     problems: dict[str, str] = {}
     none: tuple[Object, ...] = ()
@@ -88,7 +94,7 @@ def read_state(client: Client, nodes: t.Sequence[Node], namespace: str) -> tuple
         problems[MACHINE_API_PATH] = (
             "the cluster has no MachineSets (machine.openshift.io/v1beta1), which its autoscaler scales"
         )
-        return AutoscalerState(""), problems
+        return ClusterObjects(), problems
     version = read(_VERSION, "ClusterVersion version", lambda: client.get(CLUSTER_VERSION_PATH), None)
     scalers = read(
         autoscaler.MACHINE_AUTOSCALER_KIND,
@@ -99,33 +105,20 @@ def read_state(client: Client, nodes: t.Sequence[Node], namespace: str) -> tuple
     cluster_path = f"/apis/{autoscaler.API_VERSION}/clusterautoscalers/{autoscaler.NAME}"
     cluster = read(autoscaler.KIND, f"ClusterAutoscaler {autoscaler.NAME}", lambda: client.get(cluster_path), None)
     priorities = None
-    if autoscaler.PRIORITY_EXPANDER in (get_nested(cluster, "spec", "expanders") or ()):
+    if uses_priorities(plan, cluster):
         path = object_path("v1", "ConfigMap", autoscaler.PRIORITY_CONFIGMAP, namespace)
         name = f"ConfigMap {namespace}/{autoscaler.PRIORITY_CONFIGMAP}"
-        priorities = parse_priorities(read(autoscaler.PRIORITY_CONFIGMAP, name, lambda: client.get(path), None))
-    state = AutoscalerState(
+        priorities = read(autoscaler.PRIORITY_CONFIGMAP, name, lambda: client.get(path), None)
+    objects = ClusterObjects(
         version=str(get_nested(version, "status", "desired", "version") or ""),
-        machine_sets=tuple(parse_machine_set(item) for item in found),
+        machine_sets=found,
         machine_autoscalers=scalers,
         cluster_autoscaler=cluster,
         priorities=priorities,
         nodes=tuple(nodes),
-        # Without the ConfigMap only the order of the MachineSets is not known.
-        unread=frozenset(set(problems) - {autoscaler.PRIORITY_CONFIGMAP, _VERSION}),
+        unread=frozenset(set(problems) - {_VERSION}),
     )
-    return state, problems
-
-
-def parse_priorities(configmap: t.Mapping[str, t.Any] | None) -> dict[int, list[str]] | None:
-    """The expressions by priority; None if there is no ConfigMap or if the autoscaler cannot read it."""
-    text = get_nested(configmap, "data", autoscaler.PRIORITY_KEY)
-    if text is None:
-        return None
-    try:
-        priorities = yaml_text.parse(text)
-        return {int(priority): [str(expression) for expression in texts] for priority, texts in priorities.items()}
-    except (AttributeError, TypeError, ValueError):
-        return None
+    return objects, problems
 
 
 def _is_relevant(pool: PoolPlan, state: AutoscalerState, members: t.Collection[str]) -> bool:

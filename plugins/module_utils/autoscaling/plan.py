@@ -8,8 +8,9 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..catalog.cluster_autoscaler import KIND, NAME, PRIORITY_CONFIGMAP, PRIORITY_EXPANDER
+from ..catalog.machine_api import ACCELERATOR_LABEL
 from ..cluster_state.autoscaling import AutoscalerState, targets_of
-from ..cluster_state.expander_priorities import expression_of, record_of
+from ..cluster_state.expander_priorities import expression_of, priorities_of, record_of
 from ..cluster_state.node import Node
 from ..cluster_state.node_template import parse_machine_set
 from ..common.nested import get_nested
@@ -47,7 +48,7 @@ class ScalingOptions:
 
 @dataclass(frozen=True)
 class ClusterObjects:
-    """The objects of one cluster. `nodes` are those with the accelerator label."""
+    """The objects of one cluster. `unread` are the kinds of objects that the user may not read, PRIORITY_CONFIGMAP for the ConfigMap."""
 
     version: str = ""
     machine_sets: tuple[Object, ...] = ()
@@ -55,6 +56,21 @@ class ClusterObjects:
     cluster_autoscaler: Object | None = None
     priorities: Object | None = None
     nodes: tuple[Node, ...] = ()
+    unread: frozenset[str] = frozenset()
+
+    @property
+    def state(self) -> AutoscalerState:
+        """The objects as the explanation reads them."""
+        return AutoscalerState(
+            version=self.version,
+            machine_sets=tuple(parse_machine_set(item) for item in self.machine_sets),
+            machine_autoscalers=self.machine_autoscalers,
+            cluster_autoscaler=self.cluster_autoscaler,
+            # Without the ConfigMap, only the order of the MachineSets is not known.
+            priorities=None if PRIORITY_CONFIGMAP in self.unread else priorities_of(self.priorities),
+            nodes=self.nodes,
+            unread=self.unread - {PRIORITY_CONFIGMAP},
+        )
 
 
 @dataclass
@@ -85,6 +101,18 @@ def plan_scaling(
 ) -> ScalingPlan:
     """Compare the objects with the pools. `predicted`: see find_targets()."""
     return _Planner(plan, found, options, predicted).made()
+
+
+def uses_priorities(plan: Plan, cluster_autoscaler: Document | None) -> bool:
+    """Whether the ConfigMap of the expander Priority is needed: for the declared or actual expanders, or for the priority of a pool."""
+    declared = plan.autoscaler.spec if plan.autoscaler else {}
+    expanders = [
+        *(get_nested(declared, "expanders") or ()),
+        *(get_nested(cluster_autoscaler, "spec", "expanders") or ()),
+    ]
+    return PRIORITY_EXPANDER in expanders or any(
+        pool.nodegroup and pool.nodegroup.priority is not None for pool in plan.pools
+    )
 
 
 class _Planner:
@@ -206,7 +234,8 @@ class _Planner:
             tuple(machine_sets),
             self.found.machine_autoscalers,
             live,
-            nodes=self.found.nodes,
+            # Others have no GPUs for the autoscaler.
+            nodes=tuple(node for node in self.found.nodes if ACCELERATOR_LABEL in node.labels),
         )
         limits = gpu_limits(self.targets, state)
         self.made_plan.limits = limits

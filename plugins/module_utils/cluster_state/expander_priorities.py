@@ -43,6 +43,12 @@ def text_of(configmap: Document | None) -> str:
     return str(get_nested(dict(configmap or {}), "data", PRIORITY_KEY) or "")
 
 
+def priorities_of(configmap: Document | None) -> Priorities | None:
+    """The expressions by priority; None if there is no text, or if the autoscaler cannot read it."""
+    text = text_of(configmap)
+    return parse(text) if text else None
+
+
 def record_of(configmap: Document | None) -> Record:
     """The recorded expressions of this collection."""
     text = get_nested(dict(configmap or {}), "metadata", "annotations", PRIORITIES_ANNOTATION)

@@ -21,7 +21,7 @@ from ...kube.metadata import name_of
 from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
-from ...pools.nodegroup_names import NODE_COUNT, is_group_or_replacement, replacement_name
+from ...pools.nodegroup_names import NODE_COUNT, replacement_name
 from ...schema.messages import MAX_NAMED, abbreviate, join_words
 from ...schema.providers import MACHINESET as DEFINITION
 from ..nodegroup_module import require_valid
@@ -31,7 +31,7 @@ from .encoding import controller_size, machines_of, state_of
 from .fields import FIELDS, MACHINE_FIELDS, MANAGED
 from .machines import FAILED, node_of, phase_of
 from .machineset_object import Object, configured, nodegroup_of
-from .specs import Cluster, MachineSetSpec, Options, option_problems, spec_of
+from .specs import Cluster, MachineSetSpec, Options, find_machineset, option_problems, spec_of
 from .undeclared import undeclared_problems
 
 # Within this time, the platform's controller sets its annotations after a change; for an unknown machine type, and for one of the same size, it changes none.
@@ -100,7 +100,7 @@ class MachineSetProvider:
         specs: list[MachineSetSpec] = []
         problems = [] if declared is None else undeclared_problems(self._first.machinesets, groups, declared)
         for options in groups:
-            live, found = self._live(options)
+            live, found = find_machineset(options, self._first.machinesets, self._api.namespace)
             spec, others, reason = spec_of(options, live, self._cluster)
             problems += [*found, *others]
             specs.append(self._without_count(spec, live))
@@ -217,27 +217,6 @@ class MachineSetProvider:
         live = self._objects.machineset(state.name)
         machines = machines_of(live, self._objects.machines) if live else []
         return self._api.warnings_about({state.name, *map(name_of, machines)})[-MAX_NAMED:]
-
-    def _live(self, options: Options) -> tuple[Object | None, list[str]]:
-        """The MachineSet of a group, and why it must not be touched."""
-        name = options["name"]
-        exact = self._first.machineset(name)
-        owner = nodegroup_of(exact) if exact else None
-        if exact is not None and owner != name and not (owner is None and options.get("adopt")):
-            which = f"belongs to node group {owner}" if owner else "was not created by this collection"
-            remedy = "choose another name" + ("" if owner else ", or set adopt: true to have the collection manage it")
-            return exact, [
-                f"Node group {name}: MachineSet {name} in namespace {self._api.namespace} {which}; {remedy}."
-            ]
-        if exact is not None:
-            return exact, []
-        longest = self.max_name_length
-        replacements = [
-            each
-            for each in self._first.machinesets
-            if nodegroup_of(each) == name and is_group_or_replacement(name_of(each), name, longest)
-        ]
-        return next(iter(sorted(replacements, key=name_of)), None), []
 
     def _warn_of_boot_images(self, spec: MachineSetSpec, live: Object | None) -> None:
         """Warn if the declared template will not last; a group that is created has no labels of the user."""

@@ -13,7 +13,7 @@ from ...common.nested import get_nested
 from ...kube.metadata import name_of
 from ...nodegroups.plan import Differences, field_differences
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState, label_map
-from ...pools.nodegroup_names import NODE_COUNT
+from ...pools.nodegroup_names import NODE_COUNT, is_group_or_replacement
 from ...schema.messages import join_words
 from ...schema.providers import MACHINESET
 from ..nodegroup_module import range_option_problems
@@ -89,6 +89,28 @@ class Cluster:
     machinesets: t.Sequence[Object]
     rules: AutoscalerRules
     infrastructure: Object | None
+
+
+def find_machineset(
+    options: Options, machinesets: t.Sequence[Object], namespace: str
+) -> tuple[Object | None, list[str]]:
+    """The MachineSet of a group, and why it must not be changed."""
+    name = options["name"]
+    exact = next((item for item in machinesets if name_of(item) == name), None)
+    owner = nodegroup_of(exact) if exact else None
+    if exact is not None and owner != name and not (owner is None and options.get("adopt")):
+        which = f"belongs to node group {owner}" if owner else "was not created by this collection"
+        remedy = "choose another name" + ("" if owner else ", or set adopt: true to have the collection manage it")
+        return exact, [f"Node group {name}: MachineSet {name} in namespace {namespace} {which}; {remedy}."]
+    if exact is not None:
+        return exact, []
+    longest = MACHINESET.max_name_length
+    replacements = [
+        item
+        for item in machinesets
+        if nodegroup_of(item) == name and is_group_or_replacement(name_of(item), name, longest)
+    ]
+    return next(iter(sorted(replacements, key=name_of)), None), []
 
 
 def spec_of(options: Options, live: Object | None, cluster: Cluster) -> tuple[MachineSetSpec, list[str], str]:

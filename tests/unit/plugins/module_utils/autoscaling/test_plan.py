@@ -36,7 +36,7 @@ def pool(name: str = "notebooks", scale: Object | None = None, **more: t.Any) ->
 
 
 def machine_set(
-    name: str = "notebooks", *, owner: str | None = "", kind: str = KIND, replicas: int = 0, **annotations: str
+    name: str = "notebooks", *, owner: str | None = "", kind: str = KIND, replicas: int = 0, **annotations: t.Any
 ) -> Object:
     labels = {} if owner is None else {"accel.gpu/nodegroup": owner or name}
     template = {"metadata": {"labels": {"cluster-api/accelerator": kind}}}
@@ -165,7 +165,7 @@ def test_a_replacement_gets_a_machine_autoscaler_and_the_old_one_is_deleted() ->
 
 
 def test_the_limit_is_never_below_what_is_in_use() -> None:
-    bounds: dict[str, t.Any] = {"machine.openshift.io/cluster-api-autoscaler-node-group-max-size": "9"}
+    bounds = {"machine.openshift.io/cluster-api-autoscaler-node-group-max-size": "9"}
     used = machine_set(replicas=5, **bounds)
     used["metadata"]["annotations"]["machine.openshift.io/GPU"] = "4"
     assert made(pool(scale={"min": 0, "max": 1}), sets=[used]).limits == {KIND: 20}

@@ -11,14 +11,13 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.filter.report_page import report_page
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.autoscaling import AutoscalerState
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_template import parse_machine_set
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.scaling_prediction import explain_pools
+from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.plan import ClusterObjects
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.scaling_text import scaling_paragraphs
 from ansible_collections.accel.gpu.plugins.module_utils.report.table import wrap
 from tests.helpers import infos
 from tests.helpers.machine_sets import ACCELERATOR, NEW, cluster_autoscaler, machine_set
+from tests.helpers.scaling_cases import explained
 from tests.programs import REPO
 
 Object = dict[str, Any]
@@ -31,6 +30,7 @@ POOL: Object = {
     "taints": [TAINT],
     "sharing": {"mode": "time-slicing", "replicas": 4},
 }
+SOURCE = machine_set("prod-worker-us-east-2a", bounds=None)
 LABELS = {
     "accel.gpu/pool": "notebooks",
     "nvidia.com/device-plugin.config": "time-slicing-4-cba137d5",
@@ -38,22 +38,29 @@ LABELS = {
 }
 
 
-def result(state: AutoscalerState, *not_read: str, **pool: Any) -> Object:
+def result(state: ClusterObjects, *not_read: str, **pool: Any) -> Object:
     """The result of gpu_info for the pool in this state."""
     declared = {key: value for key, value in {**POOL, **pool}.items() if value is not None}
     plan = derive({"name": "prod", "cloud": {"machineset": {}}}, {}, [declared])
-    found = [item.as_dict() for item in explain_pools(plan.pools, state)]
+    found = [item.as_dict() for item in explained(plan, state)]
     return {"autoscaling": {"version": state.version, "not_read": list(not_read), "machine_sets": found}}
 
 
-def cluster(version: str = "4.18.14", *names: str, labels: Object | None = None, **more: Any) -> AutoscalerState:
+def owned(name: str, **more: Any) -> Object:
+    """A MachineSet that the collection has created."""
+    raw = machine_set(name, **more)
+    raw["metadata"]["labels"] = {"accel.gpu/nodegroup": name}
+    return raw
+
+
+def cluster(version: str = "4.18.14", *names: str, labels: Object | None = None, **more: Any) -> ClusterObjects:
     """A cluster with complete MachineSets of the pool."""
     raw = [
-        machine_set(name, labels={**LABELS, **(labels or {})}, gpus=4, taints=[TAINT], bounds=(0, 6), **more)
+        owned(name, labels={**LABELS, **(labels or {})}, gpus=4, taints=[TAINT], bounds=(0, 6), **more)
         for name in names or ("notebooks",)
     ]
     limits = [{"type": "Tesla-T4-SHARED", "min": 0, "max": 24}]
-    return AutoscalerState(version, tuple(map(parse_machine_set, raw)), cluster_autoscaler=cluster_autoscaler(limits))
+    return ClusterObjects(version, tuple(raw), cluster_autoscaler=cluster_autoscaler(limits))
 
 
 def text(info: Object, kind: str = "report") -> str:
@@ -81,7 +88,7 @@ def test_a_broken_machine_set_is_an_alarm_only_in_the_report_since_the_run_corre
 
 
 def test_before_the_first_run() -> None:
-    info = result(AutoscalerState("5.0.1"))
+    info = result(ClusterObjects("5.0.1", (SOURCE,)))
     assert (
         "cause: the cluster has no MachineSet notebooks. Remedy: run the playbook site or nodegroups, which creates it"
         in text(info)
@@ -89,7 +96,7 @@ def test_before_the_first_run() -> None:
     assert text(info, "plan").startswith(
         "scaling of notebooks: MachineSet notebooks will scale from zero after this run"
     )
-    info = result(AutoscalerState("4.20.3"), sharing={"mode": "time-slicing", "replicas": 4, "rename": True})
+    info = result(ClusterObjects("4.20.3", (SOURCE,)), sharing={"mode": "time-slicing", "replicas": 4, "rename": True})
     assert text(info, "plan").startswith(
         "scaling of notebooks: MachineSet notebooks will not scale from zero after this run\n"
         "cause: before OpenShift 5.0, the autoscaler expects no other GPUs than nvidia.com/gpu"
@@ -112,14 +119,14 @@ def test_machine_sets_with_the_same_findings_are_one_paragraph() -> None:
 
 def test_pods_with_some_labels_and_a_fixed_size() -> None:
     state = cluster()
-    annotations = dict(state.machine_sets[0].annotations) | {f"{NEW}labels": ""}
-    raw = machine_set("notebooks", labels=LABELS, gpus=4, taints=[TAINT], bounds=(0, 6))
+    annotations = dict(state.machine_sets[0]["metadata"]["annotations"]) | {f"{NEW}labels": ""}
+    raw = owned("notebooks", labels=LABELS, gpus=4, taints=[TAINT], bounds=(0, 6))
     raw["metadata"]["annotations"] = annotations
-    state = AutoscalerState("5.0.0", (parse_machine_set(raw),), cluster_autoscaler=state.cluster_autoscaler)
+    state = ClusterObjects("5.0.0", (raw,), cluster_autoscaler=state.cluster_autoscaler)
     assert "\npods with accel.gpu/pool: label accel.gpu/pool=notebooks is missing in annotation" in text(result(state))
-    raw = machine_set("notebooks", labels=LABELS, gpus=4, taints=[TAINT], bounds=None, replicas=2)
+    raw = owned("notebooks", labels=LABELS, gpus=4, taints=[TAINT], bounds=None, replicas=2)
     fixed = result(
-        AutoscalerState("4.18.14", (parse_machine_set(raw),)),
+        ClusterObjects("4.18.14", (raw,)),
         autoscale=None,
         nodes={"flavor": "g4dn.xlarge", "count": 2},
     )
@@ -137,7 +144,7 @@ def test_other_clusters_show_nothing(info: Object) -> None:
 
 
 def test_what_could_not_be_read_is_shown() -> None:
-    assert text(result(AutoscalerState(""), "MachineSets could not be read: forbidden")).endswith(
+    assert text(result(ClusterObjects(""), "MachineSets could not be read: forbidden")).endswith(
         "\nautoscaler: MachineSets could not be read: forbidden"
     )
 
@@ -161,10 +168,10 @@ def test_the_quoted_explanation_is_that_of_the_quoted_machine_set() -> None:
     section = (REPO / "docs" / "openshift.md").read_text(encoding="utf-8").partition("\n## Scaling from zero\n")[2]
     variables, output = re.findall(r"```(?:yaml|text)\n(.*?)```", section, re.DOTALL)[:2]
     quoted = yaml.safe_load(variables)
-    raw = machine_set("notebooks", bounds=(0, 6))
+    raw = owned("notebooks", bounds=(0, 6))
     raw["metadata"]["annotations"] = {**raw["metadata"]["annotations"], **quoted["metadata"]["annotations"]}
     del raw["metadata"]["annotations"][f"{NEW}labels"]
     raw["spec"]["template"]["spec"] |= quoted["spec"]["template"]["spec"]
     limits = [{"type": "Tesla-T4-SHARED", "min": 0, "max": 24}]
-    state = AutoscalerState("4.18.14", (parse_machine_set(raw),), cluster_autoscaler=cluster_autoscaler(limits))
+    state = ClusterObjects("4.18.14", (raw,), cluster_autoscaler=cluster_autoscaler(limits))
     assert output.splitlines() == wrap(scaling_paragraphs(result(state), "report"))

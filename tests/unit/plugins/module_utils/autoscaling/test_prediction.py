@@ -5,27 +5,24 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.autoscaling import (
-    AutoscalerState,
-    ScalingExplanation,
-)
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_template import parse_machine_set
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.scaling_prediction import explain_pools
+from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.plan import ClusterObjects
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.autoscaling import ScalingExplanation
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from tests.helpers.machine_sets import ACCELERATOR, MAX_SIZE, cluster_autoscaler, machine_autoscaler, machine_set
-from tests.helpers.scaling_cases import MISTAKES, VERSIONS, with_mistake
+from tests.helpers.scaling_cases import MISTAKES, VERSIONS, explained, with_mistake
 
 SOURCE = "prod-worker-us-east-2a"
 # What a run of site does not change: limits and priorities that someone has set, taints and GPUs of others, and what the cluster's size allows.
 KEPT = {"foreign taint", "node limit reached", "pod priority", "all nodes exist", "GPU limit reached"}
 
 
-def pools(**pool: Any) -> tuple[PoolPlan, ...]:
+def pools(autoscaler: dict[str, Any] | None = None, **pool: Any) -> Plan:
     declared = {
         "name": "t4",
         "model": "T4",
@@ -38,12 +35,19 @@ def pools(**pool: Any) -> tuple[PoolPlan, ...]:
         **pool,
     }
     declared = {key: value for key, value in declared.items() if value is not None}
-    return derive({"name": "lab", "cloud": {"machineset": {}}}, {}, [declared]).pools
+    return derive({"name": "lab", "cloud": {"machineset": {}}, "autoscaler": autoscaler or {}}, {}, [declared])
 
 
-def fresh(version: str) -> AutoscalerState:
+def owned(name: str, **more: Any) -> dict[str, Any]:
+    """A MachineSet that the collection has created."""
+    raw = machine_set(name, **more)
+    raw["metadata"]["labels"] = {"accel.gpu/nodegroup": name}
+    return raw
+
+
+def fresh(version: str) -> ClusterObjects:
     """A cluster with the installer's MachineSets and without an autoscaler."""
-    return AutoscalerState(version, (parse_machine_set(machine_set(SOURCE, bounds=None)),))
+    return ClusterObjects(version, (machine_set(SOURCE, bounds=None),))
 
 
 def blocking(found: ScalingExplanation) -> list[str]:
@@ -52,7 +56,7 @@ def blocking(found: ScalingExplanation) -> list[str]:
 
 @pytest.mark.parametrize("version", [*VERSIONS, ""])
 def test_a_first_plan_does_not_report_what_the_run_creates(version: str) -> None:
-    (found,) = explain_pools(pools(), fresh(version))
+    (found,) = explained(pools(), fresh(version))
     assert [finding.code for finding in found.findings] == ["machine_set"]
     assert (found.exists, found.scales, blocking(found)) == (False, False, [])
     assert (found.bounds, found.accelerator) == ((0, 4), "Tesla-T4-SHARED")
@@ -63,9 +67,9 @@ def test_a_first_plan_does_not_report_what_the_run_creates(version: str) -> None
 
 def test_the_number_of_gpus_that_the_cloud_measures_is_noted() -> None:
     """Before 4.19, the autoscaler reads only the annotation in which the cloud's controller counts whole GPUs."""
-    (found,) = explain_pools(pools(), fresh("4.18.14"))
+    (found,) = explained(pools(), fresh("4.18.14"))
     assert [(finding.code, finding.effect) for finding in found.after_run] == [("gpu_amount", "note")]
-    (found,) = explain_pools(pools(), fresh("4.20.3"))
+    (found,) = explained(pools(), fresh("4.20.3"))
     assert found.after_run == ()
 
 
@@ -84,7 +88,7 @@ def test_the_number_of_gpus_that_the_cloud_measures_is_noted() -> None:
     ],
 )
 def test_a_first_plan_reports_what_stays(pool: dict[str, Any], version: str, codes: list[str]) -> None:
-    (found,) = explain_pools(pools(**pool), fresh(version))
+    (found,) = explained(pools(**pool), fresh(version))
     expected = ["maximum"] if pool.get("autoscale", {}) == {"min": 2, "max": 2} and not codes else codes
     assert blocking(found) == expected
 
@@ -93,7 +97,7 @@ def test_a_first_plan_reports_what_stays(pool: dict[str, Any], version: str, cod
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_run_corrects_all_other_mistakes(mistake: str, version: str) -> None:
     scene = with_mistake("t4", version, mistake)
-    (found,) = explain_pools(pools(), scene.state())
+    (found,) = explained(pools(), scene.objects())
     expected = MISTAKES[mistake]
     if mistake in KEPT:
         assert expected.code in blocking(found)
@@ -107,18 +111,20 @@ def test_a_run_corrects_all_other_mistakes(mistake: str, version: str) -> None:
 
 def test_a_pool_in_several_zones_has_an_explanation_for_each_machine_set() -> None:
     state = fresh("4.20.3")
-    existing = parse_machine_set(machine_set("t4-us-east-2a", labels={"accel.gpu/pool": "t4"}))
+    other_zone = machine_set("prod-worker-us-east-2b", bounds=None, zone="us-east-2b")
+    state = dataclasses.replace(state, machine_sets=(*state.machine_sets, other_zone))
+    existing = owned("t4-us-east-2a", labels={"accel.gpu/pool": "t4"})
     state = dataclasses.replace(state, machine_sets=(*state.machine_sets, existing))
-    declared = pools(nodes={"flavor": "g4dn.xlarge", "zones": ["us-east-2a", "us-east-2b"]})
-    found = {item.machine_set: item for item in explain_pools(declared, state)}
+    declared = pools(nodes={"like": SOURCE, "flavor": "g4dn.xlarge", "zones": ["us-east-2a", "us-east-2b"]})
+    found = {item.machine_set: item for item in explained(declared, state)}
     assert {name: item.exists for name, item in found.items()} == {"t4-us-east-2a": True, "t4-us-east-2b": False}
     assert [blocking(item) for item in found.values()] == [[], []]
 
 
 def test_the_bounds_of_a_foreign_machine_autoscaler_stay() -> None:
-    state = with_mistake("t4", "4.20.3", "maximum 0").state()
+    state = with_mistake("t4", "4.20.3", "maximum 0").objects()
     state = dataclasses.replace(state, machine_autoscalers=(machine_autoscaler("theirs", "t4"),))
-    (found,) = explain_pools(pools(), state)
+    (found,) = explained(pools(), state)
     assert blocking(found) == ["bounds"]
 
 
@@ -127,32 +133,38 @@ def test_limits_and_delays_of_a_run() -> None:
     assert scene.autoscaler is not None
     scene.autoscaler["spec"]["maxNodeProvisionTime"] = "5m"
     scene.nodes.clear()
-    scene.limits["gpus"] = [{"type": scene.pool.accelerator, "min": 0, "max": 1}]
-    (found,) = explain_pools(pools(), scene.state())
+    kind = scene.pool.accelerator
+    scene.limits["gpus"] = [{"type": kind, "min": 0, "max": 1}]
+    (found,) = explained(pools(), scene.objects())
     assert [finding.code for finding in found.findings] == ["gpu_limit", "provision_time"]
+    assert found.after_run == found.findings, "what others have set stays"
+    scene.autoscaler["metadata"]["annotations"] = {"accel.gpu/gpu-limits": json.dumps({kind: {"max": 1}})}
+    written = {"f:spec": {"f:maxNodeProvisionTime": {}}}
+    scene.autoscaler["metadata"]["managedFields"] = [{"manager": "accel.gpu", "fieldsV1": written}]
+    (found,) = explained(pools(), scene.objects())
     assert [finding.code for finding in found.after_run] == ["provision_time"], "an existing delay is kept"
-    (found,) = explain_pools(pools(), scene.state(), {"maxNodeProvisionTime": "40m"})
+    (found,) = explained(pools({"max_node_provision_time": "40m"}), scene.objects())
     assert found.after_run == ()
 
 
 def test_a_label_that_the_pool_must_not_have_is_removed() -> None:
     declared = pools(sharing={"mode": "time-slicing", "replicas": 4, "rename": True}, labels=None, taints=None)
-    raw = machine_set("t4", labels={"accel.gpu/pool": "t4", ACCELERATOR: "Tesla-T4-SHARED"})
-    state = AutoscalerState("5.0.0", (parse_machine_set(raw),), cluster_autoscaler=cluster_autoscaler())
-    (found,) = explain_pools(declared, state)
+    raw = owned("t4", labels={"accel.gpu/pool": "t4", ACCELERATOR: "Tesla-T4-SHARED"})
+    state = ClusterObjects("5.0.0", (raw,), cluster_autoscaler=cluster_autoscaler())
+    (found,) = explained(declared, state)
     assert "accelerator_unready" in [finding.code for finding in found.findings]
     assert found.after_run == ()
 
 
 def test_nothing_that_could_not_be_read_counts_as_missing() -> None:
     state = dataclasses.replace(fresh("4.20.3"), unread=frozenset({"ClusterAutoscaler", "MachineAutoscaler"}))
-    raw = machine_set("t4", labels={"accel.gpu/pool": "t4"}, bounds=None)
-    state = dataclasses.replace(state, machine_sets=(*state.machine_sets, parse_machine_set(raw)))
-    (found,) = explain_pools(pools(), state)
+    raw = owned("t4", labels={"accel.gpu/pool": "t4"}, bounds=None)
+    state = dataclasses.replace(state, machine_sets=(*state.machine_sets, raw))
+    (found,) = explained(pools(), state)
     codes = {finding.code: finding for finding in found.findings}
     assert "cluster_autoscaler" not in codes
     assert "its size is not in its annotations" in codes["machine_autoscaler"].message
     raw["metadata"]["annotations"] |= {MAX_SIZE: "4"}
-    state = dataclasses.replace(state, machine_sets=(*state.machine_sets[:1], parse_machine_set(raw)))
-    (found,) = explain_pools(pools(), state)
+    state = dataclasses.replace(state, machine_sets=(*state.machine_sets[:1], raw))
+    (found,) = explained(pools(), state)
     assert found.as_dict()["scales_after_run"] is None

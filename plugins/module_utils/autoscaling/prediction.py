@@ -1,0 +1,95 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Predicts what the autoscaler reads after a run of the playbook site, so that a plan only reports what the run does not correct (pure).
+
+The MachineSets are those that the module machineset computes, and all other objects those of plan_scaling(), with which the module autoscaling changes them.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ..catalog.cluster_autoscaler import KIND, MACHINE_AUTOSCALER_KIND
+from ..catalog.machine_api import CAPACITY_CPU, CAPACITY_MEMORY, CPU, GPU, MEMORY_MB
+from ..cluster_state.autoscaling import ScalingExplanation, belongs_to, explain_scaling
+from ..cluster_state.node_template import parse_machine_set
+from ..cluster_state.scaling_checks import MAX_SIZE, MIN_SIZE
+from .objects import ObjectChange, bounds_of
+from .plan import ClusterObjects, ScalingOptions, plan_scaling
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import Plan, PoolPlan
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+# For a MachineSet that does not exist: the controller of the platform sets CPU and memory of its machine type.
+_MEASURED_LATER = {CPU: "1", MEMORY_MB: "1024", CAPACITY_CPU: "1", CAPACITY_MEMORY: "1Gi"}
+
+
+def explain_pools(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Document]) -> list[ScalingExplanation]:
+    """The explanations of all pools, each with the findings that remain after a run of site.
+
+    `machine_sets` are the MachineSets after the run.
+    """
+    state = found.state
+    predicted = objects_after_run(plan, found, machine_sets).state
+    explanations: list[ScalingExplanation] = []
+    for pool in plan.pools:
+        after = {item.machine_set: item for item in explain_scaling(pool, predicted)}
+        for now in explain_scaling(pool, state):
+            later = after.get(now.machine_set, now)
+            # Of a MachineSet that does not exist, only the future node can be described.
+            shown = now if now.exists else replace(later, findings=now.findings, exists=False)
+            explanations.append(replace(shown, after_run=later.findings))
+    return explanations
+
+
+def objects_after_run(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Document]) -> ClusterObjects:
+    """The objects after the run. If it is refused because of a problem, only the MachineSets are others."""
+    existing = {item["metadata"]["name"] for item in found.machine_sets}
+    new = tuple(
+        dict(item) if item["metadata"]["name"] in existing else _measured(item, plan.pools) for item in machine_sets
+    )
+    after = replace(found, machine_sets=new)
+    if plan.autoscaler is None:
+        return after
+    planned = plan_scaling(plan, after, ScalingOptions(), {})
+    if planned.problems:
+        return after
+    bounds = {name: bounds_of(scaler) for name, scaler in planned.scaled.items()}
+    after = replace(after, machine_sets=tuple(_bounded(item, bounds) for item in new))
+    for change in planned.changes:
+        after = _applied(after, change)
+    return after
+
+
+def _applied(found: ClusterObjects, change: ObjectChange) -> ClusterObjects:
+    """The objects after one change."""
+    if change.kind == KIND:
+        return replace(found, cluster_autoscaler=change.desired)
+    if change.kind == MACHINE_AUTOSCALER_KIND:
+        others = (item for item in found.machine_autoscalers if item is not change.live)
+        return replace(found, machine_autoscalers=(*others, *([change.desired] if change.desired else [])))
+    return replace(found, priorities=change.desired)
+
+
+def _measured(machine_set: Document, pools: t.Iterable[PoolPlan]) -> Object:
+    """A new MachineSet with the annotations that the controller of its platform writes; the controller of a cloud counts whole GPUs."""
+    parsed = parse_machine_set(machine_set)
+    pool = next((pool for pool in pools if belongs_to(parsed, pool)), None)
+    whole = None
+    if pool is not None and GPU in parsed.controller_annotations:
+        whole = pool.gpus_per_node or (pool.nodegroup.flavor_gpus if pool.nodegroup else None)
+    annotations = {**_MEASURED_LATER, **parsed.annotations, **({GPU: str(whole)} if whole else {})}
+    return {**machine_set, "metadata": {**machine_set["metadata"], "annotations": annotations}}
+
+
+def _bounded(machine_set: Object, bounds: t.Mapping[str, tuple[int, int]]) -> Object:
+    """A MachineSet with the bounds that the operator writes from its MachineAutoscaler."""
+    metadata = machine_set["metadata"]
+    if metadata["name"] not in bounds:
+        return machine_set
+    low, high = bounds[metadata["name"]]
+    annotations = {**(metadata.get("annotations") or {}), MIN_SIZE: str(low), MAX_SIZE: str(high)}
+    return {**machine_set, "metadata": {**metadata, "annotations": annotations}}

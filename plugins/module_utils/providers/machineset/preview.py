@@ -1,0 +1,61 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The MachineSets after a run of the module machineset, for previews of what reads them (pure)."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...catalog.machine_api import ZONE_LABEL, AutoscalerRules
+from ...kube.metadata import name_of
+from ...pools.nodegroup_names import NODE_LABELS
+from .machineset_object import Object, configured, platform_of_object
+from .specs import Cluster, MachineSetSpec, Options, find_machineset, spec_of
+
+
+def machine_sets_after(
+    groups: t.Iterable[Options], machinesets: t.Sequence[Object], rules: AutoscalerRules
+) -> list[Object]:
+    """The MachineSets that there are after a run with these node groups; one that the run refuses is as it is now.
+
+    The Infrastructure is not needed: where it has the failure domains, the declared zone is trusted.
+    """
+    cluster = Cluster(machinesets, rules, None)
+    after = {name_of(item): item for item in machinesets}
+    for group in groups:
+        options: Object = {"state": "present", "recreate": False, **group}
+        live, problems = find_machineset(options, machinesets, "")
+        if problems:
+            continue
+        spec = _spec(options, live, cluster)
+        if spec is None:
+            continue
+        if live is None:
+            after[spec.name] = spec.created(spec.name, spec.desired_count(None) or 0, rules)
+        else:
+            after[name_of(live)] = configured(live, spec.differences(live, rules), spec.paths, spec.name)
+    return list(after.values())
+
+
+def _spec(options: Options, live: Object | None, cluster: Cluster) -> MachineSetSpec | None:
+    """The spec; None if the run refuses it."""
+    zone = options.get("zone")
+    has_domains = any(
+        (platform := platform_of_object(item)) and platform.failure_domains for item in cluster.machinesets
+    )
+    if not has_domains:
+        spec, problems, dummy = spec_of(options, live, cluster)
+        return None if problems else spec
+    spec, problems, dummy = spec_of({**options, "zone": None}, live, cluster)
+    if problems:
+        return None
+    # The labels of a zone that is not known here stay.
+    labels = {
+        key: value
+        for key, value in (spec.fields.get(NODE_LABELS) or {}).items()
+        if value is not None or key in (options.get(NODE_LABELS) or {})
+    }
+    fields = {**spec.fields, **({NODE_LABELS: labels} if labels else {})}
+    zone_labels = {ZONE_LABEL: zone} if zone and live is None else {}
+    return dataclasses.replace(spec, fields=fields, zone_labels={**spec.zone_labels, **zone_labels})
