@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 # For a MachineSet that does not exist: the controller of the platform sets CPU and memory of its machine type.
-_MEASURED_LATER = {CPU: "1", MEMORY_MB: "1024", CAPACITY_CPU: "1", CAPACITY_MEMORY: "1Gi"}
+_MEASURED_LATER = {CPU: "1", MEMORY_MB: "1024", CAPACITY_CPU: "1", CAPACITY_MEMORY: str(1024**3)}
 
 
 def explain_pools(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Document]) -> list[ScalingExplanation]:

@@ -8,9 +8,10 @@ import dataclasses
 import typing as t
 
 from ...catalog.machine_api import ZONE_LABEL, AutoscalerRules
+from ...common.nested import get_nested
 from ...kube.metadata import name_of
 from ...pools.nodegroup_names import NODE_LABELS
-from .machineset_object import Object, configured, platform_of_object
+from .machineset_object import LABELS, Object, configured, platform_of_object
 from .specs import Cluster, MachineSetSpec, Options, find_machineset, spec_of
 
 
@@ -50,12 +51,12 @@ def _spec(options: Options, live: Object | None, cluster: Cluster) -> MachineSet
     spec, problems, dummy = spec_of({**options, "zone": None}, live, cluster)
     if problems:
         return None
-    # The labels of a zone that is not known here stay.
-    labels = {
-        key: value
-        for key, value in (spec.fields.get(NODE_LABELS) or {}).items()
-        if value is not None or key in (options.get(NODE_LABELS) or {})
-    }
-    fields = {**spec.fields, **({NODE_LABELS: labels} if labels else {})}
-    zone_labels = {ZONE_LABEL: zone} if zone and live is None else {}
-    return dataclasses.replace(spec, fields=fields, zone_labels={**spec.zone_labels, **zone_labels})
+    if live is None:
+        return dataclasses.replace(spec, zone_labels={ZONE_LABEL: zone} if zone else {})
+    # The labels of a zone that is not known here stay; spec_of() would remove recorded ones.
+    platform = platform_of_object(live)
+    keys = {*platform.zone_label_keys, *platform.region_label_keys} if platform else set()
+    zone_labels = {key: value for key, value in (get_nested(live, *LABELS) or {}).items() if key in keys}
+    labels = spec.fields.get(NODE_LABELS)
+    fields = {**spec.fields, **({NODE_LABELS: {**labels, **zone_labels}} if labels is not None else {})}
+    return dataclasses.replace(spec, fields=fields, zone_labels=zone_labels)

@@ -165,7 +165,7 @@ def test_a_replacement_gets_a_machine_autoscaler_and_the_old_one_is_deleted() ->
 
 
 def test_the_limit_is_never_below_what_is_in_use() -> None:
-    bounds = {"machine.openshift.io/cluster-api-autoscaler-node-group-max-size": "9"}
+    bounds: dict[str, t.Any] = {"machine.openshift.io/cluster-api-autoscaler-node-group-max-size": "9"}
     used = machine_set(replicas=5, **bounds)
     used["metadata"]["annotations"]["machine.openshift.io/GPU"] = "4"
     assert made(pool(scale={"min": 0, "max": 1}), sets=[used]).limits == {KIND: 20}
@@ -177,7 +177,7 @@ def test_the_limit_is_never_below_what_is_in_use() -> None:
 
 def test_shares_that_a_node_offers_count_even_if_the_template_shows_whole_gpus() -> None:
     """The platform's controller measures whole GPUs, and a new node offers four shares."""
-    assert made(pool(), sets=[machine_set(**{"machine.openshift.io/GPU": "1"})]).limits == {KIND: 12}
+    assert made(pool(), sets=[machine_set(**t.cast("Object", {"machine.openshift.io/GPU": "1"}))]).limits == {KIND: 12}
 
 
 def test_a_machine_autoscaler_of_others_is_reported_and_adopted_only_on_request() -> None:

@@ -139,7 +139,7 @@ def test_limits_and_delays_of_a_run() -> None:
     assert [finding.code for finding in found.findings] == ["gpu_limit", "provision_time"]
     assert found.after_run == found.findings, "what others have set stays"
     scene.autoscaler["metadata"]["annotations"] = {"accel.gpu/gpu-limits": json.dumps({kind: {"max": 1}})}
-    written = {"f:spec": {"f:maxNodeProvisionTime": {}}}
+    written: dict[str, Any] = {"f:spec": {"f:maxNodeProvisionTime": {}}}
     scene.autoscaler["metadata"]["managedFields"] = [{"manager": "accel.gpu", "fieldsV1": written}]
     (found,) = explained(pools(), scene.objects())
     assert [finding.code for finding in found.after_run] == ["provision_time"], "an existing delay is kept"
