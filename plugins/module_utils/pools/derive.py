@@ -18,8 +18,7 @@ from ..mig.layout import Layout
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..schema.matching import resolve_match
 from ..schema.olm import installer_of
-from ..schema.types import Document
-from ..schema.types import is_empty
+from ..schema.types import Document, is_empty
 from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
 from ..validation_programs.registry import PROGRAMS
