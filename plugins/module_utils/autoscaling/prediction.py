@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from ..catalog.cluster_autoscaler import KIND, MACHINE_AUTOSCALER_KIND
 from ..catalog.machine_api import CAPACITY_CPU, CAPACITY_MEMORY, CPU, GPU, MEMORY_MB
-from ..cluster_state.autoscaling import ScalingExplanation, belongs_to, explain_scaling
+from ..cluster_state.autoscaling import ScalingExplanation, belongs_to, explain_scaling, targets_of
 from ..cluster_state.node_template import parse_machine_set
 from ..cluster_state.scaling_checks import MAX_SIZE, MIN_SIZE
 from .objects import ObjectChange, bounds_of
-from .plan import ClusterObjects, ScalingOptions, plan_scaling
+from .plan import ClusterObjects, ScalingOptions, ScalingPlan, plan_scaling
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan, PoolPlan
@@ -46,22 +46,24 @@ def explain_pools(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Do
 
 
 def objects_after_run(plan: Plan, found: ClusterObjects, machine_sets: t.Sequence[Document]) -> ClusterObjects:
-    """The objects after the run. If it is refused because of a problem, only the MachineSets are others."""
+    """The objects after the run. If a problem makes the module autoscaling fail, its objects are as they are now."""
     existing = {item["metadata"]["name"] for item in found.machine_sets}
     new = tuple(
         dict(item) if item["metadata"]["name"] in existing else _measured(item, plan.pools) for item in machine_sets
     )
     after = replace(found, machine_sets=new)
-    if plan.autoscaler is None:
-        return after
-    planned = plan_scaling(plan, after, ScalingOptions(), {})
-    if planned.problems:
-        return after
-    bounds = {name: bounds_of(scaler) for name, scaler in planned.scaled.items()}
-    after = replace(after, machine_sets=tuple(_bounded(item, bounds) for item in new))
-    for change in planned.changes:
-        after = _applied(after, change)
-    return after
+    planned = ScalingPlan() if plan.autoscaler is None else plan_scaling(plan, after, ScalingOptions(), {})
+    if not planned.problems:
+        for change in planned.changes:
+            after = _applied(after, change)
+    created = {item["metadata"]["name"] for item in new} - existing
+    # The operator has written the bounds of MachineAutoscalers that are not changed into all MachineSets that exist.
+    scalers = {
+        name: planned.scaled.get(name) or next(iter(targets_of(after.machine_autoscalers, name)), None)
+        for name in {*planned.scaled, *created}
+    }
+    bounds = {name: bounds_of(scaler) for name, scaler in scalers.items() if scaler and not planned.problems}
+    return replace(after, machine_sets=tuple(_bounded(item, bounds) for item in new))
 
 
 def _applied(found: ClusterObjects, change: ObjectChange) -> ClusterObjects:

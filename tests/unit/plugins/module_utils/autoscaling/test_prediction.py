@@ -128,6 +128,16 @@ def test_the_bounds_of_a_foreign_machine_autoscaler_stay() -> None:
     assert blocking(found) == ["bounds"]
 
 
+def test_a_new_machine_set_gets_the_bounds_of_the_machine_autoscaler_that_waits_for_it() -> None:
+    waiting = machine_autoscaler("t4", low=1, high=2)
+    state = dataclasses.replace(
+        fresh("4.20.3"), machine_autoscalers=(waiting,), cluster_autoscaler=cluster_autoscaler()
+    )
+    (found,) = explained(pools(), state)
+    assert blocking(found) == []
+    assert found.bounds == (1, 2), "those of others are not changed"
+
+
 def test_limits_and_delays_of_a_run() -> None:
     scene = with_mistake("t4", "4.20.3", "GPU limit reached")
     assert scene.autoscaler is not None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan of gpu_info predicts is what the module autoscaling plans, in check mode and after the MachineSets exist."""
+"""The module gpu_info predicts the objects that the module autoscaling plans, in check mode and after the MachineSets exist."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PLANS: dict[str, tuple[Object, Object]] = {
     "priority without expander": ({}, {"autoscale": {"min": 0, "max": 4, "priority": 50}}),
     "fixed": ({}, {"nodes": {"flavor": "g4dn.xlarge", "count": 1}, "autoscale": None}),
 }
-OURS = [{"manager": "accel.gpu", "fieldsV1": {"f:spec": {"f:maxNodeProvisionTime": {}}}}]
+OWN_FIELDS = [{"manager": "accel.gpu", "fieldsV1": {"f:spec": {"f:maxNodeProvisionTime": {}}}}]
 AUTOSCALERS: dict[str, Object | None] = {
     "none": None,
     "without limits": cluster_autoscaler(),
@@ -53,7 +53,7 @@ _OWN = AUTOSCALERS["own limit"]
 if _OWN is not None:
     _OWN["metadata"] |= {
         "annotations": {"accel.gpu/gpu-limits": json.dumps({KIND: {"max": 1}, "gone": {"max": 8}})},
-        "managedFields": OURS,
+        "managedFields": OWN_FIELDS,
     }
 PRIORITIES = {"none": None, "of others": "10:\n  - .*\n", "malformed": "- a", "of this pool": "50:\n  - .*t4.*\n"}
 
@@ -82,7 +82,7 @@ def objects(version: str, autoscaler: str = "none", priorities: str = "none", **
 
 
 def results_of_machineset(plan: Plan, found: ClusterObjects) -> dict[str, Object]:
-    """What the module machineset returns in check mode for MachineSets that it would create."""
+    """The result of the module machineset in check mode for MachineSets that it would create."""
     cluster = Cluster([dict(item) for item in found.machine_sets], found.state.rules, None)
     results = {}
     for group in plan.nodegroups:
@@ -100,7 +100,7 @@ def results_of_machineset(plan: Plan, found: ClusterObjects) -> dict[str, Object
 
 
 def compared(found: ClusterObjects) -> Object:
-    """What the prediction and the module must agree on."""
+    """The objects that the prediction and the module have in common."""
     scalers = {item["metadata"]["name"]: item for item in found.machine_autoscalers}
     return {"cluster": found.cluster_autoscaler, "priorities": found.priorities, "scalers": scalers}
 
@@ -181,7 +181,7 @@ def test_a_plan_predicts_the_priority_of_a_pool() -> None:
     assert priorities_of(after.priorities) == {1: ["worker"], 50: ["^MachineSet/openshift-machine-api/t4$"]}
 
 
-def test_a_run_that_is_refused_predicts_no_object_of_the_autoscaler() -> None:
+def test_a_run_that_fails_changes_no_object_of_the_autoscaler() -> None:
     """A MachineSet of the pool's name that was not created by the collection."""
     found = objects("4.20.3")
     found = dataclasses.replace(found, machine_sets=(*WORKERS, machine_set("t4", bounds=None)))
