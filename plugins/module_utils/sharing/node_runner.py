@@ -202,7 +202,7 @@ class NodeRunner:
         message = str(failure)
         if self._change.rollout.on_failure != rollout_fields.LEAVE:
             if not self._labels_changed:
-                self._node.write(uncordon_patch)
+                self._node.write(lambda actual: uncordon_patch(actual, verified=False))
                 return UNCORDONED
             good = last_good(node)
             if good is not None and self._roll_back(good):
@@ -256,13 +256,16 @@ def cordon_patch(node: Node, reason: str) -> Patch | None:
     return merge_patch(node, spec, annotations)
 
 
-def uncordon_patch(node: Node, failure: str | None = None) -> Patch | None:
-    """Remove the collection's cordon, taints and pauses; `failure` is recorded as the reason of a rollback. None if nothing changes."""
+def uncordon_patch(node: Node, failure: str | None = None, *, verified: bool = True) -> Patch | None:
+    """Remove the collection's cordon, taints and pauses; `failure` is recorded as the reason of a rollback. None if nothing changes.
+
+    Only a verified node without a failure loses the startup taint.
+    """
     spec, annotations = uncordon_edit(node)
     note = failure[:MAX_REASON] if failure else None
     if node.annotations.get(FAILED_KEY) != note:
         annotations[FAILED_KEY] = note
-    keys = {FAILED_KEY} if failure else {FAILED_KEY, STARTUP_TAINT_KEY}
+    keys = {FAILED_KEY, STARTUP_TAINT_KEY} if verified and not failure else {FAILED_KEY}
     if any(node.has_taint(key) for key in keys):
         spec["taints"] = _taints_without(node, *keys)
     found = merge_patch(node, spec, annotations)

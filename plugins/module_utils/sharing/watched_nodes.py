@@ -10,6 +10,7 @@ import typing as t
 
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import NodeEdit
+from ..drain.machine_taints import remove_startup_taint
 from ..kube.errors import ApiError
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
@@ -150,18 +151,24 @@ class WatchedNode:
         return self._note(raw) if raw else None
 
     def write(self, make_patch: t.Callable[[Node], Patch | None]) -> Node | None:
-        """Send the patch that `make_patch` returns for the node, if any; returns the patched node, or None if it is gone."""
+        """Send the patch that `make_patch` returns for the node, if any; returns the patched node, or None if it is gone.
+
+        A patch that removes the startup taint first removes it from the node's Machine.
+        """
+        client, check = self._context.client, self._context.lease.check
 
         def make_edit(node: Node) -> NodeEdit | None:
             patch = make_patch(node)
-            return NodeEdit(self.name, patch) if patch is not None else None
+            if patch is None:
+                return None
+            remove_startup_taint(client, node, patch, check)
+            return NodeEdit(self.name, patch)
 
         node = self.latest
         edit = make_edit(node) if node is not None else None
         if edit is None:
             return node
-        check = self._context.lease.check
-        result = patch_node(self._context.client, edit, lambda raw: make_edit(self._note(raw)), check, answer=True)
+        result = patch_node(client, edit, lambda raw: make_edit(self._note(raw)), check, answer=True)
         if result.status == "gone":
             return None
         if result.node is None:

@@ -14,6 +14,7 @@ from ..common.errors import PartialFailure
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..common.progress import Progress
 from ..common.wait import WaitOptions
+from ..drain.machine_taints import remove_startup_taint
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.lease import Lease
@@ -130,19 +131,31 @@ class Stage:
                 self.result.add_kept_on_node(node.name, description)
 
     def patch_nodes(self, lease: Lease) -> None:
-        """Patch the nodes in parallel; raises PartialFailure when a node could not be changed."""
-        edits = [edit for edit in map(self.node_edit, self.nodes) if edit is not None]
+        """Patch the nodes in parallel; raises PartialFailure when a node could not be changed.
+
+        A patch that removes the startup taint first removes it from the node's Machine.
+        """
+        changed = [node for node in self.nodes if self.node_edit(node) is not None]
 
         def on_done(outcome: Outcome[NodeEdit | None], finished: int) -> None:
             if outcome.value is not None:
                 self.result.add_node(outcome.value)
-            self.progress.report("nodes cleaned up", finished, len(edits))
+            self.progress.report("nodes cleaned up", finished, len(changed))
 
-        def patch(edit: NodeEdit) -> NodeEdit | None:
-            patched = patch_node(self.client, edit, lambda raw: self.node_edit(parse_node(raw)), lease.check)
+        def make_edit(node: Node) -> NodeEdit | None:
+            edit = self.node_edit(node)
+            if edit is not None:
+                remove_startup_taint(self.client, node, edit.patch, lease.check)
+            return edit
+
+        def patch(node: Node) -> NodeEdit | None:
+            edit = make_edit(node)
+            if edit is None:
+                return None
+            patched = patch_node(self.client, edit, lambda raw: make_edit(parse_node(raw)), lease.check)
             return patched.edit if patched.status == "changed" else None
 
-        calls = [(edit.name, functools.partial(patch, edit)) for edit in edits]
+        calls = [(node.name, functools.partial(patch, node)) for node in changed]
         failed = {}
         for outcome in run_bounded(calls, on_done=on_done, stop=lease.lost):
             if outcome.error is not None and is_fatal(outcome.error):

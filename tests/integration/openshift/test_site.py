@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.cluster_autoscaler import MACHINE_ANNOTATION
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT
 from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
 from lab import audit
 from lab.layout import Lab as LabLayout
@@ -33,6 +36,7 @@ HOST = "openshift"
 NFD_OBJECT = f"/apis/nfd.openshift.io/v1/namespaces/{NFD_NAMESPACE}/nodefeaturediscoveries/nfd-instance"
 THEIRS = {"key": "example.org/maintenance", "operator": "Exists", "effect": "NoSchedule"}
 SETS = "/apis/machine.openshift.io/v1beta1/namespaces/openshift-machine-api/machinesets"
+MACHINES = SETS.replace("machinesets", "machines")
 SCALERS = "/apis/autoscaling.openshift.io/v1beta1/namespaces/openshift-machine-api/machineautoscalers"
 CLUSTER_AUTOSCALER = "/apis/autoscaling.openshift.io/v1/clusterautoscalers/default"
 PODS = "/api/v1/namespaces/default/pods"
@@ -43,9 +47,12 @@ ALLOW = {"gpu_operator_allow_driver_rollout": True}
 pytestmark = pytest.mark.timeout(1200)
 
 
-def play(lab: Lab, name: str = "site", *arguments: str, **variables: Any) -> PlaybookRun:
+def play(
+    lab: Lab, name: str = "site", *arguments: str, environ: dict[str, str] | None = None, **variables: Any
+) -> PlaybookRun:
+    environ = environ or lab.env
     return run_playbook(
-        f"accel.gpu.{name}", environ=lab.env, inventory=INVENTORY, variables=variables, arguments=arguments
+        f"accel.gpu.{name}", environ=environ, inventory=INVENTORY, variables=variables, arguments=arguments
     )
 
 
@@ -110,14 +117,10 @@ def test_site_from_an_empty_cluster(openshift_lab: Lab) -> None:
     assert writes(lab, mark) == []
 
 
-def waiting_pod(pool: str, *tolerations: Object, **labels: str) -> Object:
-    """A pod that requests one GPU of a pool, on a node that also has these labels."""
+def waiting_pod(pool: str, *tolerations: Object) -> Object:
+    """A pod that requests one GPU of a pool."""
     container = {"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    spec = {
-        "nodeSelector": {"accel.gpu/pool": pool, **labels},
-        "tolerations": list(tolerations),
-        "containers": [container],
-    }
+    spec = {"nodeSelector": {"accel.gpu/pool": pool}, "tolerations": list(tolerations), "containers": [container]}
     metadata = {"name": pool, "namespace": "default"}
     return {
         "apiVersion": "v1",
@@ -127,9 +130,51 @@ def waiting_pod(pool: str, *tolerations: Object, **labels: str) -> Object:
     }
 
 
+def taint_keys(spec: Object) -> list[str]:
+    """The keys of the taints in the spec of a node, of a Machine, or of the template of a MachineSet."""
+    return [taint["key"] for taint in spec.get("taints") or []]
+
+
+def assert_waits_for_new_nodes(lab: Lab, openshift: OpenShift, nodes: Callable[[], list[Object]]) -> None:
+    """A new node keeps the startup taint of its Machine until `new_nodes` removes it from both."""
+    key = STARTUP_TAINT["key"]
+    until(lambda: len(nodes()) == 1 and key in taint_keys(nodes()[0]["spec"]), limit=120)
+    (node,) = nodes()
+    machine = f"{MACHINES}/{node['metadata']['annotations'][MACHINE_ANNOTATION].rpartition('/')[2]}"
+    assert key in taint_keys(openshift.get(machine)["spec"])
+    # If only the node loses the taint, the Machine API sets it again. The cordon keeps the pending pod away in the meantime.
+    path = f"/api/v1/nodes/{node['metadata']['name']}"
+    patched = openshift.client.patch(path, {"spec": {"taints": None, "unschedulable": True}})
+    assert key not in taint_keys(patched["spec"])
+    until(lambda: key in taint_keys(openshift.get(path)["spec"]), limit=60)
+    openshift.client.patch(path, {"spec": {"unschedulable": None}})
+
+    environ = lab.env_as("new_nodes")
+    rules = "/apis/rbac.authorization.k8s.io/v1/clusterroles/accel-gpu-new-nodes"
+    granted = openshift.get(rules)["rules"]
+    openshift.client.patch(rules, {"rules": [rule for rule in granted if "machines" not in rule["resources"]]})
+    # The API server watches the role, so the change takes effect later.
+    words = "kubectl auth can-i get machines.machine.openshift.io -n openshift-machine-api 2>/dev/null || true"
+    until(lambda: run("bash", "-c", words, env=environ).startswith("no"), limit=60)
+    refused = play(lab, "new_nodes", environ=environ)
+    assert refused.rc != 0
+    assert 'apiGroups: ["machine.openshift.io"], resources: ["machines"], verbs: ["get"]' in refused.failure(HOST)
+    assert key in taint_keys(openshift.get(path)["spec"]), "no pod may start as long as the taint would come back"
+
+    # As the CronJob does.
+    environ = lab.env_as("new_nodes")
+    until(lambda: run("bash", "-c", words, env=environ).startswith("yes"), limit=60)
+    play(lab, "new_nodes", environ=environ).require_success()
+    assert key not in taint_keys(openshift.get(machine)["spec"])
+    mark = audit.mark(LabLayout.named(lab.name))
+    play(lab, "new_nodes", environ=environ).require_success()
+    found = audit.requests(LabLayout.named(lab.name), mark, "accel.gpu/")
+    assert [request.uri for request in found if "/machines" in request.uri] == []
+
+
 @pytest.mark.usual(150)
 def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(openshift_lab: Lab) -> None:
-    """The run has ended before the nodes exist: they are configured by what they register with."""
+    """The run has ended before the nodes exist: they are configured by what they register with, and by new_nodes."""
     lab, openshift = openshift_lab, sited(openshift_lab)
     lab.command("cloud", "set", "machines.boot-seconds=20")
 
@@ -142,9 +187,7 @@ def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(opens
     scaled = ("burst", "experiments")
     assert [openshift.get(f"{SETS}/{name}")["spec"]["replicas"] for name in scaled] == [0, 0]
     openshift.create(PODS, waiting_pod("burst", {**TAINT}))
-    # Only a partitioned node has this label; the autoscaler expects it by an annotation of the MachineSet.
-    partitioned = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}
-    openshift.create(PODS, waiting_pod("experiments", **partitioned))
+    openshift.create(PODS, waiting_pod("experiments"))
     until(lambda: runs("burst"), limit=120)
     # gpu-feature-discovery may need longer than the device plugin.
     until(lambda: nodes("burst")[0]["metadata"]["labels"].get("nvidia.com/gpu.product") == "Tesla-T4-SHARED", limit=60)
@@ -152,11 +195,15 @@ def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(opens
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4", "one T4 in four shares"
     assert [taint["key"] for taint in node["spec"]["taints"]] == ["restrictedaccess"]
 
-    until(lambda: runs("experiments"), limit=120)
+    assert_waits_for_new_nodes(lab, openshift, lambda: nodes("experiments"))
+    until(lambda: runs("experiments"), limit=60)
     (node,) = nodes("experiments")
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "56", "eight A100 with seven devices"
     assert node["metadata"]["labels"]["nvidia.com/mig.config.state"] == "success"
+    assert STARTUP_TAINT["key"] not in taint_keys(node["spec"])
     assert [openshift.get(f"{SETS}/{name}")["spec"]["replicas"] for name in scaled] == [1, 1], "and no second node"
+    template = openshift.get(f"{SETS}/experiments")["spec"]["template"]["spec"]
+    assert STARTUP_TAINT["key"] in taint_keys(template), "the next Machine gets it"
 
     assert play(lab, "autoscaling").require_success().changed(HOST) == 0, "the limits contain the nodes in use"
     # The next run only records on the new nodes what it manages there, so that their pods stay.

@@ -1,0 +1,113 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The startup taint leaves the Machine of a node together with the node; other nodes and other patches cost no request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
+from ansible_collections.accel.gpu.plugins.module_utils.drain.machine_taints import remove_startup_taint
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_runner import quarantine_patch, uncordon_patch
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.node_cleanup import restore_node
+from tests.helpers.fleet import node
+
+Object = dict[str, Any]
+PATH = "/apis/machine.openshift.io/v1beta1/namespaces/openshift-machine-api/machines/train-x2x4z"
+MACHINE = {"machine.openshift.io/machine": "openshift-machine-api/train-x2x4z"}
+TEAM = {"key": "team", "value": "a", "effect": "NoSchedule"}
+CONFLICT, NOT_FOUND = (ApiError("no", status=status) for status in (409, 404))
+FORBIDDEN = ApiError(
+    'machines is forbidden: User "u" cannot patch resource "machines" in API group "machine.openshift.io"', status=403
+)
+EVENT = "lease"
+
+
+class Server:
+    """One Machine, the errors of the next patches, and the requests."""
+
+    def __init__(self, taints: list[Object] | None, *errors: ApiError, exists: bool = True) -> None:
+        spec = {} if taints is None else {"taints": taints}
+        self.machine: Object | None = {"metadata": {"resourceVersion": "1"}, "spec": spec} if exists else None
+        self.errors, self.requests = list(errors), list[Any]()
+
+    def get(self, path: str) -> Object | None:
+        self.requests.append(("GET", path))
+        return self.machine
+
+    def patch(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
+        self.requests.append(("PATCH", path, body))
+        if self.errors:
+            if self.machine and self.errors[0].conflict:
+                # Another writer adds a taint.
+                self.machine = {"metadata": {"resourceVersion": "2"}, "spec": {"taints": [STARTUP_TAINT, TEAM]}}
+            raise self.errors.pop(0)
+        return body
+
+    def remove(self, actual: Node, patch: Object | None) -> list[Any]:
+        remove_startup_taint(self, actual, patch or {}, lambda: self.requests.append(EVENT))
+        return self.requests
+
+
+def tainted(*taints: Object, annotations: Object | None = None) -> Node:
+    return replace(node(), taints=taints, annotations=MACHINE if annotations is None else annotations)
+
+
+def patch_of(version: str, taints: list[Object] | None) -> Any:
+    return "PATCH", PATH, {"metadata": {"resourceVersion": version}, "spec": {"taints": taints}}
+
+
+STARTING = tainted(STARTUP_TAINT, TEAM)
+
+
+RELEASED = restore_node(STARTING, reset_mig=True).edit
+
+
+@pytest.mark.parametrize("patch", [uncordon_patch(STARTING), RELEASED and RELEASED.patch], ids=["uncordon", "uninstall"])
+@pytest.mark.parametrize(("taints", "kept"), [([STARTUP_TAINT], None), ([TEAM, STARTUP_TAINT], [TEAM])])
+def test_the_machine_loses_only_the_startup_taint(patch: Object, taints: list[Object], kept: list[Object] | None) -> None:
+    assert Server(taints).remove(STARTING, patch) == [("GET", PATH), EVENT, patch_of("1", kept)]
+
+
+def test_after_a_conflict_the_machine_is_read_again() -> None:
+    requests = Server([STARTUP_TAINT], CONFLICT).remove(STARTING, uncordon_patch(STARTING))
+    assert requests == [("GET", PATH), EVENT, patch_of("1", None), ("GET", PATH), EVENT, patch_of("2", [TEAM])]
+
+
+@pytest.mark.parametrize("server", [Server([TEAM]), Server(None), Server(None, exists=False)])
+def test_a_machine_without_the_taint_is_not_patched(server: Server) -> None:
+    """A killed run may have removed it from the Machine only."""
+    assert server.remove(STARTING, uncordon_patch(STARTING)) == [("GET", PATH)]
+
+
+@pytest.mark.parametrize(
+    ("actual", "patch"),
+    [
+        (replace(STARTING, annotations={}), uncordon_patch(STARTING)),
+        (replace(STARTING, annotations={"machine.openshift.io/machine": "unusual"}), uncordon_patch(STARTING)),
+        (tainted(TEAM), {"spec": {"taints": []}}),
+        (STARTING, {"spec": {"unschedulable": True}}),
+        (STARTING, quarantine_patch(STARTING, "drain", "message")),
+        (STARTING, uncordon_patch(STARTING, failure="message")),
+        (STARTING, uncordon_patch(STARTING, verified=False)),
+    ],
+    ids=["no Machine", "unusual annotation", "no startup taint", "cordon", "quarantine", "rollback", "not verified"],
+)
+def test_no_request_if_the_node_keeps_the_taint_or_has_no_machine(actual: Node, patch: Object | None) -> None:
+    assert Server([STARTUP_TAINT]).remove(actual, patch) == []
+
+
+def test_a_deleted_machine_is_no_error() -> None:
+    assert Server([STARTUP_TAINT], NOT_FOUND).remove(STARTING, uncordon_patch(STARTING))[-1] == patch_of("1", None)
+
+
+def test_a_missing_permission_is_an_error() -> None:
+    with pytest.raises(ApiError) as raised:
+        Server([STARTUP_TAINT], FORBIDDEN).remove(STARTING, uncordon_patch(STARTING))
+    assert raised.value.lacks_right
+    assert raised.value.fails_every_request, "the node keeps its taint, and the run ends"
