@@ -184,6 +184,7 @@ details:
   sample: {problems: ["gpu_pools[0].sharing.replicas: 1 is not allowed: sharing needs at least 2"]}
 """
 
+import dataclasses
 import typing as t
 
 from ..module_utils.cluster_state.ownership import is_created_by_collection
@@ -202,7 +203,7 @@ from ..module_utils.sharing.operands import restart_mig_manager
 from ..module_utils.uninstall.after_helm import AfterHelm
 from ..module_utils.uninstall.before_helm import BeforeHelm
 from ..module_utils.uninstall.new_nodes import NewNodes
-from ..module_utils.uninstall.olm import own_subscriptions
+from ..module_utils.uninstall.olm import find_subscriptions
 from ..module_utils.uninstall.stage import Stage
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
@@ -220,16 +221,14 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     releases: list[ReleaseRemoval] = []
     subscriptions: list[dict[str, str]] = []
     environment: dict[str, str] = {}
+    unreadable = False
     if module.params["stage"] == "new_nodes":
         stage: Stage = NewNodes(client=module.client, progress=module.progress, waiting=_waiting(module))
     else:
-        plan = derive(module.params["gpu_cluster"], {}, [])
-        releases = [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
-        if plan.operator.olm is None and not any(release.managed for release in releases):
-            plan = adapt_plan(module.client, plan, None)
-            releases = [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
+        plan, releases = _plan(module)
         by_olm = plan.operator.olm is not None or plan.nfd.olm is not None
-        subscriptions = own_subscriptions(module.client) if by_olm else []
+        subscriptions, unreadable = find_subscriptions(module.client, by_olm=by_olm)
+        by_olm = by_olm or bool(subscriptions)
         if module.params["stage"] == "before_helm":
             if any(release.managed for release in releases):
                 environment = helm_environment(module.client)
@@ -238,6 +237,11 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             own = by_olm and (bool(subscriptions) or _is_own(module, plan.operator.namespace))
             stage = _after_helm(module, plan, *releases, by_olm=own)
     _run(module, stage)
+    if unreadable:
+        stage.result.add_kept(
+            "Subscriptions of OLM",
+            "you may not list them, so it is unknown whether this collection has created one; grant list on subscriptions.operators.coreos.com",
+        )
     for release in releases:
         if release.exists and not release.managed:
             stage.result.add_kept(
@@ -253,6 +257,22 @@ def work(module: GpuModule) -> dict[str, t.Any]:
         },
         "diff": diff_of(*stage.result.diff(), "uninstall"),
     }
+
+
+def _plan(module: GpuModule) -> tuple[Plan, list[ReleaseRemoval]]:
+    """The plan, and the Helm releases of the operator and of NFD; a component whose release this collection has not installed is that of the platform."""
+    plan = derive(module.params["gpu_cluster"], {}, [])
+    releases = [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
+    if plan.on_openshift is None or all(release.managed for release in releases):
+        return plan, releases
+    platform = adapt_plan(module.client, plan, None)
+    by_helm = {
+        name: getattr(plan, name)
+        for name, release in zip(("operator", "nfd"), releases, strict=True)
+        if release.managed
+    }
+    plan = dataclasses.replace(platform, **by_helm)
+    return plan, [_release(module, release.name, release.namespace) for release in (plan.operator, plan.nfd)]
 
 
 def _run(module: GpuModule, stage: Stage) -> None:

@@ -16,11 +16,27 @@ from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
 from ..kube.client import Client
 from ..kube.conflict_retry import patch_object
+from ..kube.errors import ApiError
 from ..kube.paths import NODE_FEATURE_DISCOVERIES
 from .stage import Removal, await_gone
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
+
+
+def find_subscriptions(client: Client, *, by_olm: bool) -> tuple[list[dict[str, str]], bool]:
+    """own_subscriptions() of every cluster with OLM, and whether they could not be read. by_olm: whether the variables say that OLM installs a component.
+
+    The variables may have changed since the installation, so they do not decide. If they name Helm, a missing right is no error.
+    """
+    if not by_olm and client.get(API_PATH) is None:
+        return [], False
+    try:
+        return own_subscriptions(client), False
+    except ApiError as error:
+        if by_olm or not error.forbidden:
+            raise
+        return [], True
 
 
 def own_subscriptions(client: Client) -> list[dict[str, str]]:

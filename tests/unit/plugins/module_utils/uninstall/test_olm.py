@@ -14,6 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Clien
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.olm import (
     discovery_removals,
+    find_subscriptions,
     own_subscriptions,
     without_own_tolerations,
 )
@@ -69,3 +70,45 @@ class Forbidding:
 def test_objects_that_may_not_be_listed_do_not_count_as_removed(read: Callable[[Client], object]) -> None:
     with pytest.raises(ApiError):
         read(cast("Client", Forbidding()))
+
+
+class Cluster:
+    """A client of a cluster with or without OLM. `status`: the error of a list."""
+
+    def __init__(self, *, olm: bool, status: int = 0) -> None:
+        self._olm, self._status = olm, status
+
+    def get(self, dummy: str) -> Object | None:
+        return {"resources": []} if self._olm else None
+
+    def list_known(self, path: str) -> tuple[Object, ...]:
+        if self._status:
+            raise ApiError("no", status=self._status, reason="Forbidden", method="GET", path=path)
+        metadata = {"name": "nfd", "namespace": "openshift-nfd", "annotations": {"accel.gpu/created": "true"}}
+        foreign = {"metadata": {"name": "other", "namespace": "x"}, "spec": {"name": "other"}}
+        return ({"metadata": metadata, "spec": {"name": "nfd"}}, foreign) if self._olm else ()
+
+
+OWN_SUBSCRIPTION = {"name": "nfd", "namespace": "openshift-nfd", "package": "nfd"}
+
+
+@pytest.mark.parametrize("by_olm", [True, False])
+def test_subscriptions_are_found_even_if_the_variables_name_helm(by_olm: bool) -> None:
+    client = cast("Client", Cluster(olm=True))
+    assert find_subscriptions(client, by_olm=by_olm) == ([OWN_SUBSCRIPTION], False)
+
+
+def test_a_cluster_without_olm_needs_no_right_to_list_its_objects() -> None:
+    assert find_subscriptions(cast("Client", Cluster(olm=False, status=403)), by_olm=False) == ([], False)
+
+
+def test_without_the_right_it_is_unknown_whether_there_are_subscriptions() -> None:
+    client = cast("Client", Cluster(olm=True, status=403))
+    assert find_subscriptions(client, by_olm=False) == ([], True)
+    with pytest.raises(ApiError):
+        find_subscriptions(client, by_olm=True)
+
+
+def test_an_error_of_the_server_is_not_a_missing_right() -> None:
+    with pytest.raises(ApiError):
+        find_subscriptions(cast("Client", Cluster(olm=True, status=500)), by_olm=False)
