@@ -217,7 +217,9 @@ gpu_info:
     tolerations: {description: "The tolerations that a run C(adds) to an C(object) or C(removes), and the pods that this C(restarts).", type: list,
       elements: dict, returned: when the cluster is reachable, sample: [{object: ClusterPolicy x, adds: ["a:NoSchedule"], removes: [], restarts: NFD}]}
     installed:
-      description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info).
+      description:
+        - C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info). C(changes) are the changes that a run makes to the
+          Subscription and the ClusterServiceVersions of an installed operator.
       type: dict
       sample: {nfd: {found: true, managed: true}, operator: {found: true, managed: true}}
       returned: when O(gpu_pools) is set and the cluster is reachable

@@ -15,6 +15,7 @@ from ..common.nested import get_nested
 from ..kube.paths import NODE_FEATURE_DISCOVERIES
 from .cluster_policy import DesiredPolicy, merge_tolerations
 from .discovery_object import choose_object, desired_tolerations
+from .olm_changes import read_olm_changes
 from .toolkit_settings import ToolkitSettings, operator_result
 
 if t.TYPE_CHECKING:
@@ -37,6 +38,8 @@ def add_installation(
     declared = detection.declared
     info["installed"] = {name: finding.as_dict() for name, finding in detection.findings.items()}
     info["installed"]["operator"] = operator_result(operator, settings, declared)
+    for name, finding in detection.findings.items():
+        info["installed"][name]["changes"] = read_olm_changes(client, finding)
     info["releases"] = declared_releases(declared)
     info["tolerations"] = toleration_changes(client, detection)
     if settings.env:

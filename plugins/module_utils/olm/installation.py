@@ -8,6 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.olm import AUTOMATIC
+from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
 from ..kube.metadata import is_deleting, name_of
 from .assessment import DesiredVersion
@@ -130,7 +131,7 @@ def plan_installation(
         starting_csv=starting,
         config=options.config,
     )
-    body = subscription_body(fields, live)
+    body = subscription_body(fields, live, adopts=live is None and bool(found) and not _has_own_group(observed))
     return InstallationPlan(
         subscription=body,
         live=live,
@@ -143,6 +144,11 @@ def plan_installation(
         if entry
         else ("version", *(() if channel else ("channel",)), *(() if source else ("source",))),
     )
+
+
+def _has_own_group(observed: Observed) -> bool:
+    """Whether this collection has created the OperatorGroup, which stays if a Subscription is deleted, and so shows who has installed the operator."""
+    return any(map(is_created_by_collection, observed.groups))
 
 
 def _desired(

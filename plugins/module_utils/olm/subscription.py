@@ -40,8 +40,11 @@ class SubscriptionSpec:
     config: t.Mapping[str, t.Any] | None = None
 
 
-def subscription_body(spec: SubscriptionSpec, live: Document | None) -> Object:
-    """The Subscription to apply over the live one; an empty channel, source or startingCSV is left out."""
+def subscription_body(spec: SubscriptionSpec, live: Document | None, *, adopts: bool = False) -> Object:
+    """The Subscription to apply over the live one; an empty channel, source or startingCSV is left out.
+
+    adopts: whether a new Subscription replaces that of an operator which others have installed; it is not marked as created, so an uninstallation keeps it.
+    """
     fields = {
         "name": spec.package,
         "channel": spec.channel,
@@ -51,7 +54,7 @@ def subscription_body(spec: SubscriptionSpec, live: Document | None) -> Object:
         "startingCSV": spec.starting_csv,
     }
     content: Object = {key: value for key, value in fields.items() if value}
-    annotations = _created(live)
+    annotations = {} if adopts else _created(live)
     config, owned = _config(spec.config, live)
     if config:
         content["config"] = config

@@ -37,6 +37,7 @@ def component_paragraphs(info: Document) -> t.Iterator[Paragraph]:
         if finding and finding["managed"] and not finding["found"]:
             title = f"{_COMPONENTS[component]} {release['version']}".strip()
             parts.append(f"installs {title} {_means(release)}")
+        parts.extend((finding or {}).get("changes") or ())
         if not info.get("reachable") and release.get("installer") == OLM:
             parts.append(
                 f"unless the cluster has it: {_COMPONENTS[component]} {release['version']}".strip()

@@ -211,3 +211,24 @@ def test_a_pending_plan_does_not_change_the_target() -> None:
     result = plan_installation(state, options(), live, installed_entry(state, options(), live))
     assert result.desired
     assert result.desired.csv == OLD
+
+
+@pytest.mark.parametrize(
+    ("metadata", "created"),
+    [({}, None), ({"annotations": {"accel.gpu/created": "true"}}, "true")],
+    ids=["the operator of others", "the operator of this collection"],
+)
+def test_a_new_subscription_for_an_operator_of_others_is_not_marked_as_created(
+    metadata: dict[str, Any], created: str | None
+) -> None:
+    """Otherwise an uninstallation would remove an operator that the collection has only adopted."""
+    groups = [{**group(), "metadata": {**group()["metadata"], **metadata}}]
+    planned = plan_installation(observed(subscriptions=[], groups=groups), options(), None, available())
+    assert [repair.kind for repair in planned.repairs] == ["ClusterServiceVersion"]
+    annotations = planned.subscription["metadata"].get("annotations") or {}
+    assert annotations.get("accel.gpu/created") == created
+
+
+def test_a_subscription_where_no_operator_was_is_marked_as_created() -> None:
+    planned = plan_installation(EMPTY, options(), None, available())
+    assert planned.subscription["metadata"]["annotations"]["accel.gpu/created"] == "true"

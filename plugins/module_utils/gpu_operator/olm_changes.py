@@ -1,0 +1,63 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run changes on the objects of OLM that an installed operator already has, for the plan: the run itself decides in the package olm."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.olm import API_PATH, OLM
+from ..cluster_state.ownership import is_created_by_collection
+from ..common.nested import get_nested
+from ..kube.errors import ApiError
+from ..kube.metadata import is_deleting, name_of
+from ..schema.messages import join_words
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..pools.plan import ReleasePlan
+    from .installation import InstallationFinding
+
+Object = dict[str, t.Any]
+
+
+def read_olm_changes(client: Client, finding: InstallationFinding) -> list[str]:
+    """The changes of the Subscription and of ClusterServiceVersions; nothing is read unless a run manages an installed component through OLM."""
+    planned = finding.planned
+    if finding.installation is None or not finding.managed or finding.installer != OLM or planned is None:
+        return []
+    path = f"{API_PATH}/namespaces/{planned.namespace}"
+    try:
+        subscriptions = client.list_known(f"{path}/subscriptions")
+        return olm_changes(planned, subscriptions, client.list_known(f"{path}/clusterserviceversions"))
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return [f"you may not list the objects of OLM in namespace {planned.namespace}, so their changes are unknown"]
+
+
+def olm_changes(planned: ReleasePlan, subscriptions: t.Iterable[Object], csvs: t.Iterable[Object]) -> list[str]:
+    """The changes as parts of a sentence. Fields that the plan does not name, such as the channel, keep their value."""
+    olm = planned.olm
+    if olm is None:
+        return []
+    live = next((item for item in subscriptions if get_nested(item, "spec", "name") == olm.package), None)
+    if live is None:
+        names = sorted(
+            name_of(csv) for csv in csvs if name_of(csv).startswith(f"{olm.package}.") and not is_deleting(csv)
+        )
+        if not names:
+            return []
+        return [
+            f"deletes ClusterServiceVersion {join_words(names)}, which no Subscription references, and installs the operator again with a new Subscription "
+            f"{planned.namespace}/{olm.package}; the custom resources stay"
+        ]
+    title, spec = f"Subscription {planned.namespace}/{name_of(live)}", live.get("spec") or {}
+    changes = [] if is_created_by_collection(live) else [f"manages {title}, which this collection did not create"]
+    for field, desired in (("installPlanApproval", olm.approval), ("channel", olm.channel)):
+        current = spec.get(field) or ("Automatic" if field == "installPlanApproval" else "")
+        if desired and current != desired:
+            changes.append(f"{title}: {field} {current} becomes {desired}")
+    if spec.get("source") not in olm.source:
+        changes.append(f"{title}: source {spec.get('source')} becomes {join_words(olm.source, 'or')}")
+    return changes

@@ -1,0 +1,90 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The changes of OLM's objects that a plan shows."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
+    Installation,
+    InstallationFinding,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.olm_changes import olm_changes, read_olm_changes
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ReleasePlan
+from tests.helpers.olm_objects import NAMESPACE, NEW, OLD, PACKAGE, Object, csv, subscription
+
+OURS = {"annotations": {"accel.gpu/created": "true"}}
+TITLE = f"Subscription {NAMESPACE}/{PACKAGE}"
+TAKES_OVER = f"manages {TITLE}, which this collection did not create"
+
+
+def planned(**olm: Any) -> ReleasePlan:
+    return derive({"name": "c", "distribution": "openshift", "operator": {"olm": olm}}, {}, []).operator
+
+
+@pytest.mark.parametrize(
+    ("olm", "subscriptions", "csvs", "changes"),
+    [
+        ({}, [subscription(metadata=OURS)], [csv()], []),
+        ({}, [subscription()], [csv()], [TAKES_OVER]),
+        (
+            {},
+            [subscription(spec={"installPlanApproval": "Automatic"})],
+            [csv()],
+            [TAKES_OVER, f"{TITLE}: installPlanApproval Automatic becomes Manual"],
+        ),
+        (
+            {"channel": "v25.10", "source": ["mirror"]},
+            [subscription(metadata=OURS)],
+            [csv()],
+            [f"{TITLE}: channel stable becomes v25.10", f"{TITLE}: source certified-operators becomes mirror"],
+        ),
+        ({}, [], [], []),
+        ({}, [subscription("other", spec={"name": "other"})], [csv("other.v1.0.0")], []),
+    ],
+)
+def test_changes(olm: Object, subscriptions: list[Object], csvs: list[Object], changes: list[str]) -> None:
+    assert olm_changes(planned(**olm), subscriptions, csvs) == changes
+
+
+def test_a_csv_without_a_subscription_is_deleted_and_installed_again() -> None:
+    (change,) = olm_changes(planned(), [], [csv(NEW), csv(OLD, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})])
+    assert change.startswith(f"deletes ClusterServiceVersion {NEW}, which no Subscription references")
+
+
+class Cluster:
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def list_known(self, path: str) -> tuple[Object, ...]:
+        raise ApiError("no", status=self._status, reason="Forbidden", method="GET", path=path)
+
+
+FOUND = Installation("operator", "gpu-operator", NAMESPACE, "olm", "OLM", "v25.10.1")
+
+
+def test_without_the_right_to_list_them_the_changes_are_unknown() -> None:
+    finding = InstallationFinding(FOUND, managed=True, planned=planned())
+    (change,) = read_olm_changes(cast("Client", Cluster(403)), finding)
+    assert "you may not list the objects of OLM" in change
+    with pytest.raises(ApiError):
+        read_olm_changes(cast("Client", Cluster(500)), finding)
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        InstallationFinding(FOUND, managed=False),
+        InstallationFinding(None, managed=True, planned=planned()),
+        InstallationFinding(FOUND, managed=False, problem="two", planned=planned()),
+    ],
+    ids=["adopted", "missing", "problem"],
+)
+def test_nothing_is_read_if_a_run_changes_no_installed_operator(finding: InstallationFinding) -> None:
+    assert read_olm_changes(cast("Client", Cluster(500)), finding) == []
