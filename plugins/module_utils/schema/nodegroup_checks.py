@@ -46,6 +46,14 @@ def cloud_is_one(cluster: Document) -> Problems:
     if len(named) != 1:
         which = f"names {join_words(named)}" if named else "names no provider"
         yield f"gpu_cluster.cloud: {which}; name exactly one of {join_words(PROVIDERS, 'or')}"
+    distribution = cluster.get("distribution")
+    for key in named:
+        needed = PROVIDERS[key].distribution
+        if needed and isinstance(distribution, str) and distribution != needed:
+            yield (
+                f"gpu_cluster.cloud.{key}: only clusters of {needed} have this API, and gpu_cluster.distribution is {quote(distribution)}; correct one of "
+                "them"
+            )
 
 
 def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:

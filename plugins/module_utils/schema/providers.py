@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ..catalog.flavors import FlavorGpus, vks_flavor_gpus
 from ..catalog.machine_api import MACHINE_API_NAMESPACE
 from ..catalog.machine_types import machine_type_gpus
+from ..catalog.olm import OPENSHIFT
 from . import validators
 from .types import (
     Anything,
@@ -48,6 +49,7 @@ class ProviderDefinition:
     max_name_length, name_rule: the limits of a node group's name. max_entries: the maximum number of labels, and of taints, of a group.
     autoscaling_option: whether its module has a switch in addition to min_node_count and max_node_count.
     describes_future_nodes: whether OpenShift's autoscaler creates the nodes, from a description in the option `capacity` of its module.
+    distribution: the only distribution whose clusters have its API; empty if there are several.
     flavor_gpus: returns the GPUs of a flavor with this name, None if the name does not show them.
     """
 
@@ -66,6 +68,7 @@ class ProviderDefinition:
     max_entries: int | None = None
     autoscaling_option: bool = False
     describes_future_nodes: bool = False
+    distribution: str = ""
     flavor_gpus: t.Callable[[str], FlavorGpus | None] = lambda dummy: None
 
     @property
@@ -224,6 +227,7 @@ MACHINESET = ProviderDefinition(
     kubelet_labels=False,
     flavor_instead="template",
     describes_future_nodes=True,
+    distribution=OPENSHIFT,
     flavor_gpus=machine_type_gpus,
 )
 

@@ -296,3 +296,15 @@ def test_groups_in_zones_differ_from_those_of_other_pools() -> None:
     zoned: Document = {**MADE, "nodes": {**MADE["nodes"], "zones": ["a"]}}
     (problem,) = validate(MACHINESET, {}, [zoned, {**MADE, "name": "train-a"}])
     assert 'the node group "train-a" is already used by' in problem
+
+
+@pytest.mark.parametrize("distribution", [None, "openshift", "rke2", "kubeadm"])
+def test_only_openshift_has_the_machine_api(distribution: str | None) -> None:
+    problems = validate({**MACHINESET, "distribution": distribution}, {}, [])
+    expected = distribution in (None, "openshift")
+    assert (problems == []) is expected, problems
+    assert expected or problems[0].startswith("gpu_cluster.cloud.machineset: only clusters of openshift have this API")
+
+
+def test_a_cloud_for_any_distribution() -> None:
+    assert validate({**MAGNUM, "distribution": "kubeadm"}, {}, []) == []
