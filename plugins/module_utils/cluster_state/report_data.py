@@ -20,7 +20,7 @@ from .node_check import check_node
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
     from ..pools.membership import Membership
-    from ..pools.plan import Plan, PoolPlan
+    from ..pools.plan import NodeGroupPlan, Plan, PoolPlan
     from .gpu_pods import GpuRequest
     from .mig_allocation import MigAllocation
     from .node import Node
@@ -181,12 +181,21 @@ def declared_releases(plan: Plan) -> dict[str, dict[str, t.Any]]:
     return releases
 
 
+def _nodegroup(group: NodeGroupPlan) -> dict[str, t.Any]:
+    """The declaration of a node group; with zones, also that of its part in each zone."""
+    members = [
+        {"name": member.name, "zone": member.zone, "size": member.size} for member in group.members if member.zone
+    ]
+    found = {"name": group.name, "flavor": group.flavor, "size": group.size}
+    return {**found, "members": members} if members else found
+
+
 def declared_pool(pool: PoolPlan) -> dict[str, t.Any]:
     """The declaration of a pool, without any node."""
     group = pool.nodegroup
     return {
         "model": pool.model,
-        "nodegroup": {"name": group.name, "flavor": group.flavor, "size": group.size} if group else None,
+        "nodegroup": _nodegroup(group) if group else None,
         "match_labels": dict(pool.match.labels),
         "mode": pool.mode,
         "replicas": pool.sharing.replicas,

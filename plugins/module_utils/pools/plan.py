@@ -156,6 +156,13 @@ class AutoscalerPlan:
     spec: dict[str, t.Any]
 
 
+def _size(count: int, low: int | None, high: int | None) -> str:
+    """A number of nodes for messages, or the range of an autoscaler."""
+    if high is not None:
+        return f"{low} to {high} nodes"
+    return f"{count} node{'' if count == 1 else 's'}"
+
+
 @dataclasses.dataclass(frozen=True)
 class NodeGroupMember:
     """One of the provider's node groups of a pool: the only one, or the one in a zone, with its part of the nodes and of the autoscaler's range."""
@@ -165,6 +172,11 @@ class NodeGroupMember:
     node_count: int
     min_node_count: int | None
     max_node_count: int | None
+
+    @property
+    def size(self) -> str:
+        """The number of nodes for messages."""
+        return _size(self.node_count, self.min_node_count, self.max_node_count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,9 +208,7 @@ class NodeGroupPlan:
     @property
     def size(self) -> str:
         """The number of nodes for messages."""
-        if self.autoscaled:
-            return f"{self.min_node_count} to {self.max_node_count} nodes"
-        return f"{self.node_count} node{'' if self.node_count == 1 else 's'}"
+        return _size(self.node_count, self.min_node_count, self.max_node_count)
 
 
 @dataclasses.dataclass(frozen=True)

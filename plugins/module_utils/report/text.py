@@ -8,7 +8,7 @@ import operator
 import typing as t
 
 from ..mig import layout as layouts
-from ..schema.messages import abbreviate
+from ..schema.messages import abbreviate, join_words
 from ..sharing_modes.registry import mode_with_replicas
 from .formatting import has_failed_validation, validation_failure, validation_result
 from .plan_text import (
@@ -262,11 +262,17 @@ def nodegroup_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:
     preview: Document = info.get("nodegroups") or {}
     groups = {name: pool["nodegroup"] for name, pool in (info.get("pools") or {}).items() if pool.get("nodegroup")}
     for name, group in groups.items():
-        text = f"node group {group['name']} of {group['flavor']}, {group['size']}"
-        action = ((preview.get("nodegroups") or {}).get(group["name"]) or {}).get("action")
-        if kind == "plan" and action in _NODEGROUP_ACTIONS:
-            changes = _nodegroup_changes(preview.get("diff") or {}, group["name"]) if action != "create" else []
-            text += f"; {_NODEGROUP_ACTIONS[action]}{': ' if changes else ''}{', '.join(changes)}"
+        members = group.get("members") or [group]
+        titles = (
+            [f"{member['name']} ({member['size']})" for member in members] if members != [group] else [group["name"]]
+        )
+        text = f"node group{'s' if len(members) > 1 else ''} {join_words(titles)} of {group['flavor']}, {group['size']}"
+        for member in members:
+            action = ((preview.get("nodegroups") or {}).get(member["name"]) or {}).get("action")
+            if kind == "plan" and action in _NODEGROUP_ACTIONS:
+                changes = _nodegroup_changes(preview.get("diff") or {}, member["name"]) if action != "create" else []
+                subject = f"{member['name']}: " if len(members) > 1 else ""
+                text += f"; {subject}{_NODEGROUP_ACTIONS[action]}{': ' if changes else ''}{', '.join(changes)}"
         yield f"nodes of {name}", text
     if groups and kind == "plan" and not preview.get("nodegroups") and preview.get("msg"):
         yield "cloud", f"not reached, so the state of the node groups is unknown: {preview['msg']}"

@@ -70,3 +70,31 @@ def test_a_cloud_that_does_not_answer() -> None:
         ("cloud", "not reached, so the state of the node groups is unknown: Keystone did not answer."),
     ]
     assert list(nodegroup_paragraphs({"pools": {"old": {}}, "nodegroups": away}, "plan")) == []
+
+
+ZONES = {
+    "name": "a",
+    "flavor": "g4dn.xlarge",
+    "size": "3 nodes",
+    "members": [{"name": "a-z1", "zone": "z1", "size": "2 nodes"}, {"name": "a-z2", "zone": "z2", "size": "1 node"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("preview", "expected"),
+    [
+        ({}, ""),
+        (
+            {
+                "nodegroups": {"a-z1": {"action": "update"}, "a-z2": {"action": "create"}},
+                "diff": {"before": {"a-z1": {"node_count": 1}}, "after": {"a-z1": {"node_count": 2}}},
+            },
+            "; a-z1: will be updated: node_count 1 -> 2; a-z2: will be created",
+        ),
+    ],
+    ids=["offline", "with the cluster"],
+)
+def test_the_groups_in_zones_are_named_with_their_nodes(preview: dict[str, t.Any], expected: str) -> None:
+    info = {"pools": {"p": {"nodegroup": ZONES}}, "nodegroups": preview}
+    text = f"node groups a-z1 (2 nodes) and a-z2 (1 node) of g4dn.xlarge, 3 nodes{expected}"
+    assert list(nodegroup_paragraphs(info, "plan")) == [("nodes of p", text)]
