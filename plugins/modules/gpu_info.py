@@ -280,6 +280,7 @@ import typing as t
 
 from ..module_utils.autoscaling.explanation import add_scaling
 from ..module_utils.catalog.names import LIVE_PODS
+from ..module_utils.catalog.olm import OPENSHIFT
 from ..module_utils.cluster_state import report_data
 from ..module_utils.cluster_state.conditions import cluster_conditions
 from ..module_utils.cluster_state.driver_preflight import driver_warnings
@@ -289,7 +290,7 @@ from ..module_utils.cluster_state.node import Node, parse_node
 from ..module_utils.common.errors import ConnectionProblem
 from ..module_utils.common.nested import get_nested
 from ..module_utils.common.results import MAX_LISTED
-from ..module_utils.gpu_operator.detect import detect, object_conditions
+from ..module_utils.gpu_operator.detect import detect, object_conditions, openshift_version
 from ..module_utils.gpu_operator.driver_report import add_driver_objects
 from ..module_utils.gpu_operator.installation_report import add_installation
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
@@ -362,7 +363,14 @@ def _compare(
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
     version_known = not (operator.adopted and operator.installation and not operator.installation.version)
     rules = add_scaling(client, plan, nodes, info, machine_sets_after)
-    warnings = plan_warnings(plan, conditions, version_known=version_known, autoscaler=rules)
+    is_openshift = OPENSHIFT in (*conditions, plan.cluster.distribution)
+    warnings = plan_warnings(
+        plan,
+        conditions,
+        version_known=version_known,
+        autoscaler=rules,
+        openshift_version=(openshift_version(client) or "") if is_openshift else "",
+    )
     info["warnings"] = [*warnings, *drivers, *overview.warnings]
     add_nodes(client, overview, nodes, info)
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)

@@ -38,12 +38,18 @@ CONDITIONS: t.Mapping[str, str] = {
 class KnownIssue(t.NamedTuple):
     """An issue of every release that has the first numbers of one of `releases`.
 
-    `conditions` are the conditions that a cluster must have for a warning, see CONDITIONS.
+    `conditions` are the conditions that a cluster must have for a warning, see CONDITIONS. `openshift` are the first numbers of the versions of OpenShift
+    that have the issue; empty if it does not depend on them.
     """
 
     releases: tuple[str, ...]
     conditions: frozenset[str]
     text: str
+    openshift: tuple[str, ...] = ()
+
+    def affects_openshift(self, version: str) -> bool:
+        """Whether a cluster with this version of OpenShift may have the issue; an empty version is unknown."""
+        return not (version and self.openshift) or any(f"{version}.".startswith(f"{each}.") for each in self.openshift)
 
     def affects(self, version: str) -> bool:
         """Whether the release with exactly this version has the issue."""
@@ -56,18 +62,21 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
         frozenset({"openshift"}),
         "OpenShift 4.18.22 and 4.18.23: their crun breaks every release of the operator; use 4.18.24 or later "
         "(cloud-native-docs openshift/steps-overview.rst)",
+        openshift=("4.18.22", "4.18.23"),
     ),
     KnownIssue(
         ("v23.9", "v24.3"),
         frozenset({"openshift"}),
         "OpenShift 4.11.12: its Driver Toolkit images are broken, so the driver builds with cluster-wide entitlements "
         "only (notes of v23.9.0)",
+        openshift=("4.11.12",),
     ),
     KnownIssue(
         ("v23.9.2",),
         frozenset({"openshift"}),
         "OpenShift 4.15 without its integrated image registry: the installation stalls, since no pull secrets are created "
         "for service accounts; fixed in v24.3.0 (notes of v23.9.2 and v24.3.0)",
+        openshift=("4.15",),
     ),
     KnownIssue(
         ("v23.9", "v24.3", "v24.6"),

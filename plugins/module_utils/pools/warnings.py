@@ -11,6 +11,7 @@ from ..catalog import models, names, releases
 from ..catalog.distributions import BY_NAME, DEFAULT_SOCKET, DROP_IN, SOCKET
 from ..catalog.known_issues import HOST_USERS, MODEL_CONDITION, KnownIssue, issues_of
 from ..catalog.machine_api import AUTOSCALER_RULES
+from ..catalog.olm import AUTOMATIC
 from ..common.nested import get_nested
 from ..schema.driver import VGPU_TYPE, driver_of_values, module_type_problem
 from ..schema.messages import join_words
@@ -30,12 +31,13 @@ def plan_warnings(
     *,
     version_known: bool = True,
     autoscaler: AutoscalerRules | None = None,
+    openshift_version: str = "",
 ) -> list[str]:
     """The warnings, one sentence each; empty for a plan without pools, because nothing is installed in that case.
 
     `conditions` are the known conditions of the cluster (see known_issues.py): a known issue is reported if the cluster has all its conditions.
     Without `version_known`, the cluster may have a different operator release than the plan, so nothing about the release is reported.
-    `autoscaler` are the rules of the cluster's release of OpenShift, if it is known.
+    `autoscaler` are the rules of the cluster's release of OpenShift, if it is known; `openshift_version` is its version, or empty if it is unknown.
     """
     if not plan.pools:
         return []
@@ -44,12 +46,13 @@ def plan_warnings(
     issues = [
         f"GPU operator {known.release.version}: {issue.text}"
         for issue in issues_of(known.release.version)
-        if version_known and issue.conditions <= all_conditions
+        if version_known and issue.conditions <= all_conditions and issue.affects_openshift(openshift_version)
     ]
     return [
         *([known.warning] if version_known and known.warning else []),
         *issues,
         *_declared_issues(plan, all_conditions, version_known=version_known),
+        *_automatic_approval(plan),
         *_toolkit_conflicts(plan),
         *_fabric_manager(plan),
         *_kernel_modules(plan),
@@ -91,6 +94,19 @@ def _declared_issues(plan: Plan, conditions: t.Collection[str], *, version_known
         issue = KnownIssue(releases_of_it, frozenset(declared["conditions"]), declared["text"])
         if issue.conditions <= set(conditions) and (not releases_of_it or (version_known and issue.affects(version))):
             yield f"Known issue (gpu_cluster.known_issues): {issue.text}"
+
+
+def _automatic_approval(plan: Plan) -> t.Iterator[str]:
+    """With automatic approval, OLM installs what the channel offers, whatever version is declared."""
+    for component, release, effect in (
+        ("operator", plan.operator, "the GPU operator, and with it the driver on every node"),
+        ("nfd", plan.nfd, "NFD"),
+    ):
+        if release.olm is not None and release.olm.approval == AUTOMATIC:
+            yield (
+                f"gpu_cluster.{component}.olm.approval is Automatic: OLM upgrades {effect}, also between runs, as soon as the channel offers a newer version, "
+                "and does not keep the declared version. Set it to Manual to have only runs upgrade it."
+            )
 
 
 def _toolkit_conflicts(plan: Plan) -> t.Iterator[str]:

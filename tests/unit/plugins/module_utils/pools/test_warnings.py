@@ -238,3 +238,24 @@ def test_the_vgpu_driver_of_a_pool_is_a_condition() -> None:
     declared = {"name": "lab", "known_issues": [{"conditions": ["vgpu"], "text": "Licenses expire."}]}
     for pool, count in ((WHOLE, 0), ({**WHOLE, "driver": {}}, 0), (vgpu, 1)):
         assert sum("Licenses expire" in text for text in doubts(derive(declared, {}, [pool]))) == count
+
+
+@pytest.mark.parametrize(
+    ("version", "warned"),
+    [("", True), ("4.18.22", True), ("4.18.23", True), ("4.18.28", False), ("4.18.2", False), ("4.19.1", False)],
+)
+def test_an_issue_of_versions_of_openshift_is_reported_only_for_these(version: str, warned: bool) -> None:
+    plan = derive({"name": "lab", "distribution": "openshift"}, {}, [WHOLE])
+    found = [text for text in doubts(plan, openshift_version=version) if "OpenShift 4.18.22" in text]
+    assert bool(found) is warned
+
+
+@pytest.mark.parametrize("component", ["operator", "nfd"])
+@pytest.mark.parametrize(("approval", "count"), [("Automatic", 1), ("Manual", 0), ("", 0)])
+def test_automatic_approval_is_a_warning(component: str, approval: str, count: int) -> None:
+    cluster = {"name": "lab", "distribution": "openshift", component: {"olm": {"approval": approval}}}
+    warnings = doubts(derive(cluster, {}, [WHOLE]), openshift_version="4.18.28")
+    assert (
+        len([text for text in warnings if text.startswith(f"gpu_cluster.{component}.olm.approval is Automatic")])
+        == count
+    )
