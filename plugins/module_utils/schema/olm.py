@@ -20,8 +20,8 @@ _HELM_ONLY = {
 }
 _BY_OLM = "has no effect with installer: olm, the default on OpenShift"
 _REGISTRY_REMEDY = (
-    "the images are those of the ClusterServiceVersion; mirror them with an ImageDigestMirrorSet, and remove registry (validation.images has the "
-    "images of the validation pods)"
+    "the images are those of the ClusterServiceVersion; mirror them with an ImageDigestMirrorSet, and remove registry. The images of the validation pods "
+    "are pulled by tag: set validation.images, validation.load_image and validation.nccl_image, or create an ImageTagMirrorSet"
 )
 
 
