@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run changes on the objects of OLM that an installed operator already has, for the plan: the run itself decides in the package olm."""
+"""Describes for a plan the changes to the objects of OLM that an installed operator already has; the run itself decides in the package olm."""
 
 from __future__ import annotations
 

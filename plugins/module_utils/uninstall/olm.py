@@ -27,7 +27,7 @@ Document = t.Mapping[str, t.Any]
 def find_subscriptions(client: Client, *, by_olm: bool) -> tuple[list[dict[str, str]], bool]:
     """own_subscriptions() of every cluster with OLM, and whether they could not be read. by_olm: whether the variables say that OLM installs a component.
 
-    The variables may have changed since the installation, so they do not decide. If they name Helm, a missing right is no error.
+    The variables may have changed since the installation, so they do not decide. If they name Helm, a missing right is not an error.
     """
     if not by_olm and client.get(API_PATH) is None:
         return [], False

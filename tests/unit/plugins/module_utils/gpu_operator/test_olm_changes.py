@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ReleasePlan
 from tests.helpers.olm_objects import NAMESPACE, NEW, OLD, PACKAGE, Object, csv, subscription
 
-OURS = {"annotations": {"accel.gpu/created": "true"}}
+CREATED = {"annotations": {"accel.gpu/created": "true"}}
 TITLE = f"Subscription {NAMESPACE}/{PACKAGE}"
 TAKES_OVER = f"manages {TITLE}, which this collection did not create"
 
@@ -31,7 +31,7 @@ def planned(**olm: Any) -> ReleasePlan:
 @pytest.mark.parametrize(
     ("olm", "subscriptions", "csvs", "changes"),
     [
-        ({}, [subscription(metadata=OURS)], [csv()], []),
+        ({}, [subscription(metadata=CREATED)], [csv()], []),
         ({}, [subscription()], [csv()], [TAKES_OVER]),
         (
             {},
@@ -41,7 +41,7 @@ def planned(**olm: Any) -> ReleasePlan:
         ),
         (
             {"channel": "v25.10", "source": ["mirror"]},
-            [subscription(metadata=OURS)],
+            [subscription(metadata=CREATED)],
             [csv()],
             [f"{TITLE}: channel stable becomes v25.10", f"{TITLE}: source certified-operators becomes mirror"],
         ),
