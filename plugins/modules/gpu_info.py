@@ -217,9 +217,7 @@ gpu_info:
     tolerations: {description: "The tolerations that a run C(adds) to an C(object) or C(removes), and the pods that this C(restarts).", type: list,
       elements: dict, returned: when the cluster is reachable, sample: [{object: ClusterPolicy x, adds: ["a:NoSchedule"], removes: [], restarts: NFD}]}
     installed:
-      description:
-        - C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info). C(changes) are the changes that a run makes to the
-          Subscription and the ClusterServiceVersions of an installed operator.
+      description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info), and C(changes) of OLM's objects.
       type: dict
       sample: {nfd: {found: true, managed: true}, operator: {found: true, managed: true}}
       returned: when O(gpu_pools) is set and the cluster is reachable
@@ -280,7 +278,6 @@ import typing as t
 
 from ..module_utils.autoscaling.explanation import add_scaling
 from ..module_utils.catalog.names import LIVE_PODS
-from ..module_utils.catalog.olm import OPENSHIFT
 from ..module_utils.cluster_state import report_data
 from ..module_utils.cluster_state.conditions import cluster_conditions
 from ..module_utils.cluster_state.driver_preflight import driver_warnings
@@ -290,7 +287,7 @@ from ..module_utils.cluster_state.node import Node, parse_node
 from ..module_utils.common.errors import ConnectionProblem
 from ..module_utils.common.nested import get_nested
 from ..module_utils.common.results import MAX_LISTED
-from ..module_utils.gpu_operator.detect import detect, object_conditions, openshift_version
+from ..module_utils.gpu_operator.detect import detect, known_openshift_version, object_conditions
 from ..module_utils.gpu_operator.driver_report import add_driver_objects
 from ..module_utils.gpu_operator.installation_report import add_installation
 from ..module_utils.gpu_operator.restart_preview import preview_restarts
@@ -360,18 +357,11 @@ def _compare(
     info["drift"] = report_data.drift_entries(info["pools"])
     pods = list_pods() if reads_pods and needs_pods(plan) else ()
     conditions = cluster_conditions(nodes, pods) | object_conditions(client, detection.policy)
-    drivers = [] if operator.adopted else driver_warnings(plan, nodes)
-    version_known = not (operator.adopted and operator.installation and not operator.installation.version)
+    known = not (operator.adopted and operator.installation and not operator.installation.version)
     rules = add_scaling(client, plan, nodes, info, machine_sets_after)
-    is_openshift = OPENSHIFT in (*conditions, plan.cluster.distribution)
-    warnings = plan_warnings(
-        plan,
-        conditions,
-        version_known=version_known,
-        autoscaler=rules,
-        openshift_version=(openshift_version(client) or "") if is_openshift else "",
-    )
-    info["warnings"] = [*warnings, *drivers, *overview.warnings]
+    openshift = known_openshift_version(client, plan, conditions)
+    warnings = plan_warnings(plan, conditions, version_known=known, autoscaler=rules, openshift_version=openshift)
+    info["warnings"] = [*warnings, *([] if operator.adopted else driver_warnings(plan, nodes)), *overview.warnings]
     add_nodes(client, overview, nodes, info)
     objects = add_driver_objects(client, plan, detection.policy, nodes, info)
     if module.params["include_impact"]:

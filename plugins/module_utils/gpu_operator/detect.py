@@ -227,6 +227,13 @@ def openshift_version(client: Client) -> str | None:
     return str(get_nested(version, "status", "desired", "version") or "")
 
 
+def known_openshift_version(client: Client, plan: Plan, conditions: t.Container[str]) -> str:
+    """The version of OpenShift, which is only read if the conditions or the variables show that the cluster is OpenShift; empty if it is unknown."""
+    if OPENSHIFT not in conditions and plan.cluster.distribution != OPENSHIFT:
+        return ""
+    return openshift_version(client) or ""
+
+
 def _on_platform(client: Client, plan: Plan, found: t.Sequence[Installation]) -> tuple[Plan, str | None]:
     """The plan for OpenShift if the cluster is one and the variables name no distribution, and the version of OpenShift.
 
