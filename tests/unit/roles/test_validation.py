@@ -33,7 +33,8 @@ def test_an_option_of_a_program_is_a_variable_of_the_role(name: str) -> None:
     assert documented[variable]["default"] == default
     # A number or a boolean of a survey is text, which the filter role_options converts; maps by pool are not converted.
     assert documented[variable]["type"] == "raw"
-    (task,) = [task for task in role_file("tasks/main.yml") if "accel.gpu.gpu_validation" in task]
+    tasks = [task for entry in role_file("tasks/main.yml") for task in entry.get("block", [entry])]
+    (task,) = [task for task in tasks if "accel.gpu.gpu_validation" in task]
     passed = variable if name in PER_POOL else f"__validation_options.{variable}"
     assert task["accel.gpu.gpu_validation"][name] == f"{{{{ {passed} }}}}"
 

@@ -26,7 +26,7 @@ from tests.programs import REPO
         ("gpu_sharing_pools", "gpu_sharing_pool_names"),
         ("gpu_sharing_pool", "gpu_sharing_pool_names"),
         ("gpu_nodegroups_pools", "gpu_nodegroups_pool_names"),
-        ("gpu_pool_names", "gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
+        ("gpu_pool_names", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
     ],
 )
 def test_a_misspelled_variable_is_found(name: str, meant: str) -> None:
@@ -50,7 +50,7 @@ def test_an_unknown_name_with_the_prefix_of_a_role_is_refused() -> None:
 
 def test_every_variable_that_a_role_or_playbook_reads_is_known() -> None:
     files = [*REPO.glob("roles/*/defaults/main.yml"), *REPO.glob("roles/*/tasks/*.yml"), *REPO.glob("playbooks/*.yml")]
-    read = {name for file in files for name in re.findall(r"\b(gpu_\w+) \| default\(", file.read_text())}
+    read = {name for file in files for name in re.findall(r"(?<![.\w])(gpu_\w+) \| default\(", file.read_text())}
     assert "gpu_helm_binary" in read
     assert sorted(read - set(known_variables())) == []
 

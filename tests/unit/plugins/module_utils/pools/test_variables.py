@@ -134,10 +134,10 @@ FLEET_MISTAKES: list[tuple[list[Document], list[str]]] = [
     ),
     (
         [{"name": "a", "match": {"labels": {"x": "1"}}}]
-        + [{"name": f"b{i}", "match": {"model": "T4", "labels": {"x": "1", "y": str(i)}}} for i in range(5)],
+        + [{"name": f"b{i}", "match": {"model": "T4", "labels": {"x": "1", "y": str(i)}}} for i in range(7)],
         [
-            "gpu_pools[0].match: also matches every node of gpu_pools[1] (b0), gpu_pools[2] (b1), gpu_pools[3] (b2) "
-            "and 2 more; distinguish them"
+            "gpu_pools[0].match: also matches every node of gpu_pools[1] (b0), gpu_pools[2] (b1), gpu_pools[3] (b2), "
+            "gpu_pools[4] (b3), gpu_pools[5] (b4) and 2 more; distinguish them"
         ],
     ),
 ]

@@ -99,7 +99,8 @@ def test_the_role_has_each_option_with_the_same_default() -> None:
     role = REPO / "roles" / "validation"
     defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text())
     tasks = yaml.safe_load((role / "tasks" / "main.yml").read_text())
-    [passed] = [task["accel.gpu.gpu_validation"] for task in tasks if "accel.gpu.gpu_validation" in task]
+    named = "accel.gpu.gpu_validation"
+    [passed] = [task[named] for entry in tasks for task in entry.get("block", [entry]) if named in task]
     options = DEFAULTS.keys() - {"wait_sleep"}
     assert {name: defaults[f"gpu_validation_{name}"] for name in options} == {name: DEFAULTS[name] for name in options}
     assert all(f"gpu_validation_{name}" in passed[name] for name in options)
