@@ -41,6 +41,8 @@ SCALERS = "/apis/autoscaling.openshift.io/v1beta1/namespaces/openshift-machine-a
 CLUSTER_AUTOSCALER = "/apis/autoscaling.openshift.io/v1/clusterautoscalers/default"
 PODS = "/api/v1/namespaces/default/pods"
 TAINT = {"key": "restrictedaccess", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
+# The toleration of the startup taint.
+STARTING = {"key": STARTUP_TAINT["key"], "operator": "Exists", "effect": "NoSchedule"}
 EVICTING = {"key": "gpu-only", "effect": "NoExecute"}
 ALLOW = {"gpu_operator_allow_driver_rollout": True}
 
@@ -220,9 +222,9 @@ def test_a_taint_reaches_every_component_and_leaves_them_again(openshift_lab: La
     assert TAINT in policy
     assert TAINT in openshift.get(NFD_OBJECT)["spec"]["operand"]["workerTolerations"]
     openshift.client.patch(CLUSTER_POLICY, {"spec": {"daemonsets": {"tolerations": [*policy, THEIRS]}}})
-    openshift.client.patch(NFD_OBJECT, {"spec": {"operand": {"workerTolerations": [TAINT, THEIRS]}}})
+    openshift.client.patch(NFD_OBJECT, {"spec": {"operand": {"workerTolerations": [TAINT, STARTING, THEIRS]}}})
 
-    declared = pools(taints=[EVICTING])
+    declared = [{**pool, "taints": [EVICTING]} if pool.get("taints") else pool for pool in DECLARED["gpu_pools"]]
     planned = play(lab, "plan", gpu_pools=declared).require_success()
     assert planned.shown(
         "ClusterPolicy gpu-cluster-policy gets a toleration for gpu-only:NoExecute; loses the toleration for restrictedaccess=yes:NoSchedule"
@@ -240,7 +242,7 @@ def test_a_taint_reaches_every_component_and_leaves_them_again(openshift_lab: La
     assert THEIRS in now
     assert evicting in now
     assert TAINT not in now
-    assert openshift.get(NFD_OBJECT)["spec"]["operand"]["workerTolerations"] == [THEIRS, evicting]
+    assert openshift.get(NFD_OBJECT)["spec"]["operand"]["workerTolerations"] == [STARTING, THEIRS, evicting]
     (worker,) = list(openshift.client.list(f"/apis/apps/v1/namespaces/{NFD_NAMESPACE}/daemonsets"))
     assert evicting in worker["spec"]["template"]["spec"]["tolerations"]
     for item in openshift.client.list(f"/apis/apps/v1/namespaces/{GPU_NAMESPACE}/daemonsets"):
@@ -306,7 +308,7 @@ def test_operators_of_others_are_used_and_their_settings_stay(openshift_lab: Lab
     assert after["daemonsets"]["tolerations"][0] == THEIRS
     assert get_nested(openshift.get(CLUSTER_POLICY), "metadata", "annotations", "accel.gpu/created") is None
     changed = openshift.get(NFD_OBJECT)["spec"]
-    assert changed.pop("operand") == {**discovery.pop("operand", {}), "workerTolerations": [TAINT]}
+    assert changed.pop("operand") == {**discovery.pop("operand", {}), "workerTolerations": [TAINT, STARTING]}
     assert changed == discovery
     assert [openshift.get(path)["spec"] for path in _subscriptions()] == [item["spec"] for item in subscriptions]
     assert play(lab, "site").require_success().changed(HOST) == 0
