@@ -41,7 +41,7 @@ SCALERS = "/apis/autoscaling.openshift.io/v1beta1/namespaces/openshift-machine-a
 CLUSTER_AUTOSCALER = "/apis/autoscaling.openshift.io/v1/clusterautoscalers/default"
 PODS = "/api/v1/namespaces/default/pods"
 TAINT = {"key": "restrictedaccess", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
-# The toleration of the startup taint.
+# The toleration for the startup taint.
 STARTING = {"key": STARTUP_TAINT["key"], "operator": "Exists", "effect": "NoSchedule"}
 EVICTING = {"key": "gpu-only", "effect": "NoExecute"}
 ALLOW = {"gpu_operator_allow_driver_rollout": True}
@@ -78,12 +78,6 @@ def sited(lab: Lab) -> OpenShift:
 def cluster(lab: Lab, **more: Any) -> Object:
     kept = {key: DECLARED["gpu_cluster"][key] for key in ("distribution", "cloud", "autoscaler")}
     return {"name": lab.name, **kept, **more}
-
-
-def pools(**notebooks: Any) -> list[Object]:
-    """The pools of the inventory; the first one with other settings."""
-    first, *others = DECLARED["gpu_pools"]
-    return [{**first, **notebooks}, *others]
 
 
 @pytest.mark.usual(110)

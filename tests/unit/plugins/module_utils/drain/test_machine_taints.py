@@ -68,9 +68,13 @@ STARTING = tainted(STARTUP_TAINT, TEAM)
 RELEASED = restore_node(STARTING, reset_mig=True).edit
 
 
-@pytest.mark.parametrize("patch", [uncordon_patch(STARTING), RELEASED and RELEASED.patch], ids=["uncordon", "uninstall"])
+@pytest.mark.parametrize(
+    "patch", [uncordon_patch(STARTING), RELEASED and RELEASED.patch], ids=["uncordon", "uninstall"]
+)
 @pytest.mark.parametrize(("taints", "kept"), [([STARTUP_TAINT], None), ([TEAM, STARTUP_TAINT], [TEAM])])
-def test_the_machine_loses_only_the_startup_taint(patch: Object, taints: list[Object], kept: list[Object] | None) -> None:
+def test_the_machine_loses_only_the_startup_taint(
+    patch: Object, taints: list[Object], kept: list[Object] | None
+) -> None:
     assert Server(taints).remove(STARTING, patch) == [("GET", PATH), EVENT, patch_of("1", kept)]
 
 
