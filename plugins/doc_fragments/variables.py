@@ -348,6 +348,31 @@ options:
                   - Index image of a catalog. A run creates the first CatalogSource in C(source) with this image. By default,
                     the CatalogSource must already exist.
                 type: str
+              additional_csvs:
+                description:
+                  - Names of ClusterServiceVersions of other packages that the same InstallPlan may install. OLM combines all
+                    pending changes in a namespace into one InstallPlan, and a run only approves it if it installs nothing else.
+                type: list
+                elements: str
+              operator_group:
+                description:
+                  - Name of the OperatorGroup, if a run creates it. By default, the name of the namespace. An existing OperatorGroup
+                    is used and not changed.
+                type: str
+              target_namespaces:
+                description:
+                  - Namespaces that the operator watches; an empty list means all namespaces. By default, its own namespace
+                    if the operator supports this, otherwise all namespaces. If an OperatorGroup with other namespaces exists,
+                    a run fails.
+                type: list
+                elements: str
+              subscription_config:
+                description:
+                  - C(spec.config) of the Subscription, for the pods of the GPU operator itself, not for its operands, with
+                    the keys C(tolerations), C(nodeSelector), C(resources), C(env) and the others of OLM. If not set, it is
+                    not changed. An empty map removes the entries of earlier runs. OLM adds the variables of the cluster's proxy
+                    unless C(env) has one of them. Secrets are not allowed.
+                type: dict
           registry:
             description:
               - A mirror, C(host[:port][/folder]), for the images of all operands, of NFD and of the validation pods, under
@@ -567,6 +592,31 @@ options:
                   - Index image of a catalog. A run creates the first CatalogSource in C(source) with this image. By default,
                     the CatalogSource must already exist.
                 type: str
+              additional_csvs:
+                description:
+                  - Names of ClusterServiceVersions of other packages that the same InstallPlan may install. OLM combines all
+                    pending changes in a namespace into one InstallPlan, and a run only approves it if it installs nothing else.
+                type: list
+                elements: str
+              operator_group:
+                description:
+                  - Name of the OperatorGroup, if a run creates it. By default, the name of the namespace. An existing OperatorGroup
+                    is used and not changed.
+                type: str
+              target_namespaces:
+                description:
+                  - Namespaces that the operator watches; an empty list means all namespaces. By default, its own namespace
+                    if the operator supports this, otherwise all namespaces. If an OperatorGroup with other namespaces exists,
+                    a run fails.
+                type: list
+                elements: str
+              subscription_config:
+                description:
+                  - C(spec.config) of the Subscription, for the pods of NFD's operator itself, not for its operands, with the
+                    keys C(tolerations), C(nodeSelector), C(resources), C(env) and the others of OLM. If not set, it is not
+                    changed. An empty map removes the entries of earlier runs. OLM adds the variables of the cluster's proxy
+                    unless C(env) has one of them. Secrets are not allowed.
+                type: dict
       validation:
         description:
           - The pods that validate a pool. Images have a tag or digest; the default images come from C(operator.registry) if

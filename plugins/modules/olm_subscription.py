@@ -255,7 +255,7 @@ olm_subscription:
         field: spec.targetNamespaces
         value: all namespaces
         rule: This needs the install mode AllNamespaces, but the operator supports only OwnNamespace.
-        remedy: Set the target namespaces to [nvidia-gpu-operator], or use another namespace.
+        remedy: Set the target namespaces of the group to [nvidia-gpu-operator], or use another namespace.
       contains:
         code: {description: Kind of the problem; also the C(code) of the failure., type: str, returned: always, sample: install_mode}
         object: {description: The object., type: str, returned: always, sample: OperatorGroup nvidia-gpu-operator/all}

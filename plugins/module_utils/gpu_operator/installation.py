@@ -154,13 +154,16 @@ class InstallationFinding:
 
 def _subscription_of(planned: ReleasePlan, olm: OlmPlan) -> dict[str, t.Any]:
     """The Subscription of a component that OLM installs, as modules return it; an option that is not set is None."""
-    options = {name: value for name, value in asdict(olm).items() if name != "resource"}
+    options = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(olm).items()
+        if name != "resource"
+    }
     return {
         "namespace": planned.namespace,
         "namespace_labels": dict(planned.namespace_labels),
         "version": planned.version,
         **options,
-        "source": list(olm.source),
     }
 
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from ..common.nested import get_nested
 from ..kube.metadata import name_of
-from ..schema.messages import join_words
+from ..schema.messages import join_words, option_of_role
 from .observed import REQUIRES_APPROVAL, Document, plan_csvs, plan_phase
 from .problem import MEDIUM, Problem
+
+_ADDITIONAL_CSVS = option_of_role("olm.additional_csvs", "additional_csvs")
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,9 @@ def _brings_others(plan: Document, others: t.Sequence[str], desired: str) -> Pro
         field="spec.clusterServiceVersionNames",
         value=join_words(plan_csvs(plan)),
         rule=f"Only {desired} is declared, but approving the plan would also install {join_words(others)}.",
-        # The roles have no such option: there, another namespace or an approval helps.
         remedy=(
-            f"Approve the plan yourself, or give the operator a namespace of its own; the module olm_subscription also accepts {join_words(others)} in "
-            "additional_csvs."
+            f"If that is intended, add {join_words(others)} to {_ADDITIONAL_CSVS}, or approve the plan yourself. Otherwise, give the operator a namespace "
+            "of its own."
         ),
     )
 

@@ -225,5 +225,5 @@ def _other_name(namespace: str, live: Document, options: OlmOptions) -> Problem:
         field="metadata.name",
         value=name_of(live),
         rule=f"It already installs package {options.package}. A second Subscription ({options.name}) would block all resolutions.",
-        remedy=f"Remove name, or set it to {name_of(live)}.",
+        remedy=f"Remove the option name of the module, or set it to {name_of(live)}.",
     )

@@ -11,13 +11,15 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..schema.messages import abbreviate, join_words
+from ..schema.messages import abbreviate, join_words, option_of_role
 from .problem import Problem
 
 Object = t.Mapping[str, t.Any]
 
 OWN, SINGLE, MULTI, ALL = "OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"
 MULTIPLE = "operator_group_multiple"
+_OPERATOR_GROUP = option_of_role("olm.operator_group", "operator_group")
+_TARGET_NAMESPACES = option_of_role("olm.target_namespaces", "target_namespaces")
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def targets_problem(namespace: str, targets: t.Sequence[str], modes: frozenset[s
         field="install mode",
         value=mode,
         rule=f"The operator supports only {join_words(sorted(modes))}.",
-        remedy=_mode_remedy(namespace, modes),
+        remedy=_mode_remedy(_TARGET_NAMESPACES, namespace, modes),
     )
 
 
@@ -129,7 +131,7 @@ def _second_group(namespace: str, found: str, name: str) -> Problem:
         field="metadata.name",
         value=found,
         rule=f"A second OperatorGroup ({name}) would prevent OLM from installing anything in this namespace.",
-        remedy=f"Remove operator_group or set it to {found}.",
+        remedy=f"Remove {_OPERATOR_GROUP}, or set it to {found}.",
     )
 
 
@@ -140,7 +142,7 @@ def _other_targets(namespace: str, found: str, live: t.Sequence[str], targets: t
         field="spec.targetNamespaces",
         value=join_words(live) if live else "all namespaces",
         rule=f"The declared target_namespaces are {join_words(targets) if targets else 'all namespaces'}, but existing groups are not changed.",
-        remedy="Change the group yourself, or remove target_namespaces.",
+        remedy=f"Change the group yourself, or remove {_TARGET_NAMESPACES}.",
     )
 
 
@@ -157,11 +159,11 @@ def _unsupported(namespace: str, group: Object, modes: frozenset[str] | None) ->
             f"This needs the install mode {required_mode(namespace, targets)}, but the operator supports only "
             f"{join_words(sorted(modes))}."
         ),
-        remedy=_mode_remedy(namespace, modes),
+        remedy=_mode_remedy("the target namespaces of the group", namespace, modes),
     )
 
 
-def _mode_remedy(namespace: str, modes: frozenset[str]) -> str:
+def _mode_remedy(what: str, namespace: str, modes: frozenset[str]) -> str:
     if OWN in modes:
-        return f"Set the target namespaces to [{namespace}], or use another namespace."
-    return "Set the target namespaces to all namespaces (an empty list), or use another namespace."
+        return f"Set {what} to [{namespace}], or use another namespace."
+    return f"Set {what} to all namespaces (an empty list), or use another namespace."

@@ -10,22 +10,10 @@ from dataclasses import dataclass
 
 from ..catalog.olm import MANUAL, SOURCE_NAMESPACE
 from ..common.errors import InvalidOptions
-from ..schema.messages import join_words, nearest, quote, type_name
+from ..schema.messages import join_words, quote
+from ..schema.subscription_config import config_problems
 from ..schema.validators import dns_label, image, object_name
 
-# The type of each key of spec.config (operators.coreos.com/v1alpha1, SubscriptionConfig).
-CONFIG_KEYS: dict[str, type] = {
-    "affinity": dict,
-    "annotations": dict,
-    "env": list,
-    "envFrom": list,
-    "nodeSelector": dict,
-    "resources": dict,
-    "selector": dict,
-    "tolerations": list,
-    "volumeMounts": list,
-    "volumes": list,
-}
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*", re.ASCII)
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
@@ -103,31 +91,4 @@ def option_problems(options: OlmOptions) -> t.Iterator[str]:
         problem = dns_label(namespace)
         if problem:
             yield f"target_namespaces[{index}]: {quote(namespace)} {problem}"
-    yield from _config_problems(options.config or {})
-
-
-def _config_problems(config: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    for key, value in config.items():
-        kind = CONFIG_KEYS.get(key)
-        if kind is None:
-            near = nearest(str(key), CONFIG_KEYS)
-            hint = f"; did you mean {near}?" if near else f"; known: {join_words(sorted(CONFIG_KEYS))}"
-            yield f"subscription_config: unknown key {quote(key)}{hint}"
-        elif not isinstance(value, (list if kind is list else dict)):
-            wanted = "a list" if kind is list else "a map"
-            yield f"subscription_config.{key}: {quote(value)} is {type_name(value)}; it must be {wanted}"
-        elif isinstance(value, list) and key == "env":
-            yield from _environment_problems(value)
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                if not isinstance(item, dict):
-                    yield f"subscription_config.{key}[{index}]: {quote(item)} is {type_name(item)}; it must be a map"
-
-
-def _environment_problems(variables: t.Sequence[t.Any]) -> t.Iterator[str]:
-    for index, item in enumerate(variables):
-        path = f"subscription_config.env[{index}]"
-        if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not item["name"]:
-            yield f"{path}: must be a map with a name"
-        elif "value" in item and not isinstance(item["value"], str):
-            yield f"{path}.value: {quote(item['value'])} is {type_name(item['value'])}; an environment variable is text, so put it in quotes"
+    yield from config_problems(options.config or {}, "subscription_config")

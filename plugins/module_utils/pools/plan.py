@@ -58,16 +58,21 @@ class ClusterPlan:
 class OlmPlan:
     """A Subscription: the options of the module olm_subscription with the same names, except the namespace and the version.
 
-    Without `channel`, the module keeps the channel in use or chooses one. `resource` is the name of the custom resource that the operator's examples have.
+    None leaves an option out: without `channel`, the module keeps the channel in use or chooses one, and without `subscription_config`, it does not change
+    spec.config. An empty `target_namespaces` means all namespaces. `resource` is the name of the custom resource that the operator's examples have.
     """
 
     package: str
-    channel: str | None
     source: tuple[str, ...]
     source_namespace: str
     approval: str
-    catalog_image: str | None
     resource: str
+    channel: str | None = None
+    catalog_image: str | None = None
+    additional_csvs: tuple[str, ...] | None = None
+    operator_group: str | None = None
+    target_namespaces: tuple[str, ...] | None = None
+    subscription_config: dict[str, t.Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ from ..catalog.olm import AUTOMATIC, HELM, INSTALLERS, MANUAL, OLM, OPENSHIFT, P
 from ..common.nested import get_nested
 from . import validators
 from .messages import quote
+from .subscription_config import SubscriptionConfig
 from .types import Choice, Document, Field, ListOf, Problems, Section, Text
 
 # Keys that only Helm reads, with the remedy.
@@ -40,6 +41,11 @@ def installer_fields(component: str) -> dict[str, Field]:
                 "source_namespace": Text((validators.dns_label,), default=SOURCE_NAMESPACE),
                 "approval": Choice(known=(MANUAL, AUTOMATIC), default=MANUAL),
                 "catalog_image": Text((validators.image,)),
+                "additional_csvs": ListOf(item=name, default=None),
+                "operator_group": Text((validators.object_name,)),
+                # Without a default: an empty list means all namespaces.
+                "target_namespaces": ListOf(item=Text((validators.dns_label,)), default=None),
+                "subscription_config": SubscriptionConfig(),
             },
         ),
     }

@@ -151,6 +151,17 @@ def values_hold_no_secrets(cluster: Document) -> Problems:
             yield f"{secret.path}: contains a secret ({secret.description}; not shown), which must not be in Helm values; {_remedy(secret)}"
 
 
+def subscription_config_holds_no_secrets(cluster: Document) -> Problems:
+    """The configuration of a Subscription contains no secrets, because every user who can read Subscriptions or Deployments sees it."""
+    for which in ("operator", "nfd"):
+        path = f"gpu_cluster.{which}.olm.subscription_config"
+        for secret in find_secrets(get_nested(cluster, which, "olm", "subscription_config"), path):
+            yield (
+                f"{secret.path}: contains a secret ({secret.description}; not shown), which other users can read there; put it into a Secret in the "
+                "operator's namespace and name that in envFrom"
+            )
+
+
 def reboot_command_holds_no_secrets(pool: PoolVariables) -> Problems:
     """The reboot command contains no secrets, because every user of the machine can read a command line, and the role new_nodes stores it in a ConfigMap."""
     path = f"{pool.path}.rollout.reboot.command"

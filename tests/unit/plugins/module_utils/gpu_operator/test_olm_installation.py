@@ -88,7 +88,23 @@ def test_only_a_declared_channel_is_passed_to_the_module(channel: str | None) ->
         "source_namespace": "openshift-marketplace",
         "approval": "Manual",
         "catalog_image": None,
+        "additional_csvs": None,
+        "operator_group": None,
+        "target_namespaces": None,
+        "subscription_config": None,
     }
+
+
+def test_declared_options_are_passed_to_the_module_as_they_are() -> None:
+    """An empty list of target namespaces and an empty configuration have a meaning of their own."""
+    olm = {
+        "additional_csvs": ["nfd.v4.18.0"],
+        "operator_group": "gpu",
+        "target_namespaces": [],
+        "subscription_config": {},
+    }
+    planned = derive({"name": "c", "distribution": "openshift", "operator": {"olm": olm}}, {}, []).operator
+    assert evaluate_olm([found()], planned, (), ()).as_dict()["subscription"].items() >= olm.items()
 
 
 @pytest.mark.parametrize("policies", [[], [{"metadata": {"name": "gpu-cluster-policy", "creationTimestamp": "1"}}]])

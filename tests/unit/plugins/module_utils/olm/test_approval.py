@@ -40,7 +40,7 @@ def test_a_plan_for_other_operators_is_reported() -> None:
     assert problem
     assert problem.code == "install_plan_others"
     assert f"also install {NFD}" in str(problem)
-    assert "additional_csvs" in problem.remedy
+    assert f"add {NFD} to olm.additional_csvs (option additional_csvs of the module)" in problem.remedy
 
 
 def test_a_plan_for_another_version_is_discarded_once() -> None:

@@ -40,6 +40,30 @@ ON_OPENSHIFT = {"name": "c", "distribution": "openshift"}
             {**ON_OPENSHIFT, "nfd": {"olm": {"catalog_image": "r.example/catalog:v4.18", "source": ["staging"]}}},
             "",
         ),
+        ({**ON_OPENSHIFT, "nfd": {"olm": {"target_namespaces": [], "operator_group": "g", "additional_csvs": "a,b"}}}, ""),
+        ({**ON_OPENSHIFT, "nfd": {"olm": {"target_namespaces": ["a b"]}}}, "gpu_cluster.nfd.olm.target_namespaces[0]: "),
+        ({**ON_OPENSHIFT, "nfd": {"olm": {"operator_group": "a b"}}}, "gpu_cluster.nfd.olm.operator_group: "),
+        (
+            {**ON_OPENSHIFT, "operator": {"olm": {"subscription_config": {"toleration": []}}}},
+            'gpu_cluster.operator.olm.subscription_config: unknown key "toleration"; did you mean tolerations?',
+        ),
+        (
+            {**ON_OPENSHIFT, "operator": {"olm": {"subscription_config": {"env": [{"name": "A", "value": 1}]}}}},
+            "gpu_cluster.operator.olm.subscription_config.env[0].value: 1 is a number; an environment variable is text",
+        ),
+        (
+            {**ON_OPENSHIFT, "operator": {"olm": {"subscription_config": {
+                "env": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
+                "tolerations": [{"key": "node-role.kubernetes.io/infra", "operator": "Exists"}],
+            }}}},
+            "",
+        ),
+        (
+            {**ON_OPENSHIFT, "operator": {"olm": {"subscription_config": {
+                "env": [{"name": "HTTPS_PROXY", "value": "http://u:Xk29fPq81@proxy.example:3128"}],
+            }}}},
+            "gpu_cluster.operator.olm.subscription_config.env[0].value: contains a secret",
+        ),
     ],
 )  # fmt: skip
 def test_keys(cluster: dict[str, Any], words: str) -> None:
