@@ -51,6 +51,40 @@ _value:
         C(cluster), C(template), C(nodegroup_label) and C(options), or null.
       type: dict
       sample: {name: lab, kube_name: lab, kubeconfig: null, context: null, cloud: null}
+      contains:
+        name: {description: Name of the cluster., type: str, sample: lab}
+        kube_name: {description: The name that is recorded in the cluster., type: str, sample: lab}
+        kubeconfig: {description: Path to the kubeconfig; null if it is not declared., type: str, sample: null}
+        context: {description: Its context; null if it is not declared., type: str, sample: null}
+        uid: {description: The declared UID of the cluster; null if it is not declared., type: str, sample: null}
+        renamed_from: {description: The former name; null if it is not declared., type: str, sample: null}
+        impersonate_user: {description: The impersonated user; null without one., type: str, sample: null}
+        impersonate_groups: {description: The impersonated groups., type: list, elements: str, sample: []}
+        distribution: {description: The declared distribution; null if it is not declared., type: str, sample: null}
+        toolkit_env:
+          description: Variables of the container toolkit for the distribution.
+          type: list
+          elements: dict
+          sample: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]
+          contains:
+            name: {description: Name of the variable., type: str, sample: CONTAINERD_SOCKET}
+            value: {description: Its value., type: str, sample: /run/k3s/containerd/containerd.sock}
+        known_issues: {description: 'The known issues that the user declares, as in C(gpu_cluster.known_issues).', type: list,
+          elements: dict, sample: []}
+        cloud:
+          description: The provider of its nodes; null without one.
+          type: dict
+          sample: {provider: magnum, cluster: prod, template: null, nodegroup_label: magnum.openstack.org/nodegroup, options: {},
+            module: magnum_nodegroup, issues_kubeconfig: true}
+          contains:
+            provider: {description: The provider., type: str, sample: magnum}
+            cluster: {description: Name of the cluster in the cloud., type: str, sample: prod}
+            template: {description: Template from which the cluster is created; null if it exists., type: str, sample: null}
+            nodegroup_label: {description: The node label with the name of the node group; empty without one., type: str,
+              sample: magnum.openstack.org/nodegroup}
+            options: {description: The connection options of the provider's modules., type: dict, sample: {}}
+            module: {description: The module for its node groups., type: str, sample: magnum_nodegroup}
+            issues_kubeconfig: {description: Whether another module fetches the kubeconfig of the cluster., type: bool, sample: true}
     operator:
       description: The Helm release of the GPU operator, with its static values.
       type: dict
@@ -63,14 +97,36 @@ _value:
       description: The fields of the ClusterPolicy that depend on the pools, C(spec), and the C(tolerations) of its DaemonSets.
       type: dict
       sample: {spec: {}, tolerations: []}
+      contains:
+        spec: {description: The fields that depend on the pools., type: dict, sample: {}}
+        tolerations:
+          description: The tolerations of the DaemonSets.
+          type: list
+          elements: dict
+          sample: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
+          contains:
+            key: {description: Key of the taint., type: str, sample: nvidia.com/gpu}
+            operator: {description: V(Exists) or V(Equal)., type: str, sample: Exists}
+            value: {description: 'Value of the taint, if the operator is V(Equal).', type: str, sample: 'yes'}
+            effect: {description: Effect of the taint., type: str, sample: NoSchedule}
+        mig_by_node: {description: Whether C(mig.strategy) must be absent., type: bool, sample: true}
     config:
       description: The device plugin's ConfigMap, with one entry for each way of sharing in use.
       type: dict
       sample: {name: accel-gpu-device-plugin, namespace: gpu-operator}
+      contains:
+        name: {description: Name of the ConfigMap., type: str, sample: accel-gpu-device-plugin}
+        namespace: {description: Its namespace., type: str, sample: gpu-operator}
+        data: {description: The text of each entry., type: dict, sample: {time-slicing-4-1c2f0a9b: 'version: v1'}}
     validation:
       description: Images and namespace of the validation pods. C(images) are by their key in C(gpu_cluster.validation) and by CUDA version.
       type: dict
       sample: {images: {image: {"12.5": "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"}}, namespace: gpu-operator}
+      contains:
+        images: {description: The images by their key in C(gpu_cluster.validation) and by CUDA version., type: dict, sample: {
+          image: {'12.5': 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0'}}}
+        namespace: {description: The namespace., type: str, sample: gpu-operator}
+        configmap: {description: The ConfigMap with the results., type: str, sample: accel-gpu-validation}
     pools:
       description: Every pool with its derived values, in the order given. Its C(registration) holds the C(node_labels) and C(taints)
         of a node group or MachineSet, its C(nodegroup) the node group that a run creates, or null.
@@ -86,10 +142,18 @@ _value:
       description: How nodes of these groups are drained before removal, as the option C(kubernetes.drain) of the provider's module.
       type: dict
       sample: {evict: true, force: false, grace_period: null, drain_timeout: 600}
+      contains:
+        evict: {description: Whether pods are evicted., type: bool, sample: true}
+        force: {description: Whether pods without a controller are deleted., type: bool, sample: false}
+        grace_period: {description: Seconds that pods have to terminate; null for the pods' own periods., type: int, sample: null}
+        drain_timeout: {description: Seconds to wait for the pods., type: int, sample: 600}
     provides:
       description: The C(namespaces) and C(kinds) that a run creates on an empty cluster.
       type: dict
       sample: {namespaces: [gpu-operator], kinds: []}
+      contains:
+        namespaces: {description: The namespaces., type: list, elements: str, sample: [gpu-operator]}
+        kinds: {description: 'The kinds, each with its API version.', type: list, elements: list, sample: []}
 """
 
 import typing as t

@@ -105,6 +105,17 @@ autoscaling:
       type: dict
       returned: always
       sample: {notebooks: {pool: notebooks, min: 0, max: 6, machine_autoscaler: notebooks}}
+      contains:
+        NAME:
+          description: 'One MachineSet, by its name.'
+          type: dict
+          returned: always
+          sample: {pool: notebooks, min: 0, max: 6, machine_autoscaler: notebooks}
+          contains:
+            pool: {description: Pool of the MachineSet., type: str, returned: always, sample: notebooks}
+            min: {description: Smallest number of nodes., type: int, returned: always, sample: 0}
+            max: {description: Largest number of nodes., type: int, returned: always, sample: 6}
+            machine_autoscaler: {description: Name of its MachineAutoscaler., type: str, returned: always, sample: notebooks}
     limits:
       description: The desired maximum of GPUs by the type in the label C(cluster-api/accelerator).
       type: dict

@@ -123,6 +123,15 @@ cluster_policy:
       type: dict
       returned: always
       sample: {"nvidia-driver-daemonset": {"desired": 20, "ready": 20}}
+      contains:
+        NAME:
+          description: 'One DaemonSet, by its name.'
+          type: dict
+          returned: always
+          sample: {desired: 20, ready: 20}
+          contains:
+            desired: {description: Number of nodes that need a pod., type: int, returned: always, sample: 20}
+            ready: {description: Number of nodes with a ready pod., type: int, returned: always, sample: 20}
     untolerated_nodes:
       description: GPU nodes (up to 100) with a taint that no operand tolerates. Add the taint to a pool.
       type: list
@@ -137,6 +146,10 @@ cluster_policy:
       elements: dict
       returned: always
       sample: [{name: gpu-7, reason: "pod nvidia-driver-daemonset-x7k2p fails: CrashLoopBackOff"}]
+      contains:
+        name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
+        reason: {description: Why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
+          fails: CrashLoopBackOff'}
     driver_nodes:
       description: Number of nodes on which this change restarts the driver.
       type: int
@@ -149,6 +162,11 @@ cluster_policy:
       type: dict
       returned: always
       sample: {states: {upgrade-required: 17, drain-required: 1}, failed: [], skipped: []}
+      contains:
+        states: {description: 'Number of nodes in each state of the label C(nvidia.com/gpu-driver-upgrade-state), except
+          the last one.', type: dict, returned: always, sample: {upgrade-required: 1}}
+        failed: {description: Up to 100 nodes on which the upgrade failed., type: list, elements: str, returned: always, sample: []}
+        skipped: {description: Up to 100 nodes that the upgrade skips., type: list, elements: str, returned: always, sample: []}
     runtime_classes:
       description: The RuntimeClasses that the operands use, with their handlers in the container runtime; empty until the operands run.
       type: dict
@@ -168,12 +186,22 @@ cluster_policy:
       elements: dict
       returned: always
       sample: [{name: accel-gpu-train, pool: train, nodes: 2, created: false}]
+      contains:
+        name: {description: Name of the object., type: str, returned: always, sample: accel-gpu-train}
+        pool: {description: Pool of the object; empty for the default object., type: str, returned: always, sample: train}
+        nodes: {description: Number of nodes on which the change restarts the driver., type: int, returned: always, sample: 2}
+        created: {description: Whether it is created., type: bool, returned: always, sample: false}
     tolerations:
       description: The tolerations that all of the operator's DaemonSets have after the change.
       type: list
       elements: dict
       returned: always
       sample: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
+      contains:
+        key: {description: Key of the taint., type: str, returned: if set, sample: nvidia.com/gpu}
+        operator: {description: V(Exists) or V(Equal)., type: str, returned: if set, sample: Exists}
+        value: {description: Value of the taint., type: str, returned: if set, sample: 'yes'}
+        effect: {description: Effect of the taint., type: str, returned: if set, sample: NoSchedule}
     configmaps:
       description: The missing ConfigMaps that the module created, or would create.
       type: list

@@ -102,16 +102,38 @@ gpu_info:
       returned: when the cluster is reachable
       sample: {uid: 8f0c7b0e-5e0e-4d4c-9a53-3c6f0f7d1a11, recorded_name: lab, name_to_record: null, server: "https://10.0.0.10:6443",
         origin: "kubeconfig ~/.kube/config, context lab"}
+      contains:
+        uid: {description: UID of the namespace kube-system; null if this user may not read it., type: str, returned: always,
+          sample: 8f0c7b0e-5e0e-4d4c-9a53-3c6f0f7d1a11}
+        recorded_name: {description: The name that a run has recorded in the cluster; null without one., type: str, returned: always, sample: lab}
+        name_to_record: {description: The name that a run would record; null if it is recorded already., type: str, returned: always, sample: null}
+        server: {description: Address of the API server., type: str, returned: always, sample: 'https://10.0.0.10:6443'}
+        origin: {description: Where the connection settings come from., type: str, returned: always, sample: 'kubeconfig ~/.kube/config, context lab'}
     totals:
       description: The number of nodes, GPU nodes and GPUs, and the allocatable amount of each resource.
       type: dict
       returned: when the cluster is reachable
       sample: {nodes: 5, gpu_nodes: 2, gpus: 2, allocatable: {nvidia.com/gpu: 8}}
+      contains:
+        nodes: {description: Number of nodes., type: int, returned: always, sample: 5}
+        gpu_nodes: {description: Number of nodes with GPUs., type: int, returned: always, sample: 2}
+        gpus: {description: Number of GPUs., type: int, returned: always, sample: 2}
+        allocatable: {description: Allocatable amount of each resource., type: dict, returned: always, sample: {nvidia.com/gpu: 8}}
     models:
       description: The number of nodes and GPUs, and the driver versions, by model.
       type: dict
       returned: when the cluster is reachable
       sample: {Tesla-T4: {nodes: 2, gpus: 2, driver_versions: [580.95.05]}}
+      contains:
+        NAME:
+          description: 'One model, by its name.'
+          type: dict
+          returned: always
+          sample: {nodes: 2, gpus: 2, driver_versions: [580.95.05]}
+          contains:
+            nodes: {description: Number of nodes., type: int, returned: always, sample: 2}
+            gpus: {description: Number of GPUs., type: int, returned: always, sample: 2}
+            driver_versions: {description: The driver versions on these nodes., type: list, elements: str, returned: always, sample: [580.95.05]}
     nodes:
       description:
         - Up to O(limit) GPU nodes.
@@ -140,8 +162,65 @@ gpu_info:
           ready: true
           schedulable: true
           workloads: [{namespace: team, pod: notebook-0, resource: nvidia.com/gpu, count: 1}]
-    driver_upgrade: {description: "The number of nodes in each state of an unfinished driver upgrade, and up to 100 nodes that failed or are skipped.",
-      type: dict, returned: when the cluster is reachable, sample: {states: {upgrade-required: 1, upgrade-failed: 1}, failed: [t4-1], skipped: []}}
+      contains:
+        name: {description: Name of the node., type: str, returned: always, sample: t4-1}
+        pool: {description: Pool of the node; null without one., type: str, returned: always, sample: notebooks}
+        model: {description: Model of its GPUs; null if it is not known., type: str, returned: always, sample: Tesla-T4}
+        gpus: {description: Number of GPUs., type: int, returned: always, sample: 1}
+        memory_mib: {description: Memory of one GPU in MiB., type: int, returned: always, sample: 15360}
+        driver: {description: Version of the driver; null if it is not known., type: str, returned: always, sample: 580.95.05}
+        driver_upgrade: {description: State of the driver upgrade; null without one., type: str, returned: always, sample: upgrade-done}
+        mode: {description: The sharing strategy that gpu-feature-discovery reports; null if it is not known., type: str,
+          returned: always, sample: time-slicing}
+        replicas: {description: Number of shares of each GPU., type: int, returned: always, sample: 4}
+        config: {description: The device plugin's configuration; null if no label sets it., type: str, returned: always,
+          sample: time-slicing-4-1c2f0a9b}
+        allocatable: {description: Allocatable amount of each GPU resource., type: dict, returned: always, sample: {nvidia.com/gpu: 4}}
+        capacity: {description: Capacity of each GPU resource., type: dict, returned: always, sample: {nvidia.com/gpu: 4}}
+        mig:
+          description: The MIG configuration; null if the GPU does not support MIG.
+          type: dict
+          returned: always
+          sample: {config: all-3g.40gb, state: success, devices: {3g.40gb: 2}}
+          contains:
+            config: {description: The desired configuration; null without one., type: str, returned: always, sample: all-3g.40gb}
+            state: {description: State of the MIG manager; null without one., type: str, returned: always, sample: success}
+            devices: {description: Number of MIG devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
+        ready: {description: Whether the node is ready., type: bool, returned: always, sample: true}
+        schedulable: {description: Whether the node is not cordoned., type: bool, returned: always, sample: true}
+        layout:
+          description: The MIG layout of this node.
+          type: list
+          elements: dict
+          returned: if a C(sharing.demand) determines it
+          sample: [{devices: [0], profiles: {3g.40gb: 2}}]
+          contains:
+            devices: {description: Indexes of the GPUs; empty for all., type: list, elements: int, returned: always, sample: [0]}
+            profiles: {description: Number of devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
+        drift: {description: The differences from the declaration of its pool., type: list, elements: str, returned: with
+          O(gpu_pools), sample: ['label nvidia.com/gpu.replicas is 1, 4 is expected']}
+        workloads:
+          description: The pods that request GPUs.
+          type: list
+          elements: dict
+          returned: with O(include_workloads)
+          sample: [{namespace: team, pod: notebook-0, resource: nvidia.com/gpu, count: 1}]
+          contains:
+            namespace: {description: Namespace of the pod., type: str, returned: always, sample: team}
+            pod: {description: Name of the pod., type: str, returned: always, sample: notebook-0}
+            resource: {description: The requested resource., type: str, returned: always, sample: nvidia.com/gpu}
+            count: {description: The requested amount., type: int, returned: always, sample: 1}
+    driver_upgrade:
+      description: The number of nodes in each state of an unfinished driver upgrade, and up to 100 nodes that failed or
+        are skipped.
+      type: dict
+      returned: when the cluster is reachable
+      sample: {states: {upgrade-required: 1, upgrade-failed: 1}, failed: [t4-1], skipped: []}
+      contains:
+        states: {description: 'Number of nodes in each state of the label C(nvidia.com/gpu-driver-upgrade-state), except
+          the last one.', type: dict, returned: always, sample: {upgrade-required: 1}}
+        failed: {description: Up to 100 nodes on which the upgrade failed., type: list, elements: str, returned: always, sample: []}
+        skipped: {description: Up to 100 nodes that the upgrade skips., type: list, elements: str, returned: always, sample: []}
     nodes_not_shown: {description: The number of GPU nodes that exceed O(limit)., type: int, returned: when the cluster is reachable, sample: 0}
     pools:
       description:
@@ -164,6 +243,148 @@ gpu_info:
            changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], taints: []},
            drift: ["t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected"], drifted_nodes: 1, as_declared: false,
            impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}}
+      contains:
+        NAME:
+          description: 'One pool, by its name.'
+          type: dict
+          returned: always
+          sample: {model: T4, nodegroup: null, match_labels: {}, mode: time-slicing, replicas: 4, layout: [], demand: {},
+            gpu_layouts: [], resource: nvidia.com/gpu, gpus_per_node: 1, driver: null, shares_per_gpu: 4, memory_mib_per_share: 3840,
+            models: [Tesla-T4], nodes: 2, gpus: 2, expected: 8, allocatable: 5, resources: {nvidia.com/gpu: {expected: 8,
+            allocatable: 5}}, changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], taints: []}, drift: [
+            't4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected'], drifted_nodes: 1, as_declared: false,
+            impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}}
+          contains:
+            model: {description: The declared model; null if the pool declares none., type: str, returned: always, sample: T4}
+            nodegroup:
+              description: The node group; null without one.
+              type: dict
+              returned: always
+              sample: {name: train, flavor: g4.p4.40g, size: '2'}
+              contains:
+                name: {description: Name of the group., type: str, returned: always, sample: train}
+                flavor: {description: Flavor of its nodes., type: str, returned: always, sample: g4.p4.40g}
+                size: {description: Its number of nodes or its range., type: str, returned: always, sample: '2'}
+            match_labels: {description: The labels by which the pool finds its nodes., type: dict, returned: always, sample: {}}
+            mode: {description: The sharing mode., type: str, returned: always, sample: time-slicing}
+            replicas: {description: Number of shares of each GPU., type: int, returned: always, sample: 4}
+            layout:
+              description: The declared MIG layout.
+              type: list
+              elements: dict
+              returned: always
+              sample: [{devices: [], profiles: {3g.40gb: 2}}]
+              contains:
+                devices: {description: Indexes of the GPUs; empty for all., type: list, elements: int, returned: always, sample: []}
+                profiles: {description: Number of devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
+            demand: {description: 'The declared C(sharing.demand), the number of devices by profile.', type: dict, returned: always, sample: {}}
+            gpu_layouts:
+              description: The MIG layouts of its GPUs.
+              type: list
+              elements: dict
+              returned: always
+              sample: [{gpus: 2, profiles: {7g.80gb: 1}, slices: 8, devices: [{profile: 7g.80gb, start: 0, size: 8}], unused: {
+                compute: 0, memory: 0, media: false}}]
+              contains:
+                gpus: {description: Number of GPUs with this layout; null while no node is known., type: int, returned: always, sample: 2}
+                profiles: {description: Number of devices by profile., type: dict, returned: always, sample: {7g.80gb: 1}}
+                slices: {description: Number of memory slices of the GPU., type: int, returned: always, sample: 8}
+                devices:
+                  description: The placement of the devices.
+                  type: list
+                  elements: dict
+                  returned: always
+                  sample: [{profile: 7g.80gb, start: 0, size: 8}]
+                  contains:
+                    profile: {description: MIG profile., type: str, returned: always, sample: 7g.80gb}
+                    start: {description: 'First memory slice, counted from 0.', type: int, returned: always, sample: 0}
+                    size: {description: Number of memory slices., type: int, returned: always, sample: 8}
+                unused:
+                  description: What no device uses; empty if the devices do not fit.
+                  type: dict
+                  returned: always
+                  sample: {compute: 0, memory: 0, media: false}
+                  contains:
+                    compute: {description: Compute slices., type: int, returned: always, sample: 0}
+                    memory: {description: Memory slices., type: int, returned: always, sample: 0}
+                    media: {description: Whether no device has the media engines that exist only once on a GPU., type: bool,
+                      returned: always, sample: false}
+            gpus_per_node: {description: Number of GPUs of a node; null if the pool declares none., type: int, returned: always, sample: 1}
+            driver: {description: The declared driver; null without one., type: dict, returned: always, sample: null}
+            shares_per_gpu: {description: Number of devices that a GPU offers; null if they differ., type: int, returned: always, sample: 4}
+            memory_mib_per_share: {description: Memory of one device in MiB; null if it is not known., type: int, returned: always, sample: 3840}
+            models: {description: Models of its nodes., type: list, elements: str, returned: if the cluster was read, sample: [Tesla-T4]}
+            nodes: {description: Number of its nodes., type: int, returned: if the cluster was read, sample: 2}
+            gpus: {description: Number of its GPUs., type: int, returned: if the cluster was read, sample: 2}
+            resource: {description: The most frequent resource of the pool., type: str, returned: always, sample: nvidia.com/gpu}
+            expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
+            allocatable: {description: The number of devices that its nodes offer., type: int, returned: always, sample: 8}
+            resources:
+              description: The same counts for each resource.
+              type: dict
+              returned: always
+              sample: {nvidia.com/gpu: {expected: 8, allocatable: 8}}
+              contains:
+                NAME:
+                  description: 'One resource, by its name.'
+                  type: dict
+                  returned: always
+                  sample: {expected: 8, allocatable: 8}
+                  contains:
+                    expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
+                    allocatable: {description: The number of devices that its nodes offer., type: int, returned: always, sample: 8}
+            changes:
+              description: The changes that a run would make; empty without any.
+              type: dict
+              returned: if the cluster was read
+              sample: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], taints: []}
+              contains:
+                nodes: {description: Number of nodes that change., type: int, returned: always, sample: 1}
+                joining: {description: Number of nodes that join the pool., type: int, returned: always, sample: 0}
+                switched_from: {description: Number of nodes by their present mode., type: dict, returned: always, sample: {none: 1}}
+                labels: {description: The changed labels., type: list, elements: str, returned: always, sample: []}
+                taints: {description: The changed taints., type: list, elements: str, returned: always, sample: []}
+            drift: {description: Up to 5 differences from the declaration., type: list, elements: str, returned: if the
+              cluster was read, sample: ['t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected']}
+            drifted_nodes: {description: Number of nodes that differ., type: int, returned: if the cluster was read, sample: 1}
+            as_declared: {description: Whether all nodes are as declared., type: bool, returned: if the cluster was read, sample: false}
+            validation:
+              description: The last validation by workloads.
+              type: dict
+              returned: if there was one
+              sample: {status: verified, node: t4-1, devices: {}, current: true}
+              contains:
+                status: {description: V(verified) or V(failed)., type: str, returned: always, sample: verified}
+                node: {description: The node on which pods have run., type: str, returned: always, sample: t4-1}
+                devices: {description: Number of pods by device UUID., type: dict, returned: always, sample: {}}
+                problems: {description: The problems., type: list, elements: str, returned: if it failed, sample: [the kernel failed]}
+                time: {description: The time of the validation., type: str, returned: if it failed, sample: '2026-08-01T09:00:00Z'}
+                current: {description: Whether the pool has not changed since., type: bool, returned: always, sample: true}
+                image: {description: Image of the validation pods., type: str, returned: if pods have run,
+                  sample: 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0'}
+                kernel: {description: 'V(passed), or V(failed).', type: str, returned: if it has run, sample: passed}
+                one_more: {description: V(waited) is the expected result if there is one more pod than shares., type: str,
+                  returned: if it was tested, sample: waited}
+                two_shares: {description: V(refused) is the expected result for a request for two shares., type: str, returned: if
+                  it was tested, sample: refused}
+                load: {description: The result of the load., type: dict, returned: if it has run, sample: {seconds: 30,
+                  min_gflops: 7900, max_gflops: 8010}}
+                all_reduce: {description: The result of NCCL on one node., type: dict, returned: if it was requested, sample: {
+                  nodes: 1, gpus: 8, bus_bandwidth: 360.5}}
+                network_all_reduce: {description: The result of NCCL on several nodes., type: dict, returned: if it was
+                  requested, sample: {nodes: 2, gpus: 16, bus_bandwidth: 180.2}}
+            impact:
+              description: The effects of a run on the pool.
+              type: dict
+              returned: with O(include_impact)
+              sample: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}
+              contains:
+                driver_restarts: {description: Number of nodes on which the driver restarts., type: int, returned: always, sample: 0}
+                pods: {description: Number of pods that lose a GPU., type: int, returned: always, sample: 0}
+                operand_pods: {description: Number of NVIDIA pods that restart., type: int, returned: always, sample: 0}
+                repartitioned_nodes: {description: Number of nodes whose MIG layout changes., type: int, returned: always, sample: 0}
+                resets: {description: Number of repartitioned nodes whose GPUs are reset or that may need a reboot., type: int,
+                  returned: always, sample: 0}
     impact:
       description:
         - The sum of C(impact) for all nodes, including nodes without a pool.
@@ -180,6 +401,45 @@ gpu_info:
       sample:
         {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0, reasons: [], max_parallel: 1, at_once: false, in_place: false,
          release: null, held_back: false, allowed: false, upgrade: null}
+      contains:
+        driver_restarts: {description: Number of nodes on which the driver restarts., type: int, returned: always, sample: 0}
+        pods: {description: Number of pods that lose a GPU., type: int, returned: always, sample: 0}
+        operand_pods: {description: Number of NVIDIA pods that restart., type: int, returned: always, sample: 0}
+        repartitioned_nodes: {description: Number of nodes whose MIG layout changes., type: int, returned: always, sample: 0}
+        resets: {description: Number of repartitioned nodes whose GPUs are reset or that may need a reboot., type: int, returned: always, sample: 0}
+        reasons: {description: Reasons for driver restarts., type: list, elements: str, returned: always, sample: []}
+        max_parallel: {description: The maximum number of simultaneous restarts; V(0) if drivers restart only when their
+          pods are deleted., type: int, returned: always, sample: 1}
+        at_once: {description: Whether the operator deletes all driver pods at the same time., type: bool, returned: always, sample: false}
+        in_place: {description: 'Whether the driver stays loaded during the restart, so that no GPU pod is evicted.', type: bool,
+          returned: always, sample: false}
+        release:
+          description: Versions of the operator; null without an upgrade.
+          type: dict
+          returned: always
+          sample: {installed: v25.3.2, desired: v25.10.1}
+          contains:
+            installed: {description: The installed version., type: str, returned: always, sample: v25.3.2}
+            desired: {description: The desired version., type: str, returned: always, sample: v25.10.1}
+        held_back: {description: 'Whether only the driver restarts wait for O(accel.gpu.cluster_policy#module:allow_driver_rollout).',
+          type: bool, returned: always, sample: false}
+        allowed: {description: The value of O(allow_driver_rollout)., type: bool, returned: always, sample: false}
+        upgrade:
+          description: Refusals of the upgrade; null if a run does not change the operator's Helm release.
+          type: dict
+          returned: always
+          sample: {refusals: [{code: schema, message: The chart rejects the values.}], problem: ''}
+          contains:
+            refusals:
+              description: The failures of that run.
+              type: list
+              elements: dict
+              returned: always
+              sample: [{code: schema, message: The chart rejects the values.}]
+              contains:
+                code: {description: The C(code) of M(accel.gpu.helm_release)., type: str, returned: always, sample: schema}
+                message: {description: The message., type: str, returned: always, sample: The chart rejects the values.}
+            problem: {description: The reason why the refusals are unknown., type: str, returned: always, sample: ''}
     autoscaling:
       description:
         - Whether the autoscaler of OpenShift (C(version)) scales pools from zero, by C(pool) and C(machine_set); C(not_read) is what could not be read.
@@ -192,6 +452,53 @@ gpu_info:
       sample: {version: 4.18.14, not_read: [], machine_sets: [{pool: t4, machine_set: t4, exists: true, declared: true, scales: false, scales_after_run: true,
         min: 0, max: 4, resources: {nvidia.com/gpu: 4}, taints: [], accelerator: Tesla-T4-SHARED, gpu_limit: {used: 0, max: 16}, findings: [{code: maximum,
         effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise it, label: "", now: true, after_run: false}]}]}
+      contains:
+        version: {description: Version of OpenShift., type: str, returned: always, sample: 4.18.14}
+        not_read: {description: What could not be read., type: list, elements: str, returned: always, sample: []}
+        machine_sets:
+          description: The MachineSets of the pools.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{pool: t4, machine_set: t4, exists: true, declared: true, scales: false, scales_after_run: true, min: 0,
+            max: 4, resources: {nvidia.com/gpu: 4}, taints: [], accelerator: Tesla-T4-SHARED, gpu_limit: {used: 0, max: 16},
+            findings: [{code: maximum, effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise
+            it, label: '', now: true, after_run: false}]}]
+          contains:
+            pool: {description: Pool of the MachineSet., type: str, returned: always, sample: t4}
+            machine_set: {description: Name of the MachineSet., type: str, returned: always, sample: t4}
+            exists: {description: Whether it exists., type: bool, returned: always, sample: true}
+            declared: {description: Whether the pool has C(autoscale)., type: bool, returned: always, sample: true}
+            scales: {description: Whether a pod adds a node; null if it is not known., type: bool, returned: always, sample: false}
+            scales_after_run: {description: The same after a run of site., type: bool, returned: always, sample: true}
+            min: {description: Smallest number of nodes; null if the autoscaler does not scale it., type: int, returned: always, sample: 0}
+            max: {description: Largest number of nodes; null if the autoscaler does not scale it., type: int, returned: always, sample: 4}
+            resources: {description: Resources of the node that the autoscaler expects., type: dict, returned: always, sample: {nvidia.com/gpu: 4}}
+            taints: {description: Taints of that node., type: list, elements: str, returned: always, sample: []}
+            accelerator: {description: Its label C(cluster-api/accelerator)., type: str, returned: always, sample: Tesla-T4-SHARED}
+            gpu_limit:
+              description: The limit of the ClusterAutoscaler for this type; null without one.
+              type: dict
+              returned: always
+              sample: {used: 0, max: 16}
+              contains:
+                used: {description: Number of GPUs in use., type: int, returned: always, sample: 0}
+                max: {description: The maximum., type: int, returned: always, sample: 16}
+            findings:
+              description: The causes.
+              type: list
+              elements: dict
+              returned: always
+              sample: [{code: maximum, effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise it,
+                label: '', now: true, after_run: false}]
+              contains:
+                code: {description: Kind of the cause., type: str, returned: always, sample: maximum}
+                effect: {description: 'V(no_pod), V(some_pods) or V(note).', type: str, returned: always, sample: no_pod}
+                message: {description: The cause in one sentence., type: str, returned: always, sample: MachineSet t4 has 4 of at most 4 nodes}
+                remedy: {description: What to do., type: str, returned: always, sample: raise it}
+                label: {description: The label or resource that the affected pods name., type: str, returned: always, sample: ''}
+                now: {description: Whether it applies now., type: bool, returned: always, sample: true}
+                after_run: {description: Whether it applies after a run of site., type: bool, returned: always, sample: false}
     warnings:
       description:
         - Warnings, one sentence each, about nodes, pools, their drivers, unknown models and releases, and known issues.
@@ -205,6 +512,9 @@ gpu_info:
       elements: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: [{pool: notebooks, message: 1 node(s) have labels or taints that differ from the declaration}]
+      contains:
+        pool: {description: Name of the pool., type: str, returned: always, sample: notebooks}
+        message: {description: The difference., type: str, returned: always, sample: 1 node(s) have labels or taints that differ from the declaration}
     releases:
       description:
         - C(nfd) and C(operator) as O(gpu_cluster) declares them, with C(version), C(installer), C(namespace), C(release); with OLM also the Subscription.
@@ -214,8 +524,57 @@ gpu_info:
       sample:
         nfd: {version: 0.19.0, installer: helm, release: nfd, namespace: node-feature-discovery}
         operator: {version: v25.10.1, release: gpu-operator, namespace: gpu-operator, distribution: kubeadm, toolkit_env: []}
-    tolerations: {description: "The tolerations that a run C(adds) to an C(object) or C(removes), and the pods that this C(restarts).", type: list,
-      elements: dict, returned: when the cluster is reachable, sample: [{object: ClusterPolicy x, adds: ["a:NoSchedule"], removes: [], restarts: NFD}]}
+      contains:
+        nfd:
+          description: Node Feature Discovery.
+          type: dict
+          returned: always
+          sample: {version: 0.19.0, installer: helm, release: nfd, namespace: node-feature-discovery}
+          contains:
+            version: {description: The declared version; empty for the version that the channel offers., type: str, returned: always,
+              sample: v25.10.1}
+            installer: {description: V(helm) or V(olm)., type: str, returned: always, sample: helm}
+            release: {description: Name of the Helm release., type: str, returned: always, sample: gpu-operator}
+            namespace: {description: Namespace of the component., type: str, returned: always, sample: gpu-operator}
+            package: {description: Package of the Subscription., type: str, returned: with OLM, sample: gpu-operator-certified}
+            channel: {description: The declared channel; empty without one., type: str, returned: with OLM, sample: v25.10}
+            source: {description: The CatalogSources., type: list, elements: str, returned: with OLM, sample: [certified-operators]}
+        operator:
+          description: The GPU operator.
+          type: dict
+          returned: always
+          sample: {version: v25.10.1, release: gpu-operator, namespace: gpu-operator, distribution: kubeadm, toolkit_env: []}
+          contains:
+            version: {description: The declared version; empty for the version that the channel offers., type: str, returned: always,
+              sample: v25.10.1}
+            installer: {description: V(helm) or V(olm)., type: str, returned: always, sample: helm}
+            release: {description: Name of the Helm release., type: str, returned: always, sample: gpu-operator}
+            namespace: {description: Namespace of the component., type: str, returned: always, sample: gpu-operator}
+            package: {description: Package of the Subscription., type: str, returned: with OLM, sample: gpu-operator-certified}
+            channel: {description: The declared channel; empty without one., type: str, returned: with OLM, sample: v25.10}
+            source: {description: The CatalogSources., type: list, elements: str, returned: with OLM, sample: [certified-operators]}
+            distribution: {description: 'The distribution, declared or detected; empty if it is not known.', type: str,
+              returned: always, sample: kubeadm}
+            toolkit_env:
+              description: Variables of the container toolkit for it.
+              type: list
+              elements: dict
+              returned: always
+              sample: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]
+              contains:
+                name: {description: Name of the variable., type: str, returned: always, sample: CONTAINERD_SOCKET}
+                value: {description: Its value., type: str, returned: always, sample: /run/k3s/containerd/containerd.sock}
+    tolerations:
+      description: The tolerations that a run C(adds) to an C(object) or C(removes), and the pods that this C(restarts).
+      type: list
+      elements: dict
+      returned: when the cluster is reachable
+      sample: [{object: ClusterPolicy x, adds: ['a:NoSchedule'], removes: [], restarts: NFD}]
+      contains:
+        object: {description: The changed object., type: str, returned: always, sample: ClusterPolicy x}
+        adds: {description: Tolerations that a run adds., type: list, elements: str, returned: always, sample: ['a:NoSchedule']}
+        removes: {description: Tolerations that a run removes., type: list, elements: str, returned: always, sample: []}
+        restarts: {description: The pods that this restarts., type: str, returned: always, sample: NFD}
     installed:
       description: C(nfd) and C(operator), each as in RV(accel.gpu.operator_info#module:operator_info), and C(changes) of OLM's objects.
       type: dict
@@ -227,15 +586,49 @@ gpu_info:
       elements: dict
       returned: if the operator uses NVIDIADriver objects, or a pool declares C(driver)
       sample: [{name: accel-gpu-train, managed: true, pool: train, default: false, version: 570.148.08, nodes: 2, state: ready, message: ""}]
-    steps: {description: "The changes of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).", type: dict,
-      returned: when O(include_impact) is true and the cluster is reachable,
-      sample: {t4-1: {pool: notebooks, change: plugin, evicts: [], reboot: "no"}}}
+      contains:
+        name: {description: Name of the object., type: str, returned: always, sample: accel-gpu-train}
+        managed: {description: Whether it belongs to a pool., type: bool, returned: always, sample: true}
+        pool: {description: Name of that pool., type: str, returned: always, sample: train}
+        default: {description: Whether it is the default object., type: bool, returned: always, sample: false}
+        version: {description: Version of the driver., type: str, returned: always, sample: 570.148.08}
+        nodes: {description: Number of its nodes., type: int, returned: always, sample: 2}
+        state: {description: State that the operator reports., type: str, returned: always, sample: ready}
+        message: {description: Message of the operator., type: str, returned: always, sample: ''}
+    steps:
+      description: The changes of up to 100 nodes, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
+      type: dict
+      returned: when O(include_impact) is true and the cluster is reachable
+      sample: {t4-1: {pool: notebooks, change: plugin, evicts: [], reboot: 'no'}}
+      contains:
+        NAME:
+          description: 'One node, by its name.'
+          type: dict
+          returned: always
+          sample: {pool: notebooks, change: plugin, evicts: [], reboot: 'no'}
+          contains:
+            pool: {description: Pool of the node; null if it is released., type: str, returned: always, sample: notebooks}
+            change: {description: 'Kind of the change. V(labels), V(plugin), V(mig-geometry) or V(mig-mode).', type: str,
+              returned: always, sample: plugin}
+            evicts: {description: The pods that it evicts., type: list, elements: str, returned: always, sample: []}
+            reboot: {description: Whether the node reboots. V(no) or V(may)., type: str, returned: always, sample: 'no'}
+            released_from: {description: The former pool of a released node., type: str, returned: if the node is released, sample: train}
+            blocked_by: {description: Pods that prevent the change and that no drain evicts., type: list, elements: str,
+              returned: if there are any, sample: [team/job-1]}
+            stops: {description: NVIDIA's pods that are stopped during the change., type: list, elements: str, returned: if
+              there are any, sample: [gpu-operator/nvidia-dcgm-x7k2p]}
+            possible_holders: {description: 'Pods that may have a device file open, with the reason.', type: list, elements: str,
+              returned: if there are any, sample: [team/agent-1 (privileged)]}
     unusual_nodes:
       description: GPU nodes for which a run does not wait, as in RV(accel.gpu.gpu_sharing#module:gpu_sharing).
       type: list
       elements: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: [{name: t4-3, reason: label nvidia.com/gpu.deploy.operands=false keeps gpu-feature-discovery away}]
+      contains:
+        name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
+        reason: {description: Why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
+          fails: CrashLoopBackOff'}
     undiscovered:
       description: Up to 100 GPU nodes without labels from gpu-feature-discovery; with O(gpu_pools), nodes in C(unusual_nodes) are left out.
       type: list
@@ -255,6 +648,13 @@ gpu_info:
       type: dict
       returned: when O(gpu_pools) is set and the cluster is reachable
       sample: {pools: {old: 1}, nodes: {t4-6: old}, pods: [], unshared: {}, refusal: ""}
+      contains:
+        pools: {description: Number of released nodes by their previous pool., type: dict, returned: always, sample: {old: 1}}
+        nodes: {description: The previous pools of up to 100 nodes., type: dict, returned: always, sample: {t4-6: old}}
+        pods: {description: Pods that are evicted (with O(include_impact))., type: list, elements: str, returned: always, sample: []}
+        unshared: {description: Number of nodes by pool that would stop sharing although no variable sets C(sharing.mode).,
+          type: dict, returned: always, sample: {}}
+        refusal: {description: The reason why a run would fail; empty if it would not., type: str, returned: always, sample: ''}
     unclaimed:
       {description: Up to 100 nodes in no pool., type: list, elements: str, returned: when O(gpu_pools) is set and the cluster is reachable, sample: [a10-1]}
 code:

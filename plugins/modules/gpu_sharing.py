@@ -150,12 +150,41 @@ gpu_sharing:
   contains:
     pools:
       description:
-        - By pool, the numbers of its nodes (C(nodes), C(changed), C(verified)), its most frequent C(resource), the numbers of C(wanted) and C(allocatable)
+        - By pool, the numbers of its nodes (C(nodes), C(changed), C(verified)), its most frequent C(resource), the numbers of C(expected) and C(allocatable)
           devices, and the same counts for each of its C(resources).
         - C(missing) are the devices of each profile of a C(sharing.demand) that do not fit the nodes.
       type: dict
       returned: always
-      sample: {notebooks: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, wanted: 16, allocatable: 16}}
+      sample: {notebooks: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, expected: 16, allocatable: 16}}
+      contains:
+        NAME:
+          description: 'One pool, by its name.'
+          type: dict
+          returned: always
+          sample: {nodes: 4, changed: 4, verified: 4, resource: nvidia.com/gpu, expected: 16, allocatable: 16}
+          contains:
+            nodes: {description: Number of its nodes., type: int, returned: always, sample: 4}
+            changed: {description: Number of changed nodes., type: int, returned: always, sample: 4}
+            verified: {description: Number of ready nodes that are as declared., type: int, returned: always, sample: 4}
+            resource: {description: The most frequent resource of the pool., type: str, returned: always, sample: nvidia.com/gpu}
+            expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
+            allocatable: {description: The number of devices that its nodes offer., type: int, returned: always, sample: 8}
+            resources:
+              description: The same counts for each resource.
+              type: dict
+              returned: always
+              sample: {nvidia.com/gpu: {expected: 8, allocatable: 8}}
+              contains:
+                NAME:
+                  description: 'One resource, by its name.'
+                  type: dict
+                  returned: always
+                  sample: {expected: 8, allocatable: 8}
+                  contains:
+                    expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
+                    allocatable: {description: The number of devices that its nodes offer., type: int, returned: always, sample: 8}
+            missing: {description: 'Devices of a C(sharing.demand) that do not fit the nodes, by profile.', type: dict,
+              returned: if some do not fit, sample: {3g.40gb: 1}}
     changed_nodes:
       description: Names of up to 100 changed nodes.
       type: list
@@ -186,6 +215,25 @@ gpu_sharing:
       type: dict
       returned: always
       sample: {a100-1: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: "no"}}
+      contains:
+        NAME:
+          description: 'One node, by its name.'
+          type: dict
+          returned: always
+          sample: {pool: train, change: mig-mode, evicts: [research/job-1], reboot: 'no'}
+          contains:
+            pool: {description: Pool of the node; null if it is released., type: str, returned: always, sample: notebooks}
+            change: {description: 'Kind of the change. V(labels), V(plugin), V(mig-geometry) or V(mig-mode).', type: str,
+              returned: always, sample: plugin}
+            evicts: {description: The pods that it evicts., type: list, elements: str, returned: always, sample: []}
+            reboot: {description: Whether the node reboots. V(no) or V(may)., type: str, returned: always, sample: 'no'}
+            released_from: {description: The former pool of a released node., type: str, returned: if the node is released, sample: train}
+            blocked_by: {description: Pods that prevent the change and that no drain evicts., type: list, elements: str,
+              returned: if there are any, sample: [team/job-1]}
+            stops: {description: NVIDIA's pods that are stopped during the change., type: list, elements: str, returned: if
+              there are any, sample: [gpu-operator/nvidia-dcgm-x7k2p]}
+            possible_holders: {description: 'Pods that may have a device file open, with the reason.', type: list, elements: str,
+              returned: if there are any, sample: [team/agent-1 (privileged)]}
     failed:
       description: By node, the message of a change that failed.
       type: dict
@@ -246,6 +294,10 @@ gpu_sharing:
       sample:
         - name: virt-1
           reason: label nvidia.com/gpu.workload.config=vm-passthrough gives its GPUs to virtual machines
+      contains:
+        name: {description: Name of the node., type: str, returned: always, sample: gpu-7}
+        reason: {description: Why its labels are missing., type: str, returned: always, sample: 'pod nvidia-driver-daemonset-x7k2p
+          fails: CrashLoopBackOff'}
     held_back:
       description: By pool, the taints that were held back (C(key=value:Effect)).
       type: dict
@@ -256,6 +308,9 @@ gpu_sharing:
       type: dict
       returned: always
       sample: {added: [time-slicing-4], removed: []}
+      contains:
+        added: {description: Added entries., type: list, elements: str, returned: always, sample: [time-slicing-4]}
+        removed: {description: Removed entries., type: list, elements: str, returned: always, sample: []}
     refreshed_pods:
       description: Number of NVIDIA pods whose copy of the ConfigMap was refreshed.
       type: int
@@ -287,6 +342,10 @@ gpu_sharing:
       type: dict
       returned: in check mode, if there are undiscovered nodes
       sample: {nodes: [a100-5], nodes_count: 1, pools: []}
+      contains:
+        nodes: {description: Up to 100 of these nodes., type: list, elements: str, returned: always, sample: [a100-5]}
+        nodes_count: {description: Number of these nodes., type: int, returned: always, sample: 1}
+        pools: {description: The pools., type: list, elements: str, returned: always, sample: []}
     unchecked:
       description: The reason why the API server did not validate the changes in check mode.
       type: str

@@ -170,6 +170,36 @@ gpu_validation:
           kernel: passed
           one_more: waited
           two_shares: refused
+      contains:
+        NAME:
+          description: 'One pool, by its name.'
+          type: dict
+          returned: always
+          sample: {status: verified, node: t4-1, pods: 4, devices: {GPU-3f0b8f60-8a52-4b8c-9d53-5f0d3e6b2b11: 4},
+            image: 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0',
+            kernel: passed, one_more: waited, two_shares: refused}
+          contains:
+            status: {description: 'V(verified), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) or V(would_run).',
+              type: str, returned: always, sample: verified}
+            reason: {description: The reason for this status., type: str, returned: if no pod has run, sample: no node of the cluster belongs to it}
+            node: {description: The node on which pods have run., type: str, returned: if pods have run, sample: t4-1}
+            pods: {description: Number of pods., type: int, returned: if pods have run, sample: 4}
+            devices: {description: Number of pods by device UUID., type: dict, returned: if pods have run,
+              sample: {GPU-3f0b8f60-8a52-4b8c-9d53-5f0d3e6b2b11: 4}}
+            problems: {description: One entry for each problem., type: list, elements: str, returned: if pods have run, sample: []}
+            image: {description: Image of the validation pods., type: str, returned: if pods have run,
+              sample: 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0'}
+            kernel: {description: 'V(passed), or V(failed).', type: str, returned: if it has run, sample: passed}
+            one_more: {description: V(waited) is the expected result if there is one more pod than shares., type: str,
+              returned: if it was tested, sample: waited}
+            two_shares: {description: V(refused) is the expected result for a request for two shares., type: str, returned: if
+              it was tested, sample: refused}
+            load: {description: The result of the load., type: dict, returned: if it has run, sample: {seconds: 30, min_gflops: 7900,
+              max_gflops: 8010}}
+            all_reduce: {description: The result of NCCL on one node., type: dict, returned: if it was requested, sample: {
+              nodes: 1, gpus: 8, bus_bandwidth: 360.5}}
+            network_all_reduce: {description: The result of NCCL on several nodes., type: dict, returned: if it was requested,
+              sample: {nodes: 2, gpus: 16, bus_bandwidth: 180.2}}
     leftovers:
       description: Number of pods of killed runs that were deleted.
       type: int
@@ -185,6 +215,8 @@ gpu_validation:
       type: dict
       returned: in check mode, when there are such pools
       sample: {pools: [train]}
+      contains:
+        pools: {description: The pools., type: list, elements: str, returned: always, sample: [train]}
 code:
   description:
     - Reason of the failure; without a code, RV(gpu_validation.pools) contains the problems of the pools.

@@ -89,11 +89,83 @@ nodegroups:
       annotations: {machine.openshift.io/GPU: "4"}
       node_labels: {accel.gpu/pool: train}
       node_taints: []
+  contains:
+    NAME:
+      description: 'One node group, by its declared name.'
+      type: dict
+      returned: always
+      sample: {action: update, id: train, name: train, status: READY, node_count: 2, min_node_count: 0, max_node_count: null,
+        flavor: g4dn.xlarge, template: null, accelerators: null, provider_spec: {}, managed: true, annotations: {machine.openshift.io/GPU: '4'},
+        node_labels: {accel.gpu/pool: train}, node_taints: []}
+      contains:
+        action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate)
+          or V(delete).', type: str, returned: always, sample: none}
+        id: {description: Id of the group., type: str, returned: if the group exists, sample: train}
+        name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: unless
+          the group is deleted, sample: train}
+        status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
+        node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
+        min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
+        max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+        flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
+        template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
+        accelerators: {description: Accelerators that are attached to the machine type; null if there are none., type: dict,
+          returned: always, sample: null}
+        provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
+        managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
+        annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the entries
+          of this collection.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
+        node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+        node_taints:
+          description: Taints that nodes register with.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+          contains:
+            key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
+            value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
+            effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
+        outdated: {description: Machines that have other settings than new machines would have., type: list, elements: str,
+          returned: if there are any, sample: [train-x7k2p]}
+        failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
   description: The group of O(name), as in RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, id: train, name: train, status: READY, node_count: 2, flavor: g4dn.xlarge}
+  contains:
+    action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate) or
+      V(delete).', type: str, returned: always, sample: none}
+    id: {description: Id of the group., type: str, returned: if the group exists, sample: train}
+    name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: unless
+      the group is deleted, sample: train}
+    status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
+    node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
+    min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
+    max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+    flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
+    template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
+    accelerators: {description: Accelerators that are attached to the machine type; null if there are none., type: dict,
+      returned: always, sample: null}
+    provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
+    managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
+    annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the entries of this
+      collection.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
+    node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+    node_taints:
+      description: Taints that nodes register with.
+      type: list
+      elements: dict
+      returned: always
+      sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+      contains:
+        key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
+        value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
+        effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
+    outdated: {description: Machines that have other settings than new machines would have., type: list, elements: str,
+      returned: if there are any, sample: [train-x7k2p]}
+    failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 code:
   description:
     - Reason of the failure.

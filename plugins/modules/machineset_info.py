@@ -59,6 +59,60 @@ nodegroups:
       flavor: g4dn.xlarge
       machines: [{name: train-x7k2p, phase: Failed, node: null}]
       problems: ["Machine train-x7k2p has failed (InsufficientResources: quota exceeded)."]
+  contains:
+    NAME:
+      description: 'One MachineSet, by its name.'
+      type: dict
+      returned: always
+      sample: {id: train, name: train, status: FAILED, group: train, pool: train, platform: AWS, zone: us-east-2a, autoscaler: null,
+        node_count: 1, flavor: g4dn.xlarge, machines: [{name: train-x7k2p, phase: Failed, node: null}], problems: ['Machine
+        train-x7k2p has failed (InsufficientResources: quota exceeded).']}
+      contains:
+        id: {description: Name of the MachineSet., type: str, returned: always, sample: train}
+        name: {description: Name of the MachineSet., type: str, returned: always, sample: train}
+        status: {description: Status of the MachineSet., type: str, returned: always, sample: FAILED}
+        group: {description: Declared name of the node group; null if this collection does not manage the MachineSet.,
+          type: str, returned: always, sample: train}
+        pool: {description: The pool whose label its nodes register with; null without one., type: str, returned: always, sample: train}
+        platform: {description: Platform of the C(providerSpec); null if it is unknown., type: str, returned: always, sample: AWS}
+        zone: {description: Zone of the machines; null if it is unknown., type: str, returned: always, sample: us-east-2a}
+        autoscaler: {description: Name of the MachineAutoscaler; null without one., type: str, returned: always, sample: null}
+        machines:
+          description: The Machines of the MachineSet.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{name: train-x7k2p, phase: Failed, node: null}]
+          contains:
+            name: {description: Name of the Machine., type: str, returned: always, sample: train-x7k2p}
+            phase: {description: Phase of the Machine., type: str, returned: always, sample: Running}
+            node: {description: Its node; null if it has none yet., type: str, returned: always, sample: null}
+        problems: {description: 'Problems of its Machines, one sentence each.', type: list, elements: str, returned: always,
+          sample: ['Machine train-x7k2p has failed (InsufficientResources: quota exceeded).']}
+        node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
+        min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
+        max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+        flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
+        template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
+        accelerators: {description: Accelerators that are attached to the machine type; null if there are none., type: dict,
+          returned: always, sample: null}
+        provider_spec: {description: 'The declared fields of the C(providerSpec), by path.', type: dict, returned: always, sample: {}}
+        managed: {description: Whether this collection manages the MachineSet., type: bool, returned: always, sample: true}
+        annotations: {description: 'The annotations that describe a node to the autoscaler, or that record the entries
+          of this collection.', type: dict, returned: always, sample: {machine.openshift.io/GPU: '4'}}
+        node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+        node_taints:
+          description: Taints that nodes register with.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+          contains:
+            key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
+            value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
+            effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
+        outdated: {description: Machines that have other settings than new machines would have., type: list, elements: str,
+          returned: if there are any, sample: [train-x7k2p]}
 code:
   description:
     - Reason of the failure.

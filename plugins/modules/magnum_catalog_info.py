@@ -61,6 +61,23 @@ catalog:
           ram: 172032
           disk: 160
           gpus: {count: 1, kind: gpu, model: T4, models: [T4], source: "pci_passthrough:alias=t4:1"}
+      contains:
+        name: {description: Name of the flavor., type: str, returned: always, sample: g2.5xlarge}
+        id: {description: Id of the flavor., type: str, returned: always, sample: 18e297bf-9774-460d-a567-e8a1a2519931}
+        vcpus: {description: Number of virtual CPUs., type: int, returned: always, sample: 28}
+        ram: {description: Memory in MiB., type: int, returned: always, sample: 172032}
+        disk: {description: Size of the root disk in GiB., type: int, returned: always, sample: 160}
+        gpus:
+          description: The GPUs of one machine; null if no extra spec names GPUs.
+          type: dict
+          returned: always
+          sample: {count: 1, kind: gpu, model: T4, models: [T4], source: 'pci_passthrough:alias=t4:1'}
+          contains:
+            count: {description: Number of GPUs; null if only a hint names them., type: int, returned: always, sample: 1}
+            kind: {description: 'V(gpu), V(vgpu) or V(hint).', type: str, returned: always, sample: gpu}
+            model: {description: The only possible model; null if several are possible., type: str, returned: always, sample: T4}
+            models: {description: All possible models., type: list, elements: str, returned: always, sample: [T4]}
+            source: {description: The extra spec that names the GPUs., type: str, returned: always, sample: 'pci_passthrough:alias=t4:1'}
     extra_specs_readable:
       description: Whether this user may read extra specs.
       returned: always
@@ -72,6 +89,15 @@ catalog:
       type: list
       elements: dict
       sample: [{name: ubuntu-k8s, id: ee836c4f-2484-4b8c-a1dd-f58821762798, status: active, os_distro: ubuntu, kube_version: v1.30.2}]
+      contains:
+        name: {description: Name of the image., type: str, returned: always, sample: ubuntu-k8s}
+        id: {description: Id of the image., type: str, returned: always, sample: ee836c4f-2484-4b8c-a1dd-f58821762798}
+        status: {description: Status of the image., type: str, returned: always, sample: active}
+        os_distro: {description: 'Property C(os_distro), by which Magnum finds its driver.', type: str, returned: always, sample: ubuntu}
+        os_version: {description: Property C(os_version)., type: str, returned: always, sample: '22.04'}
+        kube_version: {description: Property C(kube_version)., type: str, returned: always, sample: v1.30.2}
+        min_disk: {description: Smallest root disk in GiB., type: int, returned: always, sample: 10}
+        min_ram: {description: Smallest memory in MiB., type: int, returned: always, sample: 1024}
     keypairs:
       description: Names of the user's key pairs.
       returned: always
@@ -92,16 +118,39 @@ catalog:
           master_flavor: m2.medium
           image: ubuntu-k8s
           labels: {kube_tag: v1.30.2}
+      contains:
+        name: {description: Name of the template., type: str, returned: always, sample: k8s-1.30}
+        id: {description: Id of the template., type: str, returned: always, sample: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca}
+        driver: {description: Magnum's driver; null before its API returns it., type: str, returned: always, sample: k8s_capi_helm_v1}
+        cluster_distro: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
+        coe: {description: The orchestrator., type: str, returned: always, sample: kubernetes}
+        network_driver: {description: The network plugin., type: str, returned: always, sample: calico}
+        flavor: {description: Flavor of the nodes., type: str, returned: always, sample: m2.medium}
+        master_flavor: {description: Flavor of the control plane nodes., type: str, returned: always, sample: m2.medium}
+        image: {description: Image of the nodes., type: str, returned: always, sample: ubuntu-k8s}
+        labels: {description: Magnum's labels of the template., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
     quota:
       description: Limit (V(-1) for no limit) and use of each resource. Empty if the cloud does not return them.
       returned: always
       type: dict
       sample: {clusters: {limit: 20, used: 1}, instances: {limit: 10, used: 0}, cores: {limit: 20, used: 0}, ram: {limit: 51200, used: 0}}
+      contains:
+        NAME:
+          description: 'One resource. V(clusters), V(instances), V(cores) or V(ram).'
+          type: dict
+          returned: always
+          sample: {limit: 20, used: 1}
+          contains:
+            limit: {description: The limit; V(-1) for no limit., type: int, returned: always, sample: 20}
+            used: {description: The amount in use., type: int, returned: always, sample: 1}
     microversion:
       description: The microversion of Magnum's API in use, and the newest microversion of the cloud.
       returned: always
       type: dict
       sample: {used: "1.14", newest: "1.14"}
+      contains:
+        used: {description: The microversion in use., type: str, returned: always, sample: '1.14'}
+        newest: {description: The newest one of the cloud; null if the cloud does not return it., type: str, returned: always, sample: '1.14'}
 code:
   description:
     - Reason of the failure.

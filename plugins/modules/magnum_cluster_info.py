@@ -48,6 +48,29 @@ clusters:
       node_count: 3
       cluster_template: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca
       labels: {kube_tag: v1.30.2}
+  contains:
+    name: {description: Name of the cluster., type: str, returned: always, sample: prod}
+    id: {description: Id of the cluster., type: str, returned: always, sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51}
+    status: {description: Status of the cluster., type: str, returned: always, sample: CREATE_COMPLETE}
+    status_reason: {description: Magnum's reason for the status., type: str, returned: always, sample: null}
+    health_status: {description: 'Health of the cluster, as Magnum returns it.', type: str, returned: always, sample: HEALTHY}
+    server: {description: Address of the API server., type: str, returned: always, sample: 'https://10.1.10.10:6443'}
+    version: {description: Version of Kubernetes., type: str, returned: always, sample: v1.30.2}
+    project_id: {description: Id of the project., type: str, returned: always, sample: 7c2b1f0e8d9a4e5bb6a1c3d2e4f50617}
+    node_addresses: {description: Addresses of the nodes., type: list, elements: str, returned: always, sample: [10.1.22.10]}
+    master_addresses: {description: Addresses of the control plane nodes., type: list, elements: str, returned: always, sample: [10.1.22.4]}
+    cluster_template: {description: Id of the cluster template., type: str, returned: always, sample: 6be8aa70-e10d-42f6-a36f-7e8f2cb59fca}
+    keypair: {description: Name of the key pair., type: str, returned: always, sample: ops}
+    flavor: {description: Flavor of the nodes., type: str, returned: always, sample: m2.medium}
+    master_flavor: {description: Flavor of the control plane nodes., type: str, returned: always, sample: m2.medium}
+    node_count: {description: Number of nodes., type: int, returned: always, sample: 3}
+    master_count: {description: Number of control plane nodes., type: int, returned: always, sample: 1}
+    docker_volume_size: {description: Size of the container volume in GiB; null without one., type: int, returned: always, sample: null}
+    fixed_network: {description: The private network., type: str, returned: always, sample: null}
+    fixed_subnet: {description: The private subnet., type: str, returned: always, sample: null}
+    floating_ip_enabled: {description: Whether the nodes have floating IP addresses., type: bool, returned: always, sample: false}
+    master_lb_enabled: {description: Whether the control plane has a load balancer., type: bool, returned: always, sample: true}
+    labels: {description: Magnum's labels of the cluster., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
 code:
   description:
     - Reason of the failure.

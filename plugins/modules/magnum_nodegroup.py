@@ -110,11 +110,77 @@ nodegroups:
       labels: {kube_tag: v1.30.2}
       node_labels: {}
       node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+  contains:
+    NAME:
+      description: 'One node group, by its declared name.'
+      type: dict
+      returned: always
+      sample: {action: create, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, flavor: g2.5xlarge,
+        image: ubuntu-k8s, role: worker, node_count: 2, min_node_count: 0, max_node_count: null, docker_volume_size: null,
+        labels: {kube_tag: v1.30.2}, node_labels: {}, node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]}
+      contains:
+        action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate)
+          or V(delete).', type: str, returned: always, sample: none}
+        id: {description: Id of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
+        name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: unless
+          the group is deleted, sample: train}
+        status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
+        node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
+        min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
+        max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+        flavor: {description: 'Name or id of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
+        image: {description: 'Name or id of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
+        role: {description: Role of the group., type: str, returned: always, sample: worker}
+        docker_volume_size: {description: Size of the container volume in GiB; null without one., type: int, returned: always, sample: null}
+        labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
+        node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+        node_taints:
+          description: Taints that nodes register with.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+          contains:
+            key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
+            value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
+            effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
+        outdated: {description: Machines that have other settings than new machines would have., type: list, elements: str,
+          returned: if there are any, sample: [train-x7k2p]}
+        failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
   description: The group of O(name), as in RV(nodegroups).
   returned: with O(name)
   type: dict
   sample: {action: none, name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, node_count: 2}
+  contains:
+    action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate) or
+      V(delete).', type: str, returned: always, sample: none}
+    id: {description: Id of the group., type: str, returned: if the group exists, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
+    name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: unless
+      the group is deleted, sample: train}
+    status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
+    node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
+    min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
+    max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+    flavor: {description: 'Name or id of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
+    image: {description: 'Name or id of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
+    role: {description: Role of the group., type: str, returned: always, sample: worker}
+    docker_volume_size: {description: Size of the container volume in GiB; null without one., type: int, returned: always, sample: null}
+    labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
+    node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+    node_taints:
+      description: Taints that nodes register with.
+      type: list
+      elements: dict
+      returned: always
+      sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+      contains:
+        key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
+        value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
+        effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
+    outdated: {description: Machines that have other settings than new machines would have., type: list, elements: str,
+      returned: if there are any, sample: [train-x7k2p]}
+    failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 code:
   description:
     - Reason of the failure.

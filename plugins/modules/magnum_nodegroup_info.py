@@ -61,6 +61,40 @@ nodegroups:
       node_taints: []
       node_addresses: [10.1.22.10, 10.1.22.11]
       is_default: false
+  contains:
+    NAME:
+      description: 'One node group, by its name.'
+      type: dict
+      returned: always
+      sample: {name: gpu-t4, id: 0d358554-95b3-463f-86fc-21344a3cf48b, status: CREATE_COMPLETE, status_reason: '', flavor: g2.5xlarge,
+        image: ubuntu-k8s, role: worker, node_count: 2, min_node_count: 0, max_node_count: null, docker_volume_size: null,
+        labels: {kube_tag: v1.30.2}, node_labels: {}, node_taints: [], node_addresses: [10.1.22.10, 10.1.22.11], is_default: false}
+      contains:
+        id: {description: Id of the group., type: str, returned: always, sample: 0d358554-95b3-463f-86fc-21344a3cf48b}
+        name: {description: Name of the group., type: str, returned: always, sample: gpu-t4}
+        status: {description: Status of the group., type: str, returned: always, sample: CREATE_COMPLETE}
+        status_reason: {description: Magnum's reason for the status., type: str, returned: always, sample: ''}
+        node_addresses: {description: Addresses of the nodes., type: list, elements: str, returned: always, sample: [10.1.22.10, 10.1.22.11]}
+        is_default: {description: Whether Magnum created the group with the cluster., type: bool, returned: always, sample: false}
+        node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
+        min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
+        max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+        flavor: {description: 'Name or id of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
+        image: {description: 'Name or id of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
+        role: {description: Role of the group., type: str, returned: always, sample: worker}
+        docker_volume_size: {description: Size of the container volume in GiB; null without one., type: int, returned: always, sample: null}
+        labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
+        node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+        node_taints:
+          description: Taints that nodes register with.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+          contains:
+            key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
+            value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
+            effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
 cluster_id:
   description: Id of the cluster.
   returned: always

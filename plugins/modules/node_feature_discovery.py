@@ -74,6 +74,11 @@ node_feature_discovery:
       elements: dict
       returned: always
       sample: [{key: restrictedaccess, operator: Equal, value: "yes", effect: NoSchedule}]
+      contains:
+        key: {description: Key of the taint., type: str, returned: if set, sample: nvidia.com/gpu}
+        operator: {description: V(Exists) or V(Equal)., type: str, returned: if set, sample: Exists}
+        value: {description: Value of the taint., type: str, returned: if set, sample: 'yes'}
+        effect: {description: Effect of the taint., type: str, returned: if set, sample: NoSchedule}
     workloads:
       description: Ready and required pods of the master and of the workers; empty if the module did not wait for them.
       type: dict

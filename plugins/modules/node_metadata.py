@@ -200,6 +200,9 @@ node_metadata:
       type: dict
       returned: when there are such sets and nodes
       sample: {sets: [vision], undiscovered: [node-7]}
+      contains:
+        sets: {description: Sets with a GPU model., type: list, elements: str, returned: always, sample: [vision]}
+        undiscovered: {description: Up to 100 nodes whose GPU is not known yet., type: list, elements: str, returned: always, sample: [node-7]}
     note:
       description: The reason why a preview may be wrong.
       type: str

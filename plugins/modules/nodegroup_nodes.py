@@ -95,6 +95,17 @@ nodegroup_nodes:
       type: dict
       returned: always
       sample: {train: {group: train, desired: 2, nodes: 2, ready: 2}}
+      contains:
+        NAME:
+          description: 'One pool, by its name.'
+          type: dict
+          returned: always
+          sample: {group: train, desired: 2, nodes: 2, ready: 2}
+          contains:
+            group: {description: Name of the node group., type: str, returned: always, sample: train}
+            desired: {description: Desired number of nodes., type: int, returned: always, sample: 2}
+            nodes: {description: Number of nodes in the cluster., type: int, returned: always, sample: 2}
+            ready: {description: Number of ready nodes., type: int, returned: always, sample: 2}
     changed_nodes:
       description: Names of up to 100 nodes that were changed.
       type: list

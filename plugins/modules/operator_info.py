@@ -128,6 +128,23 @@ operator_info:
           type: dict
           returned: if OLM installs it
           sample: {namespace: nvidia-gpu-operator, package: gpu-operator-certified, version: v25.10.1, channel: null, source: [certified-operators]}
+          contains:
+            namespace: {description: Namespace of the operator., type: str, returned: always, sample: nvidia-gpu-operator}
+            namespace_labels: {description: Labels of a new namespace., type: dict, returned: always, sample: {pod-security.kubernetes.io/enforce: privileged}}
+            package: {description: Name of the package., type: str, returned: always, sample: gpu-operator-certified}
+            version: {description: The version; empty for the one that the channel offers., type: str, returned: always, sample: v25.10.1}
+            channel: {description: The channel; null if it is not declared., type: str, returned: always, sample: null}
+            source: {description: The CatalogSources., type: list, elements: str, returned: always, sample: [certified-operators]}
+            source_namespace: {description: Their namespace., type: str, returned: always, sample: openshift-marketplace}
+            catalog_image: {description: Image of the catalog; null if it is not declared., type: str, returned: always, sample: null}
+            approval: {description: V(Manual) or V(Automatic)., type: str, returned: always, sample: Manual}
+            additional_csvs: {description: ClusterServiceVersions of other packages; null if none are declared., type: list,
+              elements: str, returned: always, sample: null}
+            operator_group: {description: Name of a new OperatorGroup; null if it is not declared., type: str, returned: always, sample: null}
+            target_namespaces: {description: The watched namespaces; null if they are not declared., type: list, elements: str,
+              returned: always, sample: null}
+            subscription_config: {description: The C(spec.config) of the Subscription; null if it is not declared., type: dict,
+              returned: always, sample: null}
         discovery_object:
           description: Whether M(accel.gpu.node_feature_discovery) configures it. Only for NFD.
           type: bool
@@ -138,6 +155,9 @@ operator_info:
           type: dict
           returned: always
           sample: {namespaces: [nvidia-gpu-operator], kinds: []}
+          contains:
+            namespaces: {description: The namespaces., type: list, elements: str, returned: always, sample: [nvidia-gpu-operator]}
+            kinds: {description: 'The kinds, each with its API version.', type: list, elements: list, returned: always, sample: []}
         driver_nodes:
           description: Number of nodes whose driver restarts because OLM replaces the operator with a different version. Only for the operator.
           type: int
@@ -157,6 +177,9 @@ operator_info:
           elements: dict
           returned: for the operator
           sample: [{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]
+          contains:
+            name: {description: Name of the variable., type: str, returned: always, sample: CONTAINERD_SOCKET}
+            value: {description: Its value., type: str, returned: always, sample: /run/k3s/containerd/containerd.sock}
         replaces_declared:
           description:
             - Whether C(toolkit_env) replaces the variables that C(gpu_plan.operator.values) contains for C(gpu_cluster.distribution), because no node

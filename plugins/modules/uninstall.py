@@ -127,6 +127,10 @@ uninstall:
       elements: dict
       returned: success
       sample: [{name: gpu-operator-certified, namespace: nvidia-gpu-operator, package: gpu-operator-certified}]
+      contains:
+        name: {description: Name of the Subscription., type: str, returned: always, sample: gpu-operator-certified}
+        namespace: {description: Namespace of the Subscription., type: str, returned: always, sample: nvidia-gpu-operator}
+        package: {description: Name of the package., type: str, returned: always, sample: gpu-operator-certified}
     helm_environment:
       description: Environment variables (none is secret) for M(kubernetes.core.helm) to connect to the verified cluster.
       type: dict

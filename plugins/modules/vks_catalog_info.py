@@ -69,6 +69,10 @@ catalog:
       elements: dict
       returned: always
       sample: [{id: HCM03-1B, name: HCM03-1B, usable: true}]
+      contains:
+        id: {description: Id of the item., type: str, returned: always, sample: HCM03-1B}
+        name: {description: Name of the item., type: str, returned: always, sample: HCM03-1B}
+        usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
     flavors:
       description:
         - The flavors. C(gpus) is the number of GPUs, C(model) is the only possible model, C(models) are all possible models, and C(remaining) is the number
@@ -87,30 +91,68 @@ catalog:
           zone: HCM03-1B
           remaining: 4
           available: true
+      contains:
+        id: {description: Id of the flavor., type: str, returned: always, sample: flav-52a1}
+        name: {description: Name of the flavor., type: str, returned: always, sample: g4-standard-16x64-1L40s}
+        cpus: {description: Number of CPUs., type: int, returned: always, sample: 16}
+        memory_gib: {description: Memory in GiB., type: int, returned: always, sample: 64}
+        gpus: {description: Number of GPUs., type: int, returned: always, sample: 1}
+        model: {description: The only possible model; null if several or none are possible., type: str, returned: always, sample: L40S}
+        models: {description: All possible models., type: list, elements: str, returned: always, sample: [L40S]}
+        zone: {description: Id of the zone., type: str, returned: always, sample: HCM03-1B}
+        remaining: {description: Number of machines that are still available; null if unknown., type: int, returned: always, sample: 4}
+        available: {description: Whether another machine can be created., type: bool, returned: always, sample: true}
     volume_types:
       description: The volume types. C(kind) is C(SSD) or C(NVME).
       type: list
       elements: dict
       returned: always
       sample: [{id: vtype-61c3, name: nvme-iops3000, usable: true, kind: NVME, iops: 3000, min_gib: 20, max_gib: 5000, zone: HCM03-1B}]
+      contains:
+        id: {description: Id of the item., type: str, returned: always, sample: vtype-61c3}
+        name: {description: Name of the item., type: str, returned: always, sample: nvme-iops3000}
+        usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
+        kind: {description: V(SSD) or V(NVME)., type: str, returned: always, sample: NVME}
+        iops: {description: IOPS of a volume., type: int, returned: always, sample: 3000}
+        min_gib: {description: Smallest size in GiB., type: int, returned: always, sample: 20}
+        max_gib: {description: Largest size in GiB., type: int, returned: always, sample: 5000}
+        zone: {description: Id of the zone., type: str, returned: always, sample: HCM03-1B}
     ssh_keys:
       description: The SSH keys.
       type: list
       elements: dict
       returned: always
       sample: [{id: ssh-7d0e, name: ops, usable: true, system: false}]
+      contains:
+        id: {description: Id of the item., type: str, returned: always, sample: ssh-7d0e}
+        name: {description: Name of the item., type: str, returned: always, sample: ops}
+        usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
+        system: {description: Whether the service itself created it., type: bool, returned: always, sample: false}
     security_groups:
       description: The security groups. C(system) is true for groups of the service itself.
       type: list
       elements: dict
       returned: always
       sample: [{id: secg-90ab, name: default, usable: true, system: true}]
+      contains:
+        id: {description: Id of the item., type: str, returned: always, sample: secg-90ab}
+        name: {description: Name of the item., type: str, returned: always, sample: default}
+        usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
+        system: {description: Whether the service itself created it., type: bool, returned: always, sample: true}
     subnets:
       description: The subnets of the cluster's VPC.
       type: list
       elements: dict
       returned: with O(cluster)
       sample: [{id: sub-11aa, name: gpu-1b, usable: true, cidr: 10.2.1.0/24, zone: HCM03-1B, zone_name: HCM03-1B, secondary_cidrs: []}]
+      contains:
+        id: {description: Id of the item., type: str, returned: always, sample: sub-11aa}
+        name: {description: Name of the item., type: str, returned: always, sample: gpu-1b}
+        usable: {description: Whether it can be used now., type: bool, returned: always, sample: true}
+        cidr: {description: The address range., type: str, returned: always, sample: 10.2.1.0/24}
+        zone: {description: Id of the zone., type: str, returned: always, sample: HCM03-1B}
+        zone_name: {description: Name of the zone., type: str, returned: always, sample: HCM03-1B}
+        secondary_cidrs: {description: Address ranges of the secondary subnets., type: list, elements: str, returned: always, sample: []}
     versions:
       description: The Kubernetes versions that clusters can have.
       type: list
@@ -122,6 +164,11 @@ catalog:
       type: dict
       returned: always
       sample: {max_node_groups: 20, max_nodes: 10, max_clusters: 20, clusters: 1}
+      contains:
+        max_node_groups: {description: Limit of node groups in a cluster., type: int, returned: always, sample: 20}
+        max_nodes: {description: Limit of nodes in a group., type: int, returned: always, sample: 10}
+        max_clusters: {description: Limit of clusters., type: int, returned: always, sample: 20}
+        clusters: {description: Number of clusters., type: int, returned: always, sample: 1}
 code:
   description:
     - Reason of the failure.

@@ -52,6 +52,19 @@ clusters:
       private: false
       server: https://10.2.0.10:6443
       created_at: "2026-08-01T09:00:00Z"
+  contains:
+    id: {description: Id of the cluster., type: str, returned: always, sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80}
+    name: {description: Name of the cluster., type: str, returned: always, sample: prod}
+    status: {description: Status of the cluster., type: str, returned: always, sample: ACTIVE}
+    version: {description: Version of Kubernetes., type: str, returned: always, sample: v1.35.6}
+    vpc: {description: Id of the VPC., type: str, returned: always, sample: net-4b5c}
+    subnets: {description: Ids of the cluster's subnets., type: list, elements: str, returned: always, sample: [sub-11aa]}
+    network: {description: The network plugin., type: str, returned: always, sample: CILIUM_OVERLAY}
+    node_count: {description: Number of nodes; null if VKS does not return it., type: int, returned: always, sample: 3}
+    private: {description: Whether the API server has only a private address; null if VKS does not return it., type: bool,
+      returned: always, sample: false}
+    server: {description: Address of the API server; null if VKS does not return it., type: str, returned: always, sample: 'https://10.2.0.10:6443'}
+    created_at: {description: 'Time of the creation, as VKS returns it.', type: str, returned: always, sample: '2026-08-01T09:00:00Z'}
 code:
   description:
     - Reason of the failure.

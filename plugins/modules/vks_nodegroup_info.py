@@ -61,6 +61,58 @@ nodegroups:
       node_labels: {accel.gpu/pool: train}
       node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
       nodes: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]
+  contains:
+    NAME:
+      description: 'One node group, by its name.'
+      type: dict
+      returned: always
+      sample: {id: ng-0b5c, name: train, status: ACTIVE, node_count: 2, min_node_count: 1, max_node_count: 4, flavor: flav-52a1,
+        node_labels: {accel.gpu/pool: train}, node_taints: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}],
+        nodes: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]}
+      contains:
+        id: {description: Id of the group., type: str, returned: always, sample: ng-0b5c}
+        name: {description: Name of the group., type: str, returned: always, sample: train}
+        status: {description: Status of the group., type: str, returned: always, sample: ACTIVE}
+        nodes:
+          description: The nodes of the group.
+          type: list
+          elements: dict
+          returned: with O(include_nodes)
+          sample: [{name: vks-prod-train-7c2, status: ACTIVE, ready: true, address: 10.2.1.7, external_address: null}]
+          contains:
+            name: {description: Name of the node., type: str, returned: always, sample: vks-prod-train-7c2}
+            status: {description: Status of its machine., type: str, returned: always, sample: ACTIVE}
+            ready: {description: Whether it is ready., type: bool, returned: always, sample: true}
+            address: {description: Its private address., type: str, returned: always, sample: 10.2.1.7}
+            external_address: {description: Its public address; null without one., type: str, returned: always, sample: null}
+        node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
+        min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
+        max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+        flavor: {description: Id of the flavor., type: str, returned: always, sample: flav-52a1}
+        os: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
+        disk_size: {description: Size of the root volume in GiB., type: int, returned: always, sample: 100}
+        disk_type: {description: Id of the volume type., type: str, returned: always, sample: vtype-61c3}
+        ssh_key: {description: Id of the SSH key., type: str, returned: always, sample: ssh-7d0e}
+        subnet: {description: Id of the subnet., type: str, returned: always, sample: sub-11aa}
+        secondary_subnets: {description: The secondary subnets., type: list, elements: str, returned: always, sample: []}
+        security_groups: {description: Ids of the security groups., type: list, elements: str, returned: always, sample: [secg-90ab]}
+        private_nodes: {description: Whether the nodes have no public addresses., type: bool, returned: always, sample: false}
+        encrypted_volume: {description: Whether the root volume is encrypted., type: bool, returned: always, sample: false}
+        tags: {description: Tags of the machines., type: dict, returned: always, sample: {}}
+        upgrade_strategy: {description: 'How VKS replaces nodes during an upgrade, in the form of the option of M(accel.gpu.vks_nodegroup).',
+          type: dict, returned: always, sample: {max_surge: 1, max_unavailable: 0}}
+        kubernetes_version: {description: Version of Kubernetes; null if VKS does not return it., type: str, returned: always, sample: v1.35.6}
+        node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
+        node_taints:
+          description: Taints that nodes register with.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]
+          contains:
+            key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
+            value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
+            effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
 cluster_id:
   description: Id of the cluster.
   returned: always
