@@ -37,6 +37,7 @@ options:
           - With O(min_node_count) and O(max_node_count), it is only used when the group is created. The number is also not changed while a
             MachineAutoscaler refers to the MachineSet.
         type: int
+        aliases: [replicas]
       min_node_count: &min_node_count
         description:
           - Minimum number of nodes for the autoscaler. Needs O(max_node_count). M(accel.gpu.autoscaling) creates the MachineAutoscaler.

@@ -35,6 +35,10 @@ EXAMPLES = r"""
   accel.gpu.machineset_info:
     gpu_cluster: "{{ gpu_cluster }}"
   register: result
+
+- name: Show the problems of Machines
+  ansible.builtin.debug:
+    msg: "{{ result.nodegroups.values() | map(attribute='problems') | flatten }}"
 """
 
 RETURN = r"""

@@ -104,8 +104,7 @@ nodegroups:
         action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate)
           or V(delete).', type: str, returned: always, sample: none}
         id: {description: Id of the group., type: str, returned: if the group exists, sample: ng-0b5c}
-        name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: unless
-          the group is deleted, sample: train}
+        name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
         status: {description: Status of the group., type: str, returned: if the group exists, sample: ACTIVE}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
@@ -147,8 +146,7 @@ nodegroup:
     action: {description: 'What was done, or in check mode would be done. V(none), V(create), V(update), V(recreate) or
       V(delete).', type: str, returned: always, sample: none}
     id: {description: Id of the group., type: str, returned: if the group exists, sample: ng-0b5c}
-    name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: unless
-      the group is deleted, sample: train}
+    name: {description: Name of the group. It is longer than the declared name after a replacement., type: str, returned: always, sample: train}
     status: {description: Status of the group., type: str, returned: if the group exists, sample: ACTIVE}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}

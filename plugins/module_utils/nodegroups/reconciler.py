@@ -73,7 +73,8 @@ class ReconcileResult:
     def _group_result(self, change: GroupChange) -> dict[str, t.Any]:
         name = change.spec.name
         state = self.states.get(name)
-        result: dict[str, t.Any] = {"action": change.action, **(state.to_result() if state else change.after())}
+        result: dict[str, t.Any] = {"action": change.action, "name": change.name}
+        result |= state.to_result() if state else change.after()
         if state:
             result.update(id=state.id, status=state.status)
         if name in self.failures:

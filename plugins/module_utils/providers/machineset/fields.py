@@ -40,5 +40,7 @@ FIELDS = NodeGroupFields(
         },
         "adopt": {"type": "bool"},
     },
+    # The word of the MachineSet itself.
+    aliases={"node_count": "replicas"},
     place={},
 )

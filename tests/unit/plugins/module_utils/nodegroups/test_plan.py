@@ -22,6 +22,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import (
     plan_changes,
     range_problems,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import ReconcileResult
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ansible_collections.accel.gpu.plugins.module_utils.pools.nodegroup_names import (
     MAX_NODE_COUNT,
@@ -257,3 +258,12 @@ def test_a_range_that_another_object_keeps_is_not_compared() -> None:
     spec = desired(count=None, min_count=1, max_count=4, autoscaled=True, external_range=True)
     assert field_differences(spec, actual()) == {}
     assert field_differences(spec, actual(count=0)) == {NODE_COUNT: (0, 1)}
+
+
+@pytest.mark.parametrize("states", [[actual()], []])
+def test_the_result_of_an_absent_group_has_its_name_in_the_first_and_in_the_second_run(
+    states: list[NodeGroupState],
+) -> None:
+    (change,), dummy = plan_changes([desired(present=False)], states, FIXED, 255)
+    group = ReconcileResult([change]).result()["nodegroups"]["train"]
+    assert (group["action"], group["name"]) == (DELETE if states else NOTHING, "train")
