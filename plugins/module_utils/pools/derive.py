@@ -311,7 +311,9 @@ def _release(settings: Document, declared: t.Any, values: Document) -> ReleasePl
     if settings["installer"] == olm_catalog.OLM:
         package = settings["olm"]["package"]
         known = next((each for each in olm_catalog.PACKAGES.values() if each.package == package), None)
-        given = {key: tuple(value) if isinstance(value, list) else value for key, value in settings["olm"].items()}
+        given: Document = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in settings["olm"].items()
+        }
         olm = OlmPlan(**given, resource=known.resource if known else "")
     return ReleasePlan(
         name=settings["release"],
