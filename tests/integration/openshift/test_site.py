@@ -44,7 +44,7 @@ TAINT = {"key": "restrictedaccess", "operator": "Equal", "value": "yes", "effect
 # The toleration for the startup taint.
 STARTING = {"key": STARTUP_TAINT["key"], "operator": "Exists", "effect": "NoSchedule"}
 EVICTING = {"key": "gpu-only", "effect": "NoExecute"}
-ALLOW = {"gpu_operator_allow_driver_rollout": True}
+ALLOW: Object = {"gpu_operator_allow_driver_rollout": True}
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -346,7 +346,7 @@ def test_the_shipped_rights_are_sufficient(openshift_lab: Lab) -> None:
 @pytest.mark.usual(80)
 def test_an_uninstallation_removes_what_a_run_has_created(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, sited(openshift_lab)
-    confirm = {"gpu_confirm": [lab.name]}
+    confirm: Object = {"gpu_confirm": [lab.name]}
     predicted = play(lab, "uninstall", "--check").require_success()
     assert all(openshift.get(path) for path in (CLUSTER_POLICY, NFD_OBJECT, *_subscriptions()))
     play(lab, "uninstall", **confirm).require_success()
@@ -375,7 +375,7 @@ def test_an_uninstallation_leaves_operators_of_others(openshift_lab: Lab) -> Non
     openshift.create(CLUSTER_AUTOSCALER.rpartition("/")[0], {**scaler, "spec": tuned})
     play(lab, "site", **ALLOW).require_success()
     assert len(openshift.get(CLUSTER_AUTOSCALER)["spec"]["resourceLimits"]["gpus"]) == 3
-    variables = {"gpu_confirm": [lab.name], "gpu_uninstall_allow_driver_rollout": True}
+    variables: Object = {"gpu_confirm": [lab.name], "gpu_uninstall_allow_driver_rollout": True}
     play(lab, "uninstall", **variables).require_success()
     assert all(openshift.get(path) for path in _subscriptions())
     kept = openshift.get(CLUSTER_AUTOSCALER)
