@@ -9,7 +9,9 @@ all imports. Without a writable folder for these files, or with PYTHONDONTWRITEB
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
+import types
 import typing as t
 from importlib.abc import MetaPathFinder
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
@@ -34,7 +36,11 @@ def _finder(folder: str) -> FileFinder:
     return FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES))
 
 
-def install() -> None:
-    """Use Python's loader for all later imports of this collection in this process and its forks."""
-    if not any(isinstance(finder, _CollectionFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _CollectionFinder())
+def import_compiled(name: str) -> types.ModuleType:
+    """Import a module of this collection, and what it imports, with Python's loader. Other imports find sys.meta_path as it was."""
+    finder = _CollectionFinder()
+    sys.meta_path.insert(0, finder)
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.meta_path.remove(finder)

@@ -10,7 +10,6 @@ with which a module gets the defaults of another one (module_defaults), nor a li
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import multiprocessing
 import os
@@ -29,9 +28,11 @@ from ansible.utils.display import Display
 from ..module_utils.common.process import start_time
 from ..module_utils.common.progress import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV
 from ..module_utils.common.temporary_files import make_file
-from . import compiled_imports, direct_execution
+from . import direct_execution
+from .compiled_imports import import_compiled
 from .same_cluster import same_cluster
 
+_PLUGINS = __name__.rpartition(".plugin_utils.")[0]
 _POLL = 0.2
 _INTERVAL = 2.0
 # A long run should not fill a log.
@@ -50,8 +51,7 @@ class ModuleAction(ActionBase):
 
     def __init_subclass__(cls) -> None:
         """Import the module."""
-        compiled_imports.install()
-        cls._module = importlib.import_module(f"...modules.{cls.MODULE}", __name__)
+        cls._module = import_compiled(f"{_PLUGINS}.modules.{cls.MODULE}")
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the module's own result; a problem with the progress lines never changes it."""

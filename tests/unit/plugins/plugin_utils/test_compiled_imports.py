@@ -13,18 +13,17 @@ _IMPORT = """
 import sys
 from ansible.utils.collection_loader._collection_finder import _AnsibleCollectionFinder
 _AnsibleCollectionFinder(paths=[sys.argv[1]])._install()
-from ansible_collections.accel.gpu.plugins.plugin_utils import compiled_imports
-compiled_imports.install()
-compiled_imports.install()
-from ansible_collections.accel.gpu.plugins.modules import print_lines
-from ansible_collections.accel.gpu.plugins.module_utils.pools import plan
+from ansible_collections.accel.gpu.plugins.plugin_utils.compiled_imports import import_compiled
+finders = list(sys.meta_path)
+print_lines = import_compiled("ansible_collections.accel.gpu.plugins.modules.print_lines")
+plan = import_compiled("ansible_collections.accel.gpu.plugins.module_utils.pools.plan")
+print(sys.meta_path == finders)
 from ansible_collections.accel.gpu.plugins import plugin_utils
-print(sum(type(finder).__name__ == "_CollectionFinder" for finder in sys.meta_path))
 print(*(type(module.__spec__.loader).__name__ for module in (print_lines, plan, plugin_utils)))
 import pkgutil
 print(len(pkgutil.get_data("ansible_collections.accel.gpu.plugins.module_utils.pools", "plan.py")) > 0)
 """
-_EXPECTED = "1\nSourceFileLoader SourceFileLoader _AnsibleCollectionLoader\nTrue\n"
+_EXPECTED = "True\nSourceFileLoader SourceFileLoader _AnsibleCollectionLoader\nTrue\n"
 
 
 def imported(folder: Path) -> str:
