@@ -60,4 +60,19 @@ def olm_changes(planned: ReleasePlan, subscriptions: t.Iterable[Object], csvs: t
             changes.append(f"{title}: {field} {current} becomes {desired}")
     if spec.get("source") not in olm.source:
         changes.append(f"{title}: source {spec.get('source')} becomes {join_words(olm.source, 'or')}")
+    config = spec.get("config") or {}
+    different = [key for key, desired in (olm.subscription_config or {}).items() if not _has(config.get(key), desired)]
+    if different:
+        changes.append(
+            f"{title}: config changes ({join_words(sorted(different))}), which restarts the operator's own pods"
+        )
     return changes
+
+
+def _has(current: t.Any, desired: t.Any) -> bool:
+    """Whether a value of spec.config has the declared entries; entries of others stay in maps and lists."""
+    if isinstance(desired, dict):
+        return all(_has((current or {}).get(key), value) for key, value in desired.items())
+    if isinstance(desired, list):
+        return all(item in (current or []) for item in desired)
+    return bool(current == desired)

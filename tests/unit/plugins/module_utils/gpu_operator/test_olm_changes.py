@@ -53,6 +53,26 @@ def test_changes(olm: Object, subscriptions: list[Object], csvs: list[Object], c
     assert olm_changes(planned(**olm), subscriptions, csvs) == changes
 
 
+INFRA = {"key": "infra", "operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("current", "changed"),
+    [
+        (None, True),
+        ({"tolerations": [{"key": "other"}], "nodeSelector": {"infra": ""}}, True),
+        ({"tolerations": [{"key": "other"}, INFRA], "nodeSelector": {"infra": "", "a": "b"}}, False),
+    ],
+)
+def test_a_declared_configuration_is_compared_without_the_entries_of_others(
+    current: Object | None, changed: bool
+) -> None:
+    live = subscription(metadata=CREATED, spec={"config": current} if current else {})
+    config = {"tolerations": [INFRA], "nodeSelector": {"infra": ""}}
+    changes = olm_changes(planned(subscription_config=config), [live], [csv()])
+    assert any("config changes" in change for change in changes) == changed
+
+
 def test_a_csv_without_a_subscription_is_deleted_and_installed_again() -> None:
     (change,) = olm_changes(planned(), [], [csv(NEW), csv(OLD, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})])
     assert change.startswith(f"deletes ClusterServiceVersion {NEW}, which no Subscription references")
