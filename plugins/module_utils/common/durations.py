@@ -7,14 +7,19 @@ from __future__ import annotations
 import re
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|m|s|us|µs|ns)")
+# ASCII digits, and no two ways to read a number: a long text is rejected in a moment.
+_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|m|s|us|µs|ns)")
 
 
 def duration_seconds(text: str) -> float | None:
     """The seconds of a duration (Go, time.ParseDuration) that is not negative; None if the text is none."""
     if text == "0":
         return 0.0
-    parts = _PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        return None
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    seconds, position = 0.0, 0
+    while position < len(text):
+        part = _PART.match(text, position)
+        if part is None:
+            return None
+        seconds += float(part[1]) * _UNITS[part[2]]
+        position = part.end()
+    return seconds if text else None

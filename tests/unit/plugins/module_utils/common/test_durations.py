@@ -27,6 +27,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.durations import 
         ("5 m", None),
         ("5m then", None),
         ("5d", None),
+        ("٣h", None),
+        ("9" * 4000, None),
     ],
 )
 def test_seconds(text: str, seconds: float | None) -> None:
