@@ -88,7 +88,7 @@ class AutoscalingClient:
                 body = {"preconditions": {"uid": change.live["metadata"]["uid"]}}
                 self._client.delete(path, body=body, dry_run=check)
             else:
-                self._client.patch(path, change.patch, dry_run=check)
+                self._client.patch(path, change.patch, dry_run=check, field_validation="Strict")
         except ApiError as error:
             if not (check and error.lacks_right):
                 raise

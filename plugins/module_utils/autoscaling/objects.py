@@ -36,6 +36,7 @@ Action = t.Literal["created", "updated", "unchanged", "deleted"]
 # What a ClusterAutoscaler gets when it is created. A node boots and its driver is installed for up to 20 minutes, until which the autoscaler must neither
 # replace the node nor take it for one that is not needed.
 NEW_SPEC: Object = {"maxNodeProvisionTime": "30m", "scaleDown": {"enabled": True, "delayAfterAdd": "20m"}}
+SCALE_DOWN_ENABLED: Path = ("spec", "scaleDown", "enabled")
 BOUNDS: tuple[Path, Path] = (("spec", "minReplicas"), ("spec", "maxReplicas"))
 
 
@@ -106,6 +107,9 @@ def cluster_autoscaler_change(
         changes = gpu_limits.merge_limits((), {}, limits, used_types)
         return ObjectChange(KIND, NAME, None, None, gpu_limits.with_limits(body, changes))
     fields = {("spec", *path): value for path, value in leaves(declared).items()}
+    if declared.get("scaleDown") and get_nested(live, *SCALE_DOWN_ENABLED) is None:
+        # The CRD requires it. What is not declared switches nothing on.
+        fields.setdefault(SCALE_DOWN_ENABLED, False)
     set_declared = set_fields(live, fields, force=force)
     entries, record = gpu_limits.entries_of(live), gpu_limits.record_of(live)
     changes = gpu_limits.merge_limits(entries, record, limits, used_types, force=force)

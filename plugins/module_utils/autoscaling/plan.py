@@ -16,6 +16,7 @@ from ..cluster_state.node_template import parse_machine_set
 from ..common.nested import get_nested
 from ..schema.messages import join_words
 from .objects import (
+    SCALE_DOWN_ENABLED,
     ObjectChange,
     bounds_of,
     cluster_autoscaler_change,
@@ -241,7 +242,13 @@ class _Planner:
         self.made_plan.limits = limits
         used = types_in_use(machine_sets, set(self.remaining.values()))
         declared = self.declared if self.options.present else {}
-        return cluster_autoscaler_change(live, declared, limits, used, force=self.options.force)
+        change = cluster_autoscaler_change(live, declared, limits, used, force=self.options.force)
+        if declared.get("scaleDown") and get_nested(change.desired, *SCALE_DOWN_ENABLED) is False:
+            self.made_plan.warnings.append(
+                f"{KIND} {NAME} removes no nodes (scaleDown.enabled is false), so the other fields of scale_down have no effect. Declare "
+                "gpu_cluster.autoscaler.scale_down.enabled: true to switch it on."
+            )
+        return change
 
     def _priorities(self, cluster: ObjectChange | None) -> ObjectChange | None:
         live = self.found.priorities

@@ -70,6 +70,9 @@ class AutoscalingRun:
         for attempt in range(_ATTEMPTS):
             self.compare()
             try:
+                # The server checks all changes before the first one is written, for example by an admission policy.
+                for change in self._changes() if len(self._changes()) > 1 else ():
+                    self._send(change, check=True)
                 for change in self._changes():
                     lease.check()
                     self._send(change, check=False)

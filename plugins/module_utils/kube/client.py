@@ -129,9 +129,9 @@ class Client(Transport):
         query["force"] = "true" if force else "false"
         return self.send("PATCH", path, query=query, body=body, content_type=APPLY).json()
 
-    def patch(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
+    def patch(self, path: str, body: Object, *, dry_run: bool = False, field_validation: str | None = None) -> Object:
         """Merge the body into the object (or its subresource) at `path`."""
-        return self._send_patch(path, body, MERGE, _write_query(dry_run)).json()
+        return self._send_patch(path, body, MERGE, _write_query(dry_run, field_validation=field_validation)).json()
 
     def strategic_merge(self, path: str, body: Object, *, dry_run: bool = False) -> None:
         """Patch an object of a built-in kind without reading the response.

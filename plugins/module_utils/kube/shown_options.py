@@ -18,7 +18,7 @@ _RELEASES = ("operator", "nfd")
 # The variables of the inventory: an invalid value may be a misplaced secret.
 _VARIABLES = ("gpu_cluster", "gpu_defaults", "gpu_pools")
 # Options that are not no_log and may contain a secret.
-_WITH_SECRETS = ("gpu_cluster", "proxy", "host", *_VALUES)
+_WITH_SECRETS = ("gpu_cluster", "proxy", "host", "provider_spec", "nodegroups", *_VALUES)
 _MIN_LENGTH = 4
 _SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token")
 

@@ -19,9 +19,18 @@ def autoscaler_plan(cloud: CloudPlan | None, settings: Document | None) -> Autos
     if cloud is None or cloud.provider != MACHINESET.key:
         return None
     declared = settings or {}
-    spec: Document = copy.deepcopy(declared.get("values") or {})
+    spec: Document = _without_nulls(declared.get("values") or {})
     for keys, path in SPEC_PATHS.items():
         value = get_nested(declared, *keys)
         if value is not None:
             set_nested(spec, path, copy.deepcopy(value))
     return AutoscalerPlan(cloud.options.get("namespace", MACHINE_API_NAMESPACE), spec)
+
+
+def _without_nulls(document: Document) -> Document:
+    """A copy without keys that have no value, which declare nothing."""
+    return {
+        key: _without_nulls(value) if isinstance(value, dict) else copy.deepcopy(value)
+        for key, value in document.items()
+        if value is not None
+    }

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..catalog.cluster_autoscaler import EXPANDERS, PRIORITY_EXPANDER
-from ..common.durations import duration_seconds
 from ..common.nested import get_nested
 from . import validators
 from .messages import join_words, quote, type_name
+from .secret_values import find_secrets
 from .types import (
     MAX_NODES,
     Anything,
@@ -18,7 +19,6 @@ from .types import (
     Choice,
     Document,
     Field,
-    Integer,
     ListOf,
     PoolVariables,
     Problems,
@@ -33,8 +33,14 @@ _MACHINESET = "machineset"
 MAX_PRIORITY = 2**31 - 1
 
 
+# The pattern of the CRD (openshift/cluster-autoscaler-operator, pkg/apis/autoscaling/v1), which has fewer notations than Go.
+_CRD_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h))+")
+# The type of priorities of pods in the CRD.
+_INT32 = 2**31 - 1
+
+
 def _duration(value: str) -> str | None:
-    if duration_seconds(value) is None:
+    if not _CRD_DURATION.fullmatch(value):
         return "is not a duration; write numbers with units, such as 20m or 1h30m"
     return None
 
@@ -53,7 +59,12 @@ AUTOSCALER = Section(
             f"a cluster has at most {MAX_NODES} nodes; give a smaller number",
         ),
         "expanders": ListOf(default=None, item=Choice(known=EXPANDERS)),
-        "pod_priority_threshold": Integer(),
+        "pod_priority_threshold": integer_between(
+            -_INT32 - 1,
+            _INT32,
+            "priorities of pods are numbers of 32 bits; give a larger number",
+            "priorities of pods are numbers of 32 bits; give a smaller number",
+        ),
         "balance_similar_node_groups": Boolean(),
         "max_node_provision_time": _DURATION,
         "scale_down": Section(
@@ -142,4 +153,18 @@ def priority_has_an_effect(cluster: t.Any, pool: PoolVariables, cloud: str) -> P
         )
 
 
-AUTOSCALER_CHECKS = (autoscaler_is_openshifts, values_have_no_key)
+def expanders_differ(cluster: Document) -> Problems:
+    """The CRD accepts each expander once."""
+    expanders = get_nested(cluster, "autoscaler", "expanders")
+    known = [each for each in expanders if isinstance(each, str)] if isinstance(expanders, list) else []
+    for name in sorted({name for name in known if known.count(name) > 1}):
+        yield f"{_PATH}.expanders: names {name} more than once; name each expander once"
+
+
+def values_hold_no_secrets(cluster: Document) -> Problems:
+    """Fields of the ClusterAutoscaler contain no secrets, because many users can read it."""
+    for secret in find_secrets(get_nested(cluster, "autoscaler", "values"), f"{_PATH}.values"):
+        yield f"{secret.path}: contains a secret ({secret.description}; not shown), which other users can read there; remove it"
+
+
+AUTOSCALER_CHECKS = (autoscaler_is_openshifts, values_have_no_key, expanders_differ, values_hold_no_secrets)

@@ -7,10 +7,12 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import models
+from ..catalog.machine_api import PLATFORMS
 from ..common.nested import get_nested
 from ..sharing_modes.registry import MODES, mode_named
 from .autoscaler import priority_has_an_effect
 from .messages import field_path, join_words, quote
+from .provider_spec import provider_spec_problems
 from .providers import PROVIDERS, ProviderDefinition
 from .types import INVALID, Document, PoolVariables, Problems
 from .validators import kubelet_label
@@ -75,6 +77,8 @@ def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
             settings_are_the_providers,
             group_name_is_legal,
             zones_are_sound,
+            provider_spec_is_sound,
+            zone_labels_are_derived,
             entries_are_few,
             flavor_matches,
         ):
@@ -147,6 +151,26 @@ def zones_are_sound(provider: ProviderDefinition, pool: PoolVariables) -> Proble
     high = get_nested(pool.merged, "autoscale", "max")
     if isinstance(high, int) and high < len(set(known)):
         yield f"{pool.path}.autoscale.max: {high} is less than the number of zones, {len(set(known))}; raise it, or remove a zone"
+
+
+def provider_spec_is_sound(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
+    """The further fields of a MachineSet are neither those of other keys nor secrets."""
+    nodes = get_nested(pool.merged, "nodes")
+    if isinstance(nodes, dict) and "provider_spec" in provider.nodes_fields:
+        path = f"{pool.path}.nodes.provider_spec"
+        yield from provider_spec_problems(nodes.get("provider_spec"), path, has_zones=bool(nodes.get("zones")))
+
+
+def zone_labels_are_derived(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
+    """The zone of a machine is not chosen by its labels, and an autoscaler places pods by them."""
+    labels = get_nested(pool.merged, "labels")
+    if not isinstance(labels, dict) or not provider.describes_future_nodes:
+        return
+    for key in sorted(
+        {key for platform in PLATFORMS for key in (*platform.zone_label_keys, *platform.region_label_keys)}
+    ):
+        if key in labels:
+            yield f"{pool.path}.labels.{key}: follows from the zone of the MachineSet; set nodes.zones instead"
 
 
 def settings_are_the_providers(provider: ProviderDefinition, pool: PoolVariables) -> Problems:

@@ -17,7 +17,9 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _CHART_NAME = re.compile(r"[a-z0-9]([-a-z0-9._]*[a-z0-9])?")
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})")
+_IMAGE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?(/[A-Za-z0-9][A-Za-z0-9._-]*)*(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})"
+)
 _REGISTRY_HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?")
 _REGISTRY_FOLDER = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*")
 _REGISTRY_SCHEMES = ("http", "https", "oci", "docker")
@@ -52,6 +54,7 @@ _NO_SECRET = (
 # The writers of these labels; a pool that also sets them would conflict with the writers.
 _LABEL_OWNERS = (
     ("accel.gpu/", "this collection writes it"),
+    ("cluster-api/accelerator", "this collection writes it on MachineSets, from model and sharing"),
     ("nvidia.com/", "NVIDIA's operands write it"),
     (names.NFD_PREFIX, "NFD writes it"),
     ("kubernetes.io/hostname", "the kubelet writes it"),

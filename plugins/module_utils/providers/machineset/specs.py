@@ -15,6 +15,7 @@ from ...nodegroups.plan import Differences, field_differences
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState, label_map
 from ...pools.nodegroup_names import NODE_COUNT, is_group_or_replacement
 from ...schema.messages import join_words
+from ...schema.provider_spec import provider_spec_problems
 from ...schema.providers import MACHINESET
 from ..nodegroup_module import range_option_problems
 from .fields import FIELDS, MANAGED
@@ -77,6 +78,7 @@ def option_problems(options: Options) -> t.Iterator[str]:
     yield from range_option_problems(options)
     if options.get("flavor") and options.get("template"):
         yield "flavor and template are mutually exclusive; vSphere machines have a template, all others have a flavor"
+    yield from provider_spec_problems(options.get("provider_spec"), "provider_spec")
     for resource, amount in ((options.get("capacity") or {}).get("resources") or {}).items():
         if not str(amount).isdigit():
             yield f"capacity.resources.{resource}: {amount!r} is not an amount of a resource; use 0 or more"

@@ -254,3 +254,25 @@ def test_the_patch_is_for_the_version_that_was_read() -> None:
     change = next(change for change in plan.changes if change.name == "notebooks")
     assert change.patch == {"metadata": {"resourceVersion": "42"}, "spec": {"minReplicas": 0}}
     assert dataclasses.replace(change, desired=None).action == "deleted"
+
+
+@pytest.mark.parametrize(
+    ("live", "declared", "enabled", "warns"),
+    [
+        ({}, {"delay_after_add": "25m"}, False, True),
+        ({"scaleDown": {"enabled": True}}, {"delay_after_add": "25m"}, True, False),
+        ({"scaleDown": {"enabled": False}}, {"delay_after_add": "25m"}, False, True),
+        ({}, {"enabled": True}, True, False),
+        ({}, None, None, False),
+    ],
+)
+def test_a_declared_delay_does_not_switch_a_scale_down_on(
+    live: Object, declared: Object | None, enabled: bool | None, warns: bool
+) -> None:
+    """The CRD requires scaleDown.enabled."""
+    existing = {"metadata": {"name": "default", "managedFields": []}, "spec": live}
+    autoscaler = {"scale_down": declared} if declared else None
+    plan = made(pool(), sets=[machine_set()], cluster=existing, autoscaler=autoscaler, force=True)
+    (change,) = [change for change in plan.changes if change.kind == "ClusterAutoscaler"]
+    assert ((change.desired or {})["spec"].get("scaleDown") or {}).get("enabled") is enabled
+    assert any("removes no nodes" in warning for warning in plan.warnings) is warns

@@ -237,6 +237,10 @@ _OLM: Document = {
     "source_namespace": "openshift-marketplace",
     "approval": "Manual",
     "catalog_image": "registry.example.com/catalog:v4.18",
+    "operator_group": "group",
+    "target_namespaces": ["openshift-nfd"],
+    "additional_csvs": ["other.v1.2.3"],
+    "subscription_config": {"nodeSelector": {"a": "b"}},
 }
 OPENSHIFT: dict[str, t.Any] = {
     "cluster": {

@@ -27,6 +27,13 @@ def pool(**scale: t.Any) -> dict[str, t.Any]:
             {"max_node_provision_time": "15"},
             'max_node_provision_time: "15" is not a duration; write numbers with units',
         ),
+        *(
+            ({"max_node_provision_time": text}, f'max_node_provision_time: "{text}" is not a duration')
+            for text in ("0", "1.h", ".5h", "٣h")
+        ),
+        ({"expanders": ["Priority", "Priority"]}, "expanders: names Priority more than once"),
+        ({"pod_priority_threshold": 2**31}, "pod_priority_threshold: 2147483648 is not allowed"),
+        ({"values": {"extra": {"password": "hunter2-hunter2"}}}, "values.extra.password: contains a secret"),
         ({"scale_down": {"unneeded_time": "5 m"}}, 'unneeded_time: "5 m" is not a duration'),
         ({"scale_down": {"utilization_threshold": "40%"}}, 'utilization_threshold: "40%" is not a part of a node'),
         ({"unneeded_time": "5m"}, "unneeded_time: is not a known key; it belongs under scale_down"),
@@ -100,3 +107,16 @@ def test_other_clouds_have_no_plan_for_it() -> None:
     assert derive({"name": "c"}, {}, []).autoscaler is None
     magnum = {"name": "c", "cloud": {"magnum": {"cloud": "x"}}}
     assert derive(magnum, {}, [pool()]).autoscaler is None
+
+
+def test_a_field_without_a_value_declares_nothing() -> None:
+    values = {"resourceLimits": None, "scaleDown": None, "logVerbosity": 4, "other": {"a": None, "b": [None]}}
+    declared = {"max_nodes_total": 20, "scale_down": {"enabled": True}, "values": values}
+    plan = derive({**CLUSTER, "autoscaler": declared}, {}, [pool()]).autoscaler
+    assert plan is not None
+    assert plan.spec == {
+        "resourceLimits": {"maxNodesTotal": 20},
+        "scaleDown": {"enabled": True},
+        "logVerbosity": 4,
+        "other": {"b": [None]},
+    }

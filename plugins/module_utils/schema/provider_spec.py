@@ -1,0 +1,53 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks the further fields of the providerSpec of MachineSets: fields with their own key, keys, and secrets (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.machine_api import PLATFORMS
+from ..common.nested import get_nested
+from .messages import quote
+from .secret_values import find_secrets
+from .types import Problems
+
+# The key for each of these fields. Both would be written in turn, without an end.
+_OWN_KEYS = {
+    field: key
+    for platform in PLATFORMS
+    for field, key in (
+        (platform.machine_type, "flavor"),
+        (platform.template, "template"),
+        (platform.accelerators, "accelerators"),
+    )
+    if field
+}
+
+
+def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = False) -> Problems:
+    """The mistakes in the fields; `path` is their path in the variables or options. Other types than maps have their own message."""
+    if not isinstance(document, dict):
+        return
+    for key in _keys(document):
+        if not isinstance(key, str) or not key or "." in key:
+            yield f"{path}: {quote(key)} is not the name of a field; a name is text without dots; write fields of fields as maps"
+    for field, key in _OWN_KEYS.items():
+        if field in document:
+            yield f"{path}.{field}: has its own key; set {key} instead"
+    for zone in sorted({platform.zone for platform in PLATFORMS if platform.zone}) if has_zones else ():
+        if get_nested(document, *zone) is not None:
+            yield f"{path}.{'.'.join(zone)}: follows from zones; remove one of them"
+    for secret in find_secrets(document, path):
+        yield (
+            f"{secret.path}: contains a secret ({secret.description}; not shown), which every user who can read MachineSets sees; put it into a Secret "
+            "and name that in userDataSecret or credentialsSecret"
+        )
+
+
+def _keys(value: t.Any) -> t.Iterator[t.Any]:
+    """All keys of maps, except of maps in lists, which are written as a whole."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _keys(item)
