@@ -333,7 +333,7 @@ def test_deleting_a_node_group_deletes_its_machine_autoscaler(scaled: Autoscaler
     assert deleted["changed"], deleted
     until(lambda: not scaled.scaler("notebooks"), limit=30)
     assert scaled.scaler("by-hand")
-    assert "MachineAutoscaler by-hand scales it and is not deleted with it" in str(deleted["warnings"])
+    assert "it is scaled by MachineAutoscaler by-hand, which is not deleted" in str(deleted["warnings"])
 
 
 def test_a_wait_names_the_machine_set_and_what_to_do(scaled: Autoscaler) -> None:

@@ -31,14 +31,14 @@ pytestmark = [pytest.mark.usual(30)]
 
 # By fault of the cloud: what the message contains.
 MESSAGES = {
-    "quota": ("has failed", "vCPU", "raise the quota, or choose another flavor or zone", "oc delete machine"),
+    "quota": ("has failed", "vCPU", "raise the quota, or choose a different flavor or zone", "oc delete machine"),
     "no-capacity": ("is Provisioning, created", "the cloud has not created its virtual machine", "oc describe machine"),
     "stuck-provisioning": (
         "is Provisioning, created",
         "the cloud has not created its virtual machine",
         "oc delete machine",
     ),
-    "never-joins": ("is Provisioned, created", "no node has joined", "oc get csr"),
+    "never-joins": ("is Provisioned, created", "its node has not joined", "oc get csr"),
 }
 
 

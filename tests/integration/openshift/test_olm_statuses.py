@@ -182,9 +182,10 @@ def test_a_deployment_that_never_becomes_ready(cluster: OpenShift, settings: Cal
     settings("fault", "inject", "olm.broken-deployment", "--group", "certified-operators")
     name = namespace(cluster, "never-ready")
     cluster.subscribe(name, GPU_PACKAGE)
-    waiting = until(lambda: (csv := cluster.csv(name, GPU_CSV)).get("reason") == "InstallWaiting" and csv)
-    assert waiting["phase"] == "Installing"
-    assert 'deployment "gpu-operator" not available' in waiting["message"]
+    # Before, OLM waits until the Deployment's controller has seen it.
+    message = 'deployment "gpu-operator" not available'
+    waiting = until(lambda: message in (csv := cluster.csv(name, GPU_CSV)).get("message", "") and csv)
+    assert (waiting["phase"], waiting["reason"]) == ("Installing", "InstallWaiting")
     pods = cluster.client.list(f"/api/v1/namespaces/{name}/pods")
     [state] = [status["state"] for pod in pods for status in pod.get("status", {}).get("containerStatuses", [])]
     assert state["waiting"]["reason"] in ("ErrImagePull", "ImagePullBackOff")
