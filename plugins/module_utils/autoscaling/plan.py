@@ -243,7 +243,8 @@ class _Planner:
         used = types_in_use(machine_sets, set(self.remaining.values()))
         declared = self.declared if self.options.present else {}
         change = cluster_autoscaler_change(live, declared, limits, used, force=self.options.force)
-        if declared.get("scaleDown") and get_nested(change.desired, *SCALE_DOWN_ENABLED) is False:
+        scale_down = declared.get("scaleDown") or {}
+        if scale_down and "enabled" not in scale_down and get_nested(change.desired, *SCALE_DOWN_ENABLED) is False:
             self.made_plan.warnings.append(
                 f"{KIND} {NAME} removes no nodes (scaleDown.enabled is false), so the other fields of scale_down have no effect. Declare "
                 "gpu_cluster.autoscaler.scale_down.enabled: true to switch it on."

@@ -38,7 +38,9 @@ def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = Fals
     for zone in sorted({platform.zone for platform in PLATFORMS if platform.zone}) if has_zones else ():
         if get_nested(document, *zone) is not None:
             yield f"{path}.{'.'.join(zone)}: follows from zones; remove one of them"
-    for secret in find_secrets(document, path):
+    if isinstance(document.get("userData"), str):
+        yield f"{path}.userData: may contain secrets, which every user who can read MachineSets sees; put it into a Secret and set userDataSecret"
+    for secret in find_secrets({key: value for key, value in document.items() if key != "userData"}, path):
         yield (
             f"{secret.path}: contains a secret ({secret.description}; not shown), which every user who can read MachineSets sees; put it into a Secret "
             "and name that in userDataSecret or credentialsSecret"

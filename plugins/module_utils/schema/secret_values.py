@@ -61,7 +61,8 @@ def without_secrets(document: t.Any) -> tuple[t.Any, list[str]]:
 
 
 def _in_map(value: t.Mapping[t.Any, t.Any], path: str, name: str) -> t.Iterator[SecretValue]:
-    variable = value.get("name")
+    # Google Cloud's metadata have `key` and `value`.
+    variable = value.get("name") or value.get("key")
     for key, item in value.items():
         item_path, item_name = _item_path(path, key), str(key)
         if item_name == "auth" and isinstance(item, str) and secrets.is_docker_auth(item):

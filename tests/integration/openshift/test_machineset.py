@@ -22,7 +22,7 @@ from tests.labs import Lab
 pytestmark = [pytest.mark.usual(3)]
 
 SETS = f"/apis/machine.openshift.io/v1beta1/namespaces/{NAMESPACE}/machinesets"
-LABELS = "capacity.cluster-autoscaler.kubernetes.io/labels"
+CAPACITY_LABELS = "capacity.cluster-autoscaler.kubernetes.io/labels"
 AUTOSCALERS = f"/apis/autoscaling.openshift.io/v1beta1/namespaces/{NAMESPACE}/machineautoscalers"
 LABELS = ("spec", "template", "spec", "metadata", "labels")
 TAINTS = ("spec", "template", "spec", "taints")
@@ -149,7 +149,7 @@ def test_hand_tuned_fields_and_entries_of_others_survive(sets: MachineSets) -> N
     expected["spec"]["template"]["spec"]["taints"] = [{"key": "team", "value": "ml", "effect": "NoSchedule"}]
     after = sets.get("tuned")
     # The annotation for the autoscaler also has the labels of the template.
-    labels = [machineset["metadata"]["annotations"].pop(LABELS).split(",") for machineset in (expected, after)]
+    labels = [machineset["metadata"]["annotations"].pop(CAPACITY_LABELS).split(",") for machineset in (expected, after)]
     assert "team=ml" in labels[1]
     assert any(label.startswith("cluster-api/accelerator=") for label in labels[0])
     assert not any(label.startswith("cluster-api/accelerator=") for label in labels[1])

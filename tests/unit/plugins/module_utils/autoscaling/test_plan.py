@@ -263,6 +263,7 @@ def test_the_patch_is_for_the_version_that_was_read() -> None:
         ({"scaleDown": {"enabled": True}}, {"delay_after_add": "25m"}, True, False),
         ({"scaleDown": {"enabled": False}}, {"delay_after_add": "25m"}, False, True),
         ({}, {"enabled": True}, True, False),
+        ({}, {"enabled": False, "delay_after_add": "25m"}, False, False),
         ({}, None, None, False),
     ],
 )

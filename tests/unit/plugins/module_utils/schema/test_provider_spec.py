@@ -27,7 +27,8 @@ def problems(nodes: dict[str, t.Any], **pool: t.Any) -> list[str]:
         ({"a.b": 1}, '"a.b" is not the name of a field'),
         ({"a": {5: 6}}, "5 is not the name of a field"),
         ({"password": "PLANTED-secret-1"}, "password: contains a secret"),
-        ({"userData": "#cloud-config\ntoken: PLANTED-secret-2\n"}, "userData: contains a secret"),
+        ({"userData": "token: PLANTED-secret-2\n"}, "userData: may contain secrets"),
+        ({"gcpMetadata": [{"key": "api_key", "value": "PLANTED-secret-4"}]}, "value: contains a secret"),
         ({"tags": [{"name": "api_key", "value": "PLANTED-secret-3"}]}, "value: contains a secret"),
     ],
 )
