@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.conflict_retry import MAX_ATTEMPTS
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from tests.faults.api_proxy import Answer, Request
@@ -110,7 +111,7 @@ def test_a_conflict_without_a_version_is_retried(kube: Kube) -> None:
         client = through(kube, watched)
         with pytest.raises(ApiError) as caught:
             client.patch("/api/v1/namespaces/default", {})
-        assert (caught.value.status, client.request_count) == (409, 5)
+        assert (caught.value.status, client.request_count) == (409, MAX_ATTEMPTS)
 
 
 class _CutError(Exception):
