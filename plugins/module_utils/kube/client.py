@@ -131,7 +131,7 @@ class Client(Transport):
 
     def patch(self, path: str, body: Object, *, dry_run: bool = False, field_validation: str | None = None) -> Object:
         """Merge the body into the object (or its subresource) at `path`."""
-        return self._send_patch(path, body, MERGE, _write_query(dry_run, field_validation=field_validation)).json()
+        return self._send_patch(path, body, MERGE, _write_query(dry_run, validation=field_validation)).json()
 
     def strategic_merge(self, path: str, body: Object, *, dry_run: bool = False) -> None:
         """Patch an object of a built-in kind without reading the response.

@@ -35,6 +35,7 @@ POOLS = [{"name": "notebooks", "match": {"model": "Tesla-T4"}}]
 GROUP: list[str] = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["action_groups"]["kube"]
 # The minimum options of each module, besides the cluster.
 ARGS: dict[str, dict[str, Any]] = {
+    "autoscaling": {"gpu_pools": POOLS},
     "cluster_policy": {"gpu_pools": POOLS},
     "gpu_info": {"gpu_pools": POOLS},
     "gpu_validation": {"gpu_pools": POOLS},
@@ -65,6 +66,9 @@ def run(
     name: str, cluster: Object, *, env: dict[str, str] | None = None, check: bool = False, **options: Any
 ) -> Object:
     """The result of a module for a cluster; gpu_info with the option of the playbook plan that tolerates an unreachable cluster."""
+    if name == "autoscaling":
+        # For other clouds it sends no request.
+        cluster = {**cluster, "cloud": {"machineset": {}}}
     args = {"gpu_cluster": cluster, **options}
     if name == DRAINING:
         return run_module(drain_module.main, {"names": ["nowhere"], "kubernetes": args}, check=check, env=env)
