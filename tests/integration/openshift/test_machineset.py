@@ -148,9 +148,9 @@ def test_hand_tuned_fields_and_entries_of_others_survive(sets: MachineSets) -> N
     del expected["spec"]["template"]["spec"]["metadata"]["labels"]["cluster-api/accelerator"]
     expected["spec"]["template"]["spec"]["taints"] = [{"key": "team", "value": "ml", "effect": "NoSchedule"}]
     after = sets.get("tuned")
-    # The annotation for the autoscaler also has the labels of the template.
+    # The annotation for the autoscaler also has the declared labels of the template.
     labels = [machineset["metadata"]["annotations"].pop(CAPACITY_LABELS).split(",") for machineset in (expected, after)]
-    assert "team=ml" in labels[1]
+    assert "accel.gpu/pool=tuned" in labels[1]
     assert any(label.startswith("cluster-api/accelerator=") for label in labels[0])
     assert not any(label.startswith("cluster-api/accelerator=") for label in labels[1])
     for found in (expected, after):
