@@ -28,7 +28,7 @@ from ..common.wait import StateTimer, WaitOptions
 from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
-from .objects import ObjectChange, bounds_of
+from .objects import AutoscalerChange, bounds_of
 from .plan import ClusterObjects, ScalingPlan, uses_priorities
 
 if t.TYPE_CHECKING:
@@ -77,7 +77,7 @@ class AutoscalingClient:
             nodes=tuple(parse_node(raw) for raw in nodes),
         )
 
-    def send(self, change: ObjectChange, *, check: bool) -> str | None:
+    def send(self, change: AutoscalerChange, *, check: bool) -> str | None:
         """Create, change or delete an object, in check mode as a dry run. Returns why the server has not checked a change."""
         collection = self._collection(change.kind)
         path = f"{collection}/{change.name}"

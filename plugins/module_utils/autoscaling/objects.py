@@ -33,15 +33,15 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 Action = t.Literal["created", "updated", "unchanged", "deleted"]
 
-# What a ClusterAutoscaler gets when it is created. A node boots and its driver is installed for up to 20 minutes, until which the autoscaler must neither
-# replace the node nor take it for one that is not needed.
+# What a ClusterAutoscaler gets when it is created. Booting a node and installing its driver takes up to 20 minutes. Until then, the autoscaler
+# must neither replace nor remove the node.
 NEW_SPEC: Object = {"maxNodeProvisionTime": "30m", "scaleDown": {"enabled": True, "delayAfterAdd": "20m"}}
 SCALE_DOWN_ENABLED: Path = ("spec", "scaleDown", "enabled")
 BOUNDS: tuple[Path, Path] = (("spec", "minReplicas"), ("spec", "maxReplicas"))
 
 
 @dataclass(frozen=True)
-class ObjectChange:
+class AutoscalerChange:
     """One request at most: `live` is None for an object that is created, `desired` for one that is deleted. `foreign`: see FieldChanges."""
 
     kind: str
@@ -95,7 +95,7 @@ def cluster_autoscaler_change(
     used_types: t.Collection[str],
     *,
     force: bool,
-) -> ObjectChange:
+) -> AutoscalerChange:
     """The change of the ClusterAutoscaler: the declared fields, and the limits by type of GPU; see merge_limits() for `used_types`."""
     if live is None:
         body: Object = {
@@ -105,7 +105,7 @@ def cluster_autoscaler_change(
             "spec": merge(NEW_SPEC, copy.deepcopy(dict(declared))),
         }
         changes = gpu_limits.merge_limits((), {}, limits, used_types)
-        return ObjectChange(KIND, NAME, None, None, gpu_limits.with_limits(body, changes))
+        return AutoscalerChange(KIND, NAME, None, None, gpu_limits.with_limits(body, changes))
     fields = {("spec", *path): value for path, value in leaves(declared).items()}
     if declared.get("scaleDown") and get_nested(live, *SCALE_DOWN_ENABLED) is None:
         # The CRD requires it. What is not declared switches nothing on.
@@ -118,10 +118,12 @@ def cluster_autoscaler_change(
     for kind, value, high in gpu_limits.merge_limits(entries, record, limits, used_types).foreign:
         managers = other_managers(live, gpu_limits.PATH)
         foreign.append(ForeignField(f"{'.'.join(gpu_limits.PATH)}[{kind}].max", value, high, managers or "hand"))
-    return ObjectChange(KIND, NAME, None, live, gpu_limits.with_limits(set_declared.desired, changes), tuple(foreign))
+    return AutoscalerChange(
+        KIND, NAME, None, live, gpu_limits.with_limits(set_declared.desired, changes), tuple(foreign)
+    )
 
 
-def machine_autoscaler_change(target: Target, live: Object | None, namespace: str, *, force: bool) -> ObjectChange:
+def machine_autoscaler_change(target: Target, live: Object | None, namespace: str, *, force: bool) -> AutoscalerChange:
     """The change of the MachineAutoscaler of a MachineSet; a live one without the mark is adopted."""
     if live is None:
         reference = {"apiVersion": MACHINE_API_VERSION, "kind": MACHINE_SET_KIND, "name": target.name}
@@ -137,27 +139,27 @@ def machine_autoscaler_change(target: Target, live: Object | None, namespace: st
             "metadata": metadata,
             "spec": {"minReplicas": target.low, "maxReplicas": target.high, "scaleTargetRef": reference},
         }
-        return ObjectChange(MACHINE_AUTOSCALER_KIND, target.name, namespace, None, body)
+        return AutoscalerChange(MACHINE_AUTOSCALER_KIND, target.name, namespace, None, body)
     labels = live["metadata"].get("labels") or {}
     fields: dict[Path, t.Any] = dict(zip(BOUNDS, (target.low, target.high), strict=True))
     # The user has asked for the adoption, so that its bounds are those of the pool from now on.
     changes: FieldChanges = set_fields(live, fields, force=force or NODEGROUP_LABEL not in labels)
     desired = changes.desired
     desired["metadata"]["labels"] = {**labels, NODEGROUP_LABEL: target.group}
-    return ObjectChange(
+    return AutoscalerChange(
         MACHINE_AUTOSCALER_KIND, live["metadata"]["name"], namespace, live, desired, tuple(changes.foreign)
     )
 
 
-def deletion(live: Object) -> ObjectChange:
+def deletion(live: Object) -> AutoscalerChange:
     """The deletion of a MachineAutoscaler."""
     metadata = live["metadata"]
-    return ObjectChange(MACHINE_AUTOSCALER_KIND, metadata["name"], metadata.get("namespace"), live, None)
+    return AutoscalerChange(MACHINE_AUTOSCALER_KIND, metadata["name"], metadata.get("namespace"), live, None)
 
 
 def priorities_change(
     live: Object | None, desired: t.Mapping[str, int], kept: t.Collection[str], namespace: str
-) -> tuple[ObjectChange | None, str]:
+) -> tuple[AutoscalerChange | None, str]:
     """The change of the ConfigMap of the expander Priority, and why its text cannot be merged; None if there is nothing to write."""
     text = expander_priorities.text_of(live)
     merged = expander_priorities.merge_priorities(text, expander_priorities.record_of(live), desired, kept)
@@ -177,7 +179,7 @@ def priorities_change(
     if merged.text != text:
         live_or_new["data"] = {**(live_or_new.get("data") or {}), PRIORITY_KEY: merged.text}
     gpu_limits.set_annotation(live_or_new, PRIORITIES_ANNOTATION, merged.record)
-    return ObjectChange("ConfigMap", PRIORITY_CONFIGMAP, namespace, live, live_or_new), ""
+    return AutoscalerChange("ConfigMap", PRIORITY_CONFIGMAP, namespace, live, live_or_new), ""
 
 
 def bounds_of(machine_autoscaler: Document) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from ..common.nested import get_nested
 from ..schema.messages import join_words
 from .objects import (
     SCALE_DOWN_ENABLED,
-    ObjectChange,
+    AutoscalerChange,
     bounds_of,
     cluster_autoscaler_change,
     deletion,
@@ -82,7 +82,7 @@ class ScalingPlan:
     unmanaged: those of others for MachineSets of the pools, which are not changed.
     """
 
-    changes: list[ObjectChange] = field(default_factory=list)
+    changes: list[AutoscalerChange] = field(default_factory=list)
     scaled: dict[str, Object] = field(default_factory=dict)
     targets: list[Target] = field(default_factory=list)
     limits: dict[str, int] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class _Planner:
             f"oc -n {self.namespace} delete machineautoscaler {item['metadata']['name']}"
         )
 
-    def _cluster_autoscaler(self) -> ObjectChange | None:
+    def _cluster_autoscaler(self) -> AutoscalerChange | None:
         live = self.found.cluster_autoscaler
         if live is None and not (self.targets and self.options.present):
             return None
@@ -251,7 +251,7 @@ class _Planner:
             )
         return change
 
-    def _priorities(self, cluster: ObjectChange | None) -> ObjectChange | None:
+    def _priorities(self, cluster: AutoscalerChange | None) -> AutoscalerChange | None:
         live = self.found.priorities
         desired = {
             expression_of(self.namespace, target.name): target.priority
@@ -277,7 +277,7 @@ class _Planner:
             )
         return change
 
-    def _warn_of_foreign_fields(self, change: ObjectChange) -> None:
+    def _warn_of_foreign_fields(self, change: AutoscalerChange) -> None:
         if not change.foreign:
             return
         kept = "They are not changed. Declare these values, or set gpu_autoscaling_force: true to change them."

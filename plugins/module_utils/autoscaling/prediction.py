@@ -15,7 +15,7 @@ from ..catalog.machine_api import CAPACITY_CPU, CAPACITY_MEMORY, CPU, GPU, MEMOR
 from ..cluster_state.autoscaling import ScalingExplanation, belongs_to, explain_scaling, targets_of
 from ..cluster_state.node_template import parse_machine_set
 from ..cluster_state.scaling_checks import MAX_SIZE, MIN_SIZE
-from .objects import ObjectChange, bounds_of
+from .objects import AutoscalerChange, bounds_of
 from .plan import ClusterObjects, ScalingOptions, ScalingPlan, plan_scaling
 
 if t.TYPE_CHECKING:
@@ -66,7 +66,7 @@ def objects_after_run(plan: Plan, found: ClusterObjects, machine_sets: t.Sequenc
     return replace(after, machine_sets=tuple(_bounded(item, bounds) for item in new))
 
 
-def _applied(found: ClusterObjects, change: ObjectChange) -> ClusterObjects:
+def _applied(found: ClusterObjects, change: AutoscalerChange) -> ClusterObjects:
     """The objects after one change."""
     if change.kind == KIND:
         return replace(found, cluster_autoscaler=change.desired)

@@ -11,7 +11,7 @@ from ..common.results import diff_of
 from ..common.wait import WaitOptions, WaitTimeout
 from ..kube.errors import ApiError
 from .client import AutoscalingClient
-from .objects import ObjectChange, bounds_of
+from .objects import AutoscalerChange, bounds_of
 from .plan import ClusterObjects, ScalingOptions, ScalingPlan, plan_scaling
 
 if t.TYPE_CHECKING:
@@ -34,7 +34,7 @@ class AutoscalingRun:
         self._cluster = AutoscalingClient(client, plan) if client is not None else None
         self._plan, self._options, self._predicted = plan, options, predicted
         self._found = ClusterObjects()
-        self._written: dict[str, ObjectChange] = {}
+        self._written: dict[str, AutoscalerChange] = {}
         self._note: str | None = None
         self.planned = ScalingPlan()
 
@@ -70,15 +70,17 @@ class AutoscalingRun:
         for attempt in range(_ATTEMPTS):
             self.compare()
             try:
+                changes = self._changes()
                 # The server checks all changes before the first one is written, for example by an admission policy.
-                for change in self._changes() if len(self._changes()) > 1 else ():
-                    self._send(change, check=True)
-                for change in self._changes():
+                if len(changes) > 1:
+                    for change in changes:
+                        self._send(change, check=True)
+                for change in changes:
                     lease.check()
                     self._send(change, check=False)
                     first = self._written.get(change.label)
                     live = first.live if first else change.live
-                    self._written[change.label] = ObjectChange(
+                    self._written[change.label] = AutoscalerChange(
                         change.kind, change.name, change.namespace, live, change.desired
                     )
                 return
@@ -97,10 +99,10 @@ class AutoscalingRun:
             error.partial = {**error.partial, **self.result()}
             raise
 
-    def _changes(self) -> list[ObjectChange]:
+    def _changes(self) -> list[AutoscalerChange]:
         return [change for change in self.planned.changes if change.changed]
 
-    def _send(self, change: ObjectChange, *, check: bool) -> str | None:
+    def _send(self, change: AutoscalerChange, *, check: bool) -> str | None:
         return self._cluster.send(change, check=check) if self._cluster is not None else None
 
     def result(self) -> dict[str, t.Any]:
