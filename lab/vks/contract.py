@@ -117,7 +117,7 @@ TUNING = {
     "delay": Setting(
         "0.05..0.15", "duration of an operation in seconds: a number, or LOW..HIGH for a random value per operation"
     ),
-    "node-delay": Setting("0.05", "seconds until a new node is ready, in clusters without a Kubernetes cluster"),
+    "node-delay": Setting("0.05", "seconds until a new node is ready, in VKS clusters without a Kubernetes API server"),
     "lag": Setting("0.2", "delay of the 'late' alternatives in seconds"),
     "seed": Setting("0", "seed of ids, delays and random choices"),
     "lock-out-after": Setting("5", "number of failed logins after which IAM locks a client out; 0: never"),

@@ -186,7 +186,7 @@ options:
                 type: str
           machineset:
             description:
-              - The cluster's own Machine API creates the nodes (OpenShift). C(machineset={}) is sufficient.
+              - The cluster's own Machine API creates the nodes (OpenShift). An empty map (C({})) is sufficient.
             type: dict
             suboptions:
               namespace:
@@ -196,24 +196,24 @@ options:
                 default: openshift-machine-api
       autoscaler:
         description:
-          - (MachineSets) Fields of OpenShift's ClusterAutoscaler. A run sets the declared ones, also in a ClusterAutoscaler
-            that already exists, and leaves all others unchanged. A new one gets delays that are long enough for the installation
-            of a driver.
+          - (MachineSets) Fields of OpenShift's ClusterAutoscaler. A run sets the declared fields, even in a ClusterAutoscaler
+            that already exists, and leaves all other fields unchanged. A new ClusterAutoscaler gets delays that are long enough
+            for the installation of a driver.
         type: dict
         suboptions:
           max_nodes_total:
             description:
-              - The highest number of all nodes of the cluster.
+              - The maximum total number of nodes in the cluster.
             type: int
           expanders:
             description:
-              - How the autoscaler chooses between MachineSets that fit, the first one first. By default, a ClusterAutoscaler
-                without the field chooses at random.
+              - The expanders with which the autoscaler chooses between MachineSets that fit, in order of precedence. By default,
+                a ClusterAutoscaler without the field chooses at random.
             type: list
             elements: str
           pod_priority_threshold:
             description:
-              - Pods with a lower priority add no nodes.
+              - The autoscaler adds no nodes for pods with a lower priority.
             type: int
           balance_similar_node_groups:
             description:
@@ -221,8 +221,8 @@ options:
             type: bool
           max_node_provision_time:
             description:
-              - How long a new node may take until it offers its GPUs, such as V(30m); then it is replaced. A new ClusterAutoscaler
-                gets V(30m).
+              - The maximum time until a new node offers its GPUs, such as V(30m). A node that takes longer is replaced. A new
+                ClusterAutoscaler gets V(30m).
             type: str
           scale_down:
             description:
@@ -231,20 +231,20 @@ options:
             suboptions:
               enabled:
                 description:
-                  - Whether it does. A new ClusterAutoscaler gets V(true).
+                  - Whether the autoscaler removes nodes. A new ClusterAutoscaler gets V(true).
                 type: bool
               delay_after_add:
                 description:
-                  - How long it removes no node after it has added one. It must be longer than the installation of a driver.
-                    A new ClusterAutoscaler gets V(20m).
+                  - The time after a node was added during which no node is removed. It must be longer than the installation
+                    of a driver. A new ClusterAutoscaler gets V(20m).
                 type: str
               delay_after_delete:
                 description:
-                  - How long it removes no node after it has removed one.
+                  - The time after a node was removed during which no other node is removed.
                 type: str
               delay_after_failure:
                 description:
-                  - How long it removes no node after a removal has failed.
+                  - The time after a failed removal during which no node is removed.
                 type: str
               unneeded_time:
                 description:
@@ -252,7 +252,8 @@ options:
                 type: str
               utilization_threshold:
                 description:
-                  - The part of a node's requests, or of its GPUs, below which it counts as unneeded, such as V("0.4").
+                  - The requested fraction of a node's resources, or of its GPUs, below which the node counts as unneeded, such
+                    as V("0.4").
                 type: str
           values:
             description:
@@ -318,8 +319,8 @@ options:
                 default: gpu-operator-certified
               channel:
                 description:
-                  - Channel of the package. By default, the current channel if it contains C(version), otherwise the package's
-                    default channel if it contains it, otherwise another channel that does.
+                  - Channel of the package. By default, the current channel, the package's default channel or any other channel,
+                    whichever is the first in this order that contains C(version).
                 type: str
               source:
                 description:
@@ -369,9 +370,9 @@ options:
               subscription_config:
                 description:
                   - C(spec.config) of the Subscription, for the pods of the GPU operator itself, not for its operands, with
-                    the keys C(tolerations), C(nodeSelector), C(resources), C(env) and the others of OLM. If not set, it is
-                    not changed. An empty map removes the entries of earlier runs. OLM adds the variables of the cluster's proxy
-                    unless C(env) has one of them. Secrets are not allowed.
+                    the keys C(tolerations), C(nodeSelector), C(resources), C(env) and all other keys that OLM supports. If
+                    not set, the field is not changed. An empty map removes the entries of earlier runs. OLM adds the variables
+                    of the cluster's proxy unless C(env) has one of them. Secrets are not allowed.
                 type: dict
           registry:
             description:
@@ -443,9 +444,9 @@ options:
                 suboptions:
                   mode:
                     description:
-                      - V(shared-nvswitch) divides the NVSwitch fabric into partitions, for virtual machines of the DRA driver.
-                        By default, the mode of the driver image is used, which is V(full-passthrough). Needs operator v26.7
-                        or later.
+                      - V(shared-nvswitch) divides the NVSwitch fabric into partitions, which the DRA driver activates for virtual
+                        machines. By default, the mode of the driver image is used, which is V(full-passthrough). Needs operator
+                        v26.7 or later.
                     type: str
                     choices:
                       - full-passthrough
@@ -562,8 +563,8 @@ options:
                 default: nfd
               channel:
                 description:
-                  - Channel of the package. By default, the current channel if it contains C(version), otherwise the package's
-                    default channel if it contains it, otherwise another channel that does.
+                  - Channel of the package. By default, the current channel, the package's default channel or any other channel,
+                    whichever is the first in this order that contains C(version).
                 type: str
               source:
                 description:
@@ -613,9 +614,9 @@ options:
               subscription_config:
                 description:
                   - C(spec.config) of the Subscription, for the pods of NFD's operator itself, not for its operands, with the
-                    keys C(tolerations), C(nodeSelector), C(resources), C(env) and the others of OLM. If not set, it is not
-                    changed. An empty map removes the entries of earlier runs. OLM adds the variables of the cluster's proxy
-                    unless C(env) has one of them. Secrets are not allowed.
+                    keys C(tolerations), C(nodeSelector), C(resources), C(env) and all other keys that OLM supports. If not
+                    set, the field is not changed. An empty map removes the entries of earlier runs. OLM adds the variables
+                    of the cluster's proxy unless C(env) has one of them. Secrets are not allowed.
                 type: dict
       validation:
         description:
@@ -702,7 +703,7 @@ options:
         type: bool
   gpu_pools:
     description:
-      - The pools of this cluster. Without them, M(accel.gpu.gpu_info) returns the actual state only; everything else requires
+      - The pools of this cluster. They are required, except by M(accel.gpu.gpu_info), which returns only the actual state without
         them.
       - Null is not allowed. An explicit empty list means that there are no pools.
       - All errors of the three variables are reported together, each with its path.
@@ -900,9 +901,9 @@ options:
             required: true
           priority:
             description:
-              - (MachineSets) Priority of the pool for the expander V(Priority). Of the pools that fit, the autoscaler adds
-                nodes to the one with the highest priority. Needs C(gpu_cluster.autoscaler.expanders) with V(Priority), or an
-                existing ClusterAutoscaler with this expander.
+              - (MachineSets) Priority of the pool for the expander V(Priority). The autoscaler adds nodes to the pool with
+                the highest priority among the pools that fit. Needs C(gpu_cluster.autoscaler.expanders) with V(Priority), or
+                an existing ClusterAutoscaler with this expander.
             type: int
       gpus_per_node:
         description:

@@ -18,7 +18,7 @@ description:
     other fields and entries stay as they are.
   - The limit of a type of GPU is the number of GPUs of all of its pools with their highest number of nodes, or the number in use if that is more. The
     module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
-  - With C(autoscale.priority) in pools, adds their MachineSets to the ConfigMap C(cluster-autoscaler-priority-expander). Expressions of others stay.
+  - With C(autoscale.priority) in pools, adds their MachineSets to the ConfigMap C(cluster-autoscaler-priority-expander). Foreign expressions are kept.
   - A MachineAutoscaler of this module has the label C(accel.gpu/nodegroup). One that no pool declares any longer is reported and stays.
   - Waits until the operator of the autoscaler has written the range of each MachineAutoscaler into its MachineSet.
 extends_documentation_fragment:
@@ -55,7 +55,7 @@ options:
     default: false
   adopt:
     description:
-      - Whether to manage an existing MachineAutoscaler of others for a MachineSet of a pool. Its range becomes that of the pool. By default, a
+      - Whether to manage an existing foreign MachineAutoscaler for a MachineSet of a pool. Its range becomes that of the pool. By default, a
         warning names it, and it stays as it is.
     type: bool
     default: false
@@ -128,7 +128,7 @@ autoscaling:
       returned: always
       sample: [openshift-machine-api/former]
     unmanaged:
-      description: MachineAutoscalers of others for MachineSets of the pools.
+      description: Foreign MachineAutoscalers for MachineSets of the pools.
       type: list
       elements: str
       returned: always

@@ -445,8 +445,8 @@ gpu_info:
         - Whether the autoscaler of OpenShift (C(version)) scales pools from zero, by C(pool) and C(machine_set); C(not_read) is what could not be read.
         - C(scales) is null if it is not known, C(scales_after_run) is for the time after a run of site. C(exists) is whether there is the MachineSet,
           C(declared) whether the pool has C(autoscale). The other values are those that the autoscaler reads.
-        - C(findings) have a C(code), C(message), C(remedy), and the C(effect) V(no_pod) (no pod adds a node), V(some_pods) (pods that name this C(label)
-          or resource add none) or V(note); C(now) and C(after_run) are when they apply.
+        - C(findings) have a C(code), C(message), C(remedy), and the C(effect) V(no_pod) (no node is added for any pod), V(some_pods) (no node is added for
+          pods that select nodes by this C(label) or request this resource) or V(note); C(now) and C(after_run) are when they apply.
       type: dict
       returned: when O(gpu_pools) is set and the cluster is OpenShift, unless another cloud creates its nodes
       sample: {version: 4.18.14, not_read: [], machine_sets: [{pool: t4, machine_set: t4, exists: true, declared: true, scales: false, scales_after_run: true,

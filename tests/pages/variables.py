@@ -43,7 +43,7 @@ for _program in PROGRAMS:
 DESCRIPTIONS: dict[str, dict[str, str]] = yaml.safe_load(_TEXTS)
 DOCUMENTS = {"gpu_cluster": CLUSTER, "gpu_pools": POOL}
 _POOLS = (
-    "The pools of this cluster. Without them, M(accel.gpu.gpu_info) returns the actual state only; everything else requires them.",
+    "The pools of this cluster. They are required, except by M(accel.gpu.gpu_info), which returns only the actual state without them.",
     "Null is not allowed. An explicit empty list means that there are no pools.",
     "All errors of the three variables are reported together, each with its path.",
 )
@@ -177,7 +177,7 @@ def page() -> str:
     """docs/variables.md."""
     parts = [_HEAD]
     for name, section in DOCUMENTS.items():
-        about = f"{_CLUSTER} A map." if name == "gpu_cluster" else f"{_POOLS[0]} A list of maps."
+        about = f"{_CLUSTER} A map." if name == "gpu_cluster" else f"{_markdown(_POOLS[0])} A list of maps."
         rows = "".join(_rows(section, "", DESCRIPTIONS[name]))
         parts.append(f"\n## {name}\n\n{about}\n\n| key | type | default | description |\n|---|---|---|---|\n{rows}")
     parts.append(f"\n## gpu_defaults\n\n{_markdown(' '.join(_DEFAULTS))} A map.\n")

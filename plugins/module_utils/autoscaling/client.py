@@ -145,7 +145,7 @@ class AutoscalingClient:
         """The version of OpenShift; empty if the user may not read it."""
         if self._version is None:
             try:
-                found = self._client.get(CLUSTER_VERSION_PATH)
+                found = self._client.get_once(CLUSTER_VERSION_PATH)
             except ApiError as error:
                 if not error.lacks_right:
                     raise

@@ -95,7 +95,7 @@ def read_objects(
             "the cluster has no MachineSets (machine.openshift.io/v1beta1), which its autoscaler scales"
         )
         return ClusterObjects(), problems
-    version = read(_VERSION, "ClusterVersion version", lambda: client.get(CLUSTER_VERSION_PATH), None)
+    version = read(_VERSION, "ClusterVersion version", lambda: client.get_once(CLUSTER_VERSION_PATH), None)
     scalers = read(
         autoscaler.MACHINE_AUTOSCALER_KIND,
         "MachineAutoscalers",

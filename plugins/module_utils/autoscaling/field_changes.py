@@ -37,7 +37,7 @@ class ForeignField:
 
 @dataclass(frozen=True)
 class FieldChanges:
-    """The object with the declared fields, and the fields of others, which are changed only with `force`."""
+    """The object with the declared fields, and the foreign fields, which are changed only with `force`."""
 
     desired: Object
     foreign: tuple[ForeignField, ...] = ()

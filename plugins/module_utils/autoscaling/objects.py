@@ -114,7 +114,7 @@ def cluster_autoscaler_change(
     entries, record = gpu_limits.entries_of(live), gpu_limits.record_of(live)
     changes = gpu_limits.merge_limits(entries, record, limits, used_types, force=force)
     foreign = list(set_declared.foreign)
-    # With `force`, the warning also names the entries of others that are changed.
+    # With `force`, the warning also names the foreign entries that are changed.
     for kind, value, high in gpu_limits.merge_limits(entries, record, limits, used_types).foreign:
         managers = other_managers(live, gpu_limits.PATH)
         foreign.append(ForeignField(f"{'.'.join(gpu_limits.PATH)}[{kind}].max", value, high, managers or "hand"))

@@ -79,7 +79,7 @@ class ScalingPlan:
     """The changes in their order, the MachineAutoscaler of each target, and messages.
 
     scaled: the MachineAutoscaler of a MachineSet, after its change. left: MachineAutoscalers of this collection that no pool declares any longer.
-    unmanaged: those of others for MachineSets of the pools, which are not changed.
+    unmanaged: foreign MachineAutoscalers for MachineSets of the pools; they are not changed.
     """
 
     changes: list[AutoscalerChange] = field(default_factory=list)
@@ -183,13 +183,14 @@ class _Planner:
         self.made_plan.unmanaged += names
         if has_own:
             self.made_plan.warnings.append(
-                f"MachineSet {target.name} is also named by MachineAutoscaler {join_words(names)} of others; only one of them has an effect. Delete it."
+                f"MachineSet {target.name} has a managed MachineAutoscaler, and also foreign MachineAutoscaler {join_words(names)}; only one of them has an "
+                "effect. Delete the foreign one."
             )
             return
         low, high = bounds_of(foreign[0])
         self.made_plan.warnings.append(
-            f"MachineSet {target.name} is scaled by MachineAutoscaler {join_words(names)} of others, between {low} and {high} nodes; pool "
-            f"{target.pool.name} declares {target.low} to {target.high}. It is not changed. Set gpu_autoscaling_adopt: true to manage it."
+            f"MachineSet {target.name} is scaled by foreign MachineAutoscaler {join_words(names)} between {low} and {high} nodes; pool "
+            f"{target.pool.name} declares {target.low} to {target.high}. The MachineAutoscaler is not changed. Set gpu_autoscaling_adopt: true to manage it."
         )
 
     def _sort_out_others(self) -> None:
@@ -219,7 +220,7 @@ class _Planner:
         low, high = bounds_of(item)
         self.made_plan.left.append(name)
         self.made_plan.warnings.append(
-            f"MachineAutoscaler {name} still scales MachineSet {target_name(item)} between {low} and {high} nodes, but {reason}. It is left. To remove it: "
+            f"MachineAutoscaler {name} still scales MachineSet {target_name(item)} between {low} and {high} nodes, but {reason}. It is kept. To remove it: "
             f"oc -n {self.namespace} delete machineautoscaler {item['metadata']['name']}"
         )
 
@@ -267,7 +268,7 @@ class _Planner:
                 f"gpu_cluster.autoscaler.expanders with {PRIORITY_EXPANDER}."
             )
             return None
-        # A pool that no longer declares anything keeps its expression as long as its MachineAutoscaler is left.
+        # A pool that no longer declares anything keeps its expression as long as its MachineAutoscaler is kept.
         left = {*self.remaining.values()} - {target.name for target in self.targets}
         kept = {expression_of(self.namespace, name) for name in left}
         change, problem = priorities_change(live, desired, kept, self.namespace)

@@ -337,8 +337,8 @@ def _priority_findings(machine_set: MachineSet, state: AutoscalerState, spec: Do
         yield Finding(
             "pod_priority",
             NO_POD,
-            f"ClusterAutoscaler {autoscaler.NAME}: podPriorityThreshold is {threshold}, so pods with a lower priority, such as all pods without a "
-            "PriorityClass (0), add no node",
+            f"ClusterAutoscaler {autoscaler.NAME}: podPriorityThreshold is {threshold}, so no node is added for pods with a lower "
+            "priority, such as all pods without a PriorityClass (0)",
             "lower podPriorityThreshold to 0 or less, or give the pods a PriorityClass",
         )
     if autoscaler.PRIORITY_EXPANDER in (spec.get("expanders") or ()) and state.priorities is not None:

@@ -32,7 +32,7 @@ if t.TYPE_CHECKING:
 Document = t.Mapping[str, t.Any]
 Findings = t.Iterator["Finding"]
 
-# The pods that add no node because of a finding: all, those that select nodes by one label or request one resource, or none.
+# The pods for which no node is added because of a finding: all, those that select nodes by one label or request one resource, or none.
 Effect = t.Literal["no_pod", "some_pods", "note"]
 NO_POD: Effect = "no_pod"
 SOME_PODS: Effect = "some_pods"
@@ -172,7 +172,8 @@ def gpu_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet
             yield Finding(
                 f"uncounted {resource}",
                 SOME_PODS,
-                f"the autoscaler only expects {counted[0]} on a node of MachineSet {machine_set.name}, so pods that request {resource} add none",
+                f"the autoscaler only expects {counted[0]} on a node of MachineSet {machine_set.name}, so no node is added "
+                f"for pods that request {resource}",
                 "give these GPUs a pool of their own",
                 resource,
             )
@@ -247,9 +248,8 @@ def label_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineS
             yield Finding(
                 f"label {key}",
                 SOME_PODS,
-                f"label {key}={value} {state} in {place} of MachineSet {machine_set.name}, so pods that select nodes by it"
-                + (", or use a volume of this zone," if key in machine_set.zone_labels else "")
-                + " add none",
+                f"label {key}={value} {state} in {place} of MachineSet {machine_set.name}, so no node is added for pods that select nodes by "
+                "this label" + (" or use a volume of this zone" if key in machine_set.zone_labels else ""),
                 "run the role nodegroups, which writes it, or add it",
                 key,
             )

@@ -212,11 +212,11 @@ def openshift_version(client: Client) -> str | None:
     Every user may list the kinds of the cluster (ClusterRole system:discovery), so no additional right is needed.
     """
     group, plural, dummy = CLUSTER_VERSION_PATH.rsplit("/", 2)
-    kinds = client.get(group)
+    kinds = client.get_once(group)
     if kinds is None or all(kind.get("name") != plural for kind in kinds.get("resources") or ()):
         return None
     try:
-        version = client.get(CLUSTER_VERSION_PATH)
+        version = client.get_once(CLUSTER_VERSION_PATH)
     except ApiError as error:
         if not error.forbidden:
             raise

@@ -7,6 +7,7 @@ For a list of 5,000 nodes, the dynamic client of the kubernetes library needs si
 
 from __future__ import annotations
 
+import functools
 import json
 import typing as t
 
@@ -40,6 +41,11 @@ Query = t.Mapping[str, t.Any]
 class Client(Transport):
     """A client of one cluster; bodies and responses are dictionaries."""
 
+    @functools.cached_property
+    def _described(self) -> dict[str, Object | None]:
+        """The objects of get_once() by path."""
+        return {}
+
     def get(self, path: str, query: Query | None = None) -> Object | None:
         """The object, or None if it or its kind does not exist."""
         try:
@@ -48,6 +54,12 @@ class Client(Transport):
             if error.not_found:
                 return None
             raise
+
+    def get_once(self, path: str) -> Object | None:
+        """Like get(), but sends the request only once in a run: for objects that describe the cluster, such as its version."""
+        if path not in self._described:
+            self._described[path] = self.get(path)
+        return self._described[path]
 
     def text(self, path: str, query: Query | None = None) -> str:
         """The body as text, for example a pod's log or /version."""

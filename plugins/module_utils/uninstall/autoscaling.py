@@ -85,7 +85,7 @@ def _scaler_removal(client: Client, live: Object) -> Removal:
     path = MACHINE_AUTOSCALERS_PATH.replace("/machineautoscalers", f"/namespaces/{namespace}/machineautoscalers/{name}")
     if is_created_by_collection(live):
         return _deletion(client, path, live, label)
-    return _edit(client, path, live, label, without_marks, "our mark removed")
+    return _edit(client, path, live, label, without_marks, "managed label removed")
 
 
 def _cluster_removals(client: Client, live: Object, foreign: t.Sequence[Document]) -> list[Removal]:
@@ -95,8 +95,8 @@ def _cluster_removals(client: Client, live: Object, foreign: t.Sequence[Document
     if not is_created_by_collection(live) and not gpu_limits.record_of(live):
         return []
     names = ", ".join(sorted(f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in foreign))
-    reason = f"{MACHINE_AUTOSCALER_KIND} {names} of others needs it" if is_created_by_collection(live) else _FOREIGN
-    return [_edit(client, _CLUSTER_AUTOSCALER, live, label, without_limits, "our limits removed", reason)]
+    reason = f"foreign {MACHINE_AUTOSCALER_KIND} {names} needs it" if is_created_by_collection(live) else _FOREIGN
+    return [_edit(client, _CLUSTER_AUTOSCALER, live, label, without_limits, "managed limits removed", reason)]
 
 
 def _priority_removals(client: Client, namespaces: t.Iterable[str]) -> t.Iterator[Removal]:
@@ -110,7 +110,9 @@ def _priority_removals(client: Client, namespaces: t.Iterable[str]) -> t.Iterato
         if is_created_by_collection(live) and not any(rest.values()):
             yield _deletion(client, path, live, label)
         else:
-            yield _edit(client, path, live, label, without_priorities, "our priorities removed", "it has other entries")
+            yield _edit(
+                client, path, live, label, without_priorities, "managed priorities removed", "it has foreign entries"
+            )
 
 
 def _deletion(client: Client, path: str, live: Document, label: str) -> Removal:
@@ -133,7 +135,7 @@ def _edit(
         action=action,
         kept=reason,
         after="there",
-        before="there, with our entries",
+        before="there, with managed entries",
         send=edit,
         check=functools.partial(edit, dry_run=True),
     )

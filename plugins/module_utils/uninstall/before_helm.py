@@ -60,7 +60,7 @@ class BeforeHelm(Stage):
     reset_mig: bool
     count_interrupted_nodes: t.Callable[[Document, t.Collection[Document], t.Iterable[tuple[str, ...]]], int]
     restart_mig_managers: t.Callable[[str, t.Sequence[Node], Lease], None]
-    # Whether OLM has installed the operators, of this collection or of others.
+    # Whether OLM has installed the operators, managed or foreign.
     by_olm: bool = False
     policies: list[Object] = field(default_factory=list)
     drivers: list[Object] = field(default_factory=list)
@@ -200,7 +200,7 @@ class BeforeHelm(Stage):
         restore = functools.partial(self._restore_policy, policy, hold_driver=hold_driver)
         yield Removal(
             label,
-            action="our fields removed" if restoration.patch is not None or is_unmarked else "",
+            action="managed fields removed" if restoration.patch is not None or is_unmarked else "",
             kept="this collection did not install it",
             before={**restoration.before, **({"annotations": annotations} if annotations else {})},
             after=restoration.after,

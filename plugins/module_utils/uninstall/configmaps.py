@@ -56,7 +56,7 @@ def _configmap_removal(client: Client, configmap: Document, kept: str) -> Remova
         return Removal(label, before=own, send=functools.partial(client.delete, path, body=body))
     return Removal(
         label,
-        action="our entries removed",
+        action="managed entries removed",
         kept=kept or f"it has foreign entries: {abbreviate(foreign)}",
         before=own + foreign,
         after=foreign,

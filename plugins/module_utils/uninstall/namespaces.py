@@ -94,7 +94,7 @@ def namespace_removal(
     labels = live["metadata"].get("labels") or {}
     own = {key: labels.get(key) for key in sorted(ownership_marks.applied_labels(live))}
     unmark = functools.partial(_unmark, client, path, name)
-    return Removal(label, "our label removed", reason, {"labels": own}, {}, send=unmark)
+    return Removal(label, "managed label removed", reason, {"labels": own}, {}, send=unmark)
 
 
 def foreign_objects(objects: t.Sequence[tuple[str, Document]], departing: DepartingObjects) -> list[str]:

@@ -46,16 +46,16 @@ def environment(lab: Lab, rounds: int, load: float, node_bytes: int | None = Non
     """
     notes = [
         f"Each time is the duration of a whole process: the median of {rounds} rounds, with the fastest and the slowest in "
-        "parentheses. Compared commands run alternately, so that a change in the machine's speed affects both, and the limits of "
-        "durations are ratios to the compared command. *In modules* are the seconds of the collection's modules in this time, from the "
-        "start of each task to its result. *CPU seconds* and *MiB* are the CPU time of all processes of the "
-        "command, and the memory of the largest one. *Servers' CPU seconds* are the CPU time of all of the lab's servers during "
-        "this time. Requests are counted in the API server's audit log, and requests for node groups in the cloud's log."
+        "parentheses. A command and the command that it is compared with run alternately, so that a change in the machine's speed "
+        "affects both. The limits for durations are ratios of these two durations. *In modules* is the sum of the seconds in the "
+        "collection's modules, from the start of each task to its result. *CPU seconds* is the CPU time of all processes of "
+        "the command, and *MiB* is the memory of its largest process. *Servers' CPU seconds* is the CPU time of all of the lab's "
+        "servers during the command. Requests are counted in the API server's audit log, and requests for node groups in the cloud's log."
     ]
     if node_bytes is not None:
         notes.append(
             f"The nodes are objects of {node_bytes / 1000:.0f} KB each, with the labels of NFD and GFD and thirty images, in the "
-            "[lab](lab.md). Only etcd and the API server of its control plane are running, on the same CPUs as the commands."
+            "[lab](lab.md). Only etcd and the API server of the lab's control plane are running, on the same CPUs as the commands."
         )
     return BenchEnvironment(_now(), f"{_machine()}, load {load:.1f} before", _versions(lab), _COMMANDS, tuple(notes))
 

@@ -56,7 +56,7 @@ def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> t
         f"rolling update, {WINDOW} at a time",
         nodes,
         [[Measurement(result.makespan, run.cpu_seconds, run.mib, run.requests, run.pages, run.writes)]],
-        "no schedule is shorter than",
+        "lower bound for any schedule",
         [[Measurement(result.bound)]],
         limits,
         _NOTE,
@@ -66,8 +66,9 @@ def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> t
 
 
 _NOTE = f"""A *rolling update* partitions the GPUs of simulated nodes with different speeds. The work on a node lasts from its first write
-request (the cordon) to the response of the last one (the uncordon), according to the API server's audit log. No schedule is shorter
-than all of this work divided by the {WINDOW} nodes that can change at a time, or than the slowest node.
+request (the cordon) to the response of the last one (the uncordon), according to the API server's audit log. The lower bound for any
+schedule is the total duration of this work divided by {WINDOW}, the number of nodes that can change at a time, or the duration for the slowest
+node if that is longer.
 
 ![One bar per node, one lane per node that can change at a time](performance.svg)"""
 

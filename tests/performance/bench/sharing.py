@@ -114,7 +114,7 @@ _BASELINE = (
 )
 
 _NOTE = """A *change of shares* changes every node from 4 shares per GPU to 2 or back, while no pod uses a GPU. The nodes have no agents
-that apply the change: `wait: false`, as `kubectl label` does not wait either. The run includes all other steps of a change: the lease,
+that apply the change, so the run does not wait for the result (`wait: false`), like `kubectl label`. The run includes all other steps of a change: the Lease,
 the entry in the device plugin's ConfigMap, and the deletion of the unused entry."""
 
 

@@ -41,4 +41,4 @@ def rerun(lab: Lab, rounds: int, times: int, say: Callable[[str], None]) -> Row:
 
 
 _NOTE = """*site, nothing to change* is the whole playbook `site`, with the report, on a cluster where all pools are as declared. It is compared with
-`ansible-playbook` with a single task, `ansible.builtin.ping`."""
+a run of `ansible-playbook` that has the single task `ansible.builtin.ping`."""

@@ -83,7 +83,7 @@ class MachineApi:
 
     def release(self) -> Release:
         """The cluster's release of OpenShift."""
-        version = get_nested(self.client.get(CLUSTER_VERSION_PATH), "status", "desired", "version")
+        version = get_nested(self.client.get_once(CLUSTER_VERSION_PATH), "status", "desired", "version")
         return openshift_release(version) if version else ASSUMED_RELEASE
 
     def machine_configuration(self) -> Object | None:

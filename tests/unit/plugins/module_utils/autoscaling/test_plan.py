@@ -196,7 +196,7 @@ def test_a_machine_autoscaler_of_others_is_reported_and_adopted_only_on_request(
 def test_two_machine_autoscalers_for_one_machine_set_are_named() -> None:
     both = [scaler(), scaler("by-hand", "notebooks", owner=None)]
     plan = made(pool(), sets=[machine_set()], scalers=both, adopt=True)
-    assert "only one of them has an effect. Delete it." in plan.warnings[0]
+    assert "only one of them has an effect. Delete the foreign one." in plan.warnings[0]
     assert "MachineAutoscaler by-hand" not in actions(plan)
 
 
