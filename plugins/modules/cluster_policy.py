@@ -255,13 +255,12 @@ from ..module_utils.gpu_operator.driver_objects import DriverObjects
 from ..module_utils.gpu_operator.driver_rollout import SWITCH, DriverRollout, held_back_warning, is_in_place
 from ..module_utils.gpu_operator.policy_creation import create_policy, plan_of_operator
 from ..module_utils.gpu_operator.readiness import OperatorReadiness, RequiredEffect, mounted_configmaps
-from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.conflict_retry import retry_conflicts
 from ..module_utils.kube.plan_module import PlanModule
 
 Object = dict[str, t.Any]
 
 OPTIONS: dict[str, dict[str, t.Any]] = {"allow_driver_rollout": {"type": "bool", "default": False}}
-_ATTEMPTS = 5
 
 
 class _PolicyDiff(t.NamedTuple):
@@ -379,20 +378,18 @@ def _apply(
     check_lease: t.Callable[[], None],
 ) -> tuple[bool, str | None, _PolicyDiff]:
     """Send the change; after a conflict, compare with the new state and try again."""
-    for attempt in range(_ATTEMPTS):
+
+    def send(diff: _PolicyDiff) -> tuple[bool, str | None, _PolicyDiff]:
         if diff.live is None or not diff.changed:
-            break
-        try:
-            apply_driver_objects(module.client, diff.objects, check_lease, check=module.check_mode)
-            changed, note = cluster.apply(diff.change, diff.live, check=module.check_mode)
-            changed = changed or bool(diff.objects.changes or diff.objects.label_edits)
-        except ApiError as error:
-            if not error.conflict or attempt + 1 == _ATTEMPTS:
-                raise
-            diff = _compare(module, cluster, desired, cluster.policy())
-        else:
-            return changed, note, diff
-    return False, None, diff
+            return False, None, diff
+        apply_driver_objects(module.client, diff.objects, check_lease, check=module.check_mode)
+        changed, note = cluster.apply(diff.change, diff.live, check=module.check_mode)
+        return changed or bool(diff.objects.changes or diff.objects.label_edits), note, diff
+
+    def compare() -> _PolicyDiff:
+        return _compare(module, cluster, desired, cluster.policy())
+
+    return retry_conflicts(send, diff, compare) or (False, None, diff)
 
 
 def _warn_about_driver(module: PlanModule, diff: _PolicyDiff) -> None:

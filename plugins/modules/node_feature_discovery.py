@@ -113,11 +113,9 @@ from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.gpu_operator.discovery_client import DiscoveryClient
 from ..module_utils.gpu_operator.discovery_object import API_VERSION, KIND, DiscoveryChange
-from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.conflict_retry import retry_conflicts
 from ..module_utils.kube.objects import InvalidObjects
 from ..module_utils.kube.plan_module import PlanModule
-
-_ATTEMPTS = 5
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:
@@ -128,16 +126,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     change = _compare(module, cluster)
     note = None
     if change.changed:
-        with module.lease() as lease:
-            for attempt in range(_ATTEMPTS):
-                lease.check()
-                try:
-                    note = cluster.send(change, check=module.check_mode)
-                    break
-                except ApiError as error:
-                    if not error.conflict or attempt + 1 == _ATTEMPTS:
-                        raise
-                    change = _compare(module, cluster)
+        change, note = _send(module, cluster, change)
     for warning in cluster.warnings():
         module.warn(warning)
     workloads: dict[str, str] = {}
@@ -156,6 +145,17 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         },
         "diff": diff_of(change.before, change.after, f"{KIND} {cluster.namespace}/{cluster.name}"),
     }
+
+
+def _send(module: PlanModule, cluster: DiscoveryClient, change: DiscoveryChange) -> tuple[DiscoveryChange, str | None]:
+    """The change that was sent and the server's note; after a conflict, the change is computed again."""
+    with module.lease() as lease:
+
+        def send(change: DiscoveryChange) -> tuple[DiscoveryChange, str | None]:
+            lease.check()
+            return change, cluster.send(change, check=module.check_mode) if change.changed else None
+
+        return retry_conflicts(send, change, lambda: _compare(module, cluster)) or (change, None)
 
 
 def _compare(module: PlanModule, cluster: DiscoveryClient) -> DiscoveryChange:

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ..common.errors import InvalidOptions
 from ..common.results import diff_of
 from ..common.wait import WaitOptions, WaitTimeout
+from ..kube.conflict_retry import retry_conflicts
 from ..kube.errors import ApiError
 from .client import AutoscalingClient
 from .objects import AutoscalerChange, bounds_of
@@ -21,7 +23,6 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 _TITLE = "The pools cannot be scaled:"
-_ATTEMPTS = 5
 
 
 class AutoscalingRun:
@@ -67,27 +68,27 @@ class AutoscalingRun:
 
     def apply(self, lease: Lease) -> None:
         """Write the changes; they are computed again from what the cluster has now, also after a conflict."""
-        for attempt in range(_ATTEMPTS):
-            self.compare()
-            try:
-                changes = self._changes()
-                # The server checks all changes before the first one is written, for example by an admission policy.
-                if len(changes) > 1:
-                    for change in changes:
-                        self._send(change, check=True)
+
+        def send_all(changes: list[AutoscalerChange]) -> None:
+            # The server checks all changes before the first one is written, for example by an admission policy.
+            if len(changes) > 1:
                 for change in changes:
-                    lease.check()
-                    self._send(change, check=False)
-                    first = self._written.get(change.label)
-                    live = first.live if first else change.live
-                    self._written[change.label] = AutoscalerChange(
-                        change.kind, change.name, change.namespace, live, change.desired
-                    )
-                return
-            except ApiError as error:
-                if not error.conflict or attempt + 1 == _ATTEMPTS:
-                    error.partial = {**error.partial, **self.result()}
-                    raise
+                    self._send(change, check=True)
+            for change in changes:
+                lease.check()
+                self._send(change, check=False)
+                first = self._written.get(change.label, change)
+                self._written[change.label] = dataclasses.replace(change, live=first.live)
+
+        try:
+            retry_conflicts(send_all, self._compared(), self._compared)
+        except ApiError as error:
+            error.partial = {**error.partial, **self.result()}
+            raise
+
+    def _compared(self) -> list[AutoscalerChange]:
+        self.compare()
+        return self._changes()
 
     def await_bounds(self, waiting: WaitOptions) -> None:
         """Wait for the operator; without changes, the MachineSets that were read are checked first."""

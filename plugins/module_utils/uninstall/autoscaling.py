@@ -15,6 +15,7 @@ from ..cluster_state import expander_priorities, gpu_limits
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import merge_patch
 from ..kube.client import Client
+from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
 from .stage import Removal
 
@@ -23,7 +24,6 @@ Document = t.Mapping[str, t.Any]
 
 _CLUSTER_AUTOSCALER = f"/apis/autoscaling.openshift.io/v1/clusterautoscalers/{NAME}"
 _FOREIGN = "this collection did not create it"
-_ATTEMPTS = 5
 
 
 def autoscaling_removals(client: Client) -> list[Removal]:
@@ -129,7 +129,9 @@ def _edit(
     action: str,
     reason: str = _FOREIGN,
 ) -> Removal:
-    edit = functools.partial(_send_edit, client, path, live, make)
+    edit = functools.partial(
+        patch_object, client, path, live, lambda current: merge_patch(current, make(current)) or None
+    )
     return Removal(
         label,
         action=action,
@@ -139,22 +141,3 @@ def _edit(
         send=edit,
         check=functools.partial(edit, dry_run=True),
     )
-
-
-def _send_edit(
-    client: Client, path: str, first: Object, make: t.Callable[[Document], Object], dry_run: bool = False
-) -> None:
-    live: Object | None = first
-    for attempt in range(_ATTEMPTS):
-        patch = merge_patch(live, make(live)) if live is not None else {}
-        if not patch:
-            return
-        version = {"resourceVersion": (live or {})["metadata"]["resourceVersion"]}
-        try:
-            client.patch(path, {**patch, "metadata": {**patch.get("metadata", {}), **version}}, dry_run=dry_run)
-        except ApiError as error:
-            if not error.conflict or attempt + 1 == _ATTEMPTS:
-                raise
-            live = client.get(path)
-        else:
-            return

@@ -171,6 +171,23 @@ def test_a_machineset_of_others_is_not_taken(guarded: OpenShift) -> None:
     assert (refused.rc != 0, refused.changed(HOST)) == (True, 0)
 
 
+@pytest.mark.usual(20)
+@pytest.mark.usefixtures("untouched")
+def test_zones_that_are_lost_or_added_create_no_second_machineset(guarded: OpenShift) -> None:
+    """The name of a MachineSet contains its zone, so another list of zones would create (and bill) other machines."""
+    zoned = {**MACHINES, "nodes": {**MACHINES["nodes"], "zones": ["us-east-2a"]}}
+    for name in ("site", "nodegroups"):
+        refused = play(guarded.lab, name, pools=[*DECLARED, zoned])
+        assert (refused.rc != 0, refused.changed(HOST)) == (True, 0)
+        assert (
+            "Pool machines: MachineSet machines (1 node(s)) belongs to it, but the pool no longer declares it (declared: machines-us-east-2a)."
+            in refused.failure(HOST)
+        )
+    planned = play(guarded.lab, "plan", pools=[*DECLARED, zoned])
+    print("plan:", planned.rc, planned.stderr)
+    assert "MachineSet machines (1 node(s)) belongs to it" in planned.stderr + planned.failure(HOST)
+
+
 @pytest.mark.usual(80)
 def test_a_driver_that_crashes_after_the_installation_is_reported(guarded: OpenShift) -> None:
     lab = guarded.lab
