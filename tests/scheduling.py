@@ -16,7 +16,13 @@ from .programs import BUILD
 from .reporter import EXPECTED, cached
 
 # Starting their lab takes long, so one process runs the whole folder and starts it once.
-SHARED = ("tests/integration/magnum/", "tests/integration/openshift/", "tests/integration/sim/")
+# OpenShift has so many tests that two processes run them: those of OLM, and the others.
+SHARED = (
+    "tests/integration/magnum/",
+    "tests/integration/openshift/test_olm_",
+    "tests/integration/openshift/",
+    "tests/integration/sim/",
+)
 
 
 # Quick checks run first, in the order of the tests, so that mistakes show early.

@@ -89,6 +89,17 @@ def looks_for_deleted_plan(subscription: Document) -> bool:
     return condition is not None and condition.is_true and condition.reason == PLAN_NOT_FOUND
 
 
+def references_deleted_plan(observed: Observed, subscription: Document) -> bool:
+    """Whether a Subscription references an InstallPlan that does not exist, for a ClusterServiceVersion that does not exist either.
+
+    OLM writes the reference again from its cache if its status was reset, or its InstallPlan deleted, while it processed the Subscription. It then
+    makes no other InstallPlan ("skipping update: installplan already created").
+    """
+    if not get_nested(subscription, "status", "installPlanRef") or observed.plan_of(subscription) is not None:
+        return False
+    return observed.csv(str(get_nested(subscription, "status", "currentCSV") or "")) is None
+
+
 def is_lost(current: str, csv: Document | None, plan: Document | None, subscription: Document) -> bool:
     """Whether OLM has installed a ClusterServiceVersion that does not exist, and considers its InstallPlan as executed or missing."""
     if not current or csv is not None or not get_nested(subscription, "status", "installPlanRef"):

@@ -29,7 +29,7 @@ from .installation import (
 from .observed import Observed, csv_phase, plan_csvs, plan_phase
 from .options import OlmOptions
 from .problem import SHORT, OlmFailure, Problem
-from .repair import looks_for_deleted_plan
+from .repair import looks_for_deleted_plan, references_deleted_plan
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress
@@ -227,9 +227,13 @@ class OlmRun:
         return desired, sent
 
     def _continue_resolution(self, timer: StateTimer, observed: Observed, desired: DesiredVersion) -> None:
-        """Change the Subscription's status if OLM needs an InstallPlan that was deleted: it does not try again before a change."""
+        """Reset the Subscription's status if OLM needs an InstallPlan that was deleted: it does not try again before a change."""
         live = observed.subscription(desired.package, desired.subscription)
-        if live is None or observed.plan_of(live) is not None or not looks_for_deleted_plan(live):
+        if (
+            live is None
+            or observed.plan_of(live) is not None
+            or not (looks_for_deleted_plan(live) or references_deleted_plan(observed, live))
+        ):
             timer.forget("deleted plan")
         elif timer.seconds("deleted plan", True) >= SHORT:
             timer.forget("deleted plan")

@@ -162,7 +162,7 @@ def test_an_abandoned_node_is_repaired_and_a_failure_follows_the_recorded_settin
         abandoned(rolling, other)
         assert is_cut(rolling.cluster.nodes()[other])
         info = rolling.cluster.run(gpu_info.main, gpu_pools=[])["gpu_info"]
-        assert any(other in text and "still cut" in text for text in info["warnings"])
+        assert any(other in text and "still partitioned" in text for text in info["warnings"])
         predicted = release(rolling, state="repaired", check=True)
         assert predicted["gpu_sharing"]["repaired"].keys() == {other}
         assert predicted["gpu_sharing"]["steps"][other]["evicts"] != []

@@ -53,7 +53,7 @@ def killed_after(olm: OlmNamespace, number: int, **options: Any) -> bool:
     return process.returncode < 0
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.usual(25)
 @pytest.mark.parametrize(
     ("before", "goal", "number"),

@@ -22,7 +22,11 @@ from tests.helpers.polling import until
 from tests.labs import Lab
 from tests.programs import REPO
 
-pytestmark = [pytest.mark.usual(60), pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.usual(40),
+    pytest.mark.timeout(900),
+    pytest.mark.sampled(2, group="explanations of the autoscaler"),
+]
 
 NAME, HOST = "notebooks", "openshift"
 SOURCE = "prod-worker-us-east-2a"

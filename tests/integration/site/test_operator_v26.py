@@ -17,7 +17,7 @@ from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.labs import LAB, Lab
 from tests.programs import run
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.usual(120)]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.usual(80), pytest.mark.sampled(1, group="upgrades to v26")]
 sampled = pytest.mark.sampled(2, group="upgrades to v26")
 
 PINNED, OLDER = "v25.10.1", "v25.3.2"

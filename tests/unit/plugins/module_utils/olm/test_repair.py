@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.olm.repair import repairs
+from ansible_collections.accel.gpu.plugins.module_utils.olm.repair import references_deleted_plan, repairs
 from tests.helpers.olm_objects import NEW, OLD, PACKAGE, condition, csv, installed, observed, plan, subscription
 
 LOST = subscription(state="UpgradePending", currentCSV=NEW, installedCSV=NEW, plan="install-1")
@@ -73,3 +73,20 @@ def test_a_failed_upgrade_starts_again_from_the_version_that_runs() -> None:
         ("ClusterServiceVersion", NEW, ""),
         ("Subscription", PACKAGE, OLD),
     ]
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        ({"subscriptions": [LOST], "csvs": [], "plans": []}, True),
+        # OLM has written the reference again, before it has chosen a version.
+        ({"subscriptions": [subscription(plan="install-1")], "csvs": [], "plans": []}, True),
+        ({"subscriptions": [LOST], "csvs": [], "plans": [plan(NEW)]}, False),
+        # An old InstallPlan of a version that runs may be deleted.
+        ({"subscriptions": [LOST], "csvs": [csv()], "plans": []}, False),
+        ({"subscriptions": [subscription()], "csvs": [], "plans": []}, False),
+    ],
+)
+def test_a_reference_to_a_deleted_plan(objects: dict[str, Any], expected: bool) -> None:
+    state = observed(**objects)
+    assert references_deleted_plan(state, objects["subscriptions"][0]) is expected
