@@ -16,7 +16,8 @@ import time
 import traceback
 import typing as t
 from dataclasses import dataclass, field
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from .errors import BROKEN, DNS, PROXY, REFUSED, SERVER_FAILURES, TIMEOUT, TLS, ConnectionProblem, ServiceError
 
@@ -59,6 +60,28 @@ class HttpResponse:
     def json(self) -> dict[str, t.Any]:
         """The object in the body; raises ValueError if the body is not JSON."""
         return t.cast("dict[str, t.Any]", json.loads(self.data))
+
+
+class ConnectionPools:
+    """The connections to any number of hosts with the same TLS settings, directly or by the proxies of the environment; safe for use by many threads."""
+
+    def __init__(self, *, validate_certs: bool = True, ca_cert: str | None = None) -> None:
+        """Open no connection yet."""
+        if not validate_certs:
+            allow_unverified_tls()
+        self._tls = {"cert_reqs": "CERT_REQUIRED" if validate_certs else "CERT_NONE", "ca_certs": ca_cert}
+        self._pools: dict[str | None, t.Any] = {}
+
+    def for_url(self, url: str) -> t.Any:
+        """The pool manager of urllib3 that is used for an address; addresses of this machine need no proxy."""
+        parts = urlsplit(url)
+        direct = is_loopback(parts.hostname) or proxy_bypass(parts.hostname or "")
+        proxy = None if direct else getproxies().get(parts.scheme)
+        if proxy not in self._pools:
+            kind: t.Any = urllib3.ProxyManager if proxy else urllib3.PoolManager
+            settings = {"proxy_url": proxy} if proxy else {}
+            self._pools[proxy] = kind(**settings, maxsize=POOL_SIZE, **self._tls)
+        return self._pools[proxy]
 
 
 class Retrier:

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import typing as t
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from ...common import http
 from ...common.errors import BROKEN, ConnectionProblem, missing_library
@@ -39,12 +37,9 @@ class HttpClient:
         self, user_agent: str, *, validate_certs: bool = True, ca_cert: str | None = None, timeout: float = 30.0
     ) -> None:
         """Open no connection yet; `timeout` is the time limit for a response in seconds."""
-        if not validate_certs:
-            http.allow_unverified_tls()
         self._user_agent = user_agent
-        self._tls = {"cert_reqs": "CERT_REQUIRED" if validate_certs else "CERT_NONE", "ca_certs": ca_cert}
+        self._pools = http.ConnectionPools(validate_certs=validate_certs, ca_cert=ca_cert)
         self._timeout = timeout
-        self._pools: dict[str | None, t.Any] = {}
 
     def request(
         self,
@@ -59,7 +54,7 @@ class HttpClient:
         """Make one attempt; `mask` removes secrets from the service's text before it becomes part of a VksError."""
         path = url.partition("?")[0]
         try:
-            response = self._pool(url).request(
+            response = self._pools.for_url(url).request(
                 method,
                 url,
                 body=data,
@@ -88,19 +83,6 @@ class HttpClient:
                 retry_after=http.retry_after(response.headers.get("Retry-After")),
             )
         return answer
-
-    def _pool(self, url: str) -> t.Any:
-        parts = urlsplit(url)
-        direct = http.is_loopback(parts.hostname) or proxy_bypass(parts.hostname or "")
-        proxy = None if direct else getproxies().get(parts.scheme)
-        if proxy not in self._pools:
-            kind: t.Any = urllib3.ProxyManager if proxy else urllib3.PoolManager
-            self._pools[proxy] = kind(
-                **({"proxy_url": proxy} if proxy else {}),
-                maxsize=http.POOL_SIZE,
-                **self._tls,
-            )
-        return self._pools[proxy]
 
 
 class VksTransport:

@@ -1,0 +1,66 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the options of modules that access registries."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Fragment accel.gpu.registry; it must precede accel.gpu.attributes, which has another action group."""
+
+    DOCUMENTATION = r"""
+options:
+  registries:
+    description:
+      - Credentials and TLS settings of registries. A registry that needs neither has no entry.
+      - Logins are taken from this list first, then from O(auth_file). For V(nvcr.io), the environment variable E(NGC_API_KEY) is used if neither has a login.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      registry:
+        description:
+          - Host and port of the registry, such as V(registry.example.com:5000).
+          - A login may also be limited to a folder, such as V(registry.example.com/nvidia).
+        type: str
+        required: true
+      username:
+        description: User of the registry; V($oauthtoken) for NVIDIA's.
+        type: str
+      password:
+        description: Password or token of the user. It is passed to other programs in memory, never on a command line.
+        type: str
+      ca_cert:
+        description: Path to the CA certificate of the registry. By default, the certificates of the system.
+        type: path
+      validate_certs:
+        description: Whether the registry's certificate is verified.
+        type: bool
+        default: true
+      plain_http:
+        description: Whether the registry has no TLS.
+        type: bool
+        default: false
+  auth_file:
+    description:
+      - File with logins, as C(podman login) and C(docker login) write it. Credential helpers in it are called.
+      - By default, the file in the environment variable E(REGISTRY_AUTH_FILE), or else the file of podman or docker in the home directory, if it exists.
+    type: path
+  request_timeout:
+    description:
+      - Seconds to wait for the response to a request.
+      - If a request fails temporarily, it is retried for up to twice this time.
+    type: int
+    default: 30
+requirements:
+  - python >= 3.11
+  - urllib3
+notes:
+  - Passwords, tokens and the content of O(auth_file) are not part of results, diffs and logs.
+attributes:
+  action_group:
+    description: Use C(group/accel.gpu.registry) in C(module_defaults) to set the connection options once.
+    support: full
+    membership:
+      - accel.gpu.registry
+"""

@@ -1,0 +1,235 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Builds a vGPU driver image with buildah from NVIDIA's build context and an installer, and labels it with the digest of all its inputs."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import typing as t
+from dataclasses import dataclass, field
+
+from ..common.errors import InvalidOptions
+from ..registry.programs import ImageTools
+from ..registry.reference import ImageReference
+from .installer import Installer, WrongInstaller, parse_installer
+
+# The labels of an image that was built here.
+INPUTS_LABEL = "accel.gpu/inputs"
+_LABEL_PREFIX = "accel.gpu"
+_DRIVERS, _DOCKERFILE, _VERSIONS = "drivers", "Dockerfile", "versions.mk"
+CATALOG_NAME = "vgpuDriverCatalog.yaml"
+_CHUNK = 1 << 20
+# An assignment in versions.mk whose value refers to no other variable.
+_ASSIGNMENT = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]*)\s*[?:]?=\s*(?P<value>[^$#\s]+)\s*$", re.MULTILINE)
+_ARGUMENT = re.compile(r"^ARG\s+(?P<name>[A-Z][A-Z0-9_]*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """The options of a build. `context`: a checkout of gpu-driver-container. `installers`: a folder with installers, or one installer."""
+
+    context: str
+    installers: str
+    catalog_file: str | None = None
+    build_args: dict[str, str] = field(default_factory=dict)
+    version_check: bool = False
+    isolation: str = "chroot"
+    storage_root: str | None = None
+    storage_driver: str | None = None
+
+
+@dataclass(frozen=True)
+class BuildSpec:
+    """One build: the folder of the context, the installer, and the arguments of its Dockerfile."""
+
+    folder: str
+    installer: str
+    parsed: Installer
+    arguments: dict[str, str]
+    options: BuildOptions
+
+    @property
+    def local_name(self) -> str:
+        """The image in buildah's storage; a run that was killed before it has pushed the image finds it there."""
+        return f"localhost/accel-gpu/driver:{self.folder}-{self.inputs[:24]}"
+
+    @property
+    def inputs(self) -> str:
+        """The digest of all inputs: installer, files of the context, arguments."""
+        document = {
+            "folder": self.folder,
+            "installer": _file_digest(self.installer),
+            "context": _tree_digest(os.path.join(self.options.context, self.folder)),
+            "catalog": _file_digest(self.options.catalog_file) if self.options.catalog_file else "",
+            "arguments": self.arguments,
+        }
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+    def labels(self, inputs: str) -> dict[str, str]:
+        """The labels that say what the image was built from."""
+        return {
+            INPUTS_LABEL: inputs,
+            f"{_LABEL_PREFIX}/driver-version": self.parsed.version,
+            f"{_LABEL_PREFIX}/driver-installer": self.parsed.name,
+            f"{_LABEL_PREFIX}/build-folder": self.folder,
+        }
+
+
+def find_spec(folder: str, version: str, options: BuildOptions) -> BuildSpec:
+    """The build of one folder; raises InvalidOptions with everything that is missing."""
+    problems: list[str] = []
+    path, parsed = "", None
+    try:
+        path = _installer_path(options.installers, version)
+        parsed = parse_installer(os.path.basename(path))
+        if parsed.version != version:
+            problems.append(
+                f"installers: {path} contains driver {parsed.version}, but the pools declare {version}. Declare the version of the installer, or use "
+                "another installer"
+            )
+    except (WrongInstaller, FileNotFoundError) as error:
+        problems.append(f"installers: {error}")
+    dockerfile = os.path.join(options.context, folder, _DOCKERFILE)
+    if not os.path.isfile(dockerfile):
+        problems.append(
+            f"context: {options.context} has no {folder}/{_DOCKERFILE}; it must be a checkout of NVIDIA's gpu-driver-container with that folder"
+        )
+    if options.catalog_file and not os.path.isfile(options.catalog_file):
+        problems.append(f"catalog_file: there is no file {options.catalog_file}")
+    if problems or parsed is None:
+        raise InvalidOptions(problems)
+    return BuildSpec(folder, path, parsed, _arguments(dockerfile, parsed, options), options)
+
+
+def _installer_path(installers: str, version: str) -> str:
+    """The installer, or the guest installer of this version in a folder; raises FileNotFoundError."""
+    if os.path.isfile(installers):
+        return installers
+    if not os.path.isdir(installers):
+        raise FileNotFoundError(f"there is no file or folder {installers}")
+    names = sorted(name for name in os.listdir(installers) if name.endswith(".run") and f"-{version}" in name)
+    guests = [name for name in names if name.endswith("-grid.run")]
+    if not names:
+        raise FileNotFoundError(
+            f"{installers} has no installer of driver {version}; copy NVIDIA-Linux-x86_64-{version}-grid.run from the folder Guest_Drivers of the "
+            "vGPU package"
+        )
+    return os.path.join(installers, (guests or names)[0])
+
+
+def _arguments(dockerfile: str, parsed: Installer, options: BuildOptions) -> dict[str, str]:
+    """The arguments that the Makefile of gpu-driver-container passes for a vGPU guest; the user's own ones override them."""
+    with open(dockerfile, encoding="utf-8", errors="replace") as file:
+        declared = {found["name"] for found in _ARGUMENT.finditer(file.read())}
+    versions = os.path.join(options.context, _VERSIONS)
+    defaults: dict[str, str] = {}
+    if os.path.isfile(versions):
+        with open(versions, encoding="utf-8", errors="replace") as file:
+            defaults = {found["name"]: found["value"] for found in _ASSIGNMENT.finditer(file.read())}
+    fixed = {
+        "DRIVER_TYPE": "vgpu",
+        "DRIVER_VERSION": f"{parsed.version}-grid",
+        "DRIVER_BRANCH": parsed.version.partition(".")[0],
+        "VGPU_LICENSE_SERVER_TYPE": "NLS",
+        "DISABLE_VGPU_VERSION_CHECK": "false" if options.version_check else "true",
+        "TARGETARCH": parsed.architecture,
+    }
+    known = {name: value for name, value in {**defaults, **fixed}.items() if name in declared}
+    return {**known, **options.build_args}
+
+
+class ImageBuilder:
+    """Builds images in buildah's storage, and pushes them."""
+
+    def __init__(self, tools: ImageTools, temporary: str) -> None:
+        """temporary: a folder for the build context, which holds a link to the installer or a copy."""
+        self._tools, self._temporary = tools, temporary
+
+    def build(self, spec: BuildSpec, inputs: str) -> None:
+        """Build the image, unless a killed run has left it."""
+        storage = _storage(spec.options)
+        if self._exists(spec, storage):
+            return
+        with tempfile.TemporaryDirectory(dir=self._temporary) as folder:
+            context = _prepared_context(spec, folder)
+            arguments = [*storage, "bud", "--isolation", spec.options.isolation, "--format", "docker", "--pull"]
+            arguments += ["--platform", f"linux/{spec.parsed.architecture}", "--tag", spec.local_name]
+            for name, value in sorted(spec.arguments.items()):
+                arguments += ["--build-arg", f"{name}={value}"]
+            for name, value in spec.labels(inputs).items():
+                arguments += ["--label", f"{name}={value}"]
+            self._tools.build(arguments, context)
+
+    def push(self, spec: BuildSpec, destination: ImageReference) -> None:
+        """Push the built image; finished layers are not sent again."""
+        self._tools.push([*_storage(spec.options), "push"], spec.local_name, destination)
+
+    def remove(self, spec: BuildSpec) -> None:
+        """Remove the image from buildah's storage."""
+        self._tools.buildah([*_storage(spec.options), "rmi", spec.local_name])
+
+    def _exists(self, spec: BuildSpec, storage: list[str]) -> bool:
+        output = self._tools.buildah([*storage, "images", "--format", "{{.Name}}:{{.Tag}}"])
+        return spec.local_name in output.split()
+
+
+def _storage(options: BuildOptions) -> list[str]:
+    arguments = []
+    if options.storage_root:
+        arguments += ["--root", options.storage_root, "--runroot", os.path.join(options.storage_root, "run")]
+    return [*arguments, *(["--storage-driver", options.storage_driver] if options.storage_driver else [])]
+
+
+def _prepared_context(spec: BuildSpec, folder: str) -> str:
+    """A copy of the context's folder with the installer and the catalog in drivers/; the user's checkout stays as it is."""
+    context = os.path.join(folder, spec.folder)
+    source = os.path.join(spec.options.context, spec.folder)
+    shutil.copytree(source, context, symlinks=True, ignore=shutil.ignore_patterns("*.run"))
+    drivers = os.path.join(context, _DRIVERS)
+    os.makedirs(drivers, exist_ok=True)
+    _link(spec.installer, os.path.join(drivers, spec.parsed.name))
+    if spec.options.catalog_file:
+        shutil.copyfile(spec.options.catalog_file, os.path.join(drivers, CATALOG_NAME))
+    return context
+
+
+def _link(source: str, target: str) -> None:
+    """A hard link, or a copy on another file system."""
+    with contextlib.suppress(OSError):
+        os.link(source, target)
+        return
+    shutil.copyfile(source, target)
+
+
+def _file_digest(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _tree_digest(folder: str) -> str:
+    """The digest of all files below a folder with their names and whether they are executable; installers there are not used."""
+    digest = hashlib.sha256()
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.join(parent, name)
+            if name.endswith(".run") or name == CATALOG_NAME:
+                continue
+            content = os.readlink(path) if os.path.islink(path) else _file_digest(path)
+            executable = os.access(path, os.X_OK)
+            digest.update(f"{os.path.relpath(path, folder)}\0{executable}\0{content}\0".encode())
+    return digest.hexdigest()
+
+
+def inputs_of(labels: t.Mapping[str, str]) -> str:
+    """The digest of the inputs that an image was built from; empty for an image that was not built by this collection."""
+    return str(labels.get(INPUTS_LABEL) or "")

@@ -1,0 +1,116 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a vGPU guest driver works with the manager on the hypervisor (pure).
+
+Sources: NVIDIA vGPU 19.0 release notes, "Compatibility"; NVIDIA/gpu-driver-container vgpu/src/vgpu-util.go, which reads vgpuDriverCatalog.yaml. The last
+number of a guest's version may be lower or higher than the manager's, so releases are compared, never version numbers.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.vgpu_releases import LONG_TERM_BRANCHES, branch_of, release_with
+
+Document = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Compatibility:
+    """The verdict: a problem is refused, a warning is shown; both are empty for versions that fit."""
+
+    problem: str = ""
+    warning: str = ""
+
+
+def check_compatibility(guest: str, manager: str, catalog: Document | None = None) -> Compatibility:
+    """The verdict for a guest driver under a manager. catalog: NVIDIA's vgpuDriverCatalog.yaml, which precedes the table of this collection."""
+    guest_branch, host_branch = branch_of(guest), branch_of(manager)
+    if catalog is not None:
+        found = _by_catalog(guest, manager, catalog)
+        if found is not None:
+            return found
+    if guest_branch is None or host_branch is None:
+        unknown = guest if guest_branch is None else manager
+        return Compatibility(
+            warning=f"The branch of {unknown} is unknown, so it is not verified that guest driver {guest} works with vGPU manager {manager}. "
+            "Check NVIDIA's release notes, or set the path of vgpuDriverCatalog.yaml."
+        )
+    if guest_branch > host_branch:
+        return Compatibility(
+            problem=f"Guest driver {guest} belongs to vGPU {guest_branch}, and is newer than vGPU manager {manager} of vGPU {host_branch}: the driver "
+            f"would not load. Use a driver of vGPU {host_branch}{_example(host_branch)}, or upgrade the manager."
+        )
+    if not _supports(host_branch, guest_branch):
+        return Compatibility(
+            problem=f"vGPU manager {manager} of vGPU {host_branch} does not support guest driver {guest} of vGPU {guest_branch}. Use a driver of "
+            f"vGPU {host_branch}{_example(host_branch)}."
+        )
+    return Compatibility(warning=_unlisted(guest, manager))
+
+
+def _supports(host: int, guest: int) -> bool:
+    """The same branch, the one before, or the long-term branch before a long-term branch."""
+    if guest in (host, host - 1):
+        return True
+    if host not in LONG_TERM_BRANCHES or guest not in LONG_TERM_BRANCHES:
+        return False
+    return LONG_TERM_BRANCHES.index(host) - LONG_TERM_BRANCHES.index(guest) == 1
+
+
+def _example(branch: int) -> str:
+    from ..catalog.vgpu_releases import RELEASES
+
+    newest = next((item.guest for item in RELEASES if item.branch == branch and item.guest), "")
+    return f", such as {newest}" if newest else ""
+
+
+def _unlisted(guest: str, manager: str) -> str:
+    """The warning about versions that the table does not have."""
+    unknown = []
+    if release_with(guest=guest) is None:
+        unknown.append(f"guest driver {guest}")
+    if release_with(manager=manager) is None:
+        unknown.append(f"vGPU manager {manager}")
+    if not unknown:
+        return ""
+    names = " and ".join(unknown)
+    return f"The catalog does not have {names}; only the branches were compared. Check NVIDIA's release notes."
+
+
+def _by_catalog(guest: str, manager: str, catalog: Document) -> Compatibility | None:
+    """The verdict of NVIDIA's catalog; None if it does not have both versions."""
+    drivers = [entry for entry in catalog.get("driver") or () if isinstance(entry, dict)]
+    branches = {
+        (entry.get("type"), entry.get("name")): entry
+        for entry in catalog.get("branch") or ()
+        if isinstance(entry, dict)
+    }
+    host = next((one for one in drivers if one.get("type") == "host" and one.get("version") == manager), None)
+    own = next((one for one in drivers if one.get("type") == "guest" and one.get("version") == guest), None)
+    if host is None or own is None:
+        missing = f"vGPU manager {manager}" if host is None else f"guest driver {guest}"
+        # The table decides; the text names what the catalog lacks.
+        verdict = check_compatibility(guest, manager)
+        text = f"vgpuDriverCatalog.yaml does not have {missing}; the newest one is on NVIDIA's licensing portal."
+        return Compatibility(verdict.problem, text if not verdict.problem else "")
+    if any(one.get("version") == manager for one in (own.get("deny") or {}).get("driver") or ()):
+        return Compatibility(
+            problem=f"vgpuDriverCatalog.yaml excludes guest driver {guest} for vGPU manager {manager}."
+        )
+    if any(one.get("version") == manager for one in (own.get("allow") or {}).get("driver") or ()):
+        return Compatibility()
+    guest_rules = branches.get(("guest", own.get("branch"))) or {}
+    host_rules = branches.get(("host", host.get("branch"))) or {}
+    if _allows(guest_rules, host.get("branch")) and _allows(host_rules, own.get("branch")):
+        return Compatibility()
+    return Compatibility(
+        problem=f"vgpuDriverCatalog.yaml does not allow guest driver {guest} (branch {own.get('branch')}) for vGPU manager {manager} "
+        f"(branch {host.get('branch')}). Use a driver of a branch that it lists for this manager."
+    )
+
+
+def _allows(rules: Document, branch: t.Any) -> bool:
+    allowed, denied = ((rules.get(key) or {}).get("branch") or () for key in ("allow", "deny"))
+    return branch in allowed and branch not in denied

@@ -1,0 +1,54 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The installer file of a driver: which driver it contains, by its name (pure).
+
+Sources: NVIDIA/gpu-driver-container README and vgpu/src/vgpu-util.go (the names that a container expects); NVIDIA vGPU documentation (the files of a release).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NAME = re.compile(r"NVIDIA-Linux-(?P<arch>x86_64|aarch64)-(?P<version>\d+\.\d+(?:\.\d+)?)(?P<kind>-[a-z0-9-]+)?\.run")
+_GUEST = "-grid"
+_KINDS = {
+    "-vgpu-kvm": "the vGPU manager for KVM hosts",
+    "-vgpu-kvm-aie": "the vGPU manager for KVM hosts",
+    "-vgpu-xen": "the vGPU manager for Xen hosts",
+    "": "the data center driver, which has no vGPU license client; the operator's own images contain it",
+    "-no-compat32": "the data center driver, which has no vGPU license client; the operator's own images contain it",
+}
+# The architecture as buildah and as the names of images have it.
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True)
+class Installer:
+    """A guest driver's installer: its version without suffix, and its architecture (amd64, arm64)."""
+
+    name: str
+    version: str
+    architecture: str
+
+
+class WrongInstaller(ValueError):
+    """The file is not the installer of a guest driver."""
+
+
+def parse_installer(name: str) -> Installer:
+    """The installer with this file name; raises WrongInstaller."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise WrongInstaller(
+            f"{name} does not have the name of an NVIDIA driver, such as NVIDIA-Linux-x86_64-580.95.05-grid.run. Use the file of the vGPU "
+            "package under its own name: the driver container searches for it"
+        )
+    kind = found["kind"] or ""
+    if kind != _GUEST:
+        title = _KINDS.get(kind, f"a driver of another kind ({kind.lstrip('-')})")
+        raise WrongInstaller(
+            f"{name} is {title}. The image needs the guest driver: NVIDIA-Linux-{found['arch']}-{found['version']}{_GUEST}.run in the folder "
+            "Guest_Drivers of the vGPU package"
+        )
+    return Installer(name, found["version"], ARCHITECTURES[found["arch"]])

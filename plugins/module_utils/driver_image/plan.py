@@ -1,0 +1,131 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The driver images that the pools need, with every tag that the operator will ask for (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.driver_images import OS_LABELS, PUBLIC_REGISTRIES, build_folder, os_tag
+from ..catalog.names import NFD_PREFIX
+from ..registry.reference import ImageReference, InvalidReference, parse_repository
+from ..schema.driver import VGPU_TYPE, driver_of_values, effective_driver
+from ..schema.messages import join_words, quote
+
+if t.TYPE_CHECKING:
+    from ..cluster_state.node import Node
+    from ..pools.plan import Plan, PoolPlan
+
+# ID and VERSION_ID of an operating system.
+System = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class DriverImage:
+    """The driver image of one or several pools: its repository, the bare version, and the operating systems for which it is needed.
+
+    `folders`: the tags by the folder of gpu-driver-container that they are built from; all tags of a folder name the same image.
+    """
+
+    pools: tuple[str, ...]
+    repository: ImageReference
+    version: str
+    folders: dict[str, tuple[str, ...]]
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """All tags, sorted."""
+        return tuple(sorted(tag for tags in self.folders.values() for tag in tags))
+
+
+def plan_images(
+    plan: Plan,
+    systems_of: t.Callable[[PoolPlan], t.Collection[System]],
+    operator_versions: t.Collection[str],
+    *,
+    allow_public_registry: bool,
+) -> tuple[list[DriverImage], list[str]]:
+    """The images of all pools with a vGPU driver, and the problems that prevent them. systems_of: the operating systems of a pool's nodes."""
+    inherited = driver_of_values(plan.operator.values)
+    needed: dict[tuple[ImageReference, str], tuple[list[str], set[System]]] = {}
+    problems: list[str] = []
+    for pool in plan.pools:
+        driver = effective_driver(inherited, pool.driver)
+        if driver.get("type") != VGPU_TYPE:
+            continue
+        found = _repository(pool, driver, allow_public_registry=allow_public_registry)
+        if isinstance(found, str):
+            problems.append(found)
+            continue
+        version = driver.get("version")
+        if not version or version.startswith("sha256:"):
+            problems.append(
+                f"Pool {pool.name}: driver.version is {quote(version or '')}; set the version of the image, such as 580.95.05"
+            )
+            continue
+        systems = systems_of(pool)
+        if not systems:
+            problems.append(
+                f"Pool {pool.name}: the operating system of its nodes is not known yet, because NFD has labelled none of them. Set operating_systems, such "
+                "as [rhel9.6]"
+            )
+        names, known = needed.setdefault((found, version), ([], set()))
+        names.append(pool.name)
+        known.update(systems)
+    images = []
+    for (repository, version), (names, known) in needed.items():
+        folders, unknown = tags_by_folder(version, known, operator_versions)
+        problems += [
+            f"Pool {join_words(names)}: gpu-driver-container has no folder for the operating system {name}"
+            for name in unknown
+        ]
+        images.append(DriverImage(tuple(names), repository, version, folders))
+    return images, problems
+
+
+def tags_by_folder(
+    version: str, systems: t.Collection[System], operator_versions: t.Collection[str]
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """The tags by the folder that they are built from, and the operating systems without a folder.
+
+    During an upgrade of the operator, its old and its new release may ask for different tags of the same image, so both exist.
+    """
+    folders: dict[str, set[str]] = {}
+    unknown = []
+    for system, number in sorted(systems):
+        suffixes = {os_tag(system, number, operator) for operator in operator_versions}
+        folder = build_folder(f"{system}{number}")
+        if folder is None:
+            unknown.append(f"{system}{number}")
+        else:
+            folders.setdefault(folder, set()).update(f"{version}-{suffix}" for suffix in suffixes)
+    return {folder: tuple(sorted(tags)) for folder, tags in sorted(folders.items())}, unknown
+
+
+def system_of(node: Node) -> System | None:
+    """The operating system of a node by the labels of NFD; None if NFD has not labelled it."""
+    system, number = (node.labels.get(f"{NFD_PREFIX}{label}", "") for label in OS_LABELS)
+    return (system, number) if system and number else None
+
+
+def parse_system(text: str) -> System | None:
+    """An operating system such as rhel9.6; None for another text."""
+    name = text.rstrip("0123456789.")
+    number = text[len(name) :]
+    return (name, number) if name and number and not number.startswith(".") else None
+
+
+def _repository(pool: PoolPlan, driver: t.Mapping[str, t.Any], *, allow_public_registry: bool) -> ImageReference | str:
+    """The repository of a pool's image, or the problem with it."""
+    text = f"{driver.get('repository') or ''}/{driver.get('image') or 'driver'}"
+    try:
+        found = parse_repository(text)
+    except InvalidReference as error:
+        return f"Pool {pool.name}: the image {quote(text)} of its driver {error}"
+    if found.registry in PUBLIC_REGISTRIES and not allow_public_registry:
+        return (
+            f"Pool {pool.name}: {found.registry} is a public registry, and NVIDIA's license does not allow the publication of the vGPU driver. Use a "
+            "private registry in driver.repository; or set allow_public_registry: true, if only licensed users can read this repository"
+        )
+    return found

@@ -1,0 +1,156 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compares the driver images in the registry with the declared ones, and builds, copies and tags what is missing."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..common.errors import InvalidOptions
+from ..registry.client import RegistryClient
+from ..registry.image_copy import CopySpec, ImageCopier
+from ..registry.manifest import Manifest
+from ..registry.reference import ImageReference
+from .build import BuildOptions, BuildSpec, ImageBuilder, find_spec, inputs_of
+from .plan import DriverImage
+
+Progress = t.Callable[[str], None]
+
+
+@dataclass
+class FolderState:
+    """The image of one build folder: what is to be built, and the digest of each of its tags (None: no image)."""
+
+    image: DriverImage
+    spec: BuildSpec
+    inputs: str
+    actual: dict[str, str | None]
+    # The digest of an image in the repository that was built from the same inputs; empty if there is none.
+    built: str = ""
+    foreign: list[str] = field(default_factory=list)
+
+    @property
+    def missing(self) -> list[str]:
+        """The tags that do not name the image."""
+        return [tag for tag, digest in self.actual.items() if not digest or digest != self.built]
+
+    @property
+    def action(self) -> str:
+        """What a run does: unchanged, tagged (the image exists under another tag) or built."""
+        if not self.missing:
+            return "unchanged"
+        return "tagged" if self.built else "built"
+
+
+class BuiltImages:
+    """Images that are built from an installer."""
+
+    def __init__(self, client: RegistryClient, builder: ImageBuilder, options: BuildOptions, *, force: bool) -> None:
+        """force: whether tags of images that others have built are replaced."""
+        self._client, self._builder, self._options, self._force = client, builder, options, force
+
+    def compare(self, images: t.Sequence[DriverImage]) -> list[FolderState]:
+        """The state of each image; raises InvalidOptions with all problems."""
+        states: list[FolderState] = []
+        problems: list[str] = []
+        for image in images:
+            for folder, tags in image.folders.items():
+                try:
+                    spec = find_spec(folder, image.version, self._options)
+                except InvalidOptions as error:
+                    problems += error.problems
+                    continue
+                states.append(self._compare(image, spec, tags))
+        if not self._force:
+            problems += [
+                f"{state.image.repository.with_tag(tag)}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
+                for state in states
+                for tag in state.foreign
+            ]
+        if problems:
+            raise InvalidOptions(list(dict.fromkeys(problems)))
+        return states
+
+    def _compare(self, image: DriverImage, spec: BuildSpec, tags: t.Sequence[str]) -> FolderState:
+        references = {tag: image.repository.with_tag(tag) for tag in tags}
+        state = FolderState(
+            image, spec, spec.inputs, {tag: self._client.digest(one) for tag, one in references.items()}
+        )
+        read: dict[str, str] = {}
+        for tag, digest in state.actual.items():
+            if digest is None:
+                continue
+            if digest not in read:
+                read[digest] = self._inputs(image.repository.with_digest(digest))
+            if read[digest] == state.inputs:
+                state.built = digest
+            elif not read[digest]:
+                state.foreign.append(tag)
+        return state
+
+    def _inputs(self, image: ImageReference) -> str:
+        manifest = self._client.manifest(image)
+        if manifest is None or manifest.is_index:
+            return ""
+        return inputs_of((self._client.config(image, manifest).get("config") or {}).get("Labels") or {})
+
+    def apply(self, states: t.Sequence[FolderState], report: Progress) -> None:
+        """Build and push the images that are missing; further tags cost one request each."""
+        for state in states:
+            missing = [state.image.repository.with_tag(tag) for tag in state.missing]
+            if not missing:
+                continue
+            others = missing
+            if not state.built:
+                report(f"building {missing[0]}")
+                self._builder.build(state.spec, state.inputs)
+                report(f"pushing {missing[0]}")
+                self._builder.push(state.spec, missing[0])
+                others = missing[1:]
+            manifest = self._stored(state, missing[0])
+            state.built = manifest.digest
+            for reference in others:
+                self._client.put(reference, manifest)
+            state.actual = dict.fromkeys(state.actual, manifest.digest)
+
+    def _stored(self, state: FolderState, first: ImageReference) -> Manifest:
+        manifest = self._client.manifest(first.with_digest(state.built) if state.built else first)
+        if manifest is None:
+            raise InvalidOptions(
+                [f"{first}: the registry does not return the image that it has just stored. Run again"]
+            )
+        return manifest
+
+    def clean(self, states: t.Sequence[FolderState]) -> None:
+        """Remove built images from buildah's storage, once the registry has them."""
+        for state in states:
+            self._builder.remove(state.spec)
+
+
+class CopiedImages:
+    """Images that are copied from a repository, such as NGC's."""
+
+    def __init__(self, client: RegistryClient, copier: ImageCopier, source: ImageReference) -> None:
+        """source: a repository without tag."""
+        self._client, self._copier, self._source = client, copier, source
+
+    def specs(self, images: t.Sequence[DriverImage]) -> list[CopySpec]:
+        """An entry for each tag. A tag that the source does not have gets the image of another tag of its folder; raises InvalidOptions."""
+        specs: list[CopySpec] = []
+        problems: list[str] = []
+        for image in images:
+            for folder, tags in image.folders.items():
+                found = [tag for tag in tags if self._client.digest(self._source.with_tag(tag)) is not None]
+                if not found:
+                    problems.append(
+                        f"{self._source}: has none of the tags {', '.join(tags)}. Check the version, and whether the repository has images for {folder}"
+                    )
+                    continue
+                specs += [
+                    CopySpec(self._source.with_tag(tag if tag in found else found[0]), image.repository.with_tag(tag))
+                    for tag in tags
+                ]
+        if problems:
+            raise InvalidOptions(problems)
+        return specs

@@ -1,0 +1,137 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a registry asks for before it answers: a password, or a token of its token service (pure, except for the requests for tokens).
+
+Sources: distribution docs/content/spec/auth/token.md and oauth.md, RFC 7235.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import typing as t
+from urllib.parse import urlencode, urlsplit
+
+from ..common.http import HttpResponse, is_loopback, with_query
+from .credentials import Login
+from .errors import RegistryError
+
+PULL, PUSH = "pull", "pull,push"
+_PARAMETER = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+# Sends one request: method, address, headers, body.
+Send = t.Callable[[str, str, t.Mapping[str, str], "bytes | None"], HttpResponse]
+
+
+class Challenge(t.NamedTuple):
+    """The header WWW-Authenticate: the scheme in lower case, and its parameters."""
+
+    scheme: str
+    parameters: dict[str, str]
+
+
+def parse_challenge(value: str) -> Challenge:
+    """The challenge in a header; a scheme without a name is refused by Authorization."""
+    scheme, dummy, rest = value.strip().partition(" ")
+    return Challenge(scheme.lower(), {name.lower(): text for name, text in _PARAMETER.findall(rest)})
+
+
+class Authorization:
+    """The Authorization header for the repositories of one registry; safe for use by many threads."""
+
+    def __init__(self, registry: str, find_login: t.Callable[[str], Login | None], *, plain_http: bool) -> None:
+        """find_login: the login for an image (registry and repository)."""
+        self._registry, self._find_login, self._plain_http = registry, find_login, plain_http
+        self._headers: dict[tuple[str, str], str] = {}
+        self._challenge: Challenge | None = None
+        self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+
+    def header(self, repository: str, actions: str, send: Send, ping: t.Callable[[], str]) -> str | None:
+        """The header for a repository; None if the registry asks for none. ping: the challenge of the registry, empty without one.
+
+        The challenge is read once, so that no request for a manifest is sent in vain.
+        """
+        with self._lock:
+            if self._challenge is None:
+                self._challenge = parse_challenge(ping())
+        if (repository, actions) not in self._headers and self._challenge.scheme:
+            return self.renew(self._challenge, repository, actions, send, None)
+        return self._headers.get((repository, actions))
+
+    def source(self, repository: str) -> str:
+        """Where the login comes from; empty without one."""
+        login = self._find_login(f"{self._registry}/{repository}")
+        return login.source if login else ""
+
+    def renew(
+        self, challenge: Challenge, repository: str, actions: str, send: Send, rejected: str | None
+    ) -> str | None:
+        """The header that the challenge asks for; None if there is none. rejected: the header of the request that was refused."""
+        with self._lock_of(repository):
+            current = self._headers.get((repository, actions))
+            if current is not None and current != rejected:
+                # Another thread has fetched a token in the meantime.
+                return current
+            found = self._answer(challenge, repository, actions, send)
+            if found is None or found == rejected:
+                return None
+            self._headers[repository, actions] = found
+            return found
+
+    def _lock_of(self, repository: str) -> threading.Lock:
+        """Tokens of different repositories are fetched at the same time."""
+        with self._lock:
+            return self._locks.setdefault(repository, threading.Lock())
+
+    def _answer(self, challenge: Challenge, repository: str, actions: str, send: Send) -> str | None:
+        login = self._find_login(f"{self._registry}/{repository}")
+        if challenge.scheme == "basic":
+            return login.basic if login and login.password else None
+        realm = challenge.parameters.get("realm")
+        if challenge.scheme != "bearer" or not realm:
+            return None
+        return f"Bearer {self._token(realm, challenge.parameters, repository, actions, login, send)}"
+
+    def _token(
+        self,
+        realm: str,
+        parameters: t.Mapping[str, str],
+        repository: str,
+        actions: str,
+        login: Login | None,
+        send: Send,
+    ) -> str:
+        parts = urlsplit(realm)
+        if login and parts.scheme != "https" and not (self._plain_http or is_loopback(parts.hostname)):
+            raise RegistryError(
+                f"its token service {realm} has no TLS, so the password is not sent",
+                registry=self._registry,
+                status=401,
+                method="GET",
+                path=realm,
+                login=login.source,
+            )
+        query = {"service": parameters.get("service"), "scope": f"repository:{repository}:{actions}"}
+        if login and login.identity_token:
+            form = {
+                **query,
+                "grant_type": "refresh_token",
+                "client_id": "accel.gpu",
+                "refresh_token": login.identity_token,
+            }
+            data = urlencode({name: text for name, text in form.items() if text}).encode()
+            answer = send("POST", realm, {"Content-Type": "application/x-www-form-urlencoded"}, data)
+        else:
+            answer = send("GET", with_query(realm, query), {"Authorization": login.basic} if login else {}, None)
+        try:
+            document = json.loads(answer.data)
+            token = document.get("token") or document.get("access_token")
+        except (ValueError, AttributeError):
+            token = None
+        if not token:
+            raise RegistryError(
+                "its token service returns no token", registry=self._registry, status=401, method="GET", path=realm
+            )
+        return str(token)

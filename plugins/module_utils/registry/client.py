@@ -1,0 +1,78 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads and writes the manifests of one or several registries."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .errors import RegistryError
+from .manifest import ACCEPTED, Manifest
+from .reference import DIGEST, ImageReference
+from .transport import RegistryTransport
+
+Object = dict[str, t.Any]
+_DIGEST_HEADER = "Docker-Content-Digest"
+
+
+class RegistryClient:
+    """Manifests by reference, in any registry; safe for use by many threads."""
+
+    def __init__(self, transport_of: t.Callable[[str], RegistryTransport]) -> None:
+        """transport_of: the transport for a registry, the same for each call."""
+        self._transport_of = transport_of
+
+    def digest(self, image: ImageReference) -> str | None:
+        """The digest of an image with one request; None if there is no such image."""
+        try:
+            answer = self._manifests("HEAD", image, image.selector)
+        except RegistryError as error:
+            if error.not_found:
+                return None
+            if error.status != 405:
+                raise
+        else:
+            found = answer.headers.get(_DIGEST_HEADER) or ""
+            if DIGEST.fullmatch(found):
+                return found
+        # The registry leaves out the header, or does not know HEAD.
+        manifest = self.manifest(image)
+        return manifest.digest if manifest else None
+
+    def manifest(self, image: ImageReference) -> Manifest | None:
+        """The manifest or index of an image; None if there is no such image."""
+        try:
+            answer = self._manifests("GET", image, image.selector)
+        except RegistryError as error:
+            if error.not_found:
+                return None
+            raise
+        media_type = (answer.headers.get("Content-Type") or "").partition(";")[0].strip()
+        found = Manifest(answer.data, media_type)
+        if media_type not in ACCEPTED:
+            found = Manifest(answer.data, str(found.document.get("mediaType") or ""))
+        return found
+
+    def put(self, image: ImageReference, manifest: Manifest) -> None:
+        """Write a manifest whose blobs the repository has; the same bytes have the same digest under each tag."""
+        self._transport_of(image.registry).request(
+            "PUT",
+            image.repository,
+            f"manifests/{image.selector}",
+            data=manifest.data,
+            content_type=manifest.media_type,
+        )
+
+    def config(self, image: ImageReference, manifest: Manifest) -> Object:
+        """The configuration of an image for one platform: labels, creation time, platform; empty if the image has none."""
+        if not manifest.config_digest:
+            return {}
+        path = f"blobs/{manifest.config_digest}"
+        answer = self._transport_of(image.registry).request("GET", image.repository, path)
+        found = json.loads(answer.data)
+        return found if isinstance(found, dict) else {}
+
+    def _manifests(self, method: str, image: ImageReference, selector: str) -> t.Any:
+        transport = self._transport_of(image.registry)
+        return transport.request(method, image.repository, f"manifests/{selector}", accept=ACCEPTED)

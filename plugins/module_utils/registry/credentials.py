@@ -1,0 +1,138 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The credentials of registries: from options, from an auth file as docker and podman write it, and from NGC_API_KEY (pure).
+
+Sources: containers/image docs/containers-auth.json.5.md; NVIDIA NGC: the user is $oauthtoken, the password an API key.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import typing as t
+from dataclasses import dataclass, field
+
+Object = dict[str, t.Any]
+
+NGC_REGISTRY, NGC_USER, NGC_VARIABLE = "nvcr.io", "$oauthtoken", "NGC_API_KEY"
+AUTH_FILE_VARIABLE = "REGISTRY_AUTH_FILE"
+# Docker Hub's key in files that docker has written.
+_HUB_KEYS = ("docker.io", "index.docker.io/v1", "registry-1.docker.io")
+
+
+@dataclass(frozen=True)
+class Login:
+    """A user with a password, or with an identity token; `source` says where it comes from, for messages."""
+
+    username: str
+    password: str = field(repr=False)
+    source: str
+    identity_token: str = field(default="", repr=False)
+
+    @property
+    def basic(self) -> str:
+        """The value of an Authorization header."""
+        return f"Basic {self.encoded}"
+
+    @property
+    def encoded(self) -> str:
+        """User and password as in an auth file."""
+        return base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+
+    @property
+    def secrets(self) -> set[str]:
+        """The texts that must not be printed."""
+        return {text for text in (self.password, self.encoded, self.identity_token) if text}
+
+
+class InvalidAuthFile(ValueError):
+    """The auth file is not one; the message does not quote it."""
+
+
+class Credentials:
+    """The logins by registry, or by registry and a folder in it; the longest match counts."""
+
+    def __init__(self, logins: t.Mapping[str, Login], helpers: t.Mapping[str, str] | None = None) -> None:
+        """helpers: the credential helper of a registry, whose logins are added once they are read (add())."""
+        self._logins = {_key(name): login for name, login in logins.items()}
+        self.helpers = dict(helpers or {})
+
+    def find(self, name: str) -> Login | None:
+        """The login for an image, or for a registry."""
+        parts = name.split("/")
+        for count in range(len(parts), 0, -1):
+            login = self._logins.get("/".join(parts[:count]))
+            if login is not None:
+                return login
+        return None
+
+    def add(self, registry: str, login: Login) -> None:
+        """A login that was read later; those that are known stay."""
+        self._logins.setdefault(_key(registry), login)
+
+    def document(self) -> str:
+        """All logins as the text of an auth file."""
+        auths: Object = {}
+        for name, login in self._logins.items():
+            entry = {"identitytoken": login.identity_token} if login.identity_token else {}
+            auths[name] = {"auth": login.encoded, **entry}
+        return json.dumps({"auths": auths})
+
+    @property
+    def secrets(self) -> set[str]:
+        """The texts that must not be printed."""
+        return {text for login in self._logins.values() for text in login.secrets}
+
+
+def read_credentials(
+    options: t.Iterable[t.Mapping[str, t.Any]], auth_text: str | None, auth_path: str, environ: t.Mapping[str, str]
+) -> Credentials:
+    """Logins from options first, then from the auth file, then NGC's key; raises InvalidAuthFile."""
+    logins: dict[str, Login] = {}
+    helpers: dict[str, str] = {}
+    key = environ.get(NGC_VARIABLE)
+    if key:
+        logins[NGC_REGISTRY] = Login(NGC_USER, key, f"the environment variable {NGC_VARIABLE}")
+    if auth_text is not None:
+        found, helpers = _parsed(auth_text, auth_path)
+        logins.update(found)
+    for option in options:
+        if option.get("username") and option.get("password"):
+            name = option["registry"]
+            logins[_key(name)] = Login(option["username"], option["password"], f"the option for {name}")
+    return Credentials(logins, helpers)
+
+
+def _parsed(text: str, path: str) -> tuple[dict[str, Login], dict[str, str]]:
+    try:
+        document = json.loads(text)
+        auths = document.get("auths") or {}
+        helpers = dict(document.get("credHelpers") or {})
+        logins = {}
+        for name, entry in auths.items():
+            login = _login(entry or {}, path)
+            if login is not None:
+                logins[_key(name)] = login
+            elif document.get("credsStore"):
+                helpers.setdefault(_key(name), document["credsStore"])
+    except (ValueError, AttributeError, TypeError, binascii.Error):
+        raise InvalidAuthFile(f"{path} is not an auth file: it must be JSON with auths") from None
+    return logins, helpers
+
+
+def _login(entry: t.Mapping[str, t.Any], path: str) -> Login | None:
+    user, password = entry.get("username") or "", entry.get("password") or ""
+    if entry.get("auth"):
+        user, dummy, password = base64.b64decode(entry["auth"], validate=True).decode().rstrip("\0").partition(":")
+    token = entry.get("identitytoken") or ""
+    return Login(user, password, path, token) if token or (user and password) else None
+
+
+def _key(name: str) -> str:
+    """The name of a registry as references have it: docker writes https://host/v1/."""
+    plain = name.partition("://")[2] if "://" in name else name
+    plain = plain.rstrip("/")
+    if plain in _HUB_KEYS:
+        return "docker.io"
+    return plain.removesuffix("/v1").removesuffix("/v2")

@@ -1,0 +1,116 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The error of a registry, and the message that explains it to users (pure).
+
+Source: opencontainers/distribution-spec spec.md, "Error Codes".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from ..common.errors import ServiceError
+
+# Requests that may be repeated: the content of a PUT is named by its digest or replaces the tag with the same content.
+REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+# Harbor, Quay, GitLab and Artifactory use different statuses and codes for a full quota.
+_QUOTA = re.compile(
+    r"quota|exceeds? (the )?(limit|storage)|insufficient storage|no space left|storage limit", re.IGNORECASE
+)
+_EXPIRED = re.compile(r"expired", re.IGNORECASE)
+_MAX_LENGTH = 300
+_REFUSED_MANIFEST = ("MANIFEST_INVALID", "TAG_INVALID", "UNSUPPORTED", "NAME_INVALID")
+
+
+class RegistryError(ServiceError):
+    """An error response of a registry, or a missing response (status is None); `reason` is the registry's own code."""
+
+    service = "The registry"
+    address_setting = "the name of the registry"
+    ca_setting = "ca_cert of the registry"
+    proxy_setting = "HTTPS_PROXY and NO_PROXY"
+
+    def __init__(self, detail: str, *, registry: str = "", login: str = "", **fields: t.Any) -> None:
+        """detail: the registry's own text. login: where the credentials come from; empty for an anonymous request."""
+        super().__init__("", **fields)
+        self.detail = detail
+        self.registry, self.login = registry, login
+        self.message = explain(self)
+
+    def __str__(self) -> str:
+        """The message."""
+        return self.message
+
+    @property
+    def over_quota(self) -> bool:
+        """Whether the registry has no room for the image."""
+        return (self.status in (403, 413, 429, 507) and bool(_QUOTA.search(self.detail))) or self.status == 507
+
+    @property
+    def declined(self) -> bool:
+        """Whether the request may be sent again later; a full quota does not become free by waiting."""
+        return super().declined and not self.over_quota
+
+
+def explain(error: RegistryError) -> str:
+    """One message with the registry, the request, the response and the remedy."""
+    where = f"registry {error.registry}"
+    request = f"({error.operation}): {error.detail}"
+    if error.unreachable:
+        return f"No answer from {where} {request}. {error.remedy}"
+    if error.over_quota:
+        return f"{where.capitalize()} has no room for the image {request}. Raise its quota or delete images there, and run again."
+    if error.status == 401:
+        return f"{where.capitalize()} requires other credentials {request}. {_login_remedy(error)}"
+    if error.status == 403:
+        return (
+            f"{where.capitalize()} denies the request {request}. The user needs the right to "
+            f"{'read' if error.method in ('GET', 'HEAD') else 'write to'} this repository, and some registries need the repository to exist."
+        )
+    if error.reason in _REFUSED_MANIFEST or error.status == 415:
+        return (
+            f"{where.capitalize()} refuses the manifest {request}. It may not support this type of image (OCI index, several platforms): set "
+            "platforms to one platform, or check the documentation of the registry."
+        )
+    if error.status == 405:
+        return f"{where.capitalize()} does not allow the request {request}. A pull-through cache accepts no images: name a repository that stores images."
+    if error.status == 429:
+        return f"{where.capitalize()} limits the number of requests {request}. Run again later, or log in: limits for users are higher."
+    return f"{where.capitalize()} rejected {error.operation} with {error.status}: {error.detail}"
+
+
+def _login_remedy(error: RegistryError) -> str:
+    if not error.login:
+        return "Set username and password of the registry, or auth_file."
+    if _EXPIRED.search(error.detail):
+        return f"The credentials from {error.login} have expired: log in again, or create a new token."
+    return f"It rejects the credentials from {error.login}: check user and password."
+
+
+def error_text(data: bytes) -> tuple[str, str]:
+    """The code and the text of an error body; both may be empty."""
+    text = data.decode(errors="replace").strip()
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return "", "" if text.startswith("<") else " ".join(text.split())[:_MAX_LENGTH]
+    errors = document.get("errors") if isinstance(document, dict) else None
+    if not isinstance(errors, list) or not errors:
+        found = (
+            document.get("message") or document.get("details") or document.get("error")
+            if isinstance(document, dict)
+            else ""
+        )
+        return "", str(found or "")[:_MAX_LENGTH]
+    entries = [entry for entry in errors if isinstance(entry, dict)]
+    code = next((str(entry["code"]) for entry in entries if entry.get("code")), "")
+    texts = [_entry_text(entry) for entry in entries]
+    return code, " ".join("; ".join(filter(None, texts)).split())[:_MAX_LENGTH]
+
+
+def _entry_text(entry: t.Mapping[str, t.Any]) -> str:
+    detail = entry.get("detail")
+    message = str(entry.get("message") or entry.get("code") or "")
+    return f"{message} ({detail})" if isinstance(detail, str) and detail and detail not in message else message

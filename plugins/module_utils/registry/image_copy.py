@@ -1,0 +1,226 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Copies images between registries, archives and layouts: compares digests, and copies only what differs."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import typing as t
+from dataclasses import dataclass, field
+
+from ..common.errors import InvalidOptions, ModuleFailure, PartialFailure, ServiceError
+from ..common.parallel import run_bounded
+from .client import RegistryClient
+from .manifest import Manifest, digest_of, is_among, without_other_platforms
+from .programs import ImageTools, ProgramFailed
+from .reference import FileReference, ImageReference, Location
+
+# Requests of comparisons, and copies, at the same time.
+_COMPARISONS, _COPIES = 16, 4
+
+
+@dataclass(frozen=True)
+class CopySpec:
+    """An image, and where it is to be: `destination` with its tag, and further tags of the same repository. No platforms mean all."""
+
+    source: Location
+    destination: Location
+    tags: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    pull_through: bool = False
+
+    @property
+    def name(self) -> str:
+        """The destination as text, which identifies the entry."""
+        return str(self.destination)
+
+    @property
+    def targets(self) -> tuple[Location, ...]:
+        """The destination under each tag."""
+        if isinstance(self.destination, FileReference):
+            return (self.destination,)
+        return (self.destination, *(self.destination.with_tag(tag) for tag in self.tags))
+
+
+@dataclass
+class CopyState:
+    """The comparison of one entry. `desired` is the digest that each target is to have, `actual` the digest of each (None: no image)."""
+
+    spec: CopySpec
+    source_digest: str = ""
+    desired: str = ""
+    index: Manifest | None = field(default=None, repr=False)
+    actual: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def different(self) -> list[Location]:
+        """The targets without the desired image."""
+        return [target for target in self.spec.targets if self.actual.get(str(target)) != self.desired]
+
+    @property
+    def action(self) -> str:
+        """What a run does: created, updated or unchanged."""
+        if not self.different:
+            return "unchanged"
+        return "updated" if any(self.actual.values()) else "created"
+
+    def result(self) -> dict[str, t.Any]:
+        """The entry of the module's result."""
+        return {
+            "source": str(self.spec.source),
+            "destination": str(self.spec.destination),
+            "tags": list(self.spec.tags),
+            "digest": self.desired,
+            "action": self.action,
+        }
+
+
+class ImageCopier:
+    """Compares images and copies those that differ, in parallel."""
+
+    def __init__(
+        self, client: RegistryClient, tools: ImageTools, on_done: t.Callable[[str, int, int], None] | None = None
+    ) -> None:
+        """on_done: gets the name of each finished entry, the number of finished ones and of all."""
+        self._client, self._tools, self._on_done = client, tools, on_done
+        self._lock = threading.Lock()
+
+    def compare(self, specs: t.Sequence[CopySpec]) -> list[CopyState]:
+        """The state of each entry: one request for the source, and one for each target. Raises PartialFailure with all errors."""
+        outcomes = run_bounded(
+            [(spec.name, functools.partial(self._compare, spec)) for spec in specs],
+            _COMPARISONS,
+            fatal=lambda dummy: False,
+        )
+        _raise_failures([(one.name, one.error) for one in outcomes], [], "compared")
+        return [t.cast("CopyState", one.value) for one in outcomes]
+
+    def copy(self, states: t.Sequence[CopyState]) -> None:
+        """Copy the entries that differ; the others continue after a failure. Raises PartialFailure with all errors."""
+        different = [state for state in states if state.different]
+        _check_caches(different)
+        done: list[CopyState] = []
+
+        def report(outcome: t.Any, count: int) -> None:
+            if outcome.ok:
+                done.append(outcome.value)
+            if self._on_done is not None:
+                self._on_done(outcome.name, count, len(different))
+
+        outcomes = run_bounded(
+            [(state.spec.name, functools.partial(self._copy, state)) for state in different],
+            _COPIES,
+            on_done=report,
+            fatal=lambda dummy: False,
+        )
+        _raise_failures([(one.name, one.error) for one in outcomes], done, "copied")
+
+    def _compare(self, spec: CopySpec) -> CopyState:
+        state = CopyState(spec)
+        state.source_digest = self._digest(spec.source, required=True) or ""
+        state.desired = state.source_digest
+        if spec.platforms:
+            self._select_platforms(state)
+        for target in spec.targets:
+            state.actual[str(target)] = self._digest(target, required=False)
+        return state
+
+    def _select_platforms(self, state: CopyState) -> None:
+        """Replace the desired digest by that of the chosen platforms."""
+        source = state.spec.source
+        if not isinstance(source, ImageReference):
+            raise InvalidOptions([f"{source}: platforms are selected only from an image in a registry"])
+        manifest = self._client.manifest(source)
+        if manifest is None or not manifest.is_index:
+            return
+        chosen = {name: digest for name, digest in manifest.children.items() if is_among(name, state.spec.platforms)}
+        missing = [name for name in state.spec.platforms if not any(is_among(one, [name]) for one in chosen)]
+        if missing:
+            raise InvalidOptions(
+                [
+                    f"{source}: has no image for {', '.join(missing)}; its platforms are {', '.join(sorted(manifest.children))}"
+                ]
+            )
+        if len(chosen) == 1:
+            (state.desired,) = chosen.values()
+        else:
+            state.index = without_other_platforms(manifest, state.spec.platforms)
+            state.desired = state.index.digest
+
+    def _digest(self, location: Location, *, required: bool) -> str | None:
+        """The digest; None if there is no such image."""
+        if isinstance(location, ImageReference):
+            found = location.digest if required and location.digest else self._client.digest(location)
+        else:
+            found = self._file_digest(location)
+        if found is None and required:
+            raise InvalidOptions([f"{location}: there is no such image; check repository and tag"])
+        return found
+
+    def _file_digest(self, location: FileReference) -> str | None:
+        try:
+            return digest_of(self._tools.inspect(location).encode())
+        except ProgramFailed:
+            # skopeo has no exit status of its own for an archive that does not exist.
+            return None
+
+    def _copy(self, state: CopyState) -> CopyState:
+        missing = state.different
+        if state.desired not in state.actual.values():
+            missing = missing[self._copy_layers(state, missing[0]) :]
+        if missing:
+            self._tag(state, t.cast("list[ImageReference]", missing))
+        return state
+
+    def _copy_layers(self, state: CopyState, first: Location) -> int:
+        """Copy the image to the first target; returns the number of targets that have it afterwards."""
+        source, chosen = state.spec.source, bool(state.spec.platforms)
+        if state.index is not None and isinstance(source, ImageReference) and isinstance(first, ImageReference):
+            # Only the manifests of the chosen platforms, which no tag names yet; _tag() writes their index.
+            for digest in state.index.children.values():
+                self._tools.copy(source.with_digest(digest), first.with_digest(digest), all_platforms=False)
+            return 0
+        if isinstance(source, ImageReference):
+            source = source.with_digest(state.desired)
+        self._tools.copy(source, first, all_platforms=not chosen)
+        return 1
+
+    def _tag(self, state: CopyState, missing: t.Sequence[ImageReference]) -> None:
+        """Write the manifest under each tag, with one request for each."""
+        manifest = state.index or self._client.manifest(missing[0].with_digest(state.desired))
+        if manifest is None:
+            raise ProgramFailed(
+                f"{missing[0].name}: the registry no longer has the image {state.desired}, which was there before. Run again."
+            )
+        for target in missing:
+            self._client.put(target, manifest)
+
+
+def _check_caches(different: t.Iterable[CopyState]) -> None:
+    """A pull-through cache fetches images itself, and accepts none."""
+    problems = [
+        f"{state.spec.destination}: the pull-through cache returns {next(iter(state.actual.values())) or 'no image'} instead of {state.desired}. Check "
+        "the address of the registry that it reads from, its credentials there, and for how long it keeps tags"
+        for state in different
+        if state.spec.pull_through
+    ]
+    if problems:
+        raise InvalidOptions(problems, "Images that the caches do not have:")
+
+
+def _raise_failures(outcomes: t.Sequence[tuple[str, Exception | None]], done: t.Sequence[CopyState], verb: str) -> None:
+    """Raise one error for all failures; a bug is raised as it is."""
+    failed = [(name, error) for name, error in outcomes if error is not None]
+    if not failed:
+        return
+    for dummy, error in failed:
+        if not isinstance(error, ServiceError | ModuleFailure):
+            raise error
+    partial = {"images": [state.result() for state in done]}
+    if len(failed) == 1:
+        error = t.cast("ServiceError | ModuleFailure", failed[0][1])
+        error.partial = {**error.partial, **partial}
+        raise error
+    lines = [f"{name}: {error}" for name, error in failed]
+    raise PartialFailure(f"{len(failed)} of {len(outcomes)} images were not {verb}:\n" + "\n".join(lines), partial)

@@ -1,0 +1,107 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Manifests and indexes of images (pure).
+
+Sources: opencontainers/image-spec manifest.md and image-index.md, distribution docs/content/spec/manifest-v2-2.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ..common.nested import get_nested
+
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+# Every request names all of them: a registry returns 404 for an existing manifest of a type that was not named.
+ACCEPTED = (OCI_INDEX, DOCKER_LIST, OCI_MANIFEST, DOCKER_MANIFEST)
+INDEXES = frozenset({OCI_INDEX, DOCKER_LIST})
+
+Object = dict[str, t.Any]
+
+
+class InvalidManifest(ValueError):
+    """A registry returned something that is not a manifest."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest or an index: the bytes as they were read, because the digest depends on each of them."""
+
+    data: bytes
+    media_type: str
+
+    @property
+    def digest(self) -> str:
+        """The digest of the bytes."""
+        return digest_of(self.data)
+
+    @property
+    def document(self) -> Object:
+        """The parsed bytes; raises InvalidManifest."""
+        try:
+            found = json.loads(self.data)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise InvalidManifest("it is not a JSON object")
+        return found
+
+    @property
+    def is_index(self) -> bool:
+        """Whether it lists the manifests of several platforms."""
+        return self.media_type in INDEXES
+
+    @property
+    def children(self) -> dict[str, str]:
+        """The digest of the manifest of each platform in an index; attestations, whose platform is unknown, are left out."""
+        return {
+            platform: entry["digest"]
+            for entry in self.document.get("manifests") or ()
+            if (platform := platform_of(entry.get("platform") or {})) and not platform.startswith("unknown/")
+        }
+
+    @property
+    def config_digest(self) -> str:
+        """The digest of the configuration of an image; empty for an index."""
+        return str(get_nested(self.document, "config", "digest") or "")
+
+    @property
+    def size(self) -> int:
+        """The bytes of all layers and of the configuration; 0 for an index."""
+        document = self.document
+        parts = [document.get("config") or {}, *(document.get("layers") or ())]
+        return sum(int(part.get("size") or 0) for part in parts)
+
+
+def digest_of(data: bytes) -> str:
+    """The digest of a manifest or blob."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def platform_of(found: t.Mapping[str, t.Any]) -> str:
+    """A platform as text, such as linux/amd64 or linux/arm64/v8; empty if it is not given."""
+    parts = (found.get("os"), found.get("architecture"), found.get("variant"))
+    return "/".join(str(part) for part in parts if part)
+
+
+def without_other_platforms(index: Manifest, platforms: t.Sequence[str]) -> Manifest:
+    """The manifest of one platform is selected by its digest; for several, this is the index with only these, which is the same in each run."""
+    document = index.document
+    kept = [
+        entry
+        for entry in document.get("manifests") or ()
+        if is_among(platform_of(entry.get("platform") or {}), platforms)
+    ]
+    text = json.dumps({**document, "manifests": kept}, indent=3, ensure_ascii=False)
+    return Manifest(text.encode(), index.media_type)
+
+
+def is_among(platform: str, platforms: t.Sequence[str]) -> bool:
+    """Whether a platform is one of these; linux/arm64 includes its variants."""
+    return any(platform == one or platform.startswith(f"{one}/") for one in platforms)

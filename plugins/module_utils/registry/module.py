@@ -1,0 +1,145 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Base of the modules that access registries: options, credentials and clients."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import threading
+import typing as t
+
+from ..common.errors import ConnectionProblem, InvalidOptions
+from ..common.module import ArgumentSpec, BaseModule, merge_specs
+from .client import RegistryClient
+from .credentials import AUTH_FILE_VARIABLE, Credentials, InvalidAuthFile, Login, read_credentials
+from .programs import ImageTools
+from .reference import InvalidReference, parse_repository
+from .transport import RegistryAccess, RegistryTransport
+
+REGISTRY: ArgumentSpec = {
+    "registries": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "registry": {"type": "str", "required": True},
+            "username": {"type": "str"},
+            "password": {"type": "str", "no_log": True},
+            "ca_cert": {"type": "path"},
+            "validate_certs": {"type": "bool", "default": True},
+            "plain_http": {"type": "bool", "default": False},
+        },
+    },
+    "auth_file": {"type": "path"},
+    "request_timeout": {"type": "int", "default": 30},
+}
+# Where docker and podman keep their logins, the first file that exists (containers-auth.json.5.md).
+_AUTH_FILES = ("$XDG_RUNTIME_DIR/containers/auth.json", "~/.config/containers/auth.json", "~/.docker/config.json")
+
+
+class RegistryAccessMixin(BaseModule):
+    """The clients of a module that has the options REGISTRY."""
+
+    def secrets(self) -> set[str]:
+        """The passwords of the options, of the auth file and of the environment."""
+        return super().secrets() | (self.__dict__["credentials"].secrets if "credentials" in self.__dict__ else set())
+
+    @functools.cached_property
+    def credentials(self) -> Credentials:
+        """The logins; raises InvalidOptions or ConnectionProblem."""
+        self._check_registries()
+        path, text = self._auth_file()
+        try:
+            found = read_credentials(self.params["registries"], text, path, os.environ)
+        except InvalidAuthFile as error:
+            raise ConnectionProblem(f"{error}.") from None
+        for registry, helper in found.helpers.items():
+            login = self._ask_helper(registry, helper)
+            if login is not None:
+                found.add(registry, login)
+        self.no_log_values.update(found.secrets)
+        return found
+
+    @functools.cached_property
+    def registry_client(self) -> RegistryClient:
+        """The client for all registries."""
+        lock, transports = threading.Lock(), dict[str, RegistryTransport]()
+        find_login, timeout = self.credentials.find, self.params["request_timeout"]
+
+        def transport_of(registry: str) -> RegistryTransport:
+            with lock:
+                if registry not in transports:
+                    access = self._access(registry)
+                    transports[registry] = RegistryTransport(access, find_login, self.user_agent, timeout=timeout)
+                return transports[registry]
+
+        return RegistryClient(transport_of)
+
+    @functools.cached_property
+    def image_tools(self) -> ImageTools:
+        """skopeo and buildah with the same credentials."""
+        return ImageTools(self.run_command, self.get_bin_path, self.credentials, self._access)
+
+    def _access(self, registry: str) -> RegistryAccess:
+        for option in self.params["registries"]:
+            if option["registry"].partition("/")[0] == registry:
+                return RegistryAccess(registry, option["ca_cert"], option["validate_certs"], option["plain_http"])
+        return RegistryAccess(registry)
+
+    def _check_registries(self) -> None:
+        problems = []
+        for index, option in enumerate(self.params["registries"]):
+            path = f"registries[{index}]"
+            host = option["registry"].partition("/")[0]
+            try:
+                parse_repository(f"{host}/x")
+            except InvalidReference:
+                problems.append(
+                    f"{path}.registry: {option['registry']!r} is not a registry; write host[:port], as in registry.example.com"
+                )
+            if bool(option["username"]) != bool(option["password"]):
+                missing = "password" if option["username"] else "username"
+                problems.append(f"{path}.{missing}: is missing; set both, or neither")
+            if option["ca_cert"] and not os.path.isfile(option["ca_cert"]):
+                problems.append(f"{path}.ca_cert: there is no file {option['ca_cert']} on this machine")
+        if problems:
+            raise InvalidOptions(problems)
+
+    def _auth_file(self) -> tuple[str, str | None]:
+        """Path and text of the auth file; the text is None if there is none."""
+        named = self.params["auth_file"] or os.environ.get(AUTH_FILE_VARIABLE)
+        candidates = [named] if named else [os.path.expanduser(os.path.expandvars(path)) for path in _AUTH_FILES]
+        for path in candidates:
+            try:
+                with open(path, encoding="utf-8") as file:
+                    return path, file.read()
+            except OSError as error:
+                if named:
+                    raise ConnectionProblem(f"The auth file {path} cannot be read: {error.strerror}.") from None
+        return "", None
+
+    def _ask_helper(self, registry: str, helper: str) -> Login | None:
+        """The login that a credential helper of docker returns; None without the program, or if it knows none."""
+        program = self.get_bin_path(f"docker-credential-{helper}")
+        if not program:
+            return None
+        status, output, dummy = self.run_command([program, "get"], data=registry)
+        try:
+            found = json.loads(output) if status == 0 else {}
+        except ValueError:
+            found = {}
+        user, password = found.get("Username"), found.get("Secret")
+        source = f"docker-credential-{helper}"
+        if user == "<token>" and password:
+            return Login("", "", source, identity_token=password)
+        return Login(user, password, source) if user and password else None
+
+
+class RegistryModule(RegistryAccessMixin):
+    """A module that accesses registries only."""
+
+    def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
+        """Compose the argument spec; a module's own options override the shared ones of the same name."""
+        super().__init__(merge_specs(REGISTRY, argument_spec), **kwargs)

@@ -1,0 +1,167 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs skopeo and buildah: credentials and certificates for their registries, and the explanation of their errors.
+
+Only references, paths and file descriptors are on their command lines. Source of the options: skopeo 1.9 docs/skopeo-copy.1.md, buildah 1.28
+docs/buildah-push.1.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+import typing as t
+
+from ..catalog.secrets import masked
+from ..common.errors import ConnectionProblem, ModuleFailure
+from ..common.temporary_files import make_file
+from .reference import ImageReference, Location
+
+if t.TYPE_CHECKING:
+    from .credentials import Credentials
+    from .transport import RegistryAccess
+
+# AnsibleModule.run_command: exit status, standard output and standard error.
+RunCommand = t.Callable[..., tuple[int, str, str]]
+
+_MAX_LENGTH = 600
+_COMMANDS = frozenset({"bud", "copy", "images", "inspect", "push", "rmi"})
+_LOG_PREFIX = re.compile(r'^time="[^"]*" level=(?:fatal|error) msg="?|"$')
+# Texts in the errors of both programs (containers/image, docker/errors.go and Go's own messages), and the remedy for each.
+_REMEDIES: tuple[tuple[str, str], ...] = (
+    ("x509", "This machine does not trust the registry's certificate: set ca_cert of the registry."),
+    ("server gave http response to https client", "The registry has no TLS: set plain_http of the registry."),
+    ("authentication required", "Set username and password of the registry, or auth_file."),
+    ("unauthorized", "Check the user and the password of the registry."),
+    ("requested access to the resource is denied", "The user needs the right to write to this repository."),
+    ("quota", "Raise the registry's quota or delete images there, and run again."),
+    ("no space left on device", "The disk of this machine or of the registry is full."),
+    ("insufficient storage", "Raise the registry's quota or delete images there, and run again."),
+    ("manifest invalid", "The registry may not support this type of image: set platforms to one platform."),
+    ("manifest unknown", "Check repository and tag."),
+    ("connection refused", "Nothing listens there: check the name of the registry."),
+    ("no such host", "The name does not resolve from this machine: check the name of the registry."),
+    ("unexpected eof", "The connection was interrupted. Run again: finished layers are not sent again."),
+    ("connection reset", "The connection was interrupted. Run again: finished layers are not sent again."),
+    ("i/o timeout", "No answer in time: check the network, or run again. Finished layers are not sent again."),
+)
+
+
+class ProgramFailed(ModuleFailure):
+    """skopeo or buildah has failed; the message has its reason and the remedy."""
+
+    code = "program"
+
+
+def find_program(name: str, search: t.Callable[[str], str | None]) -> str:
+    """The path of a program on PATH; raises ConnectionProblem."""
+    found = search(name)
+    if not found:
+        raise ConnectionProblem(
+            f"{name} is not on this machine. Install it with the package manager ({name} on Debian, Ubuntu, Fedora and RHEL)."
+        )
+    return found
+
+
+class ImageTools:
+    """skopeo and buildah with the credentials and certificates of all registries."""
+
+    def __init__(
+        self,
+        run: RunCommand,
+        search: t.Callable[[str], str | None],
+        credentials: Credentials,
+        access_of: t.Callable[[str], RegistryAccess],
+    ) -> None:
+        """Look for no program yet."""
+        self._run, self._search, self._access_of = run, search, access_of
+        self._credentials = credentials
+
+    def copy(self, source: Location, destination: Location, *, all_platforms: bool) -> None:
+        """Copy an image with its digests; finished layers in the destination are not sent again. Raises ProgramFailed."""
+        arguments = ["copy", "--quiet", "--preserve-digests", "--retry-times", "3"]
+        arguments += ["--all"] if all_platforms else []
+        ends = [("src", source), ("dest", destination)]
+        self._call("skopeo", arguments, ends, [source.transport, destination.transport])
+
+    def inspect(self, image: Location) -> str:
+        """The raw manifest of an image outside a registry; raises ProgramFailed."""
+        return self._call("skopeo", ["inspect", "--raw"], [("", image)], [image.transport])
+
+    def build(self, arguments: t.Sequence[str], context: str) -> None:
+        """Build an image with buildah; base images are pulled with the credentials of their registries. Raises ProgramFailed."""
+        self._call("buildah", list(arguments), [], [context])
+
+    def buildah(self, arguments: t.Sequence[str]) -> str:
+        """The output of a command of buildah that needs no registry; raises ProgramFailed."""
+        return self._output("buildah", list(arguments), ())
+
+    def push(self, arguments: t.Sequence[str], image: str, destination: ImageReference) -> str:
+        """Push an image of buildah's storage; raises ProgramFailed."""
+        return self._call("buildah", list(arguments), [("", destination)], [image, destination.transport])
+
+    def _call(
+        self, program: str, arguments: list[str], ends: t.Sequence[tuple[str, Location]], operands: t.Sequence[str]
+    ) -> str:
+        """The output of a program that accesses registries; `ends` are the images with the prefix of their options."""
+        with contextlib.ExitStack() as stack:
+            auth_file, descriptors = stack.enter_context(_secret_file(self._credentials.document()))
+            options = ["--authfile", auth_file]
+            for prefix, end in ends:
+                if isinstance(end, ImageReference):
+                    options += self._tls_options(stack, f"{prefix}-" if prefix else "", self._access_of(end.registry))
+            return self._output(program, [*arguments, *options, *operands], descriptors, " ".join(operands))
+
+    def _output(self, program: str, arguments: list[str], descriptors: tuple[int, ...], subject: str = "") -> str:
+        path = find_program(program, self._search)
+        status, output, errors = self._run([path, *arguments], environ_update={"LC_ALL": "C"}, pass_fds=descriptors)
+        if status:
+            command = next((text for text in arguments if text in _COMMANDS), "")
+            call = " ".join(filter(None, (program, command, subject)))
+            raise ProgramFailed(f"{call} failed. {error_summary(program, errors or output)}")
+        return output
+
+    @staticmethod
+    def _tls_options(stack: contextlib.ExitStack, prefix: str, access: RegistryAccess) -> list[str]:
+        if access.plain_http or not access.validate_certs:
+            return [f"--{prefix}tls-verify=false"]
+        if access.ca_cert is None:
+            return []
+        # The programs expect a folder in which the files end with .crt.
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="accel-gpu-ca-"))
+        os.symlink(os.path.abspath(access.ca_cert), os.path.join(folder, "ca.crt"))
+        return [f"--{prefix}cert-dir", folder]
+
+
+@contextlib.contextmanager
+def _secret_file(text: str) -> t.Iterator[tuple[str, tuple[int, ...]]]:
+    """The path of a file with this text for another program, and the descriptors that it must inherit.
+
+    On Linux, the file exists only in memory, so a killed run leaves nothing. Elsewhere, the next run deletes what a killed run has left.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("accel-gpu-auth", 0)
+        try:
+            os.write(descriptor, text.encode())
+            yield f"/dev/fd/{descriptor}", (descriptor,)
+        finally:
+            os.close(descriptor)
+        return
+    path = make_file("auth")
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        yield path, ()
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def error_summary(program: str, errors: str) -> str:
+    """The program's own reason in one line without secrets, with the remedy if it is known."""
+    lines = [_LOG_PREFIX.sub("", line.strip()) for line in errors.strip().splitlines() if line.strip()]
+    reason = " ".join(masked(line) for line in lines[-6:])[-_MAX_LENGTH:] or "no reason was given"
+    remedy = next((remedy for text, remedy in _REMEDIES if text in errors.lower()), "")
+    return f"{program} says: {reason.rstrip('.')}." + (f" {remedy}" if remedy else "")

@@ -1,0 +1,136 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""References to images: in a registry, or in an archive or layout on this machine (pure).
+
+Sources: github.com/distribution/reference (grammar and lengths), containers/image docs/containers-transports.5.md (the other transports).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+# An image outside a registry: an archive (a tar file), or a layout (a folder).
+FILE_TRANSPORTS = ("oci-archive", "docker-archive", "oci", "dir")
+_HOST = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?(?::[0-9]+)?")
+_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_MAX_REPOSITORY = 255
+
+
+class InvalidReference(ValueError):
+    """A text that is not the reference of an image; the message is the end of the sentence "<path>: <text> ..."."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageReference:
+    """An image in a registry, by tag, by digest, or by both; a repository has neither."""
+
+    registry: str
+    repository: str
+    tag: str | None = None
+    digest: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Registry and repository."""
+        return f"{self.registry}/{self.repository}"
+
+    @property
+    def selector(self) -> str:
+        """What the API of the registry is asked for: the digest, or else the tag."""
+        return self.digest or self.tag or ""
+
+    @property
+    def transport(self) -> str:
+        """The reference for skopeo and buildah, which accept a tag or a digest, but not both."""
+        return f"docker://{self.name}@{self.digest}" if self.digest else f"docker://{self.name}:{self.tag}"
+
+    def with_tag(self, tag: str) -> ImageReference:
+        """The image with another tag in the same repository."""
+        return dataclasses.replace(self, tag=tag, digest=None)
+
+    def with_digest(self, digest: str) -> ImageReference:
+        """The image with this digest in the same repository."""
+        return dataclasses.replace(self, tag=None, digest=digest)
+
+    def __str__(self) -> str:
+        """The usual notation."""
+        tag = f":{self.tag}" if self.tag else ""
+        return f"{self.name}{tag}" + (f"@{self.digest}" if self.digest else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class FileReference:
+    """An image in an archive or a layout on this machine; `transport` is the whole reference, as skopeo expects it."""
+
+    transport: str
+
+    @property
+    def kind(self) -> str:
+        """The transport's name, one of FILE_TRANSPORTS."""
+        return self.transport.partition(":")[0]
+
+    @property
+    def path(self) -> str:
+        """The file or folder. `dir` has no name of an image behind it."""
+        rest = self.transport.partition(":")[2]
+        return rest if self.kind == "dir" else rest.partition(":")[0]
+
+    def __str__(self) -> str:
+        """The usual notation."""
+        return self.transport
+
+
+Location = ImageReference | FileReference
+
+
+def parse_location(text: str) -> Location:
+    """An image in a registry, an archive or a layout; raises InvalidReference."""
+    kind, separator, rest = text.partition(":")
+    if separator and kind in FILE_TRANSPORTS:
+        if not rest.startswith("/"):
+            raise InvalidReference(f"has no absolute path; write {kind}:/path")
+        return FileReference(text)
+    return parse_image(text)
+
+
+def parse_image(text: str) -> ImageReference:
+    """An image in a registry, with a tag, a digest, or both; raises InvalidReference."""
+    found = parse_repository(text, selected=True)
+    if not found.selector:
+        raise InvalidReference("has neither a tag nor a digest; write registry/repository:tag")
+    return found
+
+
+def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
+    """A repository without tag and digest; raises InvalidReference. selected: a tag or digest may follow."""
+    if "://" in text and not text.startswith("docker://"):
+        raise InvalidReference("is an address; write it without the scheme, as in registry.example.com/nvidia/driver")
+    rest = text.removeprefix("docker://")
+    rest, dummy, digest = rest.partition("@")
+    host, slash, path = rest.partition("/")
+    path, colon, tag = path.partition(":")
+    if not slash or not (host == "localhost" or "." in host or ":" in host) or not _HOST.fullmatch(host):
+        raise InvalidReference(
+            "names no registry; write its host first, as in registry.example.com/nvidia/driver (Docker Hub is docker.io)"
+        )
+    if (digest or colon) and not selected:
+        raise InvalidReference("has a tag or a digest; write only registry and repository")
+    if not _REPOSITORY.fullmatch(path):
+        raise InvalidReference(
+            "has an invalid repository; use lower-case letters and digits, with '.', '_' or '-' between them, and '/' between folders"
+        )
+    if len(f"{host}/{path}") > _MAX_REPOSITORY:
+        raise InvalidReference(f"is longer than {_MAX_REPOSITORY} characters, which no container runtime accepts")
+    if colon and not _TAG.fullmatch(tag):
+        raise InvalidReference("has an invalid tag; use letters, digits, '.', '_' and '-', at most 128")
+    if digest and not DIGEST.fullmatch(digest):
+        raise InvalidReference("has an invalid digest; it is sha256: and 64 hexadecimal digits")
+    return ImageReference(host, path, tag or None, digest or None)
+
+
+def tag_problem(tag: str) -> str | None:
+    """Why a text is not a tag; None if it is."""
+    return None if _TAG.fullmatch(tag) else "is not a tag; use letters, digits, '.', '_' and '-', at most 128"

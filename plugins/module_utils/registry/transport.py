@@ -1,0 +1,186 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Sends requests to one registry with urllib3 (a dependency of the kubernetes library)."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+from urllib.parse import urljoin, urlsplit
+
+from ..common import http
+from ..common.errors import missing_library
+from ..common.http import URLLIB3_IMPORT_ERROR, ConnectionPools, HttpResponse, Retrier
+from .authorization import PULL, PUSH, Authorization, parse_challenge
+from .credentials import Login
+from .errors import REPEATABLE, RegistryError, error_text
+
+if URLLIB3_IMPORT_ERROR is None:
+    import urllib3
+    from urllib3.exceptions import HTTPError
+
+CONNECT_TIMEOUT = 10.0
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MAX_REDIRECTS = 5
+_CHALLENGE = "WWW-Authenticate"
+# Docker Hub's API has another host than the names of its images.
+_API_HOSTS = {"docker.io": "registry-1.docker.io"}
+# A repository of Docker Hub without a folder is in this one.
+_HUB_FOLDER = "library"
+
+
+@dataclass(frozen=True)
+class RegistryAccess:
+    """How a registry is reached. `plain_http`: without TLS."""
+
+    registry: str
+    ca_cert: str | None = None
+    validate_certs: bool = True
+    plain_http: bool = False
+
+
+class RegistryTransport:
+    """Sends requests to one registry, with the password or the token that it asks for; safe for use by many threads."""
+
+    def __init__(
+        self,
+        access: RegistryAccess,
+        find_login: t.Callable[[str], Login | None],
+        user_agent: str,
+        *,
+        timeout: float = 30.0,
+        retrier: Retrier | None = None,
+    ) -> None:
+        """Open no connection yet; `timeout` is the time limit for a response in seconds."""
+        if URLLIB3_IMPORT_ERROR is not None:
+            raise missing_library("urllib3", "The access to registries")
+        self.access = access
+        scheme = "http" if access.plain_http else "https"
+        self._base = f"{scheme}://{_API_HOSTS.get(access.registry, access.registry)}"
+        self._authorization = Authorization(access.registry, find_login, plain_http=access.plain_http)
+        self._pools = ConnectionPools(validate_certs=access.validate_certs, ca_cert=access.ca_cert)
+        self._user_agent, self._timeout = user_agent, timeout
+        self._retrier = retrier or Retrier(max_retry_after=60.0)
+        self._connected_before = False
+
+    def request(
+        self,
+        method: str,
+        repository: str,
+        path: str,
+        *,
+        accept: t.Sequence[str] = (),
+        data: bytes | None = None,
+        content_type: str = "",
+    ) -> HttpResponse:
+        """The response to a request for a path below a repository; raises RegistryError."""
+        headers = {"Accept": ", ".join(accept)} if accept else {}
+        if content_type:
+            headers["Content-Type"] = content_type
+        repository = self._full_name(repository)
+        url = f"{self._base}/v2/{repository}/{path}"
+        return self._retrier.send(
+            lambda dummy_left: self._authorized(method, repository, url, headers, data),
+            limit=2 * self._timeout,
+            repeatable=method in REPEATABLE,
+            is_connected=lambda dummy: self._connected_before,
+        )
+
+    def _full_name(self, repository: str) -> str:
+        if self.access.registry in _API_HOSTS and "/" not in repository:
+            return f"{_HUB_FOLDER}/{repository}"
+        return repository
+
+    def _authorized(
+        self,
+        method: str,
+        repository: str,
+        url: str,
+        headers: t.Mapping[str, str],
+        data: bytes | None,
+    ) -> HttpResponse:
+        """The response; if the registry asks for credentials, the request is repeated once with them."""
+        actions = PULL if method in ("GET", "HEAD") else PUSH
+        authorization = self._authorization
+        header = authorization.header(repository, actions, self._token_request, self._ping)
+        source = authorization.source(repository)
+        first = self._followed(method, url, _with(headers, header), data)
+        if first.status == 401:
+            challenge = parse_challenge(_header(first.headers, _CHALLENGE))
+            renewed = authorization.renew(challenge, repository, actions, self._token_request, header)
+            if renewed is not None:
+                first = self._followed(method, url, _with(headers, renewed), data)
+        if not 200 <= first.status < 300:
+            raise self._error(first, method, url, source)
+        return first
+
+    def _ping(self) -> str:
+        """The challenge of the registry; empty if it lets everyone in."""
+        return _header(self._attempt("GET", f"{self._base}/v2/", {}, None).headers, _CHALLENGE)
+
+    def _token_request(self, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None) -> HttpResponse:
+        answer = self._attempt(method, url, headers, data)
+        if not 200 <= answer.status < 300:
+            raise self._error(
+                answer, method, url.partition("?")[0], "the login" if "Authorization" in headers or data else ""
+            )
+        return answer
+
+    def _error(self, answer: HttpResponse, method: str, url: str, source: str) -> RegistryError:
+        code, text = error_text(answer.data)
+        return RegistryError(
+            text or code or "no reason was given",
+            registry=self.access.registry,
+            login=source,
+            status=answer.status,
+            reason=code,
+            method=method,
+            path=urlsplit(url).path,
+            retry_after=http.retry_after(_header(answer.headers, "Retry-After")),
+        )
+
+    def _followed(self, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None) -> HttpResponse:
+        """The response after redirects, which registries use for blobs; another host does not get the credentials."""
+        answer = self._attempt(method, url, headers, data)
+        for dummy in range(_MAX_REDIRECTS):
+            target = _header(answer.headers, "Location") if answer.status in _REDIRECTS else ""
+            if not target or method not in ("GET", "HEAD"):
+                break
+            following = urljoin(url, target)
+            if urlsplit(following).netloc != urlsplit(url).netloc:
+                headers = {name: text for name, text in headers.items() if name != "Authorization"}
+            url = following
+            answer = self._attempt(method, url, headers, data)
+        return answer
+
+    def _attempt(self, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None) -> HttpResponse:
+        try:
+            response = self._pools.for_url(url).request(
+                method,
+                url,
+                body=data,
+                headers={"User-Agent": self._user_agent, **headers},
+                timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, self._timeout), read=self._timeout),
+                retries=False,
+                redirect=False,
+            )
+        except (HTTPError, OSError) as error:
+            raise http.no_answer(
+                RegistryError, error, method=method, path=urlsplit(url).path, registry=self.access.registry
+            ) from None
+        except ValueError:
+            raise http.not_sendable(self.access.registry, "Check user and password.") from None
+        self._connected_before = True
+        return HttpResponse(response.status, response.data, response.headers)
+
+
+def _with(headers: t.Mapping[str, str], authorization: str | None) -> dict[str, str]:
+    return {**headers, **({"Authorization": authorization} if authorization else {})}
+
+
+def _header(headers: t.Mapping[str, str], name: str) -> str:
+    """The value of a header in any case; empty if there is none."""
+    found = headers.get(name)
+    if found is None:
+        found = next((value for key, value in headers.items() if key.lower() == name.lower()), "")
+    return found

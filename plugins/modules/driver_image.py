@@ -1,0 +1,357 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Builds or copies the vGPU driver images that the pools declare."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: driver_image
+short_description: Build vGPU driver images, and push them under every tag that the GPU operator asks for
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Provides the driver image of each pool with C(driver.type=vgpu) in its registry, C(driver.repository) with C(driver.image) and C(driver.version).
+  - The GPU operator appends the operating system of a node to the version, and its releases do so in different ways (C(rhel9.6) before v26.7, C(rhel9) from
+    v26.7 on). The image gets the tags for the operating systems of the pool's nodes, for the declared and for the installed release of the operator, so that
+    an upgrade of the operator finds its image.
+  - The image is built with buildah from NVIDIA's build context (gpu-driver-container) and the installer of the guest driver, or copied from O(source).
+  - A built image has labels with its version and the digest of all its inputs. It is built again only if an input has changed. Further tags cost one
+    request each.
+  - Installers that contain another driver are rejected, such as that of the vGPU manager for KVM. With O(manager_version), a guest driver that the vGPU
+    manager of the hypervisor does not support is rejected, too.
+  - Images of the vGPU driver must not be published, so public registries are rejected.
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.variables
+  - accel.gpu.registry
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+options:
+  installers:
+    description:
+      - A folder with installers of the guest driver, such as C(NVIDIA-Linux-x86_64-580.95.05-grid.run), or one installer. The installer for the
+        version of each pool is used.
+      - Required unless O(source) is set.
+    type: path
+  context:
+    description:
+      - A checkout of C(https://github.com/NVIDIA/gpu-driver-container). It is not changed.
+      - Required unless O(source) is set.
+    type: path
+  source:
+    description:
+      - A repository that has the images already, without tag, such as V(nvcr.io/nvidia/vgpu/vgpu-guest-driver-5). The images are copied instead of built.
+    type: str
+  operating_systems:
+    description:
+      - Operating systems for which images are needed, as ID and VERSION_ID of C(/etc/os-release), such as V(rhcos4.18), V(rhel9.6) or V(ubuntu22.04).
+      - By default, those of the pool's nodes, as NFD has labelled them. If the pool has no nodes yet, those of all nodes.
+    type: list
+    elements: str
+    default: []
+  operator_versions:
+    description:
+      - Releases of the GPU operator that will ask for the images. By default, C(gpu_cluster.operator.version) and the installed release.
+    type: list
+    elements: str
+    default: []
+  manager_version:
+    description: Version of the vGPU manager on the hypervisors, such as V(550.163.02). Without it, the compatibility is not checked.
+    type: str
+  catalog_file:
+    description:
+      - Path of NVIDIA's C(vgpuDriverCatalog.yaml). It is copied into the image, and precedes the collection's own table of releases.
+    type: path
+  version_check:
+    description: Whether the driver container checks at its start that its version fits the vGPU manager. This needs O(catalog_file).
+    type: bool
+    default: false
+  build_args:
+    description: Arguments of the Dockerfile, in addition to those that the build needs, and those in C(versions.mk) of O(context).
+    type: dict
+    default: {}
+  isolation:
+    description: How buildah isolates the commands of the build. V(oci) needs a container runtime, V(rootless) needs user namespaces.
+    type: str
+    choices: [chroot, oci, rootless]
+    default: chroot
+  storage_root:
+    description: Folder for buildah's storage. By default, the storage of the user.
+    type: path
+  storage_driver:
+    description: Driver of buildah's storage, such as V(overlay) or V(vfs). By default, that of the user's storage.
+    type: str
+  allow_public_registry:
+    description: Whether images may be pushed to a public registry, such as C(quay.io). Only allowed by NVIDIA's license if nobody else can read the repository.
+    type: bool
+    default: false
+  force:
+    description: Whether images with the same tags that this collection did not build are replaced.
+    type: bool
+    default: false
+requirements:
+  - buildah, if an image is built
+  - skopeo, if an image is copied
+seealso:
+  - module: accel.gpu.registry_image
+  - module: accel.gpu.image_set
+"""
+
+EXAMPLES = r"""
+- name: Build the driver images of the pools
+  accel.gpu.driver_image:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_defaults: "{{ gpu_defaults }}"
+    gpu_pools: "{{ gpu_pools }}"
+    installers: /srv/nvidia/guest-drivers
+    context: /srv/nvidia/gpu-driver-container
+    manager_version: 580.95.02
+    registries:
+      - {registry: registry.example.com, username: gpu, password: "{{ registry_password }}"}
+
+- name: Copy them from NVIDIA's registry, with an API key in NGC_API_KEY
+  accel.gpu.driver_image:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+    source: nvcr.io/nvidia/vgpu/vgpu-guest-driver-5
+"""
+
+RETURN = r"""
+driver_images:
+  description: The images, or in check mode the images after the predicted changes.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    image: {description: Registry and repository., type: str, returned: always, sample: registry.example.com/nvidia/driver}
+    version: {description: Version of the driver., type: str, returned: always, sample: 580.95.05}
+    pools: {description: The pools that use it., type: list, elements: str, returned: always, sample: [vdi]}
+    tags: {description: Its tags., type: list, elements: str, returned: always, sample: [580.95.05-rhel9, 580.95.05-rhel9.6]}
+    digests:
+      description: The digest of each tag. Empty in check mode for an image that would be built.
+      type: dict
+      returned: always
+      sample: {580.95.05-rhel9: 'sha256:5e9d51ee2b5cd3c0dbcd4d0cbe1b0a4f4e3a9b56a1d8d4f9c3f5f2f8b4c1a7d2'}
+    action:
+      description: V(built), V(copied), V(tagged) if only tags were missing, or V(unchanged).
+      type: str
+      returned: always
+      sample: unchanged
+  sample:
+    - image: registry.example.com/nvidia/driver
+      version: 580.95.05
+      pools: [vdi]
+      tags: [580.95.05-rhel9, 580.95.05-rhel9.6]
+      digests: {580.95.05-rhel9: 'sha256:5e9d51ee2b5cd3c0dbcd4d0cbe1b0a4f4e3a9b56a1d8d4f9c3f5f2f8b4c1a7d2'}
+      action: unchanged
+code:
+  description:
+    - Reason of the failure. V(invalid) - errors in the options or the variables. V(connection) - no usable credentials, or a program is missing.
+      V(wrong_cluster) - the connection leads to a different cluster than declared. V(program) - buildah or skopeo has failed. V(unreachable) - the cluster
+      or a registry does not respond. Otherwise, the HTTP status of the error.
+  returned: failure
+  type: raw
+  sample: invalid
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {problems: ["installers: NVIDIA-Linux-x86_64-580.95.02-vgpu-kvm.run is the vGPU manager for KVM hosts."]}
+"""
+
+import typing as t
+
+from ..module_utils.cluster_state.node import parse_node
+from ..module_utils.cluster_state.pool_assignment import assign_pools
+from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.module import ArgumentSpec, merge_specs
+from ..module_utils.common.results import diff_of
+from ..module_utils.driver_image.build import BuildOptions, ImageBuilder
+from ..module_utils.driver_image.compatibility import check_compatibility
+from ..module_utils.driver_image.plan import DriverImage, System, parse_system, plan_images, system_of
+from ..module_utils.driver_image.reconcile import BuiltImages, CopiedImages
+from ..module_utils.gpu_operator.detect import find_operator
+from ..module_utils.helm.chart import load
+from ..module_utils.kube.paths import NODES
+from ..module_utils.kube.plan_module import PlanModule
+from ..module_utils.registry.image_copy import ImageCopier
+from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
+from ..module_utils.registry.reference import InvalidReference, parse_repository
+
+_SPEC: ArgumentSpec = {
+    "installers": {"type": "path"},
+    "context": {"type": "path"},
+    "source": {"type": "str"},
+    "operating_systems": {"type": "list", "elements": "str", "default": []},
+    "operator_versions": {"type": "list", "elements": "str", "default": []},
+    "manager_version": {"type": "str"},
+    "catalog_file": {"type": "path"},
+    "version_check": {"type": "bool", "default": False},
+    "build_args": {"type": "dict", "default": {}},
+    "isolation": {"type": "str", "choices": ["chroot", "oci", "rootless"], "default": "chroot"},
+    "storage_root": {"type": "path"},
+    "storage_driver": {"type": "str"},
+    "allow_public_registry": {"type": "bool", "default": False},
+    "force": {"type": "bool", "default": False},
+}
+
+
+class DriverImageModule(RegistryAccessMixin, PlanModule):
+    """A module with the options of the cluster, of the pools and of registries."""
+
+
+def work(module: DriverImageModule) -> dict[str, t.Any]:
+    """Find the images that the pools need, and build or copy what the registry does not have."""
+    images = _images(module)
+    _check_compatibility(module, images)
+    return _copied(module, images) if module.params["source"] else _built(module, images)
+
+
+def _images(module: DriverImageModule) -> list[DriverImage]:
+    params, plan = module.params, module.plan
+    given = [parse_system(text) for text in params["operating_systems"]]
+    problems = [
+        f"operating_systems[{index}]: {params['operating_systems'][index]!r} is not an operating system; write ID and VERSION_ID, such as rhel9.6"
+        for index, system in enumerate(given)
+        if system is None
+    ]
+    if problems:
+        raise InvalidOptions(problems)
+    systems: dict[str, set[System]] = {}
+    if not given:
+        nodes = [parse_node(item) for item in module.client.list(NODES)]
+        by_name = {node.name: system for node in nodes if (system := system_of(node))}
+        membership = assign_pools(plan.pools, nodes)
+        for pool in plan.pools:
+            own = {by_name[name] for name in membership.by_pool.get(pool.name, ()) if name in by_name}
+            systems[pool.name] = own or set(by_name.values())
+    images, problems = plan_images(
+        plan,
+        lambda pool: {system for system in given if system} or systems.get(pool.name, set()),
+        params["operator_versions"] or _operator_versions(module),
+        allow_public_registry=params["allow_public_registry"],
+    )
+    if problems:
+        raise InvalidOptions(problems)
+    return images
+
+
+def _operator_versions(module: DriverImageModule) -> set[str]:
+    """The declared release, and the installed one if the cluster is reachable by these options."""
+    versions = {module.plan.operator.version}
+    if not module.params["operating_systems"]:
+        installation = find_operator(module.client, module.plan).installation
+        versions |= {installation.version} if installation and installation.version else set()
+    return {version for version in versions if version}
+
+
+def _check_compatibility(module: DriverImageModule, images: t.Sequence[DriverImage]) -> None:
+    manager, path = module.params["manager_version"], module.params["catalog_file"]
+    if not manager:
+        return
+    catalog = None
+    if path:
+        try:
+            with open(path, encoding="utf-8") as file:
+                catalog = load(file.read())
+        except (OSError, ValueError) as error:
+            raise InvalidOptions([f"catalog_file: {path} cannot be read: {error}"]) from None
+        if not isinstance(catalog, dict):
+            raise InvalidOptions(
+                [f"catalog_file: {path} is not a catalog of vGPU drivers; it must be YAML with branch and driver"]
+            )
+    verdicts = [check_compatibility(image.version, manager, catalog) for image in images]
+    problems = [f"manager_version: {verdict.problem}" for verdict in verdicts if verdict.problem]
+    if problems:
+        raise InvalidOptions(list(dict.fromkeys(problems)))
+    for text in dict.fromkeys(verdict.warning for verdict in verdicts if verdict.warning):
+        module.warn(text)
+
+
+def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[str, t.Any]:
+    params = module.params
+    missing = [name for name in ("installers", "context") if not params[name]]
+    if images and missing:
+        raise InvalidOptions([f"{name}: is missing; set it, or set source to copy the images" for name in missing])
+    options = BuildOptions(
+        context=params["context"] or "",
+        installers=params["installers"] or "",
+        catalog_file=params["catalog_file"],
+        build_args={name: str(value) for name, value in params["build_args"].items()},
+        version_check=params["version_check"],
+        isolation=params["isolation"],
+        storage_root=params["storage_root"],
+        storage_driver=params["storage_driver"],
+    )
+    built = BuiltImages(
+        module.registry_client, ImageBuilder(module.image_tools, module.tmpdir), options, force=params["force"]
+    )
+    states = built.compare(images)
+    actions = [state.action for state in states]
+    before = {
+        str(state.image.repository.with_tag(tag)): digest
+        for state in states
+        for tag, digest in state.actual.items()
+        if digest
+    }
+    if not module.check_mode:
+        built.apply(states, module.progress.report)
+        built.clean([state for state, action in zip(states, actions, strict=True) if action == "built"])
+    results = []
+    for image in images:
+        own = [(state, action) for state, action in zip(states, actions, strict=True) if state.image is image]
+        digests = {tag: state.built for state, dummy in own for tag in state.actual}
+        action = next((name for name in ("built", "tagged") if any(name == one for dummy, one in own)), "unchanged")
+        results.append(_entry(image, digests, action))
+    return _result(results, before, changed=any(action != "unchanged" for action in actions))
+
+
+def _copied(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[str, t.Any]:
+    try:
+        source = parse_repository(module.params["source"])
+    except InvalidReference as error:
+        raise InvalidOptions([f"source: {module.params['source']!r} {error}"]) from None
+    copier = ImageCopier(module.registry_client, module.image_tools)
+    states = copier.compare(CopiedImages(module.registry_client, copier, source).specs(images))
+    if not module.check_mode:
+        copier.copy(states)
+    before = {name: digest for state in states for name, digest in state.actual.items() if digest}
+    results = []
+    for image in images:
+        names = {str(image.repository.with_tag(tag)): tag for tag in image.tags}
+        own = [state for state in states if state.spec.name in names]
+        digests = {names[state.spec.name]: state.desired for state in own}
+        results.append(_entry(image, digests, "copied" if any(state.different for state in own) else "unchanged"))
+    return _result(results, before, changed=any(state.different for state in states))
+
+
+def _entry(image: DriverImage, digests: t.Mapping[str, str], action: str) -> dict[str, t.Any]:
+    return {
+        "image": image.repository.name,
+        "version": image.version,
+        "pools": list(image.pools),
+        "tags": list(image.tags),
+        "digests": dict(digests),
+        "action": action,
+    }
+
+
+def _result(images: list[dict[str, t.Any]], before: dict[str, t.Any], *, changed: bool) -> dict[str, t.Any]:
+    after = {
+        f"{entry['image']}:{tag}": digest or "(built by this run)"
+        for entry in images
+        for tag, digest in entry["digests"].items()
+    }
+    return {"changed": changed, "driver_images": images, "diff": diff_of(before, after, "driver images")}
+
+
+def main() -> None:
+    """Run the module."""
+    DriverImageModule(merge_specs(REGISTRY, _SPEC)).run(work)
+
+
+if __name__ == "__main__":
+    main()

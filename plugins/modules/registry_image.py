@@ -1,0 +1,194 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Copies images between registries, archives and layouts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: registry_image
+short_description: Copy images between registries, and send only what differs
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Compares the digest of each source with the digests of its destination, and copies the images that differ with skopeo. An image that does not differ costs
+    one request at the source and one at each tag of the destination. All images are compared at the same time.
+  - Digests are preserved. An index with several platforms is copied with all of them, unless O(images[].platforms) selects some.
+  - If the repository already has the image under one of the tags, the other tags cost one request each.
+  - Layers that the destination has are not sent again, also after an interrupted run.
+  - All references are checked, and all images are compared, before the first one is copied.
+extends_documentation_fragment:
+  - accel.gpu.registry
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+options:
+  images:
+    description: The images.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      source:
+        description:
+          - Image in a registry with its tag or digest, such as V(nvcr.io/nvidia/gpu-operator:v25.10.1).
+          - An archive or a layout on this machine is V(oci-archive:/path), V(docker-archive:/path), V(oci:/path:tag) or V(dir:/path).
+        type: str
+        required: true
+      destination:
+        description:
+          - Image in a registry with its tag, or an archive or layout as in O(images[].source). An image of another digest that has this tag is replaced.
+        type: str
+        required: true
+      tags:
+        description: Further tags for the same image in the repository of O(images[].destination).
+        type: list
+        elements: str
+        default: []
+      platforms:
+        description:
+          - Platforms such as V(linux/amd64), if not all of them are copied. One platform is copied as an image without an index.
+        type: list
+        elements: str
+        default: []
+      pull_through:
+        description:
+          - Whether O(images[].destination) is a pull-through cache, such as a remote repository of Artifactory. Nothing is sent to it. The module verifies
+            that it returns the image of O(images[].source), and fails if it does not.
+        type: bool
+        default: false
+requirements:
+  - skopeo, if an image differs or is not in a registry
+seealso:
+  - module: accel.gpu.registry_image_info
+  - module: accel.gpu.image_set
+"""
+
+EXAMPLES = r"""
+- name: Copy the operator's image to a private registry, with a further tag
+  accel.gpu.registry_image:
+    images:
+      - source: nvcr.io/nvidia/gpu-operator:v25.10.1
+        destination: registry.example.com/nvidia/gpu-operator:v25.10.1
+        tags: [stable]
+        platforms: [linux/amd64]
+    registries:
+      - registry: registry.example.com
+        username: gpu
+        password: "{{ registry_password }}"
+        ca_cert: /etc/pki/registry-ca.crt
+
+- name: Set the connection options once for all modules of the action group
+  module_defaults:
+    group/accel.gpu.registry:
+      registries: "{{ gpu_registries }}"
+  block:
+    - name: Save the image to an archive for a site without a network
+      accel.gpu.registry_image:
+        images:
+          - source: registry.example.com/nvidia/gpu-operator:v25.10.1
+            destination: oci-archive:/media/usb/gpu-operator.tar
+"""
+
+RETURN = r"""
+images:
+  description: The images in the order of the option. If some could not be copied, those that were copied.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    source: {description: The source., type: str, returned: always, sample: 'nvcr.io/nvidia/gpu-operator:v25.10.1'}
+    destination: {description: The destination., type: str, returned: always, sample: 'registry.example.com/nvidia/gpu-operator:v25.10.1'}
+    tags: {description: The further tags., type: list, elements: str, returned: always, sample: [stable]}
+    digest:
+      description: The digest of the image at the destination after the run.
+      type: str
+      returned: always
+      sample: sha256:5e9d51ee2b5cd3c0dbcd4d0cbe1b0a4f4e3a9b56a1d8d4f9c3f5f2f8b4c1a7d2
+    action:
+      description: V(created) if no tag existed, V(updated) if a tag was missing or had another digest, V(unchanged) otherwise.
+      type: str
+      returned: always
+      sample: unchanged
+  sample:
+    - source: nvcr.io/nvidia/gpu-operator:v25.10.1
+      destination: registry.example.com/nvidia/gpu-operator:v25.10.1
+      tags: [stable]
+      digest: sha256:5e9d51ee2b5cd3c0dbcd4d0cbe1b0a4f4e3a9b56a1d8d4f9c3f5f2f8b4c1a7d2
+      action: unchanged
+code:
+  description:
+    - Reason of the failure. V(invalid) - errors in the options, or an image that does not exist. V(connection) - no usable credentials, or a program is
+      missing. V(unreachable) - a registry does not respond. V(program) - skopeo has failed. V(partial) - several images failed. Otherwise, the HTTP
+      status of the registry's error.
+  returned: failure
+  type: raw
+  sample: invalid
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors in the options. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {problems: ["images[0].source: 'gpu-operator' names no registry; write its host first"]}
+"""
+
+import typing as t
+
+from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.common.results import diff_of
+from ..module_utils.registry.copy_options import parse_specs
+from ..module_utils.registry.image_copy import CopyState, ImageCopier
+from ..module_utils.registry.module import RegistryModule
+
+_SPEC: ArgumentSpec = {
+    "images": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "source": {"type": "str", "required": True},
+            "destination": {"type": "str", "required": True},
+            "tags": {"type": "list", "elements": "str", "default": []},
+            "platforms": {"type": "list", "elements": "str", "default": []},
+            "pull_through": {"type": "bool", "default": False},
+        },
+    },
+}
+
+
+def work(module: RegistryModule) -> dict[str, t.Any]:
+    """Compare all images, and copy those that differ."""
+    specs, problems = parse_specs(module.params["images"])
+    if problems:
+        raise InvalidOptions(problems)
+    progress = module.progress
+    copier = ImageCopier(
+        module.registry_client,
+        module.image_tools,
+        on_done=lambda name, done, total: progress.report(f"copied {name}", done, total),
+    )
+    states = copier.compare(specs)
+    if not module.check_mode:
+        copier.copy(states)
+    return _result(states)
+
+
+def _result(states: t.Sequence[CopyState]) -> dict[str, t.Any]:
+    changed = [state for state in states if state.different]
+    before = {name: digest for state in changed for name, digest in state.actual.items() if digest}
+    after = {name: state.desired for state in changed for name in state.actual}
+    return {
+        "changed": bool(changed),
+        "images": [state.result() for state in states],
+        "diff": diff_of(before, after, "images"),
+    }
+
+
+def main() -> None:
+    """Run the module."""
+    RegistryModule(_SPEC).run(work)
+
+
+if __name__ == "__main__":
+    main()
