@@ -164,14 +164,13 @@ details:
 
 import typing as t
 
-from ..module_utils.cluster_state.node import parse_node
-from ..module_utils.cluster_state.pool_assignment import assign_pools
+from ..module_utils.cluster_state.operating_systems import NodeSystems
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.driver_image.build import BuildOptions, ImageBuilder
 from ..module_utils.driver_image.compatibility import check_compatibility
-from ..module_utils.driver_image.plan import DriverImage, System, parse_system, plan_images, system_of
+from ..module_utils.driver_image.plan import DriverImage, plan_images
 from ..module_utils.driver_image.reconcile import BuiltImages, CopiedImages
 from ..module_utils.gpu_operator.detect import find_operator
 from ..module_utils.helm.chart import load
@@ -212,27 +211,10 @@ def work(module: DriverImageModule) -> dict[str, t.Any]:
 
 def _images(module: DriverImageModule) -> list[DriverImage]:
     params, plan = module.params, module.plan
-    given = [parse_system(text) for text in params["operating_systems"]]
-    problems = [
-        f"operating_systems[{index}]: {params['operating_systems'][index]!r} is not an operating system; write ID and VERSION_ID, such as rhel9.6"
-        for index, system in enumerate(given)
-        if system is None
-    ]
-    if problems:
-        raise InvalidOptions(problems)
-    systems: dict[str, set[System]] = {}
-    if not given:
-        nodes = [parse_node(item) for item in module.client.list(NODES)]
-        by_name = {node.name: system for node in nodes if (system := system_of(node))}
-        membership = assign_pools(plan.pools, nodes)
-        for pool in plan.pools:
-            own = {by_name[name] for name in membership.by_pool.get(pool.name, ()) if name in by_name}
-            systems[pool.name] = own or set(by_name.values())
+    systems = NodeSystems(params["operating_systems"], plan.pools, lambda: module.client.list(NODES))
+    versions = params["operator_versions"] or _operator_versions(module)
     images, problems = plan_images(
-        plan,
-        lambda pool: {system for system in given if system} or systems.get(pool.name, set()),
-        params["operator_versions"] or _operator_versions(module),
-        allow_public_registry=params["allow_public_registry"],
+        plan, systems.of_pool, versions, allow_public_registry=params["allow_public_registry"]
     )
     if problems:
         raise InvalidOptions(problems)

@@ -7,18 +7,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.driver_images import OS_LABELS, PUBLIC_REGISTRIES, build_folder, os_tag
-from ..catalog.names import NFD_PREFIX
+from ..catalog.driver_images import PUBLIC_REGISTRIES, build_folder, os_tag
 from ..registry.reference import ImageReference, InvalidReference, parse_repository
 from ..schema.driver import VGPU_TYPE, driver_of_values, effective_driver
 from ..schema.messages import join_words, quote
 
 if t.TYPE_CHECKING:
-    from ..cluster_state.node import Node
+    from ..cluster_state.operating_systems import System
     from ..pools.plan import Plan, PoolPlan
-
-# ID and VERSION_ID of an operating system.
-System = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -101,19 +97,6 @@ def tags_by_folder(
         else:
             folders.setdefault(folder, set()).update(f"{version}-{suffix}" for suffix in suffixes)
     return {folder: tuple(sorted(tags)) for folder, tags in sorted(folders.items())}, unknown
-
-
-def system_of(node: Node) -> System | None:
-    """The operating system of a node by the labels of NFD; None if NFD has not labelled it."""
-    system, number = (node.labels.get(f"{NFD_PREFIX}{label}", "") for label in OS_LABELS)
-    return (system, number) if system and number else None
-
-
-def parse_system(text: str) -> System | None:
-    """An operating system such as rhel9.6; None for another text."""
-    name = text.rstrip("0123456789.")
-    number = text[len(name) :]
-    return (name, number) if name and number and not number.startswith(".") else None
 
 
 def _repository(pool: PoolPlan, driver: t.Mapping[str, t.Any], *, allow_public_registry: bool) -> ImageReference | str:

@@ -34,12 +34,12 @@ from ..common.nested import get_nested, parse_json
 from ..common.results import MAX_LISTED
 from ..kube.diff import difference
 from ..kube.managed_fields import as_applied
+from ..pools.driver_spec import declared_spec, inherited_driver
 from ..schema.messages import abbreviate
 from .chart_drivers import template_fields
 from .cluster_policy import policy_version
 from .driver_checks import name_problem, object_problems, overlap_problems, uncovered_problems
 from .driver_rollout import DriverRollout, UpgradePolicy, format_change
-from .driver_spec import declared_spec, inherited_driver
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan, PoolPlan

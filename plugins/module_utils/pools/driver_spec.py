@@ -11,8 +11,8 @@ import typing as t
 
 from ..catalog.releases import DRIVER_IMAGE
 from ..common.nested import get_nested
-from ..pools.variables import merge
 from ..schema.driver import BUILD_KEYS
+from .variables import merge
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]

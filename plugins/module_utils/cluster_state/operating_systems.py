@@ -1,0 +1,69 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operating systems of the nodes of each pool, by the labels of NFD; the tags of driver images depend on them (pure)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..catalog.driver_images import OS_LABELS
+from ..catalog.names import NFD_PREFIX
+from ..common.errors import InvalidOptions
+from .node import parse_node
+from .pool_assignment import assign_pools
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import PoolPlan
+    from .node import Node
+
+# ID and VERSION_ID of /etc/os-release.
+System = tuple[str, str]
+_SYSTEM = re.compile(r"(?P<system>[a-z]+(?:[-_][a-z]+)*)(?P<version>\d+(?:\.\d+)*)")
+
+
+class NodeSystems:
+    """The operating systems of pools: the given ones, or else those of their nodes."""
+
+    def __init__(
+        self, given: t.Sequence[str], pools: t.Sequence[PoolPlan], read_nodes: t.Callable[[], t.Iterable[t.Any]]
+    ) -> None:
+        """read_nodes: lists the nodes, which is only done without given systems. Raises InvalidOptions with all mistakes in `given`."""
+        self._given = parse_systems(given)
+        self._by_pool: dict[str, set[System]] = {}
+        self._all: set[System] = set()
+        if self._given:
+            return
+        nodes = [parse_node(item) for item in read_nodes()]
+        by_name = {node.name: system for node in nodes if (system := system_of(node))}
+        gpu_nodes = {node.name for node in nodes if node.has_gpu}
+        self._all = {system for name, system in by_name.items() if name in gpu_nodes} or set(by_name.values())
+        for pool, names in assign_pools(pools, nodes).by_pool.items():
+            self._by_pool[pool] = {by_name[name] for name in names if name in by_name}
+
+    def of_pool(self, pool: PoolPlan) -> set[System]:
+        """The systems of a pool's nodes; those of all GPU nodes if it has none yet."""
+        return self._given or self._by_pool.get(pool.name) or self._all
+
+    def of_all(self) -> set[System]:
+        """The systems of all GPU nodes; those of all nodes while no GPU is known."""
+        return self._given or self._all
+
+
+def parse_systems(texts: t.Sequence[str]) -> set[System]:
+    """Operating systems such as rhel9.6 and ubuntu22.04; raises InvalidOptions with all mistakes."""
+    found = [_SYSTEM.fullmatch(text) for text in texts]
+    problems = [
+        f"operating_systems[{index}]: {text!r} is not an operating system; write ID and VERSION_ID of /etc/os-release, such as rhel9.6"
+        for index, (text, match) in enumerate(zip(texts, found, strict=True))
+        if match is None
+    ]
+    if problems:
+        raise InvalidOptions(problems)
+    return {(match["system"], match["version"]) for match in found if match}
+
+
+def system_of(node: Node) -> System | None:
+    """The operating system of a node; None if NFD has not labelled it."""
+    system, version = (node.labels.get(f"{NFD_PREFIX}{label}", "") for label in OS_LABELS)
+    return (system, version) if system and version else None

@@ -1,0 +1,129 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Collects the images that a plan needs: renders the charts as a run installs them, or reads the ClusterServiceVersions of OLM's packages."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.olm import API_PATH, OLM
+from ..catalog.releases import DRIVER_IMAGE
+from ..common.errors import InvalidOptions
+from ..common.nested import get_nested
+from ..helm.chart import load_all
+from ..helm.cli import Helm
+from ..pools.driver_spec import declared_spec, inherited_driver
+from ..pools.variables import merge
+from ..schema.messages import join_words
+from ..validation_programs.registry import PROGRAMS
+from .components import (
+    DRIVER,
+    MissingImage,
+    driver_images,
+    operator_environment,
+    policy_images,
+    related_images,
+    workload_images,
+)
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..pools.plan import Plan, PoolPlan, ReleasePlan
+
+Object = dict[str, t.Any]
+# Only charts for a newer Kubernetes than helm's own need it; every chart in the catalog supports this release.
+_KUBERNETES = "v1.34.0"
+_PACKAGE_MANIFESTS = "/apis/packages.operators.coreos.com/v1/packagemanifests"
+
+
+class ImageCollector:
+    """The images by component, of one plan after the other."""
+
+    def __init__(
+        self,
+        helm: t.Callable[[], Helm],
+        client: Client | None,
+        suffixes_of: t.Callable[[PoolPlan | None], t.Collection[str]],
+        programs: t.Collection[str],
+    ) -> None:
+        """suffixes_of: the suffixes of driver tags for a pool, or for all nodes. programs: the programs of the validation. client: only OLM needs it."""
+        self._helm, self._client, self._suffixes_of, self._programs = helm, client, suffixes_of, programs
+
+    def images(self, plan: Plan) -> dict[str, str]:
+        """All images by component; raises InvalidOptions."""
+        found = self._of_olm(plan) if plan.operator.installer == OLM else self._of_charts(plan)
+        for program in PROGRAMS:
+            if program.name in self._programs:
+                by_version = plan.validation.images.get(program.image) or {}
+                found.update({f"validation/{program.name}/{version}": image for version, image in by_version.items()})
+        return found
+
+    def _of_charts(self, plan: Plan) -> dict[str, str]:
+        documents = self._render(plan.operator)
+        found = {f"operator/{name}": image for name, image in workload_images(documents).items()}
+        policy = next((item for item in documents if item.get("kind") == "ClusterPolicy"), None)
+        if policy is None:
+            raise InvalidOptions(
+                [f"The chart {plan.operator.chart} creates no ClusterPolicy, so its operands are unknown"]
+            )
+        found.update(self._operands(plan, policy, operator_environment(documents)))
+        nfd = workload_images(self._render(plan.nfd))
+        return {**found, **{f"nfd/{name}": image for name, image in nfd.items()}}
+
+    def _operands(self, plan: Plan, policy: Object, environment: dict[str, str]) -> dict[str, str]:
+        spec = merge(policy.get("spec") or {}, plan.policy.spec)
+        try:
+            found = policy_images(spec, self._suffixes_of(None), environment)
+            for pool in plan.pools if plan.declares_drivers else ():
+                driver = declared_spec(pool.driver or {}, inherited_driver({"spec": spec}))
+                part = f"{DRIVER}/{pool.name}"
+                found.update(driver_images(part, driver, self._suffixes_of(pool)))
+        except MissingImage as error:
+            raise InvalidOptions([f"{error}. Set it in gpu_cluster.operator.values"]) from None
+        return found
+
+    def _render(self, release: ReleasePlan) -> list[Object]:
+        helm = self._helm()
+        path = helm.fetch(release.chart, release.chart_repo or None, release.version or None)
+        text = helm.render(path, release.name, release.namespace, release.values, lambda: _KUBERNETES)
+        return [item for item in load_all(text) if isinstance(item, dict)]
+
+    def _of_olm(self, plan: Plan) -> dict[str, str]:
+        """The images of both packages by digest, and the drivers that pools declare."""
+        found = {}
+        for name, release in (("operator", plan.operator), ("nfd", plan.nfd)):
+            found.update({f"{name}/{key}": image for key, image in self._of_package(release).items()})
+        inherited = inherited_driver({"spec": plan.operator.values})
+        for pool in plan.pools:
+            driver = declared_spec(pool.driver or {}, inherited)
+            if pool.driver is not None and driver.get("version"):
+                settings = {"repository": DRIVER_IMAGE[0], "image": DRIVER_IMAGE[1], **driver}
+                found.update(driver_images(f"{DRIVER}/{pool.name}", settings, self._suffixes_of(pool)))
+        return found
+
+    def _of_package(self, release: ReleasePlan) -> dict[str, str]:
+        """The images of the ClusterServiceVersion that is installed, or that is the newest of a channel of the catalog."""
+        if release.olm is None or self._client is None:
+            raise InvalidOptions(["The images of OLM's packages are read from the cluster; set its connection"])
+        package, wanted = release.olm.package, release.version.removeprefix("v")
+        csvs = self._client.list_known(f"{API_PATH}/namespaces/{release.namespace}/clusterserviceversions")
+        for csv in csvs:
+            version = str(get_nested(csv, "spec", "version") or "")
+            if csv["metadata"]["name"].startswith(f"{package}.") and wanted in ("", version):
+                return related_images(csv)
+        offered = []
+        for manifest in self._client.list_known(_PACKAGE_MANIFESTS):
+            if manifest["metadata"]["name"] != package:
+                continue
+            for channel in get_nested(manifest, "status", "channels") or ():
+                description = channel.get("currentCSVDesc") or {}
+                offered.append(str(description.get("version") or ""))
+                if wanted in ("", description.get("version")):
+                    return {image: image for image in description.get("relatedImages") or ()}
+        known = join_words(sorted(set(filter(None, offered)))) or "none"
+        raise InvalidOptions(
+            [
+                f"Package {package}: the images of version {wanted or 'the newest one'} are not known. It is not installed, and the catalogs describe only the "
+                f"newest version of each channel ({known}). oc-mirror reads the whole catalog: use the file imageset-config.yaml"
+            ]
+        )

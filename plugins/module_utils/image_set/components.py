@@ -1,0 +1,151 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The images that a cluster pulls for the GPU operator and NFD, from rendered charts, a ClusterPolicy and ClusterServiceVersions (pure).
+
+Sources: gpu-operator api/nvidia/v1/clusterpolicy_types.go (ImagePath, the defaults of `enabled`), controllers/object_controls.go (resolveDriverTag),
+controllers/state_manager.go (which states run), the tags v23.9.2 to v26.7.0.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..common.nested import get_nested
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+DRIVER = "driver"
+# The parts of a ClusterPolicy with an image, and the switch of each: the field, and whether the part runs if the field is not set.
+_SWITCHES: dict[str, tuple[str, bool] | None] = {
+    "validator": None,
+    "driver": ("driver.enabled", True),
+    "driver.manager": ("driver.enabled", True),
+    "toolkit": ("toolkit.enabled", True),
+    "devicePlugin": ("devicePlugin.enabled", True),
+    "gfd": ("gfd.enabled", True),
+    "dcgm": ("dcgm.enabled", True),
+    "dcgmExporter": ("dcgmExporter.enabled", True),
+    "migManager": ("migManager.enabled", True),
+    "nodeStatusExporter": ("nodeStatusExporter.enabled", False),
+    "gds": ("gds.enabled", False),
+    "gdrcopy": ("gdrcopy.enabled", False),
+}
+# The parts for virtual machines, which run only with sandboxWorkloads.enabled.
+_SANDBOX_SWITCHES: dict[str, tuple[str, bool]] = {
+    "vfioManager": ("vfioManager.enabled", True),
+    "vfioManager.driverManager": ("vfioManager.enabled", True),
+    "sandboxDevicePlugin": ("sandboxDevicePlugin.enabled", True),
+    "kataSandboxDevicePlugin": ("kataSandboxDevicePlugin.enabled", False),
+    "vgpuManager": ("vgpuManager.enabled", False),
+    "vgpuManager.driverManager": ("vgpuManager.enabled", False),
+    "vgpuDeviceManager": ("vgpuDeviceManager.enabled", True),
+    "kataManager": ("kataManager.enabled", False),
+    "ccManager": ("ccManager.enabled", False),
+}
+# The operator appends the operating system to the tags of these images.
+_BY_SYSTEM = frozenset({"driver", "gds", "gdrcopy"})
+_WORKLOADS = frozenset({"Deployment", "DaemonSet", "StatefulSet", "Job", "CronJob"})
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class MissingImage(ValueError):
+    """A part of the ClusterPolicy has no complete image."""
+
+
+def workload_images(documents: t.Iterable[Document]) -> dict[str, str]:
+    """The images of the pods of rendered workloads, by the name of the workload and of the container. Hooks of Helm are included."""
+    found: dict[str, str] = {}
+    for item in documents:
+        if item.get("kind") not in _WORKLOADS:
+            continue
+        spec = get_nested(item, "spec", "template", "spec") or get_nested(
+            item, "spec", "jobTemplate", "spec", "template", "spec"
+        )
+        for container in (*((spec or {}).get("initContainers") or ()), *((spec or {}).get("containers") or ())):
+            found[f"{item['metadata']['name']}/{container['name']}"] = container["image"]
+    return found
+
+
+def policy_images(spec: Document, suffixes: t.Collection[str], environment: Document) -> dict[str, str]:
+    """The images of the operands by their part of the ClusterPolicy; those of drivers once for each suffix, as driver/rhel9.6.
+
+    environment: the operator's variables, which name the images of parts without one.
+    """
+    switches: dict[str, tuple[str, bool] | None] = dict(_SWITCHES)
+    if get_nested(spec, "sandboxWorkloads", "enabled") is True:
+        switches.update(_SANDBOX_SWITCHES)
+    found: dict[str, str] = {}
+    for part, switch in switches.items():
+        if switch is not None and not _is_on(spec, *switch):
+            continue
+        if part == DRIVER and get_nested(spec, "driver", "useNvidiaDriverCRD") is True:
+            continue
+        settings = get_nested(spec, *part.split(".")) or {}
+        if part in _BY_SYSTEM:
+            found.update(driver_images(part, settings, suffixes))
+        else:
+            image = _image(settings) or str(environment.get(_variable(part)) or "")
+            if not image:
+                raise MissingImage(f"{part} has no image in the ClusterPolicy and in the variables of the operator")
+            found[part] = image
+    return found
+
+
+def driver_images(part: str, settings: Document, suffixes: t.Collection[str]) -> dict[str, str]:
+    """The image of a driver for each operating system; a digest names the same image on all of them."""
+    image = _image(settings)
+    if not image:
+        raise MissingImage(f"{part} has no repository, image or version")
+    if "@" in image:
+        return {part: image}
+    return {f"{part}/{suffix}": f"{image}-{suffix}" for suffix in sorted(suffixes)}
+
+
+def related_images(csv: Document) -> dict[str, str]:
+    """The images of a ClusterServiceVersion: its relatedImages, and those of its Deployments."""
+    found = {
+        str(item.get("name") or item["image"]): str(item["image"])
+        for item in get_nested(csv, "spec", "relatedImages") or ()
+        if item.get("image")
+    }
+    known = set(found.values())
+    for deployment in get_nested(csv, "spec", "install", "spec", "deployments") or ():
+        item = {"kind": "Deployment", "metadata": {"name": deployment["name"]}, "spec": deployment.get("spec") or {}}
+        found.update({name: image for name, image in workload_images([item]).items() if image not in known})
+    return found
+
+
+def operator_environment(documents: t.Iterable[Document]) -> dict[str, str]:
+    """The variables of the operator's container that name images."""
+    return {
+        entry["name"]: entry["value"]
+        for item in documents
+        if item.get("kind") == "Deployment"
+        for container in get_nested(item, "spec", "template", "spec", "containers") or ()
+        for entry in container.get("env") or ()
+        if entry["name"].endswith("_IMAGE") and entry.get("value")
+    }
+
+
+def _is_on(spec: Document, field: str, default: bool) -> bool:
+    value = get_nested(spec, *field.split("."))
+    return default if value is None else value is True
+
+
+def _image(settings: Document) -> str:
+    """The image of a part as the operator composes it; empty if it is incomplete."""
+    repository, image, version = (str(settings.get(key) or "") for key in ("repository", "image", "version"))
+    if not version:
+        # The whole reference may be in `image`.
+        return image if not repository and (":" in image or "@" in image) else ""
+    if not repository or not image:
+        return ""
+    return f"{repository}/{image}{'@' if _DIGEST.fullmatch(version) else ':'}{version}"
+
+
+def _variable(part: str) -> str:
+    """The operator's variable for a part (internal/image/image.go and the CSV's environment)."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", part.replace("driver.manager", "driverManager")).upper()
+    return f"{words.replace('.', '_')}_IMAGE"

@@ -1,0 +1,65 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Writes a list of images as files for skopeo, oc-mirror and OpenShift."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ..catalog.olm import OLM
+from ..common import private_file
+from ..common.errors import ConnectionProblem
+from ..helm.chart import dump
+from .mirror import MirroredImage, image_set_configuration, mirror_sets, skopeo_list
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import Plan
+
+
+class FileSet:
+    """The files in a folder; without a folder, there are none."""
+
+    def __init__(self, folder: str | None, images: t.Sequence[MirroredImage], plan: Plan, openshift: str) -> None:
+        """openshift: the version of OpenShift, empty for other clusters."""
+        self._folder = folder
+        packages = [release for release in (plan.operator, plan.nfd) if release.installer == OLM]
+        documents = {
+            "images.yaml": [skopeo_list(images)],
+            "imageset-config.yaml": [image_set_configuration(images, packages, openshift)],
+            "mirror-sets.yaml": mirror_sets(images),
+        }
+        self._texts = {
+            os.path.join(folder, name): "".join(f"---\n{dump(item)}" for item in items)
+            for name, items in documents.items()
+            if folder
+        }
+
+    @property
+    def paths(self) -> list[str]:
+        """The files."""
+        return list(self._texts)
+
+    def changes(self) -> dict[str, tuple[str | None, str]]:
+        """The present and the new text of each file that differs; the present one is None for a file that does not exist."""
+        found = {}
+        for path, text in self._texts.items():
+            present = None
+            if os.path.exists(path):
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    present = file.read()
+            if present != text:
+                found[path] = (present, text)
+        return found
+
+    def write(self) -> None:
+        """Write the files that differ; raises ConnectionProblem."""
+        changes = self.changes()
+        if not changes:
+            return
+        try:
+            os.makedirs(t.cast("str", self._folder), exist_ok=True)
+        except OSError as error:
+            raise ConnectionProblem(f"{self._folder} cannot be created: {error.strerror}.") from None
+        for path, (dummy, text) in changes.items():
+            private_file.write(path, text, keep_mode=True)

@@ -1,0 +1,144 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A list of images with their place in a mirror, and its forms for other tools (pure).
+
+Sources: containers/image docs of `skopeo sync` (its YAML source), openshift/oc-mirror v2 ImageSetConfiguration, openshift/api config/v1
+ImageDigestMirrorSet and ImageTagMirrorSet; their effect on nodes: openshift-docs PR 100960.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..registry.reference import ImageReference, parse_image
+
+if t.TYPE_CHECKING:
+    from ..pools.plan import ReleasePlan
+
+Object = dict[str, t.Any]
+
+# Red Hat's index images, by the name of their CatalogSource (OpenShift documentation, "Operator catalogs").
+_INDEXES = {"certified-operators": "certified-operator-index", "redhat-operators": "redhat-operator-index"}
+NO_DRAIN = "creating an ImageDigestMirrorSet drains no node; changing or deleting it drains and restarts all nodes"
+DRAIN = "creating, changing or deleting an ImageTagMirrorSet drains and restarts all nodes, one after the other"
+
+
+@dataclass(frozen=True)
+class MirroredImage:
+    """An image that the cluster pulls. `source` is empty for an image that only exists in a private registry, such as a vGPU driver.
+
+    `component`: what needs it, such as operator, devicePlugin, driver/rhel9.6 or nfd/master.
+    """
+
+    component: str
+    source: str
+    destination: str
+
+    @property
+    def copied(self) -> bool:
+        """Whether the mirror gets it from another registry."""
+        return bool(self.source) and self.source != self.destination
+
+    def as_dict(self) -> dict[str, str]:
+        """The entry of a result."""
+        return {"component": self.component, "source": self.source, "destination": self.destination}
+
+
+def mirrored(requested: t.Mapping[str, str], public: t.Mapping[str, str], registry: str | None) -> list[MirroredImage]:
+    """The images with their sources, each once.
+
+    requested, public: the images of each component with and without the declared mirror. registry: a mirror that the variables do not name yet.
+    """
+    found: dict[str, MirroredImage] = {}
+    for component, image in requested.items():
+        source = public.get(component, image)
+        destination = image
+        if registry and image == source:
+            destination = f"{registry}/{image.partition('/')[2]}"
+        found.setdefault(destination, MirroredImage(component, source, destination))
+    return list(found.values())
+
+
+def skopeo_list(images: t.Iterable[MirroredImage]) -> Object:
+    """The source of `skopeo sync --src yaml`: the tags or digests of each repository, by registry."""
+    registries: dict[str, dict[str, list[str]]] = {}
+    for image in images:
+        if not image.copied:
+            continue
+        reference = parse_image(image.source)
+        selected = registries.setdefault(reference.registry, {}).setdefault(reference.repository, [])
+        if reference.selector not in selected:
+            selected.append(reference.selector)
+    return {
+        registry: {"images": {name: sorted(selected) for name, selected in sorted(repositories.items())}}
+        for registry, repositories in sorted(registries.items())
+    }
+
+
+def image_set_configuration(
+    images: t.Iterable[MirroredImage], packages: t.Sequence[ReleasePlan], openshift: str
+) -> Object:
+    """The ImageSetConfiguration of oc-mirror v2: the operators in OLM's catalogs, and all other images by name.
+
+    packages: what OLM installs. openshift: the version of OpenShift, which is the tag of Red Hat's catalogs.
+    """
+    mirror: Object = {}
+    operators = []
+    for release in packages:
+        if release.olm is None:
+            continue
+        package: Object = {"name": release.olm.package}
+        if release.olm.channel:
+            version = release.version.removeprefix("v")
+            limits = {"minVersion": version, "maxVersion": version} if version else {}
+            package["channels"] = [{"name": release.olm.channel, **limits}]
+        elif release.version:
+            version = release.version.removeprefix("v")
+            package.update(minVersion=version, maxVersion=version)
+        operators.append(
+            {"catalog": release.olm.catalog_image or _catalog(release.olm.source, openshift), "packages": [package]}
+        )
+    if operators:
+        mirror["operators"] = operators
+    names = sorted({image.source for image in images if image.copied})
+    if names:
+        mirror["additionalImages"] = [{"name": name} for name in names]
+    return {"kind": "ImageSetConfiguration", "apiVersion": "mirror.openshift.io/v2alpha1", "mirror": mirror}
+
+
+def mirror_sets(images: t.Iterable[MirroredImage]) -> list[Object]:
+    """An ImageDigestMirrorSet for images by digest, and an ImageTagMirrorSet for images by tag; none for images that the variables already redirect."""
+    by_kind: dict[bool, dict[str, str]] = {True: {}, False: {}}
+    for image in images:
+        if not image.copied:
+            continue
+        source, destination = parse_image(image.source), parse_image(image.destination)
+        by_kind[bool(source.digest)][source.name] = destination.name
+    kinds = (
+        (True, "ImageDigestMirrorSet", "imageDigestMirrors", NO_DRAIN),
+        (False, "ImageTagMirrorSet", "imageTagMirrors", DRAIN),
+    )
+    return [
+        {
+            "apiVersion": "config.openshift.io/v1",
+            "kind": kind,
+            "metadata": {"name": "accel-gpu", "annotations": {"accel.gpu/impact": impact}},
+            "spec": {
+                field: [{"source": source, "mirrors": [mirror]} for source, mirror in sorted(by_kind[digest].items())]
+            },
+        }
+        for digest, kind, field, impact in kinds
+        if by_kind[digest]
+    ]
+
+
+def references(images: t.Iterable[MirroredImage]) -> dict[str, ImageReference]:
+    """The reference of each destination."""
+    return {image.destination: parse_image(image.destination) for image in images}
+
+
+def _catalog(sources: t.Sequence[str], openshift: str) -> str:
+    """Red Hat's index image of a CatalogSource for this release of OpenShift."""
+    name = next((_INDEXES[source] for source in sources if source in _INDEXES), _INDEXES["certified-operators"])
+    return f"registry.redhat.io/redhat/{name}:v{'.'.join(openshift.split('.')[:2])}"

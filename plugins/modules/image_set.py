@@ -1,0 +1,318 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The images that a cluster needs for its GPU pools."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: image_set
+short_description: List the images that GPU pools need, for a mirror registry
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Lists the images of the GPU operator, of its operands, of the driver for each operating system, of NFD and of the validation, for the declared releases
+    and pools. The charts are rendered as a run installs them, so that the list has exactly the images that the cluster pulls.
+  - With OLM, the images are those of the ClusterServiceVersion that is installed, or that is the newest of a channel in the catalog.
+  - With O(dest), the list is also written for C(skopeo sync) and for C(oc-mirror), and as mirror configuration of OpenShift.
+  - With O(verify=true), the module verifies that the mirror has each image with the expected digest.
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.variables
+  - accel.gpu.registry
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+options:
+  mirror:
+    description:
+      - Registry, and optionally a folder in it, for the images, such as V(registry.example.com/mirror). By default, C(gpu_cluster.operator.registry).
+      - An image has the same path there as in the public registry.
+    type: str
+  operating_systems:
+    description:
+      - Operating systems of the GPU nodes, as ID and VERSION_ID of C(/etc/os-release), such as V(rhel9.6) or V(ubuntu22.04). By default, those of the nodes.
+    type: list
+    elements: str
+    default: []
+  operator_versions:
+    description:
+      - Further releases of the GPU operator that will ask for driver images, such as the one after an upgrade. By default, only the declared one.
+    type: list
+    elements: str
+    default: []
+  programs:
+    description: The programs of the validation whose images are needed.
+    type: list
+    elements: str
+    choices: [kernel, load, all_reduce, network_all_reduce]
+    default: [kernel]
+  dest:
+    description:
+      - Folder for the files C(images.yaml) (for C(skopeo sync --src yaml)), C(imageset-config.yaml) (for C(oc-mirror) v2) and C(mirror-sets.yaml)
+        (ImageDigestMirrorSet and ImageTagMirrorSet, with their impact on nodes as annotation). It is created.
+    type: path
+  verify:
+    description: Whether the mirror is verified. The module fails if an image is missing there, or has another digest.
+    type: bool
+    default: false
+  digests_file:
+    description:
+      - File with the expected digests, as the role C(mirror) writes it. Without it, O(verify=true) reads the digests from the public registries.
+    type: path
+  binary_path:
+    description: Path of C(helm). By default, it is searched on C(PATH).
+    type: path
+requirements:
+  - helm, unless OLM installs the operators
+seealso:
+  - module: accel.gpu.registry_image
+"""
+
+EXAMPLES = r"""
+- name: List the images for a mirror, and write the list for skopeo and oc-mirror
+  accel.gpu.image_set:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+    mirror: registry.example.com/mirror
+    operating_systems: [ubuntu22.04]
+    dest: /srv/mirror
+  register: needed
+
+- name: Copy them
+  accel.gpu.registry_image:
+    images: "{{ needed.image_set.copies }}"
+
+- name: Verify the mirror on a site without internet access
+  accel.gpu.image_set:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+    verify: true
+    digests_file: /srv/mirror/digests.json
+"""
+
+RETURN = r"""
+image_set:
+  description: The images.
+  returned: success, or failure of O(verify=true)
+  type: dict
+  contains:
+    images:
+      description: All images that the cluster pulls.
+      type: list
+      elements: dict
+      contains:
+        component: {description: What needs the image., type: str, returned: always, sample: devicePlugin}
+        source: {description: The image in the public registry., type: str, returned: always, sample: 'nvcr.io/nvidia/k8s-device-plugin:v0.18.1'}
+        destination:
+          description: The image that the cluster pulls; equal to the source if there is no mirror.
+          type: str
+          returned: always
+          sample: registry.example.com/mirror/nvidia/k8s-device-plugin:v0.18.1
+      returned: always
+      sample: []
+    copies:
+      description: The images that the mirror gets from public registries, as O(accel.gpu.registry_image#module:images).
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        source: {description: The source., type: str, returned: always, sample: 'nvcr.io/nvidia/k8s-device-plugin:v0.18.1'}
+        destination:
+          description: The destination.
+          type: str
+          returned: always
+          sample: registry.example.com/mirror/nvidia/k8s-device-plugin:v0.18.1
+      sample: []
+    files: {description: The files that O(dest) contains., type: list, elements: str, returned: always, sample: [/srv/mirror/images.yaml]}
+    missing: {description: Images that the mirror does not have., type: list, elements: str, returned: with O(verify=true), sample: []}
+    altered: {description: Images with another digest than expected., type: list, elements: str, returned: with O(verify=true), sample: []}
+  sample:
+    images:
+      - component: devicePlugin
+        source: nvcr.io/nvidia/k8s-device-plugin:v0.18.1
+        destination: registry.example.com/mirror/nvidia/k8s-device-plugin:v0.18.1
+code:
+  description:
+    - Reason of the failure. V(invalid) - errors in the options or the variables. V(mirror) - the mirror is not complete. V(chart) - a chart cannot be used.
+      V(helm_missing) - helm is not installed. V(connection) - no usable credentials. V(wrong_cluster) - the connection leads to a different cluster than
+      declared. V(unreachable) - the cluster or a registry does not respond. Otherwise, the HTTP status of the error.
+  returned: failure
+  type: raw
+  sample: mirror
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {problems: ["operating_systems[0]: 'rhel' is not an operating system; write ID and VERSION_ID, such as rhel9.6"]}
+"""
+
+import functools
+import json
+import tempfile
+import typing as t
+
+from ..module_utils.catalog.driver_images import os_tag
+from ..module_utils.catalog.olm import OLM
+from ..module_utils.cluster_state.operating_systems import NodeSystems
+from ..module_utils.common.errors import InvalidOptions, ModuleFailure
+from ..module_utils.common.module import ArgumentSpec, merge_specs
+from ..module_utils.common.parallel import call_all
+from ..module_utils.common.results import diff_of
+from ..module_utils.gpu_operator.detect import openshift_version
+from ..module_utils.helm.chart import ChartProblem
+from ..module_utils.helm.cli import Helm, HelmMissing, find_helm
+from ..module_utils.image_set.collect import ImageCollector
+from ..module_utils.image_set.files import FileSet
+from ..module_utils.image_set.mirror import MirroredImage, mirrored
+from ..module_utils.kube.paths import NODES
+from ..module_utils.kube.plan_module import PlanModule
+from ..module_utils.pools.derive import derive
+from ..module_utils.pools.plan import Plan, PoolPlan
+from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
+from ..module_utils.registry.reference import parse_image
+
+_SPEC: ArgumentSpec = {
+    "mirror": {"type": "str"},
+    "operating_systems": {"type": "list", "elements": "str", "default": []},
+    "operator_versions": {"type": "list", "elements": "str", "default": []},
+    "programs": {
+        "type": "list",
+        "elements": "str",
+        "choices": ["kernel", "load", "all_reduce", "network_all_reduce"],
+        "default": ["kernel"],
+    },
+    "dest": {"type": "path"},
+    "verify": {"type": "bool", "default": False},
+    "digests_file": {"type": "path"},
+    "binary_path": {"type": "path"},
+}
+
+
+class IncompleteMirror(ModuleFailure):
+    """The mirror lacks images, or has others under their names."""
+
+    code = "mirror"
+
+
+class ImageSetModule(RegistryAccessMixin, PlanModule):
+    """A module with the options of the cluster, of the pools and of registries."""
+
+
+def work(module: ImageSetModule) -> dict[str, t.Any]:
+    """Collect the images, write the files, and verify the mirror."""
+    plan = module.plan
+    images = _images(module, plan)
+    files = FileSet(module.params["dest"], images, plan, _openshift(module, plan))
+    changes = files.changes()
+    if not module.check_mode:
+        files.write()
+    result: dict[str, t.Any] = {
+        "images": [image.as_dict() for image in images],
+        "copies": [{"source": image.source, "destination": image.destination} for image in images if image.copied],
+        "files": files.paths,
+    }
+    if module.params["verify"]:
+        result.update(_verify(module, images))
+        _require_complete(result)
+    before = {path: texts[0] for path, texts in changes.items() if texts[0] is not None}
+    after = {path: texts[1] for path, texts in changes.items()}
+    return {"changed": bool(changes), "image_set": result, "diff": diff_of(before, after, "files")}
+
+
+def _images(module: ImageSetModule, plan: Plan) -> list[MirroredImage]:
+    params = module.params
+    node_systems = NodeSystems(params["operating_systems"], plan.pools, lambda: module.client.list(NODES))
+    versions = {plan.operator.version, *params["operator_versions"]}
+
+    def suffixes_of(pool: PoolPlan | None) -> set[str]:
+        systems = node_systems.of_pool(pool) if pool else node_systems.of_all()
+        if not systems:
+            raise InvalidOptions(
+                [
+                    "operating_systems: the operating systems of the nodes are not known, because NFD has labelled no node. Set them, such as [rhel9.6]"
+                ]
+            )
+        return {os_tag(system, number, version) for system, number in systems for version in versions}
+
+    with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder:
+
+        def helm() -> Helm:
+            binary = find_helm(params["binary_path"], module.get_bin_path)
+            return Helm(binary, module.run_command, tempfile.mkdtemp(dir=folder))
+
+        collector = ImageCollector(
+            helm, module.client if plan.operator.installer == OLM else None, suffixes_of, params["programs"]
+        )
+        requested = collector.images(plan)
+        public = collector.images(_without_mirror(module)) if _mirror_of(module) else requested
+    return mirrored(requested, public, params["mirror"])
+
+
+def _mirror_of(module: ImageSetModule) -> t.Any:
+    return (module.params["gpu_cluster"].get("operator") or {}).get("registry")
+
+
+def _without_mirror(module: ImageSetModule) -> Plan:
+    """The plan as it would be with public registries."""
+    cluster = module.params["gpu_cluster"]
+    operator = {key: value for key, value in cluster["operator"].items() if key != "registry"}
+    return derive({**cluster, "operator": operator}, module.params["gpu_defaults"] or {}, module.params["gpu_pools"])
+
+
+def _openshift(module: ImageSetModule, plan: Plan) -> str:
+    """The version of OpenShift, if a file needs it."""
+    return (openshift_version(module.client) or "") if plan.operator.installer == OLM and module.params["dest"] else ""
+
+
+def _verify(module: ImageSetModule, images: t.Sequence[MirroredImage]) -> dict[str, t.Any]:
+    """The images that are missing in the mirror, and those with another digest than expected."""
+    path = module.params["digests_file"]
+    expected: dict[str, str] = {}
+    if path:
+        try:
+            with open(path, encoding="utf-8") as file:
+                expected = json.load(file)
+        except (OSError, ValueError) as error:
+            raise InvalidOptions([f"digests_file: {path} cannot be read: {error}"]) from None
+    client = module.registry_client
+
+    def check(image: MirroredImage) -> str:
+        actual = client.digest(parse_image(image.destination))
+        if actual is None:
+            return "missing"
+        desired = expected.get(image.destination)
+        if not path and image.copied:
+            desired = client.digest(parse_image(image.source))
+        return "altered" if desired and desired != actual else ""
+
+    states = call_all([(image.destination, functools.partial(check, image)) for image in images])
+    return {
+        state: sorted(image.destination for image, found in zip(images, states, strict=True) if found == state)
+        for state in ("missing", "altered")
+    }
+
+
+def _require_complete(result: dict[str, t.Any]) -> None:
+    lines = [f"{name}: is missing" for name in result["missing"]]
+    lines += [f"{name}: has another digest than expected" for name in result["altered"]]
+    if lines:
+        raise IncompleteMirror(
+            "The mirror is not complete. Run accel.gpu.mirror again:\n" + "\n".join(lines), {"image_set": result}
+        )
+
+
+def main() -> None:
+    """Run the module."""
+    module = ImageSetModule(merge_specs(REGISTRY, _SPEC))
+    try:
+        module.run(work)
+    except HelmMissing as error:
+        module.fail_json(msg=str(error), code="helm_missing")
+    except ChartProblem as error:
+        module.fail_json(msg=str(error), code="chart")
+
+
+if __name__ == "__main__":
+    main()
