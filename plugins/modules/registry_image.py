@@ -57,6 +57,10 @@ options:
             that it returns the image of O(images[].source), and fails if it does not.
         type: bool
         default: false
+  digests_file:
+    description:
+      - File to which the digest of each destination is written as JSON, so that M(accel.gpu.image_set) can verify a mirror without the public registries.
+    type: path
 requirements:
   - skopeo, if an image differs or is not in a registry
 seealso:
@@ -132,8 +136,11 @@ details:
   sample: {problems: ["images[0].source: 'gpu-operator' names no registry; write its host first"]}
 """
 
+import json
+import os
 import typing as t
 
+from ..module_utils.common import private_file
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import diff_of
@@ -154,6 +161,7 @@ _SPEC: ArgumentSpec = {
             "pull_through": {"type": "bool", "default": False},
         },
     },
+    "digests_file": {"type": "path"},
 }
 
 
@@ -169,9 +177,25 @@ def work(module: RegistryModule) -> dict[str, t.Any]:
         on_done=lambda name, done, total: progress.report(f"copied {name}", done, total),
     )
     states = copier.compare(specs)
+    digests = {str(target): state.desired for state in states for target in state.spec.targets}
+    text = f"{json.dumps(digests, indent=2, sort_keys=True)}\n"
+    path = module.params["digests_file"]
+    records = bool(path) and not _has_text(path, text)
     if not module.check_mode:
         copier.copy(states)
-    return _result(states)
+        if records:
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            private_file.write(path, text, keep_mode=True)
+    result = _result(states)
+    return {**result, "changed": result["changed"] or records}
+
+
+def _has_text(path: str, text: str) -> bool:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read() == text
+    except (OSError, ValueError):
+        return False
 
 
 def _result(states: t.Sequence[CopyState]) -> dict[str, t.Any]:

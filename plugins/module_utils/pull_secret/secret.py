@@ -1,0 +1,61 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Secrets with which nodes pull images: logins are added to those that others have written (pure).
+
+Source: Kubernetes, Secret type kubernetes.io/dockerconfigjson.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import typing as t
+
+from ..catalog.names import CREATED_ANNOTATION
+from ..registry.credentials import Login
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+TYPE, KEY = "kubernetes.io/dockerconfigjson", ".dockerconfigjson"
+
+
+class ForeignSecret(ValueError):
+    """The Secret is not one for pulling images; the message is the end of a sentence."""
+
+
+def logins_of(secret: Document) -> dict[str, t.Any]:
+    """The entries of a Secret by registry; raises ForeignSecret."""
+    if secret.get("type") != TYPE:
+        raise ForeignSecret(f"has the type {secret.get('type')}, not {TYPE}; give it another name")
+    try:
+        document = json.loads(base64.b64decode((secret.get("data") or {}).get(KEY) or ""))
+        return dict(document["auths"])
+    except (ValueError, KeyError, TypeError, binascii.Error):
+        raise ForeignSecret(f"has no valid {KEY}; delete it, and run again") from None
+
+
+def desired_secret(live: Document | None, name: str, namespace: str, logins: t.Mapping[str, Login]) -> Object | None:
+    """The Secret with these logins; None if the live one has them. Logins for other registries stay."""
+    auths = logins_of(live) if live is not None else {}
+    if live is not None and all(_has(auths.get(registry), login) for registry, login in logins.items()):
+        return None
+    merged = {**auths, **{registry: {"auth": login.encoded} for registry, login in logins.items()}}
+    text = json.dumps({"auths": merged}, sort_keys=True)
+    metadata: Object = {"name": name, "namespace": namespace}
+    if live is None:
+        metadata["annotations"] = {CREATED_ANNOTATION: "true"}
+    else:
+        metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
+    data = {KEY: base64.b64encode(text.encode()).decode()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": TYPE, "data": data}
+
+
+def _has(entry: t.Any, login: Login) -> bool:
+    """Whether an entry has this login, as `auth` or as user and password."""
+    if not isinstance(entry, dict):
+        return False
+    if entry.get("auth"):
+        return bool(entry["auth"] == login.encoded)
+    return (entry.get("username"), entry.get("password")) == (login.username, login.password)

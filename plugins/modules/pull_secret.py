@@ -1,0 +1,198 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Creates and verifies the Secrets with which nodes pull images."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pull_secret
+short_description: Create or verify Secrets for pulling images
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Writes the logins of O(registries) into Secrets of the type C(kubernetes.io/dockerconfigjson). Logins for other registries in an existing Secret stay.
+  - Without a login for any registry of O(registries), the module only verifies that the Secrets exist and have that type.
+  - Only the logins of registries that are listed are written, never the whole content of O(auth_file).
+  - Passwords are not part of the result and of the diff, which only name the registries.
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.registry
+  - accel.gpu.expected
+  - accel.gpu.lease
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+options:
+  names:
+    description: Names of the Secrets, for example C(gpu_cluster.operator.image_pull_secrets).
+    type: list
+    elements: str
+    required: true
+  namespaces:
+    description: The namespaces in which each of them is needed.
+    type: list
+    elements: str
+    required: true
+seealso:
+  - module: accel.gpu.registry_image
+"""
+
+EXAMPLES = r"""
+- name: Let the nodes pull the operator's images from a private registry
+  accel.gpu.pull_secret:
+    gpu_cluster: "{{ gpu_cluster }}"
+    names: [registry-login]
+    namespaces: [gpu-operator, node-feature-discovery]
+    registries:
+      - {registry: registry.example.com, username: gpu, password: "{{ registry_password }}"}
+
+- name: Use NVIDIA's registry, with an API key in the environment variable NGC_API_KEY
+  accel.gpu.pull_secret:
+    gpu_cluster: "{{ gpu_cluster }}"
+    names: [ngc-secret]
+    namespaces: [gpu-operator]
+    registries: [{registry: nvcr.io}]
+"""
+
+RETURN = r"""
+pull_secrets:
+  description: The Secrets.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name: {description: Name., type: str, returned: always, sample: registry-login}
+    namespace: {description: Namespace., type: str, returned: always, sample: gpu-operator}
+    registries: {description: The registries for which it has logins., type: list, elements: str, returned: always, sample: [registry.example.com]}
+    action: {description: 'V(created), V(updated) or V(unchanged).', type: str, returned: always, sample: unchanged}
+  sample:
+    - {name: registry-login, namespace: gpu-operator, registries: [registry.example.com], action: unchanged}
+code:
+  description:
+    - Reason of the failure. V(invalid) - errors in the options, or a Secret that is missing or of another type. V(wrong_cluster) - the connection leads to a
+      different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) if another
+      run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the HTTP status of the API server's error.
+  returned: failure
+  type: raw
+  sample: invalid
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {problems: ["Secret gpu-operator/registry-login does not exist."]}
+"""
+
+import typing as t
+
+from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.module import ArgumentSpec, merge_specs
+from ..module_utils.common.results import diff_of
+from ..module_utils.kube.conflict_retry import retry_conflicts
+from ..module_utils.kube.module import GpuModule
+from ..module_utils.pull_secret.secret import ForeignSecret, desired_secret, logins_of
+from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
+
+Object = dict[str, t.Any]
+
+_SPEC: ArgumentSpec = {
+    "names": {"type": "list", "elements": "str", "required": True},
+    "namespaces": {"type": "list", "elements": "str", "required": True},
+}
+
+
+class PullSecretModule(RegistryAccessMixin, GpuModule):
+    """A module with the options of the cluster and of registries."""
+
+
+def work(module: PullSecretModule) -> dict[str, t.Any]:
+    """Compare all Secrets, and write those that lack a login."""
+    keys = [(namespace, name) for namespace in module.params["namespaces"] for name in module.params["names"]]
+    live = {key: module.client.get(_path(*key)) for key in keys}
+    wanted = _desired(module, live)
+    changed = {key: body for key, body in wanted.items() if body is not None}
+    if changed:
+        with module.lease() as lease:
+            for key, body in changed.items():
+                lease.check()
+                _write(module, key, body)
+    results = [
+        {
+            "name": name,
+            "namespace": namespace,
+            "registries": sorted(logins_of(wanted[namespace, name] or live[namespace, name] or {})),
+            "action": _action(live[namespace, name], wanted[namespace, name]),
+        }
+        for namespace, name in keys
+    ]
+    before = {f"Secret {'/'.join(key)}": sorted(logins_of(item)) for key in changed if (item := live[key])}
+    after = {f"Secret {'/'.join(key)}": sorted(logins_of(body)) for key, body in changed.items()}
+    return {
+        "changed": bool(changed),
+        "pull_secrets": results,
+        "diff": diff_of(before, after, "registries of pull Secrets"),
+    }
+
+
+def _desired(
+    module: PullSecretModule, live: t.Mapping[tuple[str, str], Object | None]
+) -> dict[tuple[str, str], Object | None]:
+    """The new content of each Secret, None if it stays; raises InvalidOptions with all problems."""
+    registries = [option["registry"] for option in module.params["registries"]]
+    logins = {name: login for name in registries if (login := module.credentials.find(name))}
+    problems, found = [], {}
+    for (namespace, name), item in live.items():
+        if item is None and not logins:
+            problems.append(
+                f"Secret {namespace}/{name} does not exist, and no login is given. Set username and password in registries, or create it: kubectl "
+                f"create secret docker-registry {name} -n {namespace} --docker-server=... --docker-username=... --docker-password=..."
+            )
+            continue
+        try:
+            if item is not None:
+                logins_of(item)
+            found[namespace, name] = desired_secret(item, name, namespace, logins)
+        except ForeignSecret as error:
+            problems.append(f"Secret {namespace}/{name} {error}.")
+    if problems:
+        raise InvalidOptions(problems)
+    return found
+
+
+def _write(module: PullSecretModule, key: tuple[str, str], body: Object) -> None:
+    """Create or patch a Secret; after a conflict, the logins are added to what it has then."""
+    namespace, name = key
+    if module.check_mode and namespace in module.expected.namespaces:
+        # The run creates the namespace before this module, so the server cannot check the Secret yet.
+        return
+
+    def send(desired: Object) -> None:
+        if "resourceVersion" in desired["metadata"]:
+            module.client.patch(_path(namespace, name), desired, dry_run=module.check_mode)
+        else:
+            module.client.create(_path(namespace), desired, dry_run=module.check_mode)
+
+    def recompute() -> Object | None:
+        return _desired(module, {key: module.client.get(_path(namespace, name))})[key]
+
+    retry_conflicts(send, body, recompute)
+
+
+def _action(live: Object | None, desired: Object | None) -> str:
+    if desired is None:
+        return "unchanged"
+    return "created" if live is None else "updated"
+
+
+def _path(namespace: str, name: str = "") -> str:
+    return f"/api/v1/namespaces/{namespace}/secrets" + (f"/{name}" if name else "")
+
+
+def main() -> None:
+    """Run the module."""
+    PullSecretModule(merge_specs(REGISTRY, _SPEC), expected=True, lease=True).run(work)
+
+
+if __name__ == "__main__":
+    main()
