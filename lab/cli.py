@@ -237,7 +237,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         choices=list(parts.KNOWN),
-        help="add a cloud whose machines become nodes of the cluster (up and reset keep it)",
+        help="add a part, such as a cloud whose machines become nodes of the cluster (up and reset keep it)",
     )
     one.add_argument(
         "--openshift",

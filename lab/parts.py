@@ -13,9 +13,10 @@ from .olm.part import Olm
 from .openshift.part import OpenShift
 from .openstack.part import OpenStack
 from .part import LabPart
+from .registry.part import Registry
 from .vks.part import Vks
 
-_ALL: tuple[LabPart, ...] = (OpenStack(), Vks(), OpenShift(), Olm(), MachineApi())
+_ALL: tuple[LabPart, ...] = (OpenStack(), Vks(), OpenShift(), Olm(), MachineApi(), Registry())
 # The parts of a lab with OpenShift.
 OPENSHIFT = ("openshift", "olm", "machines")
 KNOWN = {part.name: part for part in _ALL}

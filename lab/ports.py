@@ -43,6 +43,12 @@ OFFSETS = {
     "catalog-staging": 26,
     "catalog-proxy": 27,
     "machines": 30,
+    "registry-plain": 31,
+    "registry-tls": 32,
+    "registry-cache": 33,
+    "registry-plain-proxy": 34,
+    "registry-tls-proxy": 35,
+    "toxiproxy": 36,
 }
 
 

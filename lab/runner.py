@@ -24,6 +24,8 @@ from .errors import LabError
 from .faults import CLUSTER_FAULT, FAULTS_ANNOTATION, FAULTS_NAMESPACE, parse
 from .layout import Lab
 from .operator_pod import Operator, container_of, program_of
+from .registry import layout as registry_layout
+from .registry.resolve import Registries
 from .supervisor import tool
 
 # Both charts hard-code the first two labels, and OLM's bundle the second; OpenShift's NFD operator sets the third one, and its own pod
@@ -152,12 +154,16 @@ class Runner:
         self._running: dict[str, _Running] = {}
         self._errors: dict[str, str] = {}
         self._pulls: dict[str, image_pull.ImagePull] = {}
+        self._registries = Registries(lab) if registry_layout.is_in(lab) else None
 
     def run(self) -> None:
         """Watch pods and faults forever, and start and stop processes accordingly."""
         for selector in _SELECTORS:
             self._watch("/api/v1/pods", self._on_pod, labelSelector=selector)
+        if self._registries:
+            self._watch("/api/v1/pods", self._on_pending, fieldSelector="status.phase=Pending")
         self._watch("/api/v1/namespaces", self._on_namespace, fieldSelector=f"metadata.name={FAULTS_NAMESPACE}")
+        threading.Thread(target=self._pull_forever, daemon=True).start()
         print("runner: watching the pods of the NFD master and the GPU operator", flush=True)
         broken = False
         while True:
@@ -165,9 +171,6 @@ class Runner:
                 # A process can also exit on its own, which causes no event.
                 self._changed.wait(0.5)
                 wanted, was_broken, broken = dict(self._wanted), broken, self._broken
-                pulls = list(self._pulls.values())
-            for pull in pulls:
-                self._pull(pull)
             for uid in [uid for uid in self._running if uid not in wanted]:
                 self._running.pop(uid).stop(self._lab)
             for uid, pod in wanted.items():
@@ -201,6 +204,15 @@ class Runner:
             for running in self._running.values()
         )
 
+    def _pull_forever(self) -> None:
+        """Advance the pulls; on a thread, because a slow registry must not delay the operators."""
+        while True:
+            with self._changed:
+                self._changed.wait(0.5)
+                pulls = list(self._pulls.values())
+            for pull in pulls:
+                self._pull(pull)
+
     def _pull(self, pull: image_pull.ImagePull) -> None:
         try:
             pull.advance(self._api)
@@ -215,17 +227,27 @@ class Runner:
                 self._wanted.pop(uid, None)
             elif pod.get("status", {}).get("phase") == "Running" and container_of(pod):
                 self._wanted[uid] = pod
-            if gone or not image_pull.is_waiting(pod):
-                self._pulls.pop(uid, None)
-            elif uid not in self._pulls:
-                self._pulls[uid] = image_pull.ImagePull(pod)
-            self._changed.notify()
+            self._note_pull(pod, gone=gone)
+            self._changed.notify_all()
+
+    def _on_pending(self, kind: str, pod: Object) -> None:
+        """Note a pod that waits for its images; DELETED also means that it is no longer Pending."""
+        with self._changed:
+            self._note_pull(pod, gone=kind == "DELETED" or "deletionTimestamp" in pod["metadata"])
+            self._changed.notify_all()
+
+    def _note_pull(self, pod: Object, *, gone: bool) -> None:
+        uid = pod["metadata"]["uid"]
+        if gone or not image_pull.is_waiting(pod, self._registries):
+            self._pulls.pop(uid, None)
+        elif uid not in self._pulls:
+            self._pulls[uid] = image_pull.ImagePull(pod, self._registries)
 
     def _on_namespace(self, kind: str, namespace: Object) -> None:
         faults = parse(namespace["metadata"].get("annotations", {}).get(FAULTS_ANNOTATION, ""))
         with self._changed:
             self._broken = CLUSTER_FAULT in faults and kind != "DELETED"
-            self._changed.notify()
+            self._changed.notify_all()
 
     def _watch(self, path: str, handle: Callable[[str, Object], None], **query: str) -> None:
         """Start a thread that calls `handle` for every matching object and each change of one."""
