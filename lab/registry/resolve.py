@@ -117,9 +117,9 @@ class Registries:
         """Return why the image cannot be pulled with the pod's logins, or None if it can."""
         reference = Reference.parse(image)
         # The kubelet tries each login, and no login only if it has none.
-        fitting = [login for login in known if login.matches(reference)] or [None]
+        fitting = [login for login in known if login.matches(reference)]
         problems: list[str] = []
-        for login in fitting:
+        for login in fitting or (None,):
             problem = self._resolve(reference, login)
             if problem is None:
                 return None

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A bad network on demand: toxiproxy on loopback, between clients and an API server."""
+"""A bad network on demand: toxiproxy on loopback, between clients and an API server or a registry."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.labs import LAB
 from tests.programs import run
 
 _START = 30.0
-_PROXY = "/proxies/api"
 
 
 class Toxiproxy:
-    """The connection to one API server; toxics add up until heal(). TLS stays between client and server."""
+    """The connection to one server; toxics add up until heal(). TLS stays between client and server."""
 
-    def __init__(self, port: int, server: str) -> None:
-        """Forward a free port to the server (host:port); `port` is the port of toxiproxy's own API."""
+    def __init__(self, port: int, server: str = "", name: str = "api") -> None:
+        """Forward a free port to the server (host:port), or use the existing proxy `name`; `port` is that of toxiproxy's own API."""
         self._port = port
         self._ends: list[threading.Timer] = []
-        self.address: str = self._request(
-            "POST", "/proxies", {"name": "api", "listen": "127.0.0.1:0", "upstream": server}
-        )["listen"]
+        self._proxy = f"/proxies/{name}"
+        if server:
+            self._request("POST", "/proxies", {"name": name, "listen": "127.0.0.1:0", "upstream": server})
+        self.address: str = self._request("GET", self._proxy)["listen"]
 
     def latency(self, milliseconds: int = 200) -> None:
         """Delay all data of the server by this time."""
@@ -48,10 +48,14 @@ class Toxiproxy:
         """Close this share without data instead, as a load balancer without servers does."""
         self._toxic("limit_data", {"bytes": 0}, share)
 
+    def bandwidth(self, kilobytes: int) -> None:
+        """Limit the server's data to this amount per second."""
+        self._toxic("bandwidth", {"rate": kilobytes}, 1.0)
+
     def cut(self, seconds: float) -> None:
         """Break every connection and refuse new ones for this time; returns at once."""
-        self._request("POST", _PROXY, {"enabled": False})
-        end = threading.Timer(seconds, self._request, ("POST", _PROXY, {"enabled": True}))
+        self._request("POST", self._proxy, {"enabled": False})
+        end = threading.Timer(seconds, self._request, ("POST", self._proxy, {"enabled": True}))
         self._ends.append(end)
         end.start()
 
@@ -60,8 +64,8 @@ class Toxiproxy:
         for end in self._ends:
             end.join()
         self._ends.clear()
-        for toxic in self._request("GET", f"{_PROXY}/toxics"):
-            self._request("DELETE", f"{_PROXY}/toxics/{toxic['name']}")
+        for toxic in self._request("GET", f"{self._proxy}/toxics"):
+            self._request("DELETE", f"{self._proxy}/toxics/{toxic['name']}")
 
     def forget(self) -> None:
         """Cancel the end of a cut, since toxiproxy itself ends."""
@@ -69,7 +73,7 @@ class Toxiproxy:
             end.cancel()
 
     def _toxic(self, kind: str, attributes: dict[str, Any], share: float) -> None:
-        self._request("POST", f"{_PROXY}/toxics", {"type": kind, "attributes": attributes, "toxicity": share})
+        self._request("POST", f"{self._proxy}/toxics", {"type": kind, "attributes": attributes, "toxicity": share})
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
