@@ -64,3 +64,15 @@ attributes:
     membership:
       - accel.gpu.registry
 """
+
+    # For modules that also connect to a cluster. It must precede the standard part.
+    KUBE = r"""
+options: {}
+attributes:
+  action_group:
+    description: Use C(group/accel.gpu.kube) and C(group/accel.gpu.registry) in C(module_defaults) to set the connection options once.
+    support: full
+    membership:
+      - accel.gpu.kube
+      - accel.gpu.registry
+"""

@@ -25,6 +25,7 @@ description:
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
+  - accel.gpu.registry.kube
   - accel.gpu.registry
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
@@ -84,7 +85,7 @@ options:
     description: Driver of buildah's storage, such as V(overlay) or V(vfs). By default, that of the user's storage.
     type: str
   allow_public_registry:
-    description: Whether images may be pushed to a public registry, such as C(quay.io). Only allowed by NVIDIA's license if nobody else can read the repository.
+    description: Whether images may be pushed to a public registry, such as C(quay.io). NVIDIA's license allows it only if no other users can read the repository.
     type: bool
     default: false
   force:
@@ -96,7 +97,6 @@ requirements:
   - skopeo, if an image is copied
 seealso:
   - module: accel.gpu.registry_image
-  - module: accel.gpu.image_set
 """
 
 EXAMPLES = r"""

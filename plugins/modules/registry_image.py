@@ -65,7 +65,6 @@ requirements:
   - skopeo, if an image differs or is not in a registry
 seealso:
   - module: accel.gpu.registry_image_info
-  - module: accel.gpu.image_set
 """
 
 EXAMPLES = r"""

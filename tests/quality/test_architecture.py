@@ -33,6 +33,7 @@ SHARED_PACKAGES: dict[str, set[str]] = {
     "drain": {"catalog", "common", "schema", "pools", "kube", "cluster_state"},
     "nodegroups": {"catalog", "common", "schema", "pools", "cluster_state", "drain"},
     "helm": {"catalog", "common", "schema", "kube", "cluster_state"},
+    "registry": {"catalog", "common"},
     "report": {"catalog", "mig", "sharing_modes", "validation_programs", "schema", "pools", "cluster_state"},
 }
 
@@ -118,14 +119,24 @@ def test_files_have_at_most_400_lines() -> None:
 
 
 def test_every_module_is_in_the_action_group_of_its_service() -> None:
-    """The name of a cloud's module begins with the cloud. All other modules except print_lines talk to a cluster."""
+    """The name of the module of a cloud or of registries begins with its group. All other modules except print_lines talk to a cluster.
+
+    Modules of two groups have the connection options of both.
+    """
     groups = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["action_groups"]
     modules = {path.stem for path in (PLUGINS / "modules").glob("*.py")}
-    clouds = {group: {name for name in modules if name.startswith(f"{group}_")} for group in groups if group != "kube"}
-    assert {group: set(names) for group, names in groups.items()} == {
-        **clouds,
-        "kube": modules - {"print_lines"} - {name for names in clouds.values() for name in names},
+    services = {
+        group: {name for name in modules if name.startswith(f"{group}_")} for group in groups if group != "kube"
     }
+    kube = modules - {"print_lines"} - {name for names in services.values() for name in names}
+    services["registry"] |= {name for name in kube if "accel.gpu.registry\n" in documented_fragments(name)}
+    assert {group: set(names) for group, names in groups.items()} == {**services, "kube": kube}
+
+
+def documented_fragments(module: str) -> str:
+    """The list of documentation fragments of a module."""
+    text = (PLUGINS / "modules" / f"{module}.py").read_text(encoding="utf-8")
+    return text.partition("\nextends_documentation_fragment:\n")[2].partition("\noptions:")[0]
 
 
 def test_every_module_that_takes_a_lease_gets_its_inventory_host() -> None:

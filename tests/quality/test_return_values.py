@@ -54,6 +54,7 @@ OPEN = frozenset(
         "demand",
         "options",
         "data",
+        "digests",
         "images",
         "spec",
         "limits",

@@ -26,7 +26,8 @@ _RHCOS_9_SINCE = 13
 # Registries from which everyone can pull. NVIDIA's license does not allow the publication of the vGPU driver
 # (NVIDIA vGPU software license agreement, distribution).
 PUBLIC_REGISTRIES = frozenset(
-    {"docker.io", "quay.io", "ghcr.io", "nvcr.io", "gcr.io", "registry.k8s.io", "public.ecr.aws", "registry.gitlab.com", "registry.access.redhat.com"}
+    {"docker.io", "index.docker.io", "registry-1.docker.io", "quay.io", "ghcr.io", "nvcr.io", "gcr.io", "registry.k8s.io", "public.ecr.aws"}
+    | {"registry.gitlab.com", "registry.access.redhat.com"}
 )  # fmt: skip
 # From this branch on, NVIDIA's installer uses the open kernel modules.
 OPEN_MODULES_SINCE = 560

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -59,9 +60,9 @@ class BuildSpec:
         """The image in buildah's storage; a run that was killed before it has pushed the image finds it there."""
         return f"localhost/accel-gpu/driver:{self.folder}-{self.inputs[:24]}"
 
-    @property
+    @functools.cached_property
     def inputs(self) -> str:
-        """The digest of all inputs: installer, files of the context, arguments."""
+        """The digest of all inputs: installer, files of the context, arguments. The files are read once, because an installer is large."""
         document = {
             "folder": self.folder,
             "installer": _file_digest(self.installer),
@@ -108,17 +109,22 @@ def find_spec(folder: str, version: str, options: BuildOptions) -> BuildSpec:
 
 
 def _installer_path(installers: str, version: str) -> str:
-    """The installer, or the guest installer of this version in a folder; raises FileNotFoundError."""
+    """The installer, or the guest installer of this version in a folder; raises FileNotFoundError or WrongInstaller."""
     if os.path.isfile(installers):
         return installers
     if not os.path.isdir(installers):
         raise FileNotFoundError(f"there is no file or folder {installers}")
-    names = sorted(name for name in os.listdir(installers) if name.endswith(".run") and f"-{version}" in name)
+    pattern = re.compile(rf".*-{re.escape(version)}(-.*)?\.run")
+    names = sorted(name for name in os.listdir(installers) if pattern.fullmatch(name))
     guests = [name for name in names if name.endswith("-grid.run")]
     if not names:
         raise FileNotFoundError(
             f"{installers} has no installer of driver {version}; copy NVIDIA-Linux-x86_64-{version}-grid.run from the folder Guest_Drivers of the "
             "vGPU package"
+        )
+    if len(guests) > 1:
+        raise WrongInstaller(
+            f"{installers} has several installers of driver {version}: {', '.join(guests)}. Set installers to one of these files"
         )
     return os.path.join(installers, (guests or names)[0])
 

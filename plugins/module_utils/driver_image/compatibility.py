@@ -18,7 +18,7 @@ Document = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class Compatibility:
-    """The verdict: a problem is refused, a warning is shown; both are empty for versions that fit."""
+    """The verdict: with a problem, the versions are rejected; a warning is shown. Both are empty for versions that fit."""
 
     problem: str = ""
     warning: str = ""

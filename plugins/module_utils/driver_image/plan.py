@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -55,9 +56,9 @@ def plan_images(
             problems.append(found)
             continue
         version = driver.get("version")
-        if not version or version.startswith("sha256:"):
+        if not isinstance(version, str) or not re.match(r"\d+\.", version):
             problems.append(
-                f"Pool {pool.name}: driver.version is {quote(version or '')}; set the version of the image, such as 580.95.05"
+                f"Pool {pool.name}: driver.version is {quote('' if version is None else version)}; set the version of the image, such as 580.95.05"
             )
             continue
         systems = systems_of(pool)

@@ -37,7 +37,7 @@ class FolderState:
 
     @property
     def action(self) -> str:
-        """What a run does: unchanged, tagged (the image exists under another tag) or built."""
+        """The action of a run: unchanged, tagged (the image exists under another tag) or built."""
         if not self.missing:
             return "unchanged"
         return "tagged" if self.built else "built"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a registry asks for before it answers: a password, or a token of its token service (pure, except for the requests for tokens).
+"""The authorization that a registry asks for: a password, or a token of its token service (pure, except for the requests for tokens).
 
 Sources: distribution docs/content/spec/auth/token.md and oauth.md, RFC 7235.
 """
@@ -13,6 +13,7 @@ import threading
 import typing as t
 from urllib.parse import urlencode, urlsplit
 
+from ..common.errors import ConnectionProblem
 from ..common.http import HttpResponse, is_loopback, with_query
 from .credentials import Login
 from .errors import RegistryError
@@ -32,7 +33,7 @@ class Challenge(t.NamedTuple):
 
 
 def parse_challenge(value: str) -> Challenge:
-    """The challenge in a header; a scheme without a name is refused by Authorization."""
+    """The challenge in a header; Authorization has no answer to an unknown scheme."""
     scheme, dummy, rest = value.strip().partition(" ")
     return Challenge(scheme.lower(), {name.lower(): text for name, text in _PARAMETER.findall(rest)})
 
@@ -105,13 +106,9 @@ class Authorization:
     ) -> str:
         parts = urlsplit(realm)
         if login and parts.scheme != "https" and not (self._plain_http or is_loopback(parts.hostname)):
-            raise RegistryError(
-                f"its token service {realm} has no TLS, so the password is not sent",
-                registry=self._registry,
-                status=401,
-                method="GET",
-                path=realm,
-                login=login.source,
+            raise ConnectionProblem(
+                f"Registry {self._registry}: its token service {realm} has no TLS, so the credentials from {login.source} are not sent. Use a token service "
+                "with TLS, or set plain_http of the registry if the network is trusted."
             )
         query = {"service": parameters.get("service"), "scope": f"repository:{repository}:{actions}"}
         if login and login.identity_token:

@@ -8,7 +8,7 @@ import json
 import typing as t
 
 from .errors import RegistryError
-from .manifest import ACCEPTED, Manifest
+from .manifest import ACCEPTED, InvalidManifest, Manifest
 from .reference import DIGEST, ImageReference
 from .transport import RegistryTransport
 
@@ -49,10 +49,17 @@ class RegistryClient:
                 return None
             raise
         media_type = (answer.headers.get("Content-Type") or "").partition(";")[0].strip()
-        found = Manifest(answer.data, media_type)
-        if media_type not in ACCEPTED:
-            found = Manifest(answer.data, str(found.document.get("mediaType") or ""))
-        return found
+        try:
+            found = Manifest(answer.data, media_type)
+            return found if media_type in ACCEPTED else Manifest(answer.data, found.declared_type)
+        except InvalidManifest as error:
+            raise RegistryError(
+                f"{error}",
+                registry=image.registry,
+                status=answer.status,
+                method="GET",
+                path=f"/v2/{image.repository}/manifests/{image.selector}",
+            ) from None
 
     def put(self, image: ImageReference, manifest: Manifest) -> None:
         """Write a manifest whose blobs the repository has; the same bytes have the same digest under each tag."""

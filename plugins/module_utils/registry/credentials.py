@@ -17,8 +17,8 @@ Object = dict[str, t.Any]
 
 NGC_REGISTRY, NGC_USER, NGC_VARIABLE = "nvcr.io", "$oauthtoken", "NGC_API_KEY"
 AUTH_FILE_VARIABLE = "REGISTRY_AUTH_FILE"
-# Docker Hub's key in files that docker has written.
-_HUB_KEYS = ("docker.io", "index.docker.io/v1", "registry-1.docker.io")
+# The hosts of Docker Hub in files that docker and podman have written.
+_HUB_HOSTS = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Login:
     @property
     def secrets(self) -> set[str]:
         """The texts that must not be printed."""
-        return {text for text in (self.password, self.encoded, self.identity_token) if text}
+        return {text for text in (self.password, self.encoded if self.password else "", self.identity_token) if text}
 
 
 class InvalidAuthFile(ValueError):
@@ -53,10 +53,9 @@ class InvalidAuthFile(ValueError):
 class Credentials:
     """The logins by registry, or by registry and a folder in it; the longest match counts."""
 
-    def __init__(self, logins: t.Mapping[str, Login], helpers: t.Mapping[str, str] | None = None) -> None:
-        """helpers: the credential helper of a registry, whose logins are added once they are read (add())."""
+    def __init__(self, logins: t.Mapping[str, Login]) -> None:
+        """logins: by a name as options and auth files have it."""
         self._logins = {_key(name): login for name, login in logins.items()}
-        self.helpers = dict(helpers or {})
 
     def find(self, name: str) -> Login | None:
         """The login for an image, or for a registry."""
@@ -66,10 +65,6 @@ class Credentials:
             if login is not None:
                 return login
         return None
-
-    def add(self, registry: str, login: Login) -> None:
-        """A login that was read later; those that are known stay."""
-        self._logins.setdefault(_key(registry), login)
 
     def document(self) -> str:
         """All logins as the text of an auth file."""
@@ -86,25 +81,37 @@ class Credentials:
 
 
 def read_credentials(
-    options: t.Iterable[t.Mapping[str, t.Any]], auth_text: str | None, auth_path: str, environ: t.Mapping[str, str]
+    options: t.Iterable[t.Mapping[str, t.Any]],
+    auth_text: str | None,
+    auth_path: str,
+    environ: t.Mapping[str, str],
+    ask_helper: t.Callable[[str, str], Login | None],
 ) -> Credentials:
-    """Logins from options first, then from the auth file, then NGC's key; raises InvalidAuthFile."""
+    """Logins from options first, then from the auth file and its credential helpers, then NGC's key; raises InvalidAuthFile.
+
+    ask_helper: gets the name in the auth file and the helper; returns the login that the helper knows.
+    """
     logins: dict[str, Login] = {}
-    helpers: dict[str, str] = {}
     key = environ.get(NGC_VARIABLE)
     if key:
         logins[NGC_REGISTRY] = Login(NGC_USER, key, f"the environment variable {NGC_VARIABLE}")
+    own = {
+        _key(option["registry"]): Login(option["username"], option["password"], f"the option for {option['registry']}")
+        for option in options
+        if option.get("username") and option.get("password")
+    }
     if auth_text is not None:
         found, helpers = _parsed(auth_text, auth_path)
+        for name, helper in helpers.items():
+            login = None if _key(name) in own or _key(name) in found else ask_helper(name, helper)
+            if login is not None:
+                found[_key(name)] = login
         logins.update(found)
-    for option in options:
-        if option.get("username") and option.get("password"):
-            name = option["registry"]
-            logins[_key(name)] = Login(option["username"], option["password"], f"the option for {name}")
-    return Credentials(logins, helpers)
+    return Credentials({**logins, **own})
 
 
 def _parsed(text: str, path: str) -> tuple[dict[str, Login], dict[str, str]]:
+    """The logins by key, and the credential helpers by the name in the file, by which they know their logins."""
     try:
         document = json.loads(text)
         auths = document.get("auths") or {}
@@ -115,7 +122,7 @@ def _parsed(text: str, path: str) -> tuple[dict[str, Login], dict[str, str]]:
             if login is not None:
                 logins[_key(name)] = login
             elif document.get("credsStore"):
-                helpers.setdefault(_key(name), document["credsStore"])
+                helpers.setdefault(name, document["credsStore"])
     except (ValueError, AttributeError, TypeError, binascii.Error):
         raise InvalidAuthFile(f"{path} is not an auth file: it must be JSON with auths") from None
     return logins, helpers
@@ -130,9 +137,10 @@ def _login(entry: t.Mapping[str, t.Any], path: str) -> Login | None:
 
 
 def _key(name: str) -> str:
-    """The name of a registry as references have it: docker writes https://host/v1/."""
-    plain = name.partition("://")[2] if "://" in name else name
-    plain = plain.rstrip("/")
-    if plain in _HUB_KEYS:
-        return "docker.io"
-    return plain.removesuffix("/v1").removesuffix("/v2")
+    """The name of a registry as references have it: docker writes https://host/v1/, where only the host counts."""
+    dummy, separator, address = name.partition("://")
+    plain = address.partition("/")[0] if separator else name.rstrip("/")
+    host, dummy, folder = plain.partition("/")
+    if host not in _HUB_HOSTS:
+        return plain
+    return "docker.io" if folder in ("", "v1", "v2") else f"docker.io/{folder}"

@@ -17,7 +17,8 @@ from ..common.errors import ServiceError
 REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 # Harbor, Quay, GitLab and Artifactory use different statuses and codes for a full quota.
 _QUOTA = re.compile(
-    r"quota|exceeds? (the )?(limit|storage)|insufficient storage|no space left|storage limit", re.IGNORECASE
+    r"quota|exceeds? (the )?(configured upper )?(limit|storage)|insufficient storage|no space left|storage limit",
+    re.IGNORECASE,
 )
 _EXPIRED = re.compile(r"expired", re.IGNORECASE)
 _MAX_LENGTH = 300
@@ -35,7 +36,7 @@ class RegistryError(ServiceError):
     def __init__(self, detail: str, *, registry: str = "", login: str = "", **fields: t.Any) -> None:
         """detail: the registry's own text. login: where the credentials come from; empty for an anonymous request."""
         super().__init__("", **fields)
-        self.detail = detail
+        self.detail = detail.rstrip(". ")
         self.registry, self.login = registry, login
         self.message = explain(self)
 
@@ -56,29 +57,33 @@ class RegistryError(ServiceError):
 
 def explain(error: RegistryError) -> str:
     """One message with the registry, the request, the response and the remedy."""
-    where = f"registry {error.registry}"
+    where = f"Registry {error.registry}"
     request = f"({error.operation}): {error.detail}"
     if error.unreachable:
-        return f"No answer from {where} {request}. {error.remedy}"
+        return f"No answer from registry {error.registry} {request}. {error.remedy}"
     if error.over_quota:
-        return f"{where.capitalize()} has no room for the image {request}. Raise its quota or delete images there, and run again."
+        return f"{where} has no room for the image {request}. Raise its quota or delete images there, and run again."
     if error.status == 401:
-        return f"{where.capitalize()} requires other credentials {request}. {_login_remedy(error)}"
+        return f"{where} requires other credentials {request}. {_login_remedy(error)}"
     if error.status == 403:
         return (
-            f"{where.capitalize()} denies the request {request}. The user needs the right to "
+            f"{where} denies the request {request}. The user needs the right to "
             f"{'read' if error.method in ('GET', 'HEAD') else 'write to'} this repository, and some registries need the repository to exist."
         )
     if error.reason in _REFUSED_MANIFEST or error.status == 415:
         return (
-            f"{where.capitalize()} refuses the manifest {request}. It may not support this type of image (OCI index, several platforms): set "
+            f"{where} refuses the manifest {request}. It may not support this type of image (OCI index, several platforms): set "
             "platforms to one platform, or check the documentation of the registry."
         )
     if error.status == 405:
-        return f"{where.capitalize()} does not allow the request {request}. A pull-through cache accepts no images: name a repository that stores images."
+        return f"{where} does not allow the request {request}. A pull-through cache accepts no images: name a repository that stores images."
     if error.status == 429:
-        return f"{where.capitalize()} limits the number of requests {request}. Run again later, or log in: limits for users are higher."
-    return f"{where.capitalize()} rejected {error.operation} with {error.status}: {error.detail}"
+        return (
+            f"{where} limits the number of requests {request}. Run again later, or log in: limits for users are higher."
+        )
+    if error.status == 200:
+        return f"{where} returns no manifest {request}. Check its name: a proxy or a login page may have responded."
+    return f"{where} rejected {error.operation} with {error.status}: {error.detail}"
 
 
 def _login_remedy(error: RegistryError) -> str:

@@ -60,7 +60,7 @@ class CopyState:
 
     @property
     def action(self) -> str:
-        """What a run does: created, updated or unchanged."""
+        """The action of a run: created, updated or unchanged."""
         if not self.different:
             return "unchanged"
         return "updated" if any(self.actual.values()) else "created"
@@ -127,7 +127,7 @@ class ImageCopier:
         return state
 
     def _select_platforms(self, state: CopyState) -> None:
-        """Replace the desired digest by that of the chosen platforms."""
+        """Set the desired digest to that of the chosen platforms."""
         source = state.spec.source
         if not isinstance(source, ImageReference):
             raise InvalidOptions([f"{source}: platforms are selected only from an image in a registry"])
@@ -144,6 +144,13 @@ class ImageCopier:
             )
         if len(chosen) == 1:
             (state.desired,) = chosen.values()
+        elif isinstance(state.spec.destination, FileReference):
+            raise InvalidOptions(
+                [
+                    f"{state.spec.destination}: an archive or a layout gets one platform, or all of them, but {', '.join(sorted(chosen))} are selected; "
+                    "select one of them, or remove platforms"
+                ]
+            )
         else:
             state.index = without_other_platforms(manifest, state.spec.platforms)
             state.desired = state.index.digest

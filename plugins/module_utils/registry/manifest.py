@@ -49,8 +49,13 @@ class Manifest:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise InvalidManifest("it is not a JSON object")
+            raise InvalidManifest("the response is not a JSON object")
         return found
+
+    @property
+    def declared_type(self) -> str:
+        """The media type in the bytes, for a registry that does not return it; raises InvalidManifest."""
+        return str(self.document.get("mediaType") or "")
 
     @property
     def is_index(self) -> bool:

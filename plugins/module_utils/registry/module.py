@@ -52,13 +52,9 @@ class RegistryAccessMixin(BaseModule):
         self._check_registries()
         path, text = self._auth_file()
         try:
-            found = read_credentials(self.params["registries"], text, path, os.environ)
+            found = read_credentials(self.params["registries"], text, path, os.environ, self._ask_helper)
         except InvalidAuthFile as error:
             raise ConnectionProblem(f"{error}.") from None
-        for registry, helper in found.helpers.items():
-            login = self._ask_helper(registry, helper)
-            if login is not None:
-                found.add(registry, login)
         self.no_log_values.update(found.secrets)
         return found
 

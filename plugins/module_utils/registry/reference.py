@@ -39,7 +39,7 @@ class ImageReference:
 
     @property
     def selector(self) -> str:
-        """What the API of the registry is asked for: the digest, or else the tag."""
+        """The last part of an address in the API of the registry: the digest, or else the tag."""
         return self.digest or self.tag or ""
 
     @property
@@ -109,14 +109,14 @@ def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
     if "://" in text and not text.startswith("docker://"):
         raise InvalidReference("is an address; write it without the scheme, as in registry.example.com/nvidia/driver")
     rest = text.removeprefix("docker://")
-    rest, dummy, digest = rest.partition("@")
+    rest, at, digest = rest.partition("@")
     host, slash, path = rest.partition("/")
     path, colon, tag = path.partition(":")
     if not slash or not (host == "localhost" or "." in host or ":" in host) or not _HOST.fullmatch(host):
         raise InvalidReference(
             "names no registry; write its host first, as in registry.example.com/nvidia/driver (Docker Hub is docker.io)"
         )
-    if (digest or colon) and not selected:
+    if (at or colon) and not selected:
         raise InvalidReference("has a tag or a digest; write only registry and repository")
     if not _REPOSITORY.fullmatch(path):
         raise InvalidReference(
@@ -126,7 +126,7 @@ def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
         raise InvalidReference(f"is longer than {_MAX_REPOSITORY} characters, which no container runtime accepts")
     if colon and not _TAG.fullmatch(tag):
         raise InvalidReference("has an invalid tag; use letters, digits, '.', '_' and '-', at most 128")
-    if digest and not DIGEST.fullmatch(digest):
+    if at and not DIGEST.fullmatch(digest):
         raise InvalidReference("has an invalid digest; it is sha256: and 64 hexadecimal digits")
     return ImageReference(host, path, tag or None, digest or None)
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
@@ -23,7 +24,7 @@ CONNECT_TIMEOUT = 10.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 5
 _CHALLENGE = "WWW-Authenticate"
-# Docker Hub's API has another host than the names of its images.
+# The host of Docker Hub's API differs from the host in the names of its images.
 _API_HOSTS = {"docker.io": "registry-1.docker.io"}
 # A repository of Docker Hub without a folder is in this one.
 _HUB_FOLDER = "library"
@@ -102,12 +103,13 @@ class RegistryTransport:
         """The response; if the registry asks for credentials, the request is repeated once with them."""
         actions = PULL if method in ("GET", "HEAD") else PUSH
         authorization = self._authorization
-        header = authorization.header(repository, actions, self._token_request, self._ping)
         source = authorization.source(repository)
+        send = functools.partial(self._token_request, source)
+        header = authorization.header(repository, actions, send, self._ping)
         first = self._followed(method, url, _with(headers, header), data)
         if first.status == 401:
             challenge = parse_challenge(_header(first.headers, _CHALLENGE))
-            renewed = authorization.renew(challenge, repository, actions, self._token_request, header)
+            renewed = authorization.renew(challenge, repository, actions, send, header)
             if renewed is not None:
                 first = self._followed(method, url, _with(headers, renewed), data)
         if not 200 <= first.status < 300:
@@ -118,12 +120,12 @@ class RegistryTransport:
         """The challenge of the registry; empty if it lets everyone in."""
         return _header(self._attempt("GET", f"{self._base}/v2/", {}, None).headers, _CHALLENGE)
 
-    def _token_request(self, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None) -> HttpResponse:
+    def _token_request(
+        self, source: str, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None
+    ) -> HttpResponse:
         answer = self._attempt(method, url, headers, data)
         if not 200 <= answer.status < 300:
-            raise self._error(
-                answer, method, url.partition("?")[0], "the login" if "Authorization" in headers or data else ""
-            )
+            raise self._error(answer, method, url, source)
         return answer
 
     def _error(self, answer: HttpResponse, method: str, url: str, source: str) -> RegistryError:
@@ -147,7 +149,7 @@ class RegistryTransport:
             if not target or method not in ("GET", "HEAD"):
                 break
             following = urljoin(url, target)
-            if urlsplit(following).netloc != urlsplit(url).netloc:
+            if urlsplit(following)[:2] != urlsplit(url)[:2]:
                 headers = {name: text for name, text in headers.items() if name != "Authorization"}
             url = following
             answer = self._attempt(method, url, headers, data)

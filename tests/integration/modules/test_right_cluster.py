@@ -37,6 +37,7 @@ GROUP: list[str] = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["
 ARGS: dict[str, dict[str, Any]] = {
     "autoscaling": {"gpu_pools": POOLS},
     "cluster_policy": {"gpu_pools": POOLS},
+    "driver_image": {"gpu_pools": POOLS},
     "gpu_info": {"gpu_pools": POOLS},
     "gpu_validation": {"gpu_pools": POOLS},
     "helm_release": {
