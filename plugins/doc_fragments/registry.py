@@ -65,8 +65,8 @@ attributes:
       - accel.gpu.registry
 """
 
-    # For modules that also connect to a cluster. It must precede the standard part.
-    KUBE = r"""
+    # For modules that also connect to a cluster; must precede the standard part. Ansible looks for the part in a file of its name first, so it is not KUBE.
+    WITH_CLUSTER = r"""
 options: {}
 attributes:
   action_group:

@@ -25,7 +25,7 @@ description:
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
-  - accel.gpu.registry.kube
+  - accel.gpu.registry.with_cluster
   - accel.gpu.registry
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
@@ -85,7 +85,8 @@ options:
     description: Driver of buildah's storage, such as V(overlay) or V(vfs). By default, that of the user's storage.
     type: str
   allow_public_registry:
-    description: Whether images may be pushed to a public registry, such as C(quay.io). NVIDIA's license allows it only if no other users can read the repository.
+    description:
+      - Whether images may be pushed to a public registry, such as C(quay.io). NVIDIA's license allows it only if other users cannot read the repository.
     type: bool
     default: false
   force:
