@@ -1,0 +1,205 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Logins from options, auth files, credential helpers and NGC_API_KEY: which one is used, and what is a secret."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import (
+    Credentials,
+    InvalidAuthFile,
+    Login,
+    read_credentials,
+)
+
+PATH = "/home/u/auth.json"
+
+
+def auth(user: str, password: str) -> dict[str, str]:
+    """An entry of an auth file."""
+    return {"auth": base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def read(
+    document: Any = None,
+    *,
+    options: tuple[dict[str, Any], ...] = (),
+    key: str = "",
+    helpers: dict[tuple[str, str], Login] | None = None,
+) -> Credentials:
+    """The credentials of an auth file, of options, of the environment, and of helpers by the name and the helper that they are asked for."""
+    text = None if document is None else json.dumps(document)
+    known = helpers or {}
+    return read_credentials(
+        options, text, PATH, {"NGC_API_KEY": key} if key else {}, lambda name, helper: known.get((name, helper))
+    )
+
+
+def user(found: Login | None) -> str | None:
+    """The user of a login."""
+    return found.username if found else None
+
+
+NGC_FILE = {"auths": {"nvcr.io": auth("of-file", "p")}}
+NGC_OPTION = ({"registry": "nvcr.io", "username": "of-option", "password": "p"},)
+NGC_HELPER = {"credHelpers": {"nvcr.io": "pass"}}
+OF_HELPER = {("nvcr.io", "pass"): Login("of-helper", "p", "docker-credential-pass")}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "source"),
+    [
+        (read(NGC_FILE, options=NGC_OPTION, key="k"), "of-option", "the option for nvcr.io"),
+        (read(NGC_FILE, key="k"), "of-file", PATH),
+        (read(NGC_HELPER, key="k", helpers=OF_HELPER), "of-helper", "docker-credential-pass"),
+        (read(NGC_HELPER, key="k"), "$oauthtoken", "the environment variable NGC_API_KEY"),
+        (read({"auths": {}}, key="k"), "$oauthtoken", "the environment variable NGC_API_KEY"),
+        (read(key="k"), "$oauthtoken", "the environment variable NGC_API_KEY"),
+        (read({**NGC_FILE, **NGC_HELPER}, helpers=OF_HELPER), "of-file", PATH),
+        (read(NGC_HELPER, options=NGC_OPTION, helpers=OF_HELPER), "of-option", "the option for nvcr.io"),
+    ],
+)
+def test_precedence(found: Credentials, expected: str, source: str) -> None:
+    login = found.find("nvcr.io/nvidia/driver")
+    assert login is not None
+    assert (login.username, login.source) == (expected, source)
+
+
+def test_no_login() -> None:
+    assert read().find("nvcr.io/x") is None
+    assert read(key="k").find("quay.io/x") is None
+    # A TLS setting without a user is no login.
+    assert read(options=({"registry": "quay.io", "username": None, "password": None},)).find("quay.io/x") is None
+
+
+def test_the_most_specific_name_counts() -> None:
+    found = read(
+        {
+            "auths": {
+                "quay.io": auth("host", "p"),
+                "quay.io/org": auth("org", "p"),
+                "quay.io/org/repo": auth("repo", "p"),
+                "quay.io/other/v1": auth("v1", "p"),
+            }
+        }
+    )
+    names = {name: user(found.find(name)) for name in ("quay.io", "quay.io/x", "quay.io/org/x", "quay.io/org/repo")}
+    assert names == {"quay.io": "host", "quay.io/x": "host", "quay.io/org/x": "org", "quay.io/org/repo": "repo"}
+    assert user(found.find("quay.io/organization")) == "host"
+    # Not widened to the folder above, although docker appends v1 to addresses.
+    assert (user(found.find("quay.io/other/x")), user(found.find("quay.io/other/v1"))) == ("host", "v1")
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("https://index.docker.io/v1/", "docker.io/library/busybox"),
+        ("https://index.docker.io/v2/", "docker.io/library/busybox"),
+        ("index.docker.io/v1", "docker.io/library/busybox"),
+        ("index.docker.io", "docker.io/library/busybox"),
+        ("registry-1.docker.io", "docker.io/library/busybox"),
+        ("docker.io", "docker.io/library/busybox"),
+        ("docker.io/me", "docker.io/me/x"),
+        ("https://registry.example.com/v2/", "registry.example.com/x"),
+        ("http://registry.example.com:5000", "registry.example.com:5000/x"),
+        ("registry.example.com/", "registry.example.com/x"),
+    ],
+)
+def test_names_as_docker_and_podman_write_them(key: str, name: str) -> None:
+    assert user(read({"auths": {key: auth("u", "p")}}).find(name)) == "u"
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (auth("u", "p:with:colons"), ("u", "p:with:colons", "")),
+        ({"username": "u", "password": "p"}, ("u", "p", "")),
+        ({**auth("u", "p"), "identitytoken": "t"}, ("u", "p", "t")),
+        ({"identitytoken": "t"}, ("", "", "t")),
+        ({**auth("u", "p\0\0")}, ("u", "p", "")),
+        (auth("ü", "ß"), ("ü", "ß", "")),
+        ({}, None),
+        (None, None),
+        (auth("u", ""), None),
+    ],
+)
+def test_entries_of_an_auth_file(entry: Any, expected: tuple[str, str, str] | None) -> None:
+    login = read({"auths": {"quay.io": entry}}).find("quay.io/x")
+    assert (login and (login.username, login.password, login.identity_token)) == expected
+
+
+def test_helpers_are_asked_by_the_name_in_the_file() -> None:
+    hub = "https://index.docker.io/v1/"
+    helpers = {
+        (hub, "desktop"): Login("hub", "p", "s"),
+        ("quay.io", "pass"): Login("quay", "p", "s"),
+    }
+    file = {
+        "auths": {hub: {}, "quay.io": {}, "ghcr.io": {}},
+        "credsStore": "desktop",
+        "credHelpers": {"quay.io": "pass"},
+    }
+    found = read(file, helpers=helpers)
+    assert (user(found.find("docker.io/x")), user(found.find("quay.io/x")), found.find("ghcr.io/x")) == (
+        "hub",
+        "quay",
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no JSON",
+        "[]",
+        '"text"',
+        '{"auths": ["quay.io"]}',
+        '{"auths": {"quay.io": "u:p"}}',
+        '{"auths": {"quay.io": {"auth": "***"}}}',
+        '{"auths": {"quay.io": {"auth": 7}}}',
+        '{"auths": {"quay.io": {"auth": "/////w=="}}}',
+        '{"credHelpers": "pass"}',
+    ],
+)
+def test_invalid_files(text: str) -> None:
+    with pytest.raises(InvalidAuthFile, match=rf"^{PATH} is not an auth file: it must be JSON with auths$"):
+        read_credentials((), text, PATH, {}, lambda dummy_name, dummy_helper: None)
+
+
+def test_files_without_logins() -> None:
+    assert json.loads(read({}).document()) == {"auths": {}}
+    assert json.loads(read({"auths": None}).document()) == {"auths": {}}
+
+
+def test_the_document_is_read_as_the_same_logins() -> None:
+    first = read(
+        {"auths": {"https://index.docker.io/v1/": auth("u", "p"), "quay.io/org": {"identitytoken": "t"}}},
+        options=({"registry": "registry.example.com:5000", "username": "a", "password": "b"},),
+        key="k",
+    )
+    document = json.loads(first.document())
+    assert set(document["auths"]) == {"docker.io", "quay.io/org", "registry.example.com:5000", "nvcr.io"}
+    second = read(document)
+    for name in document["auths"]:
+        one, other = first.find(name), second.find(name)
+        assert one is not None
+        assert other is not None
+        assert (one.basic, one.identity_token) == (other.basic, other.identity_token)
+
+
+def test_secrets_are_complete_and_not_shown() -> None:
+    found = read(
+        {"auths": {"quay.io": auth("u", "hunter2"), "ghcr.io": {"identitytoken": "refresh-me"}}},
+        options=({"registry": "docker.io", "username": "a", "password": "swordfish"},),
+        key="nvapi-1",
+    )
+    encoded = {auth(*pair)["auth"] for pair in (("u", "hunter2"), ("a", "swordfish"), ("$oauthtoken", "nvapi-1"))}
+    assert found.secrets == {"hunter2", "swordfish", "nvapi-1", "refresh-me"} | encoded
+    shown = repr([found.find(name) for name in ("quay.io", "ghcr.io", "docker.io", "nvcr.io")])
+    assert not [secret for secret in found.secrets if secret in shown]

@@ -1,0 +1,257 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The requests and copies that follow from the digests of sources and destinations.
+
+The registries are dictionaries: these tests are about decisions. The integration tests use a real registry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions, PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
+from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import RegistryError
+from ansible_collections.accel.gpu.plugins.module_utils.registry.image_copy import CopySpec, CopyState, ImageCopier
+from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import OCI_INDEX, OCI_MANIFEST, Manifest
+from ansible_collections.accel.gpu.plugins.module_utils.registry.programs import ImageTools, ProgramFailed
+from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import (
+    ImageReference,
+    Location,
+    parse_image,
+    parse_location,
+)
+
+
+def image(name: str) -> Manifest:
+    """An image for one platform."""
+    return Manifest(json.dumps({"mediaType": OCI_MANIFEST, "annotations": {"name": name}}).encode(), OCI_MANIFEST)
+
+
+AMD, ARM, NEW = image("amd64"), image("arm64"), image("new")
+PLATFORMS = {"amd64": AMD, "arm64": ARM}
+
+
+def index(**platforms: Manifest) -> Manifest:
+    """An index of images by architecture."""
+    manifests = [
+        {"digest": child.digest, "platform": {"os": "linux", "architecture": name}} for name, child in platforms.items()
+    ]
+    return Manifest(json.dumps({"mediaType": OCI_INDEX, "manifests": manifests}).encode(), OCI_INDEX)
+
+
+BOTH = index(**PLATFORMS)
+
+
+class World:
+    """Registries and archives by reference, and the changes that were made to them, in their order."""
+
+    def __init__(self) -> None:
+        self.images: dict[str, Manifest] = {}
+        self.done: list[str] = []
+        self.failures: dict[str, Exception] = {}
+
+    def put_image(self, name: str, manifest: Manifest) -> World:
+        """Store an image under a tag, and by its digest."""
+        self.images[name] = manifest
+        if "@" not in name and not name.startswith("oci"):
+            self.images[f"{parse_image(name).name}@{manifest.digest}"] = manifest
+        return self
+
+    # The client.
+    def digest(self, reference: ImageReference) -> str | None:
+        found = self.manifest(reference)
+        return found.digest if found else None
+
+    def manifest(self, reference: ImageReference) -> Manifest | None:
+        if str(reference) in self.failures:
+            raise self.failures[str(reference)]
+        return self.images.get(str(reference))
+
+    def put(self, reference: ImageReference, manifest: Manifest) -> None:
+        self.done.append(f"tag {reference}")
+        self.put_image(str(reference), manifest)
+
+    # skopeo.
+    def inspect(self, location: Location) -> str:
+        if str(location) not in self.images:
+            raise ProgramFailed("skopeo inspect failed. skopeo says: no such file.")
+        return self.images[str(location)].data.decode()
+
+    def copy(self, source: Location, destination: Location, *, all_platforms: bool) -> None:
+        if str(destination) in self.failures:
+            raise self.failures[str(destination)]
+        self.done.append(f"copy{' all' if all_platforms else ''} {source} {destination}")
+        self.put_image(str(destination), self.images[str(source)])
+
+    def copier(self, on_done: Callable[[str, int, int], None] | None = None) -> ImageCopier:
+        return ImageCopier(cast("RegistryClient", self), cast("ImageTools", self), on_done)
+
+    def compare(self, *specs: CopySpec) -> list[CopyState]:
+        """The comparison."""
+        return self.copier().compare(specs)
+
+    def apply(self, *specs: CopySpec) -> list[str]:
+        """The changes of a run; a second run makes none."""
+        self.copier().copy(self.compare(*specs))
+        done, self.done = self.done, []
+        again = self.compare(*specs)
+        self.copier().copy(again)
+        assert (self.done, [state.action for state in again]) == ([], ["unchanged"] * len(specs))
+        return done
+
+
+SOURCE, TARGET = "quay.io/a:1", "r.example.com/b:1"
+
+
+def spec(source: str = SOURCE, destination: str = TARGET, **fields: Any) -> CopySpec:
+    """An entry."""
+    return CopySpec(parse_location(source), parse_location(destination), **fields)
+
+
+def world(source: Manifest = BOTH) -> World:
+    """The source with both platforms."""
+    found = World().put_image(SOURCE, source)
+    for child in PLATFORMS.values():
+        found.put_image(f"quay.io/a@{child.digest}", child)
+    return found
+
+
+def test_an_equal_image_costs_one_request_for_each_tag() -> None:
+    found = world().put_image(TARGET, BOTH).put_image("r.example.com/b:2", BOTH)
+    (state,) = found.compare(spec(tags=("2",)))
+    assert (state.action, state.different, state.desired) == ("unchanged", [], BOTH.digest)
+    assert found.apply(spec(tags=("2",))) == []
+
+
+def test_a_new_image_is_copied_once_and_tagged() -> None:
+    (state,) = world().compare(spec(tags=("2",)))
+    assert (state.action, state.actual) == ("created", {TARGET: None, "r.example.com/b:2": None})
+    assert state.result()["digest"] == BOTH.digest
+    assert world().apply(spec(tags=("2",))) == [f"copy all quay.io/a@{BOTH.digest} {TARGET}", "tag r.example.com/b:2"]
+
+
+def test_a_different_image_is_replaced() -> None:
+    found = world().put_image(TARGET, NEW)
+    assert [state.action for state in found.compare(spec())] == ["updated"]
+    assert found.apply(spec()) == [f"copy all quay.io/a@{BOTH.digest} {TARGET}"]
+
+
+@pytest.mark.parametrize(("there", "missing"), [(TARGET, "r.example.com/b:2"), ("r.example.com/b:2", TARGET)])
+def test_an_image_under_another_tag_is_only_tagged(there: str, missing: str) -> None:
+    found = world().put_image(there, BOTH)
+    assert [state.action for state in found.compare(spec(tags=("2",)))] == ["updated"]
+    assert found.apply(spec(tags=("2",))) == [f"tag {missing}"]
+
+
+def test_a_source_by_digest_is_not_asked_for_its_digest() -> None:
+    found = world()
+    source = f"quay.io/a@{BOTH.digest}"
+    found.failures[source] = RegistryError("must not be read", registry="quay.io", status=500)
+    (state,) = found.compare(spec(source))
+    assert state.desired == BOTH.digest
+
+
+def test_one_platform_is_an_image_without_an_index() -> None:
+    assert world().apply(spec(platforms=("linux/arm64",))) == [f"copy quay.io/a@{ARM.digest} {TARGET}"]
+    assert world().apply(spec(destination="oci-archive:/a.tar", platforms=("linux/amd64",))) == [
+        f"copy quay.io/a@{AMD.digest} oci-archive:/a.tar"
+    ]
+
+
+def test_several_platforms_are_copied_before_their_index() -> None:
+    found = world(index(**PLATFORMS, s390x=NEW))
+    chosen = spec(platforms=("linux/amd64", "linux/arm64"), tags=("2",))
+    (state,) = found.compare(chosen)
+    assert state.index is not None
+    assert state.index.children == {"linux/amd64": AMD.digest, "linux/arm64": ARM.digest}
+    assert found.apply(chosen) == [
+        f"copy quay.io/a@{AMD.digest} r.example.com/b@{AMD.digest}",
+        f"copy quay.io/a@{ARM.digest} r.example.com/b@{ARM.digest}",
+        f"tag {TARGET}",
+        "tag r.example.com/b:2",
+    ]
+    assert found.images[TARGET].digest == state.desired
+
+
+def test_platforms_of_an_image_without_an_index() -> None:
+    assert world(AMD).apply(spec(platforms=("linux/amd64",))) == [f"copy quay.io/a@{AMD.digest} {TARGET}"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (spec("quay.io/other:1"), "quay.io/other:1: there is no such image; check repository and tag"),
+        (spec("oci:/nowhere"), "oci:/nowhere: there is no such image"),
+        (
+            spec(platforms=("linux/amd64", "linux/s390x", "windows/amd64")),
+            "quay.io/a:1: has no image for linux/s390x, windows/amd64; its platforms are linux/amd64, linux/arm64",
+        ),
+        (
+            spec(destination="oci:/a", platforms=("linux/amd64", "linux/arm64")),
+            "oci:/a: an archive or a layout gets one platform, or all of them, but linux/amd64, linux/arm64 are selected",
+        ),
+        (
+            spec("oci:/layout", platforms=("linux/amd64",)),
+            "oci:/layout: platforms are selected only from an image in a registry",
+        ),
+    ],
+)
+def test_entries_that_cannot_be_copied(given: CopySpec, message: str) -> None:
+    found = world().put_image("oci:/layout", BOTH)
+    with pytest.raises(InvalidOptions) as raised:
+        found.compare(given)
+    assert str(raised.value).startswith(message)
+
+
+def test_archives() -> None:
+    found = world().put_image("oci-archive:/a.tar", NEW)
+    assert found.apply(spec("oci-archive:/a.tar")) == [f"copy all oci-archive:/a.tar {TARGET}"]
+    found = world()
+    assert found.apply(spec(destination="oci:/layout:1")) == [f"copy all quay.io/a@{BOTH.digest} oci:/layout:1"]
+
+
+def test_nothing_is_sent_to_a_pull_through_cache() -> None:
+    found = world().put_image(TARGET, BOTH)
+    assert found.apply(spec(pull_through=True)) == []
+    for there, text in ((NEW, NEW.digest), (None, "no image")):
+        found = world()
+        if there is not None:
+            found.put_image(TARGET, there)
+        states = found.compare(spec(pull_through=True), spec(destination="r.example.com/c:1"))
+        with pytest.raises(InvalidOptions, match=f"the pull-through cache returns {text} instead of {BOTH.digest}"):
+            found.copier().copy(states)
+        assert found.done == []
+
+
+def test_all_comparisons_are_reported_together() -> None:
+    found = world()
+    found.failures["quay.io/x:1"] = RegistryError("denied", registry="quay.io", status=403, method="HEAD", path="/v2/x")
+    with pytest.raises(PartialFailure) as raised:
+        found.compare(spec("quay.io/x:1", "r.example.com/x:1"), spec("quay.io/y:1", "r.example.com/y:1"), spec())
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "2 of 3 images were not compared:"
+    assert lines[1].startswith("r.example.com/x:1: Registry quay.io denies the request")
+    assert lines[2].startswith("r.example.com/y:1: quay.io/y:1: there is no such image")
+
+
+def test_other_images_are_copied_after_a_failure() -> None:
+    found, progress = world(), list[tuple[int, int]]()
+    found.failures[TARGET] = ProgramFailed("skopeo copy failed.")
+    states = found.compare(spec(), spec(destination="r.example.com/c:1"))
+    with pytest.raises(ProgramFailed, match="skopeo copy failed") as raised:
+        found.copier(lambda dummy, count, total: progress.append((count, total))).copy(states)
+    assert [entry["destination"] for entry in raised.value.partial["images"]] == ["r.example.com/c:1"]
+    assert found.done == [f"copy all quay.io/a@{BOTH.digest} r.example.com/c:1"]
+    assert progress == [(1, 2), (2, 2)]
+
+
+def test_a_bug_is_raised_as_it_is() -> None:
+    found = world()
+    found.failures[SOURCE] = KeyError("bug")
+    with pytest.raises(KeyError, match="bug"):
+        found.compare(spec(), spec("quay.io/y:1", "r.example.com/y:1"))

@@ -1,0 +1,191 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command lines of skopeo and buildah, and the explanation of their errors.
+
+Messages of skopeo 1.9.3 (Debian 12) against docker-registry 2.8.2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Credentials, Login
+from ansible_collections.accel.gpu.plugins.module_utils.registry.programs import (
+    ImageTools,
+    ProgramFailed,
+    error_summary,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import parse_image, parse_location
+from ansible_collections.accel.gpu.plugins.module_utils.registry.transport import RegistryAccess
+
+FATAL = 'time="2026-11-24T18:00:00Z" level=fatal msg="'
+PING = r"pinging container registry 127.0.0.1:5056: Get \"https://127.0.0.1:5056/v2/\": "
+
+
+@pytest.mark.parametrize(
+    ("errors", "words", "remedy"),
+    [
+        (
+            f'{FATAL}reading manifest 1 in 127.0.0.1:5055/a: manifest unknown: manifest unknown"',
+            "manifest unknown",
+            "Check repository and tag.",
+        ),
+        (
+            f'{FATAL}reading manifest 1 in 127.0.0.1:5056/a: unauthorized: authentication required"',
+            "unauthorized: authentication required",
+            "Set username and password of the registry, or auth_file.",
+        ),
+        (
+            f'{FATAL}{PING}x509: certificate signed by unknown authority"',
+            "x509: certificate signed by unknown authority",
+            "This machine does not trust the registry's certificate: set ca_cert of the registry.",
+        ),
+        (
+            f'{FATAL}{PING}http: server gave HTTP response to HTTPS client"',
+            "http: server gave HTTP response to HTTPS client",
+            "The registry has no TLS: set plain_http of the registry.",
+        ),
+        (
+            f'{FATAL}{PING}dial tcp 127.0.0.1:5056: connect: connection refused"',
+            "connection refused",
+            "Nothing listens there",
+        ),
+        (f'{FATAL}writing blob: denied: storage quota exceeded"', "quota exceeded", "Raise the registry's quota"),
+        (
+            f'{FATAL}writing blob: Patch: write /data: no space left on device"',
+            "no space left on device",
+            "The disk of this machine or of the registry is full.",
+        ),
+        (
+            f'{FATAL}writing manifest: uploading manifest 1 to h/a: manifest invalid"',
+            "manifest invalid",
+            "set platforms to one platform.",
+        ),
+    ],
+)
+def test_errors_of_skopeo(errors: str, words: str, remedy: str) -> None:
+    found = error_summary("skopeo", errors)
+    assert found.startswith("skopeo says: ")
+    assert words in found
+    assert "level=fatal" not in found
+    assert remedy in found.partition(f"{words}. ")[2]
+
+
+def test_an_error_without_a_known_remedy() -> None:
+    assert error_summary("skopeo", f'{FATAL}loading the policy."\n') == "skopeo says: loading the policy."
+
+
+def test_the_end_of_a_long_error_counts() -> None:
+    lines = [f"step {number}" for number in range(1000)]
+    found = error_summary("buildah", "\n".join([*lines, "Error: " + "x" * 590]))
+    assert found.endswith("x.")
+    assert "step 10 " not in found
+    assert error_summary("buildah", "") == "buildah says: no reason was given."
+
+
+def test_secrets_in_errors_are_masked() -> None:
+    found = error_summary("skopeo", f'{FATAL}Get "https://u:hunter2@registry.example.com/v2/": no such host"')
+    assert "hunter2" not in found
+    assert "The name does not resolve" in found
+
+
+class Programs:
+    """AnsibleModule.run_command, with the content of the auth file at the time of each call."""
+
+    def __init__(self, status: int = 0, output: str = "", errors: str = "") -> None:
+        self.calls: list[list[str]] = []
+        self.auths: list[Any] = []
+        self.authorities: list[str] = []
+        self._answer = status, output, errors
+
+    def run(self, arguments: list[str], **options: Any) -> tuple[int, str, str]:
+        self.calls.append(arguments)
+        if "--authfile" in arguments:
+            path = Path(arguments[arguments.index("--authfile") + 1])
+            assert options["pass_fds"] == (int(path.name),)
+            self.auths.append(json.loads(path.read_text()))
+        for before, text in zip(arguments, arguments[1:], strict=False):
+            if before.endswith("cert-dir"):
+                self.authorities += [f"{before} {name}={os.readlink(f'{text}/{name}')}" for name in os.listdir(text)]
+        return self._answer
+
+
+def tools(programs: Programs, **access: Any) -> ImageTools:
+    """The programs with one login."""
+    credentials = Credentials({"registry.example.com": Login("u", "hunter2", "s")})
+    return ImageTools(
+        programs.run,
+        lambda name: f"/usr/bin/{name}",
+        credentials,
+        lambda registry: (
+            RegistryAccess(registry, **access) if registry.startswith("registry") else RegistryAccess(registry)
+        ),
+    )
+
+
+SOURCE, TARGET = parse_image("quay.io/a/b:1"), parse_image("registry.example.com/b:1")
+START = ["/usr/bin/skopeo", "copy", "--quiet", "--preserve-digests", "--retry-times", "3"]
+
+
+def options(call: list[str]) -> list[str]:
+    """A call without the path of the auth file and the name of a temporary folder."""
+    index = call.index("--authfile")
+    rest = [*call[:index], *call[index + 2 :]]
+    return ["FOLDER" if text.startswith("/") and "accel-gpu-ca-" in text else text for text in rest]
+
+
+@pytest.mark.parametrize(
+    ("access", "tls"),
+    [
+        ({}, []),
+        ({"validate_certs": False}, ["--dest-tls-verify=false"]),
+        ({"plain_http": True}, ["--dest-tls-verify=false"]),
+        ({"ca_cert": "/etc/ca.pem"}, ["--dest-cert-dir", "FOLDER"]),
+        ({"ca_cert": "/etc/ca.pem", "validate_certs": False}, ["--dest-tls-verify=false"]),
+    ],
+)
+def test_each_end_of_a_copy_has_its_own_tls_options(access: dict[str, Any], tls: list[str]) -> None:
+    programs = Programs()
+    tools(programs, **access).copy(SOURCE, TARGET, all_platforms=True)
+    (call,) = programs.calls
+    assert options(call) == [*START, "--all", *tls, "docker://quay.io/a/b:1", "docker://registry.example.com/b:1"]
+    assert programs.authorities == (["--dest-cert-dir ca.crt=/etc/ca.pem"] if "FOLDER" in tls else [])
+
+
+def test_credentials_are_in_no_command_line() -> None:
+    programs, before = Programs(output="{}"), len(os.listdir("/dev/fd"))
+    all_tools = tools(programs)
+    all_tools.copy(SOURCE, TARGET, all_platforms=False)
+    assert all_tools.inspect(parse_location("oci:/srv/layout:1")) == "{}"
+    all_tools.push(["--storage-driver", "vfs", "push"], "localhost/x", TARGET)
+    all_tools.build(["bud"], "/context")
+    assert "hunter2" not in str(programs.calls)
+    assert programs.auths == [{"auths": {"registry.example.com": {"auth": "dTpodW50ZXIy"}}}] * 4
+    assert options(programs.calls[0])[:-2] == START
+    assert options(programs.calls[1]) == ["/usr/bin/skopeo", "inspect", "--raw", "oci:/srv/layout:1"]
+    assert options(programs.calls[2])[-2:] == ["localhost/x", "docker://registry.example.com/b:1"]
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_failure_names_the_command_and_its_images() -> None:
+    failing = tools(Programs(1, errors=f'{FATAL}reading manifest 1 in quay.io/a/b: manifest unknown"'))
+    with pytest.raises(ProgramFailed) as raised:
+        failing.copy(SOURCE, TARGET, all_platforms=True)
+    assert str(raised.value) == (
+        "skopeo copy docker://quay.io/a/b:1 docker://registry.example.com/b:1 failed. skopeo says: reading manifest 1 in quay.io/a/b: manifest "
+        "unknown. Check repository and tag."
+    )
+    with pytest.raises(ProgramFailed, match=r"^buildah images failed\. buildah says: no disk\.$"):
+        tools(Programs(125, "no disk")).buildah(["--root", "/r", "images"])
+
+
+def test_a_missing_program() -> None:
+    missing = ImageTools(Programs().run, lambda dummy: None, Credentials({}), RegistryAccess)
+    with pytest.raises(ConnectionProblem, match="skopeo is not on this machine. Install it"):
+        missing.copy(SOURCE, TARGET, all_platforms=True)
