@@ -160,15 +160,17 @@ class ImageCopier:
         if isinstance(location, ImageReference):
             found = location.digest if required and location.digest else self._client.digest(location)
         else:
-            found = self._file_digest(location)
+            found = self._file_digest(location, required=required)
         if found is None and required:
             raise InvalidOptions([f"{location}: there is no such image; check repository and tag"])
         return found
 
-    def _file_digest(self, location: FileReference) -> str | None:
+    def _file_digest(self, location: FileReference, *, required: bool) -> str | None:
         try:
             return digest_of(self._tools.inspect(location).encode())
         except ProgramFailed:
+            if required:
+                raise
             # skopeo has no exit status of its own for an archive that does not exist.
             return None
 

@@ -221,7 +221,7 @@ def test_no_password_without_tls(realm: str, login: Login | None, plain_http: bo
         assert service.header(found, "a") == "Bearer t1"
         return
     assert login is not None
-    with pytest.raises(ConnectionProblem, match="has no TLS, so the credentials from the .* are not sent") as raised:
+    with pytest.raises(ConnectionProblem, match=r"has no TLS, so the credentials from the .* are not sent") as raised:
         service.header(found, "a")
     assert service.sent == []
     assert all(secret not in str(raised.value) for secret in login.secrets if len(secret) > 1)

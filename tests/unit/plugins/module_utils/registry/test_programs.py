@@ -7,6 +7,7 @@ Messages of skopeo 1.9.3 (Debian 12) against docker-registry 2.8.2.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -110,7 +111,7 @@ class Programs:
             path = Path(arguments[arguments.index("--authfile") + 1])
             assert options["pass_fds"] == (int(path.name),)
             self.auths.append(json.loads(path.read_text()))
-        for before, text in zip(arguments, arguments[1:], strict=False):
+        for before, text in itertools.pairwise(arguments):
             if before.endswith("cert-dir"):
                 self.authorities += [f"{before} {name}={os.readlink(f'{text}/{name}')}" for name in os.listdir(text)]
         return self._answer
@@ -187,5 +188,5 @@ def test_a_failure_names_the_command_and_its_images() -> None:
 
 def test_a_missing_program() -> None:
     missing = ImageTools(Programs().run, lambda dummy: None, Credentials({}), RegistryAccess)
-    with pytest.raises(ConnectionProblem, match="skopeo is not on this machine. Install it"):
+    with pytest.raises(ConnectionProblem, match=r"skopeo is not on this machine\. Install it"):
         missing.copy(SOURCE, TARGET, all_platforms=True)

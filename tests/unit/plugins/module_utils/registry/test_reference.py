@@ -149,7 +149,6 @@ def test_a_written_reference_is_read_as_the_same(
 def test_no_text_raises_another_error(text: str) -> None:
     try:
         found = parse_location(text)
-    except InvalidReference as error:
-        assert str(error)
-    else:
-        assert parse_location(str(found)) == found
+    except InvalidReference:
+        return
+    assert parse_location(str(found)) == found
