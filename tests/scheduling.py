@@ -21,6 +21,9 @@ SHARED = (
     "tests/integration/magnum/",
     "tests/integration/openshift/test_olm_",
     "tests/integration/openshift/",
+    "tests/integration/registry/",
+    "tests/integration/sim/",
+)
     "tests/integration/sim/",
 )
 

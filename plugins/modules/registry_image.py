@@ -33,6 +33,7 @@ options:
         description:
           - Image in a registry with its tag or digest, such as V(nvcr.io/nvidia/gpu-operator:v25.10.1).
           - An archive or a layout on this machine is V(oci-archive:/path), V(docker-archive:/path), V(oci:/path:tag) or V(dir:/path).
+            V(docker-archive) is only a source, because this format does not keep digests.
         type: str
         required: true
       destination:

@@ -8,7 +8,15 @@ import re
 import typing as t
 
 from .image_copy import CopySpec
-from .reference import FileReference, ImageReference, InvalidReference, Location, parse_location, tag_problem
+from .reference import (
+    DOCKER_ARCHIVE,
+    FileReference,
+    ImageReference,
+    InvalidReference,
+    Location,
+    parse_location,
+    tag_problem,
+)
 
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9]+)?")
 
@@ -48,6 +56,8 @@ def _location(path: str, text: str, problems: list[str]) -> Location | None:
 def _field_problems(path: str, entry: Document, destination: Location | None) -> t.Iterator[str]:
     if isinstance(destination, ImageReference) and destination.digest:
         yield f"{path}.destination: {entry['destination']!r} has a digest, which follows from the image; write a tag"
+    if isinstance(destination, FileReference) and destination.kind == DOCKER_ARCHIVE:
+        yield f"{path}.destination: {DOCKER_ARCHIVE} cannot keep digests; write an oci-archive"
     if isinstance(destination, FileReference) and entry["tags"]:
         yield f"{path}.tags: have no effect for an archive or a layout; remove them"
     if isinstance(destination, FileReference) and entry["pull_through"]:

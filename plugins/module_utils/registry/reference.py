@@ -11,7 +11,8 @@ import dataclasses
 import re
 
 # An image outside a registry: an archive (a tar file), or a layout (a folder).
-FILE_TRANSPORTS = ("oci-archive", "docker-archive", "oci", "dir")
+DOCKER_ARCHIVE = "docker-archive"
+FILE_TRANSPORTS = ("oci-archive", DOCKER_ARCHIVE, "oci", "dir")
 _HOST = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?(?::[0-9]+)?")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
