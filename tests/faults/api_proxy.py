@@ -32,6 +32,7 @@ class Request:
     method: str
     path: str
     user_agent: str
+    accept: str = ""
 
     @property
     def mutating(self) -> bool:
@@ -57,6 +58,8 @@ class Proxy:
         self.requests: list[Request] = []
         self.before: Callable[[Request], Answer | None] = lambda request: None
         self.after: Callable[[Request, int], None] = lambda request, status: None
+        # Whether the server sees the proxy's address, which it then writes into its own redirects.
+        self.keeps_host = False
         self._tls = tls
         self._lock = threading.Lock()
         self._server: socketserver.ThreadingTCPServer | None = None
@@ -87,7 +90,7 @@ class Proxy:
             def handle_one(self) -> None:
                 proxy._handle(self)
 
-            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one  # noqa: N815
+            do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one  # noqa: N815
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Stay quiet; the tests read `requests`."""
@@ -110,16 +113,17 @@ class Proxy:
                 thread.join()
 
     def _handle(self, handler: BaseHTTPRequestHandler) -> None:
-        request = Request(handler.command, handler.path, handler.headers.get("User-Agent", ""))
-        length = int(handler.headers.get("Content-Length") or 0)
-        body = handler.rfile.read(length) if length else None
+        agent, accept = (handler.headers.get(name, "") for name in ("User-Agent", "Accept"))
+        request = Request(handler.command, handler.path, agent, accept)
+        body = _body(handler)
         answer = self.before(request)
         if answer is not None:
             _send(handler, answer)
             return
         connection = self._connection()
         try:
-            headers = {k: v for k, v in handler.headers.items() if k.lower() not in _HOP_BY_HOP | {"host"}}
+            dropped = _HOP_BY_HOP if self.keeps_host else _HOP_BY_HOP | {"host"}
+            headers = {k: v for k, v in handler.headers.items() if k.lower() not in dropped}
             connection.request(handler.command, handler.path, body=body, headers=headers)
             response = connection.getresponse()
             with self._lock:
@@ -179,13 +183,27 @@ def _as_file(user: dict[str, Any], key: str, folder: Path) -> str:
     return str(path)
 
 
+def _body(handler: BaseHTTPRequestHandler) -> bytes | None:
+    """The body of a request, which may be sent in chunks."""
+    if handler.headers.get("Transfer-Encoding", "").lower() != "chunked":
+        length = int(handler.headers.get("Content-Length") or 0)
+        return handler.rfile.read(length) if length else None
+    parts = []
+    while size := int(handler.rfile.readline().split(b";")[0], 16):
+        parts.append(handler.rfile.read(size))
+        handler.rfile.readline()
+    handler.rfile.readline()
+    return b"".join(parts)
+
+
 def _send(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
     handler.send_response(answer.status)
     for name, value in {"Content-Type": "application/json", **answer.headers}.items():
         handler.send_header(name, value)
     handler.send_header("Content-Length", str(len(answer.body)))
     handler.end_headers()
-    handler.wfile.write(answer.body)
+    if handler.command != "HEAD":
+        handler.wfile.write(answer.body)
 
 
 def _stream(handler: BaseHTTPRequestHandler, response: http.client.HTTPResponse) -> None:
@@ -194,7 +212,7 @@ def _stream(handler: BaseHTTPRequestHandler, response: http.client.HTTPResponse)
     for name, value in response.getheaders():
         if name.lower() not in _HOP_BY_HOP:
             handler.send_header(name, value)
-    if response.status in _BODILESS:
+    if handler.command == "HEAD" or response.status in _BODILESS:
         handler.end_headers()
         return
     handler.send_header("Transfer-Encoding", "chunked")

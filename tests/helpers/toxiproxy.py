@@ -48,9 +48,9 @@ class Toxiproxy:
         """Close this share without data instead, as a load balancer without servers does."""
         self._toxic("limit_data", {"bytes": 0}, share)
 
-    def bandwidth(self, kilobytes: int) -> None:
-        """Limit the server's data to this amount per second."""
-        self._toxic("bandwidth", {"rate": kilobytes}, 1.0)
+    def bandwidth(self, kilobytes: int, stream: str = "downstream") -> None:
+        """Limit the server's data to this amount per second, or the client's (`upstream`)."""
+        self._toxic("bandwidth", {"rate": kilobytes}, 1.0, stream)
 
     def cut(self, seconds: float) -> None:
         """Break every connection and refuse new ones for this time; returns at once."""
@@ -72,8 +72,9 @@ class Toxiproxy:
         for end in self._ends:
             end.cancel()
 
-    def _toxic(self, kind: str, attributes: dict[str, Any], share: float) -> None:
-        self._request("POST", f"{self._proxy}/toxics", {"type": kind, "attributes": attributes, "toxicity": share})
+    def _toxic(self, kind: str, attributes: dict[str, Any], share: float, stream: str = "downstream") -> None:
+        toxic = {"type": kind, "stream": stream, "attributes": attributes, "toxicity": share}
+        self._request("POST", f"{self._proxy}/toxics", toxic)
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)

@@ -21,6 +21,8 @@ _QUOTA = re.compile(
     re.IGNORECASE,
 )
 _EXPIRED = re.compile(r"expired", re.IGNORECASE)
+# The text of servers in Go.
+HTTPS_EXPECTED = "HTTP request to an HTTPS server"
 _MAX_LENGTH = 300
 _REFUSED_MANIFEST = ("MANIFEST_INVALID", "TAG_INVALID", "UNSUPPORTED", "NAME_INVALID")
 
@@ -75,6 +77,8 @@ def explain(error: RegistryError) -> str:
             f"{where} refuses the manifest {request}. It may not support this type of image (OCI index, several platforms): set "
             "platforms to one platform, or check the documentation of the registry."
         )
+    if HTTPS_EXPECTED in error.detail:
+        return f"{where.capitalize()} expects TLS {request}. Remove plain_http of the registry."
     if error.status == 405:
         return f"{where} does not allow the request {request}. A pull-through cache accepts no images: name a repository that stores images."
     if error.status == 429:

@@ -14,7 +14,7 @@ from ..common.errors import missing_library
 from ..common.http import URLLIB3_IMPORT_ERROR, ConnectionPools, HttpResponse, Retrier
 from .authorization import PULL, PUSH, Authorization, parse_challenge
 from .credentials import Login
-from .errors import REPEATABLE, RegistryError, error_text
+from .errors import HTTPS_EXPECTED, REPEATABLE, RegistryError, error_text
 
 if URLLIB3_IMPORT_ERROR is None:
     import urllib3
@@ -118,7 +118,11 @@ class RegistryTransport:
 
     def _ping(self) -> str:
         """The challenge of the registry; empty if it lets everyone in."""
-        return _header(self._attempt("GET", f"{self._base}/v2/", {}, None).headers, _CHALLENGE)
+        url = f"{self._base}/v2/"
+        answer = self._attempt("GET", url, {}, None)
+        if answer.status == 400 and HTTPS_EXPECTED in answer.text:
+            raise self._error(answer, "GET", url, "")
+        return _header(answer.headers, _CHALLENGE)
 
     def _token_request(
         self, source: str, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None
