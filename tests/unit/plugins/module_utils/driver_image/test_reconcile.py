@@ -1,0 +1,200 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The builds, pushes and requests that follow from the labels and digests of the images in a registry.
+
+The registry and buildah's storage are dictionaries: these tests are about decisions. The integration tests use the real programs.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import (
+    INPUTS_LABEL,
+    BuildOptions,
+    BuildSpec,
+    ImageBuilder,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.driver_image.plan import DriverImage
+from ansible_collections.accel.gpu.plugins.module_utils.driver_image.reconcile import BuiltImages, CopiedImages
+from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
+from ansible_collections.accel.gpu.plugins.module_utils.registry.image_copy import ImageCopier
+from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import OCI_INDEX, OCI_MANIFEST, Manifest
+from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import (
+    ImageReference,
+    parse_image,
+    parse_repository,
+)
+
+VERSION = "580.95.05"
+REPOSITORY = "registry.example.com/nvidia/driver"
+OLD, NEW = f"{VERSION}-rhel9.6", f"{VERSION}-rhel9"
+
+
+class World:
+    """A registry whose images are their labels, and the changes in their order."""
+
+    def __init__(self) -> None:
+        self.images: dict[str, Manifest] = {}
+        self.done: list[str] = []
+        self.builds = 0
+
+    def store(self, tag: str, labels: dict[str, str], media_type: str = OCI_MANIFEST) -> None:
+        """Store an image under a tag and its digest."""
+        manifest = Manifest(json.dumps({"config": {"digest": "sha256:c"}, "labels": labels}).encode(), media_type)
+        self.put(parse_image(f"{REPOSITORY}:{tag}"), manifest)
+        self.done.clear()
+
+    # The client.
+    def digest(self, image: ImageReference) -> str | None:
+        found = self.manifest(image)
+        return found.digest if found else None
+
+    def manifest(self, image: ImageReference) -> Manifest | None:
+        return self.images.get(str(image))
+
+    def config(self, dummy: ImageReference, manifest: Manifest) -> dict[str, Any]:
+        return {"config": {"Labels": manifest.document["labels"]}}
+
+    def put(self, image: ImageReference, manifest: Manifest) -> None:
+        self.done.append(f"tag {image.tag}")
+        self.images |= {str(image): manifest, str(image.with_digest(manifest.digest)): manifest}
+
+    # buildah.
+    def build(self, spec: BuildSpec, dummy: str) -> None:
+        self.done.append(f"build {spec.folder}")
+
+    def push(self, spec: BuildSpec, image: ImageReference) -> None:
+        # Two builds from the same inputs have different digests, as with real layers.
+        self.builds += 1
+        labels = {**spec.labels(spec.inputs), "build": str(self.builds)}
+        manifest = Manifest(json.dumps({"config": {"digest": "sha256:c"}, "labels": labels}).encode(), OCI_MANIFEST)
+        self.put(image, manifest)
+        self.done[-1] = f"push {image.tag}"
+
+    def built(self, options: BuildOptions, *, force: bool = False) -> BuiltImages:
+        """Images that are built."""
+        return BuiltImages(cast("RegistryClient", self), cast("ImageBuilder", self), options, force=force)
+
+    def run(self, options: BuildOptions, *images: DriverImage, force: bool = False) -> list[str]:
+        """The changes of a run; a second run makes none, and all tags of a folder name one image."""
+        built = self.built(options, force=force)
+        built.apply(built.compare(images), lambda dummy: None)
+        done, self.done = self.done, []
+        again = built.compare(images)
+        built.apply(again, lambda dummy: None)
+        assert (self.done, {state.action for state in again}) == ([], {"unchanged"})
+        assert all(len(set(state.actual.values())) == 1 for state in again)
+        return done
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> BuildOptions:
+    """A context with two folders, and one installer."""
+    for folder in ("rhel9", "ubuntu22.04"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "Dockerfile").write_text("FROM scratch\n")
+    installer = tmp_path / f"NVIDIA-Linux-x86_64-{VERSION}-grid.run"
+    installer.write_text("driver")
+    return BuildOptions(context=str(tmp_path), installers=str(installer))
+
+
+def image(**folders: tuple[str, ...]) -> DriverImage:
+    """The driver image of one pool."""
+    return DriverImage(("vdi",), parse_repository(REPOSITORY), VERSION, folders or {"rhel9": (NEW, OLD)})
+
+
+def test_an_image_is_built_once_for_all_tags_of_its_folder(options: BuildOptions) -> None:
+    world = World()
+    (state,) = world.built(options).compare([image()])
+    assert (state.action, state.missing, state.built) == ("built", [NEW, OLD], "")
+    assert world.run(options, image()) == ["build rhel9", f"push {NEW}", f"tag {OLD}"]
+
+
+def test_each_folder_is_built(options: BuildOptions) -> None:
+    ubuntu = f"{VERSION}-ubuntu22.04"
+    both = image(**{"rhel9": (NEW,), "ubuntu22.04": (ubuntu,)})
+    assert World().run(options, both) == ["build rhel9", f"push {NEW}", "build ubuntu22.04", f"push {ubuntu}"]
+
+
+@pytest.mark.parametrize(("there", "missing"), [(NEW, OLD), (OLD, NEW)])
+def test_a_further_tag_needs_no_build(options: BuildOptions, there: str, missing: str) -> None:
+    world = World()
+    assert world.run(options, image(rhel9=(there,))) == ["build rhel9", f"push {there}"]
+    (state,) = world.built(options).compare([image()])
+    assert (state.action, state.missing) == ("tagged", [missing])
+    assert world.run(options, image()) == [f"tag {missing}"]
+
+
+def test_tags_with_two_builds_from_the_same_inputs_get_one_image(options: BuildOptions) -> None:
+    world = World()
+    world.run(options, image(rhel9=(NEW,)))
+    first = world.images.pop(f"{REPOSITORY}:{NEW}")
+    world.run(options, image(rhel9=(OLD,)))
+    world.images[f"{REPOSITORY}:{NEW}"] = first
+    (done,) = world.run(options, image())
+    assert done in (f"tag {OLD}", f"tag {NEW}")
+
+
+def test_another_input_leads_to_a_build(options: BuildOptions) -> None:
+    world = World()
+    world.run(options, image())
+    (Path(options.context) / "rhel9" / "Dockerfile").write_text("FROM scratch\nUSER 0\n")
+    assert world.run(options, image()) == ["build rhel9", f"push {NEW}", f"tag {OLD}"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "media_type"),
+    [({}, OCI_MANIFEST), ({"maintainer": "x"}, OCI_MANIFEST), ({INPUTS_LABEL: "x"}, OCI_INDEX)],
+)
+def test_images_of_others_are_kept(options: BuildOptions, labels: dict[str, str], media_type: str) -> None:
+    world = World()
+    world.store(OLD, labels, media_type)
+    with pytest.raises(InvalidOptions) as raised:
+        world.built(options).compare([image()])
+    assert raised.value.problems == [
+        f"{REPOSITORY}:{OLD}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
+    ]
+    assert world.run(options, image(), force=True) == ["build rhel9", f"push {NEW}", f"tag {OLD}"]
+
+
+def test_all_problems_are_reported_once(options: BuildOptions) -> None:
+    world = World()
+    world.store(OLD, {})
+    broken = BuildOptions(context=options.context, installers="/nowhere")
+    with pytest.raises(InvalidOptions) as raised:
+        world.built(broken).compare([image(), image(**{"ubuntu22.04": (f"{VERSION}-ubuntu22.04",)})])
+    assert raised.value.problems == ["installers: there is no file or folder /nowhere"]
+
+
+def specs(world: World, *images: DriverImage) -> list[tuple[str, str]]:
+    """The copies from a repository with the images of a world."""
+    source = parse_repository("nvcr.io/nvidia/vgpu/vgpu-guest-driver-5")
+    client, copier = cast("RegistryClient", world), cast("ImageCopier", None)
+    return [(str(spec.source), str(spec.destination)) for spec in CopiedImages(client, copier, source).specs(images)]
+
+
+def test_copied_tags_that_the_source_lacks_get_the_image_of_their_folder() -> None:
+    world, source = World(), "nvcr.io/nvidia/vgpu/vgpu-guest-driver-5"
+    world.images[f"{source}:{OLD}"] = Manifest(b"{}", OCI_MANIFEST)
+    assert specs(world, image()) == [
+        (f"{source}:{OLD}", f"{REPOSITORY}:{NEW}"),
+        (f"{source}:{OLD}", f"{REPOSITORY}:{OLD}"),
+    ]
+    world.images[f"{source}:{NEW}"] = Manifest(b"{} ", OCI_MANIFEST)
+    assert specs(world, image()) == [(f"{source}:{tag}", f"{REPOSITORY}:{tag}") for tag in (NEW, OLD)]
+
+
+def test_a_source_without_the_version() -> None:
+    ubuntu = f"{VERSION}-ubuntu22.04"
+    with pytest.raises(InvalidOptions) as raised:
+        specs(World(), image(**{"rhel9": (NEW, OLD), "ubuntu22.04": (ubuntu,)}))
+    assert raised.value.problems == [
+        f"nvcr.io/nvidia/vgpu/vgpu-guest-driver-5: has none of the tags {tags}. Check the version, and whether the repository has images for {folder}"
+        for tags, folder in ((f"{NEW}, {OLD}", "rhel9"), (ubuntu, "ubuntu22.04"))
+    ]
