@@ -1,0 +1,227 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests for manifests to servers on loopback that respond as registries may, but the lab's registry never does: redirects, missing headers, login pages."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
+from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Login
+from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import RegistryError
+from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import ACCEPTED, OCI_MANIFEST, Manifest
+from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import ImageReference
+from ansible_collections.accel.gpu.plugins.module_utils.registry.transport import RegistryAccess, RegistryTransport
+
+DATA = json.dumps({"schemaVersion": 2, "mediaType": OCI_MANIFEST}).encode()
+IMAGE = Manifest(DATA, OCI_MANIFEST)
+USER = Login("u", "p", "the option for x")
+MANIFEST = "/v2/a/manifests/1"
+
+
+@dataclass
+class Response:
+    """A response of the server."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Server:
+    """A server with its responses by method and path (without query), and the requests that it got: method, path and Authorization."""
+
+    address: str
+    responses: dict[str, Response | Callable[[str], Response]]
+    requests: list[tuple[str, str, str]] = field(default_factory=list)
+    accepted: list[str] = field(default_factory=list)
+    bodies: list[tuple[str | None, bytes]] = field(default_factory=list)
+
+    def client(self, login: Login | None = None) -> RegistryClient:
+        """A client for this server."""
+        transport = RegistryTransport(
+            RegistryAccess(self.address, plain_http=True), lambda dummy: login, "test", timeout=10
+        )
+        return RegistryClient(lambda dummy: transport)
+
+    def image(self, repository: str = "a") -> ImageReference:
+        """An image of this server."""
+        return ImageReference(self.address, repository, "1")
+
+
+@contextmanager
+def serve() -> Iterator[Server]:
+    """A server that lets everyone in while the block runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def respond(self) -> None:
+            path = self.path.partition("?")[0]
+            authorization = self.headers.get("Authorization") or ""
+            found.requests.append((self.command, path, authorization))
+            found.accepted.append(self.headers.get("Accept") or "")
+            found.bodies.append(
+                (self.headers.get("Content-Type"), self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+            )
+            answer = found.responses.get(f"{self.command} {path}", Response(404))
+            if callable(answer):
+                answer = answer(authorization)
+            self.send_response(answer.status)
+            for name, text in answer.headers.items():
+                self.send_header(name, text)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(answer.body)
+
+        do_GET = do_HEAD = do_PUT = respond  # noqa: N815
+
+        def log_message(self, *dummy: Any) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found = Server(f"127.0.0.1:{server.server_port}", {"GET /v2/": Response()})
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server without images."""
+    with serve() as found:
+        yield found
+
+
+def typed(**headers: str) -> Response:
+    """The manifest with its type."""
+    return Response(body=DATA, headers={"Content-Type": OCI_MANIFEST, **headers})
+
+
+def test_a_digest_costs_one_request_after_the_first(server: Server) -> None:
+    server.responses[f"HEAD {MANIFEST}"] = Response(headers={"Docker-Content-Digest": IMAGE.digest})
+    client = server.client()
+    assert [client.digest(server.image()) for dummy in range(3)] == [IMAGE.digest] * 3
+    assert client.digest(server.image("missing")) is None
+    expected = [("GET", "/v2/")] + [("HEAD", MANIFEST)] * 3 + [("HEAD", "/v2/missing/manifests/1")]
+    assert [(method, path) for method, path, dummy in server.requests] == expected
+    # A registry returns 404 for an existing manifest of a type that was not named.
+    assert set(server.accepted[1:]) == {", ".join(ACCEPTED)}
+
+
+@pytest.mark.parametrize(
+    "head",
+    [Response(), Response(405), Response(headers={"Docker-Content-Digest": "md5:0"})],
+    ids=["none", "405", "md5"],
+)
+def test_a_digest_without_its_header(server: Server, head: Response) -> None:
+    server.responses |= {f"HEAD {MANIFEST}": head, f"GET {MANIFEST}": typed()}
+    assert server.client().digest(server.image()) == IMAGE.digest
+
+
+@pytest.mark.parametrize("content_type", [f"{OCI_MANIFEST}; charset=utf-8", "application/json", "text/plain"])
+def test_the_type_of_a_manifest(server: Server, content_type: str) -> None:
+    server.responses[f"GET {MANIFEST}"] = Response(body=DATA, headers={"Content-Type": content_type})
+    assert server.client().manifest(server.image()) == IMAGE
+    assert server.client().manifest(server.image("missing")) is None
+
+
+def test_a_login_page_instead_of_a_manifest(server: Server) -> None:
+    server.responses[f"GET {MANIFEST}"] = Response(body=b"<html>", headers={"Content-Type": "text/html"})
+    with pytest.raises(RegistryError) as raised:
+        server.client().manifest(server.image())
+    assert str(raised.value) == (
+        f"Registry {server.address} returns no manifest (GET {MANIFEST}): the response is not a JSON object. Check its name: a proxy or a login page "
+        "may have responded."
+    )
+
+
+def test_credentials_are_sent_only_to_the_registry(server: Server) -> None:
+    basic = Response(401, headers={"WWW-Authenticate": 'Basic realm="r"'})
+    with serve() as storage:
+        storage.responses["GET /blob"] = typed()
+        server.responses |= {
+            "GET /v2/": basic,
+            f"GET {MANIFEST}": Response(307, headers={"Location": "/moved"}),
+            "GET /moved": Response(302, headers={"Location": f"http://{storage.address}/blob"}),
+        }
+        assert server.client(USER).manifest(server.image()) == IMAGE
+        assert storage.requests == [("GET", "/blob", "")]
+    assert server.requests == [("GET", "/v2/", ""), ("GET", MANIFEST, USER.basic), ("GET", "/moved", USER.basic)]
+
+
+def test_endless_redirects(server: Server) -> None:
+    server.responses[f"GET {MANIFEST}"] = Response(302, headers={"Location": MANIFEST})
+    with pytest.raises(RegistryError, match="with 302"):
+        server.client().manifest(server.image())
+    assert len(server.requests) == 7
+
+
+def test_an_expired_token_is_renewed(server: Server) -> None:
+    bearer = {"WWW-Authenticate": f'Bearer realm="http://{server.address}/token",service="s"'}
+    tokens = iter(["old", "new"])
+
+    def manifest(authorization: str) -> Response:
+        return typed() if authorization == "Bearer new" else Response(401, headers=bearer)
+
+    server.responses |= {
+        "GET /v2/": Response(401, headers=bearer),
+        "GET /token": lambda dummy: Response(body=json.dumps({"token": next(tokens)}).encode()),
+        f"GET {MANIFEST}": manifest,
+    }
+    client = server.client(USER)
+    assert client.manifest(server.image()) == client.manifest(server.image()) == IMAGE
+    assert server.requests == [
+        ("GET", "/v2/", ""),
+        ("GET", "/token", USER.basic),
+        ("GET", MANIFEST, "Bearer old"),
+        ("GET", "/token", USER.basic),
+        ("GET", MANIFEST, "Bearer new"),
+        ("GET", MANIFEST, "Bearer new"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("login", "remedy"),
+    [
+        (USER, "It rejects the credentials from the option for x: check user and password."),
+        (None, "Set username and password of the registry, or auth_file."),
+    ],
+)
+def test_rejected_by_the_token_service(server: Server, login: Login | None, remedy: str) -> None:
+    server.responses |= {
+        "GET /v2/": Response(401, headers={"WWW-Authenticate": f'Bearer realm="http://{server.address}/token"'}),
+        "GET /token": Response(401, b'{"details": "incorrect username or password"}'),
+    }
+    with pytest.raises(RegistryError) as raised:
+        server.client(login).digest(server.image())
+    assert str(raised.value) == (
+        f"Registry {server.address} requires other credentials (GET /token): incorrect username or password. {remedy}"
+    )
+    assert MANIFEST not in {path for dummy_method, path, dummy in server.requests}
+
+
+def test_a_manifest_is_written_as_it_was_read(server: Server) -> None:
+    server.responses[f"PUT {MANIFEST}"] = Response(201)
+    server.client().put(server.image(), IMAGE)
+    assert (server.requests[-1][:2], server.bodies[-1]) == (("PUT", MANIFEST), (OCI_MANIFEST, DATA))
+
+
+def test_the_folder_of_official_images_on_docker_hub() -> None:
+    transport = RegistryTransport(RegistryAccess("docker.io"), lambda dummy: None, "test")
+    assert [transport._full_name(name) for name in ("busybox", "nvidia/cuda")] == ["library/busybox", "nvidia/cuda"]
