@@ -1,0 +1,116 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The calls of buildah, and the build context that it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import (
+    BuildOptions,
+    BuildSpec,
+    ImageBuilder,
+    find_spec,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.registry.programs import ImageTools
+from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import parse_image
+
+VERSION = "580.95.05"
+GUEST = f"NVIDIA-Linux-x86_64-{VERSION}-grid.run"
+
+
+class Buildah:
+    """The calls, and the files of the context at the time of the build."""
+
+    def __init__(self, *images: str) -> None:
+        self.calls: list[list[str]] = []
+        self.context: dict[str, str] = {}
+        self._images = images
+
+    def buildah(self, arguments: Sequence[str]) -> str:
+        self.calls.append(list(arguments))
+        return "".join(f"{name}\n" for name in self._images)
+
+    def build(self, arguments: Sequence[str], context: str) -> None:
+        self.calls.append(list(arguments))
+        files = [path for path in Path(context).rglob("*") if path.is_file()]
+        self.context = {str(path.relative_to(context)): path.read_text() for path in files}
+
+    def push(self, *call: Any) -> None:
+        self.calls.append([*call[0], *map(str, call[1:])])
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> BuildSpec:
+    """A build with a catalog, and with an installer of another build in the user's checkout."""
+    drivers = tmp_path / "context" / "rhel9" / "drivers"
+    drivers.mkdir(parents=True)
+    (drivers.parent / "Dockerfile").write_text("ARG DRIVER_TYPE\nFROM scratch\n")
+    (drivers / "README.md").write_text("empty")
+    (drivers / "NVIDIA-Linux-x86_64-570.172.08-grid.run").write_text("old driver")
+    (tmp_path / GUEST).write_text("driver")
+    (tmp_path / "catalog.yaml").write_text("version: 1\n")
+    return find_spec(
+        "rhel9",
+        VERSION,
+        BuildOptions(str(tmp_path / "context"), str(tmp_path / GUEST), catalog_file=str(tmp_path / "catalog.yaml")),
+    )
+
+
+def builder(buildah: Buildah, tmp_path: Path) -> ImageBuilder:
+    """A builder with its own temporary folder."""
+    folder = tmp_path / "temporary"
+    folder.mkdir(exist_ok=True)
+    return ImageBuilder(cast("ImageTools", buildah), str(folder))
+
+
+def test_the_context_has_only_the_installer_of_this_build(spec: BuildSpec, tmp_path: Path) -> None:
+    buildah, before = Buildah(), sorted((tmp_path / "context").rglob("*"))
+    builder(buildah, tmp_path).build(spec, spec.inputs)
+    assert buildah.context == {
+        "Dockerfile": "ARG DRIVER_TYPE\nFROM scratch\n",
+        "drivers/README.md": "empty",
+        f"drivers/{GUEST}": "driver",
+        "drivers/vgpuDriverCatalog.yaml": "version: 1\n",
+    }
+    # The user's checkout is unchanged, and the copy is gone.
+    assert sorted((tmp_path / "context").rglob("*")) == before
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_the_calls(spec: BuildSpec, tmp_path: Path) -> None:
+    buildah = Buildah()
+    stored = replace(spec, options=replace(spec.options, storage_root="/s", storage_driver="vfs", isolation="oci"))
+    storage = ["--root", "/s", "--runroot", "/s/run", "--storage-driver", "vfs"]
+    found = builder(buildah, tmp_path)
+    found.build(stored, "0123")
+    found.push(stored, parse_image(f"registry.example.com/driver:{VERSION}-rhel9"))
+    found.remove(stored)
+    labels = {
+        "accel.gpu/inputs": "0123",
+        "accel.gpu/driver-version": VERSION,
+        "accel.gpu/driver-installer": GUEST,
+        "accel.gpu/build-folder": "rhel9",
+    }
+    assert buildah.calls == [
+        [*storage, "images", "--format", "{{.Name}}:{{.Tag}}"],
+        [
+            *storage,
+            *("bud", "--isolation", "oci", "--format", "docker", "--pull", "--platform", "linux/amd64"),
+            *("--tag", stored.local_name, "--build-arg", "DRIVER_TYPE=vgpu"),
+            *(part for name, value in labels.items() for part in ("--label", f"{name}={value}")),
+        ],
+        [*storage, "push", stored.local_name, f"registry.example.com/driver:{VERSION}-rhel9"],
+        [*storage, "rmi", stored.local_name],
+    ]
+
+
+def test_the_image_of_a_killed_run_is_not_built_again(spec: BuildSpec, tmp_path: Path) -> None:
+    buildah = Buildah("localhost/other:1", spec.local_name)
+    builder(buildah, tmp_path).build(spec, spec.inputs)
+    assert buildah.calls == [["images", "--format", "{{.Name}}:{{.Tag}}"]]
