@@ -27,15 +27,15 @@ demo:
 	@tools/demo
 
 test: venv
-	@tools/packages bwrap cc
+	@tools/packages bwrap cc skopeo buildah
 	@$(PYTEST) $(PARALLEL) -m "not soak"
 
 soak: venv
-	@tools/packages bwrap cc
+	@tools/packages bwrap cc skopeo buildah
 	@$(PYTEST) $(PARALLEL)
 
 bench: venv
-	@tools/packages bwrap
+	@tools/packages bwrap skopeo buildah
 	@PYTHONPATH=build:. build/venv/bin/python -m tests.performance.bench
 
 h200: venv

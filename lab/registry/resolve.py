@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import fnmatch
 import http.client
 import json
@@ -74,7 +73,7 @@ class Login:
 
 
 def logins(api: Api, pod: Object) -> list[Login]:
-    """Return the logins of a pod's imagePullSecrets, the most specific key first; a missing Secret is ignored."""
+    """Return the logins of a pod's imagePullSecrets, the most specific key first; missing Secrets and invalid entries are ignored."""
     found: list[Login] = []
     for reference in pod["spec"].get("imagePullSecrets") or ():
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/secrets/{reference['name']}"
@@ -88,8 +87,10 @@ def _entries(document: dict[str, Any]) -> Iterator[Login]:
     for key, entry in (document.get("auths") or {}).items():
         user, password = entry.get("username", ""), entry.get("password", "")
         if encoded := entry.get("auth"):
-            with contextlib.suppress(binascii.Error, UnicodeDecodeError):
-                user, _colon, password = base64.b64decode(encoded).decode().partition(":")
+            try:
+                user, _colon, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+            except (binascii.Error, UnicodeDecodeError):
+                continue
         host, slash, path = (key.partition("://")[2] or key).partition("/")
         below = _API_PATH.sub("/", f"{slash}{path}")
         yield Login(host if below == "/" else f"{host}{below}", user, password)

@@ -52,18 +52,23 @@ class Toxiproxy:
         """Limit the server's data to this amount per second, or the client's (`upstream`)."""
         self._toxic("bandwidth", {"rate": kilobytes}, 1.0, stream)
 
+    def block(self) -> None:
+        """Break every connection and refuse new ones until heal()."""
+        self._request("POST", self._proxy, {"enabled": False})
+
     def cut(self, seconds: float) -> None:
         """Break every connection and refuse new ones for this time; returns at once."""
-        self._request("POST", self._proxy, {"enabled": False})
+        self.block()
         end = threading.Timer(seconds, self._request, ("POST", self._proxy, {"enabled": True}))
         self._ends.append(end)
         end.start()
 
     def heal(self) -> None:
-        """Remove all toxics, and wait until a cut is over."""
+        """Remove all toxics and the block, and wait until a cut is over."""
         for end in self._ends:
             end.join()
         self._ends.clear()
+        self._request("POST", self._proxy, {"enabled": True})
         for toxic in self._request("GET", f"{self._proxy}/toxics"):
             self._request("DELETE", f"{self._proxy}/toxics/{toxic['name']}")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -80,10 +81,10 @@ def waiting(api: Api, name: str, statuses: str = "containerStatuses") -> dict[st
     return found[0]["state"].get("waiting", {}) if found else {}
 
 
-def until_waiting(api: Api, name: str, reason: str, statuses: str = "containerStatuses") -> str:
+def until_back_off(api: Api, name: str, statuses: str = "containerStatuses") -> str:
     def message() -> str:
         state = waiting(api, name, statuses)
-        return state["message"] if state.get("reason") == reason else ""
+        return state["message"] if state.get("reason") == "ImagePullBackOff" else ""
 
     return str(until(message))
 
@@ -164,16 +165,27 @@ def test_requests_are_counted(lab: OwnLab, plain: RegistryClient) -> None:
 
 
 @pytest.mark.parametrize("name", layout.PROXIES)
-def test_network_to_a_registry_can_be_cut(env: Mapping[str, str], name: str) -> None:
+def test_network_to_a_registry_can_be_cut_and_slow(env: Mapping[str, str], name: str) -> None:
     client = RegistryClient.of(env, f"LAB_{name.upper().replace('-', '_')}")
     proxy = network(env, name)
     assert proxy.address == client.address
     pushed = push_image(client, "far/app", "1")
-    proxy.cut(1.0)
-    with pytest.raises(urllib3.exceptions.HTTPError):
-        client.digest("far/app", "1")
-    proxy.heal()
+    proxy.block()
+    try:
+        with pytest.raises(urllib3.exceptions.HTTPError):
+            client.digest("far/app", "1")
+    finally:
+        proxy.heal()
     assert client.digest("far/app", "1") == pushed.digest
+    # A layer of 300 KB at 100 KB a second.
+    large = push_image(client, "far/app", "2", platforms=("amd64",), size=300_000)
+    proxy.bandwidth(100)
+    started = time.monotonic()
+    try:
+        assert client.request("GET", f"/v2/far/app/blobs/{large.layers['amd64']}").status == 200
+    finally:
+        proxy.heal()
+    assert time.monotonic() - started > 2
 
 
 def test_deleted_image_is_collected(lab: OwnLab, plain: RegistryClient) -> None:
@@ -190,7 +202,7 @@ def test_deleted_image_is_collected(lab: OwnLab, plain: RegistryClient) -> None:
 def test_pod_with_a_missing_image_runs_when_the_image_is_pushed(lab: OwnLab, plain: RegistryClient, api: Api) -> None:
     image = f"{plain.address}/late/app:1"
     run_pod(api, "late", image)
-    message = until_waiting(api, "late", "ImagePullBackOff")
+    message = until_back_off(api, "late")
     assert message == f'Back-off pulling image "{image}": ErrImagePull: {resolve.not_found(image)}'
     events = lab.shell("kubectl get events --field-selector involvedObject.name=late -o jsonpath='{.items[*].message}'")
     assert f'Failed to pull image "{image}": rpc error: code = NotFound' in events
@@ -213,8 +225,8 @@ def test_init_container_whose_image_is_missing_blocks_the_others(plain: Registry
     push_image(plain, "app", "2")
     initial = [{"name": "first", "image": f"{plain.address}/init/app"}]
     run_pod(api, "init", f"{plain.address}/app:2", initContainers=initial)
-    message = until_waiting(api, "init", "ErrImagePull", "initContainerStatuses")
-    assert message == resolve.not_found(f"{plain.address}/init/app:latest")
+    message = until_back_off(api, "init", "initContainerStatuses")
+    assert message.endswith(resolve.not_found(f"{plain.address}/init/app:latest"))
     assert waiting(api, "init") == {"reason": "PodInitializing"}
     push_image(plain, "init/app", "latest")
     [status] = until_running(api, "init")["status"]["initContainerStatuses"]
@@ -232,11 +244,11 @@ def test_pod_needs_the_login_of_a_private_image(secure: RegistryClient, api: Api
     run_pod(api, "denied", image, ("wrong",))
     run_pod(api, "allowed", image, ("wrong", "right"))
     until_running(api, "allowed")
-    assert until_waiting(api, "anonymous", "ImagePullBackOff").endswith(
+    assert until_back_off(api, "anonymous").endswith(
         "pull access denied, repository does not exist or may require authorization: authorization failed: no basic auth"
         " credentials"
     )
-    assert until_waiting(api, "denied", "ImagePullBackOff").endswith(
+    assert until_back_off(api, "denied").endswith(
         f"unexpected status from HEAD request to https://{secure.address}/v2/private/pod/manifests/1: 401 Unauthorized"
     )
 
@@ -244,13 +256,12 @@ def test_pod_needs_the_login_of_a_private_image(secure: RegistryClient, api: Api
 def test_pod_waits_for_an_unreachable_registry(env: Mapping[str, str], plain: RegistryClient, api: Api) -> None:
     push_image(plain, "app", "3")
     proxy = network(env, "registry-plain-proxy")
-    proxy.cut(600)
+    proxy.block()
     try:
         run_pod(api, "unreachable", f"{proxy.address}/app:3")
-        message = until_waiting(api, "unreachable", "ErrImagePull")
+        message = until_back_off(api, "unreachable")
         assert message.endswith(f"dial tcp {proxy.address}: connect: connection refused")
     finally:
-        proxy.forget()
         proxy.heal()
     until_running(api, "unreachable")
 

@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pods wait for an image of the GPU operator, and what the lab writes for an image that it does not have."""
+"""Which pods wait for their images, and what the lab writes for an image that it does not have."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import Mock
 
@@ -11,6 +12,8 @@ import pytest
 
 from lab import image_pull, operators
 from lab.api import ApiError
+from lab.layout import LAB
+from lab.registry import resolve
 
 IMAGE = "mirror.example:5000/nvidia/gpu-operator:v26.7.0"
 
@@ -112,6 +115,81 @@ def test_a_deleted_pod_is_no_error(clock: list[float], known: dict[str, Any]) ->
     api = Mock()
     api.request.side_effect = ApiError(404, "gone")
     image_pull.ImagePull(pod()).advance(api)
+
+
+class Answers(resolve.Registries):
+    """The registry 127.0.0.1:5000, with these images' problems."""
+
+    def __init__(self, problems: dict[str, str]) -> None:
+        self._secure = {"127.0.0.1:5000": False}
+        self.problems = problems
+
+    def problem(self, image: str, known: Sequence[resolve.Login]) -> str | None:
+        return self.problems.get(image)
+
+
+@pytest.mark.parametrize(
+    ("image", "waiting"),
+    [
+        ("127.0.0.1:5000/app:1", True),
+        # kwok waits for every image on loopback.
+        ("127.0.0.1:5001/app:1", True),
+        ("localhost:5000/app:1", True),
+        ("registry.example:5000/app:1", False),
+        ("localhost/app:1", False),
+    ],
+)
+def test_pods_that_wait_for_a_registry(image: str, waiting: bool) -> None:
+    plain = pod(image, metadata={"labels": {}})
+    assert image_pull.is_waiting(plain, Answers({})) is waiting
+    initial = pod("registry.example/app:1", metadata={"labels": {}}, spec={"initContainers": [{"image": image}]})
+    initial["spec"]["containers"] = plain["spec"]["containers"][:0]
+    assert image_pull.is_waiting(initial, Answers({})) is waiting
+    assert image_pull.is_waiting(plain) is False
+    stage = (LAB / "kwok" / "pod-start.yaml").read_text()
+    assert all(f'startswith("{prefix}")' in stage for prefix in image_pull._LOOPBACK)
+
+
+def test_image_of_another_port_needs_no_pull(clock: list[float], known: dict[str, Any]) -> None:
+    registries = Answers({"127.0.0.1:5001/app:1": "problem"})
+    [patch] = advance(image_pull.ImagePull(pod("127.0.0.1:5001/app:1"), registries), Mock(), clock)
+    assert patch[0] == "merge"
+
+
+def test_a_changed_problem_is_written_again(clock: list[float], known: dict[str, Any]) -> None:
+    image = "127.0.0.1:5000/app:1"
+    registries = Answers({image: "not found"})
+    api, pull = Mock(), image_pull.ImagePull(pod(image), registries)
+    assert [len(advance(pull, api, clock)) for _ in range(3)] == [2, 1, 0]
+    registries.problems[image] = "unauthorized"
+    [status, event] = advance(pull, api, clock)
+    [waiting] = [one["state"]["waiting"] for one in status.args[2]["status"]["containerStatuses"]]
+    assert waiting["message"] == f'Back-off pulling image "{image}": ErrImagePull: unauthorized'
+    assert event.args[2]["message"] == f'Failed to pull image "{image}": unauthorized'
+    registries.problems.clear()
+    [patch] = advance(pull, api, clock)
+    assert patch[0] == "merge"
+
+
+def test_the_first_init_container_blocks_the_others(clock: list[float], known: dict[str, Any]) -> None:
+    images = [f"127.0.0.1:5000/app:{number}" for number in range(3)]
+    initial = [{"name": f"init-{number}", "image": image} for number, image in enumerate(images[:2])]
+    registries = Answers(dict.fromkeys(images, "not found"))
+    pull = image_pull.ImagePull(pod(images[2], spec={"initContainers": initial}), registries)
+    pull.pod["spec"]["containers"] = [{"name": "main", "image": images[2]}]
+    [status, _event] = advance(pull, Mock(), clock)
+    written = status.args[2]["status"]
+    reasons = [one["state"]["waiting"]["reason"] for one in written["initContainerStatuses"]]
+    assert reasons == ["ErrImagePull", "PodInitializing"]
+    assert [one["state"]["waiting"] for one in written["containerStatuses"]] == [{"reason": "PodInitializing"}]
+    conditions = {one["type"]: one["message"] for one in written["conditions"]}
+    assert conditions["Initialized"] == "containers with incomplete status: [init-0 init-1]"
+    assert conditions["Ready"] == "containers with unready status: [main]"
+    del registries.problems[images[0]], registries.problems[images[1]]
+    [status, _event] = advance(pull, Mock(), clock)
+    written = status.args[2]["status"]
+    assert written["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
+    assert "Initialized" not in {one["type"] for one in written["conditions"]}
 
 
 @pytest.mark.parametrize(
