@@ -104,17 +104,18 @@ def write_server_certificate(lab: Lab, name: str, path: Path) -> None:
     _write(path.with_suffix(".crt"), made.public_bytes(serialization.Encoding.PEM))
 
 
-def create_authority(folder: Path, name: str) -> None:
-    """Create in a folder an authority apart from the cluster's, and a serving certificate for loopback; once per lab."""
-    if (folder / "server.crt").exists():
+def create_authority(path: Path, name: str, server: Path) -> None:
+    """Create the certificate of an authority apart from the cluster's, and SERVER.crt and SERVER.key for loopback; once per lab."""
+    certificate = server.with_suffix(".crt")
+    if certificate.exists():
         return
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     ca = _certificate(name, None, ca_key, issuer=None, usage=None)
-    _write(folder / "ca.crt", ca.public_bytes(serialization.Encoding.PEM))
+    _write(path, ca.public_bytes(serialization.Encoding.PEM))
     usage = ExtendedKeyUsageOID.SERVER_AUTH
     made = _certificate("localhost", None, key, issuer=(ca, ca_key), usage=usage, names=("localhost",))
-    _write(folder / "server.key", _private(key))
-    _write(folder / "server.crt", made.public_bytes(serialization.Encoding.PEM))
+    _write(server.with_suffix(".key"), _private(key))
+    _write(certificate, made.public_bytes(serialization.Encoding.PEM))
 
 
 def write_kubeconfigs(lab: Lab, server: str) -> None:

@@ -32,8 +32,11 @@ def config(lab: Lab, registry: str) -> Path:
 
 
 def authority(lab: Lab) -> Path:
-    """Return the certificate of the authority that signed the certificate of registry-tls."""
-    return folder(lab) / "ca.crt"
+    """Return the certificate of the authority that signed the certificate of registry-tls.
+
+    It has a folder of its own, which programs such as skopeo take as the folder of a registry's certificates (`--cert-dir`).
+    """
+    return folder(lab) / "ca" / "ca.crt"
 
 
 def address(lab: Lab, service: str) -> str:

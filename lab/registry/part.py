@@ -33,7 +33,9 @@ class Registry(LabPart):
 
     def prepare(self, lab: Lab) -> None:
         """Write the configuration; the certificates and passwords are created once per lab."""
-        pki.create_authority(layout.folder(lab), f"{lab.name}-registry")
+        authority = layout.authority(lab)
+        authority.parent.mkdir(exist_ok=True)
+        pki.create_authority(authority, f"{lab.name}-registry", self.folder(lab) / "server")
         logins.create(lab)
         for registry in layout.REGISTRIES:
             logins.write_private(layout.config(lab, registry), json.dumps(self._settings(lab, registry), indent=2))

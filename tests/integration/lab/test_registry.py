@@ -152,6 +152,24 @@ def test_login_and_the_lab_s_own_authority_are_required(
     assert not [secret for secret in known.values() if secret in "".join(env.values())]
 
 
+@pytest.mark.parametrize("kind", MEDIA_TYPES)
+def test_skopeo_copies_between_the_registries(
+    lab: OwnLab, plain: RegistryClient, secure: RegistryClient, tmp_path: Path, kind: str
+) -> None:
+    pushed = push_image(plain, f"copied/{kind}", "1", kind=kind)
+    assert secure.login
+    logins = {"auths": {secure.address: {"auth": base64.b64encode(":".join(secure.login).encode()).decode()}}}
+    file = tmp_path / "auth.json"
+    file.write_text(json.dumps(logins))
+    lab.shell(
+        f"skopeo copy --all --preserve-digests --src-tls-verify=false --dest-authfile {file}"
+        f' --dest-cert-dir "$(dirname "$LAB_REGISTRY_CA")"'
+        f" docker://$LAB_REGISTRY_PLAIN/copied/{kind}:1 docker://$LAB_REGISTRY_TLS/copied/{kind}:2"
+    )
+    assert secure.digest(f"copied/{kind}", "2") == pushed.digest
+    assert secure.has_blob(f"copied/{kind}", pushed.layers["arm64"])
+
+
 def test_requests_are_counted(lab: OwnLab, plain: RegistryClient) -> None:
     mark = requests.mark(lab.lab, layout.PLAIN)
     push_image(plain, "counted/app", "1", platforms=("amd64",))
