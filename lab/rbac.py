@@ -28,6 +28,9 @@ _IN_NAMESPACES = {
 }
 # Playbooks that use the RBAC rules of another playbook.
 _SHARED_RULES = {
+    "driver_image": "plan",
+    "mirror": "plan",
+    "verify_mirror": "plan",
     "upgrade": "site",
     "repair": "share",
     "reset": "share",

@@ -24,8 +24,6 @@ SHARED = (
     "tests/integration/registry/",
     "tests/integration/sim/",
 )
-    "tests/integration/sim/",
-)
 
 
 # Quick checks run first, in the order of the tests, so that mistakes show early.

@@ -98,6 +98,7 @@ requirements:
   - skopeo, if an image is copied
 seealso:
   - module: accel.gpu.registry_image
+  - module: accel.gpu.image_set
 """
 
 EXAMPLES = r"""

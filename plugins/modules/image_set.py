@@ -20,6 +20,7 @@ description:
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
+  - accel.gpu.registry.with_cluster
   - accel.gpu.registry
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
@@ -29,6 +30,11 @@ options:
       - Registry, and optionally a folder in it, for the images, such as V(registry.example.com/mirror). By default, C(gpu_cluster.operator.registry).
       - An image has the same path there as in the public registry.
     type: str
+  upstreams:
+    description:
+      - Registries, and optionally folders in them, that are read in place of public ones, such as the pull-through caches of your organization.
+    type: dict
+    default: {}
   operating_systems:
     description:
       - Operating systems of the GPU nodes, as ID and VERSION_ID of C(/etc/os-release), such as V(rhel9.6) or V(ubuntu22.04). By default, those of the nodes.
@@ -175,6 +181,7 @@ from ..module_utils.registry.reference import parse_image
 
 _SPEC: ArgumentSpec = {
     "mirror": {"type": "str"},
+    "upstreams": {"type": "dict", "default": {}},
     "operating_systems": {"type": "list", "elements": "str", "default": []},
     "operator_versions": {"type": "list", "elements": "str", "default": []},
     "programs": {
@@ -247,7 +254,7 @@ def _images(module: ImageSetModule, plan: Plan) -> list[MirroredImage]:
         )
         requested = collector.images(plan)
         public = collector.images(_without_mirror(module)) if _mirror_of(module) else requested
-    return mirrored(requested, public, params["mirror"])
+    return mirrored(requested, public, params["mirror"], params["upstreams"])
 
 
 def _mirror_of(module: ImageSetModule) -> t.Any:

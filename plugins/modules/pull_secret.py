@@ -18,6 +18,7 @@ description:
   - Passwords are not part of the result and of the diff, which only name the registries.
 extends_documentation_fragment:
   - accel.gpu.kube
+  - accel.gpu.registry.with_cluster
   - accel.gpu.registry
   - accel.gpu.expected
   - accel.gpu.lease

@@ -45,10 +45,16 @@ class MirroredImage:
         return {"component": self.component, "source": self.source, "destination": self.destination}
 
 
-def mirrored(requested: t.Mapping[str, str], public: t.Mapping[str, str], registry: str | None) -> list[MirroredImage]:
+def mirrored(
+    requested: t.Mapping[str, str],
+    public: t.Mapping[str, str],
+    registry: str | None,
+    upstreams: t.Mapping[str, str] | None = None,
+) -> list[MirroredImage]:
     """The images with their sources, each once.
 
     requested, public: the images of each component with and without the declared mirror. registry: a mirror that the variables do not name yet.
+    upstreams: registries, optionally with a folder, that are read in place of public ones.
     """
     found: dict[str, MirroredImage] = {}
     for component, image in requested.items():
@@ -56,6 +62,9 @@ def mirrored(requested: t.Mapping[str, str], public: t.Mapping[str, str], regist
         destination = image
         if registry and image == source:
             destination = f"{registry}/{image.partition('/')[2]}"
+        host, dummy, path = source.partition("/")
+        if source != destination and upstreams and host in upstreams:
+            source = f"{upstreams[host]}/{path}"
         found.setdefault(destination, MirroredImage(component, source, destination))
     return list(found.values())
 

@@ -40,6 +40,8 @@ ARGS: dict[str, dict[str, Any]] = {
     "driver_image": {"gpu_pools": POOLS},
     "gpu_info": {"gpu_pools": POOLS},
     "gpu_validation": {"gpu_pools": POOLS},
+    "image_set": {"gpu_pools": POOLS},
+    "pull_secret": {"names": ["login"], "namespaces": ["default"]},
     "helm_release": {
         "release_name": "r",
         "release_namespace": "n",
