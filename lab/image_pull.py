@@ -93,7 +93,7 @@ class ImagePull:
     def _find_problems(self, api: Api) -> dict[str, str]:
         """Return the message for each container whose image cannot be pulled now, by the name of the container.
 
-        The init containers run one after the other, before the others: only the first failure of one is known.
+        The init containers run one after another, before the others: only the first failure of one is known.
         """
         spec = self.pod["spec"]
         known = resolve.logins(api, self.pod) if self._registries else []

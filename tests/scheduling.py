@@ -16,7 +16,7 @@ from .programs import BUILD
 from .reporter import EXPECTED, cached
 
 # Starting their lab takes long, so one process runs the whole folder and starts it once.
-# OpenShift has so many tests that two processes run them: those of OLM, and the others.
+# Two processes run the tests on OpenShift, because these take longest: those of OLM, and the others.
 SHARED = (
     "tests/integration/magnum/",
     "tests/integration/openshift/test_olm_",

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node's kubelet and containerd do first to pull an image from a lab's registry: resolve the reference.
+"""Resolves the reference of an image in a lab's registry, which a node's kubelet and containerd do first to pull it.
 
 The nodes trust the authority of registry-tls. The texts are those of containerd 2 (core/remotes/docker: resolver.go,
 authorizer.go, errors/errors.go), the choice of the login is that of Kubernetes (pkg/credentialprovider/keyring.go).

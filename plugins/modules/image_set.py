@@ -132,7 +132,7 @@ image_set:
       sample: []
     files: {description: The files that O(dest) contains., type: list, elements: str, returned: always, sample: [/srv/mirror/images.yaml]}
     missing: {description: Images that the mirror does not have., type: list, elements: str, returned: with O(verify=true), sample: []}
-    altered: {description: Images with another digest than expected., type: list, elements: str, returned: with O(verify=true), sample: []}
+    altered: {description: Images with an unexpected digest., type: list, elements: str, returned: with O(verify=true), sample: []}
   sample:
     images:
       - component: devicePlugin
@@ -274,7 +274,7 @@ def _openshift(module: ImageSetModule, plan: Plan) -> str:
 
 
 def _verify(module: ImageSetModule, images: t.Sequence[MirroredImage]) -> dict[str, t.Any]:
-    """The images that are missing in the mirror, and those with another digest than expected."""
+    """The images that are missing in the mirror, and those with an unexpected digest."""
     path = module.params["digests_file"]
     expected: dict[str, str] = {}
     if path:
@@ -303,7 +303,7 @@ def _verify(module: ImageSetModule, images: t.Sequence[MirroredImage]) -> dict[s
 
 def _require_complete(result: dict[str, t.Any]) -> None:
     lines = [f"{name}: is missing" for name in result["missing"]]
-    lines += [f"{name}: has another digest than expected" for name in result["altered"]]
+    lines += [f"{name}: has an unexpected digest" for name in result["altered"]]
     if lines:
         raise IncompleteMirror(
             "The mirror is not complete. Run accel.gpu.mirror again:\n" + "\n".join(lines), {"image_set": result}

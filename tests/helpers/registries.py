@@ -129,7 +129,7 @@ class Registries:
         return Toxiproxy(int(self.lab.env["LAB_TOXIPROXY"].rpartition(":")[2]), name=name)
 
     def inspect(self, image: str) -> Object:
-        """What skopeo reads about an image of the plain registry."""
+        """The output of skopeo for an image of the plain registry."""
         output = run("skopeo", "inspect", "--tls-verify=false", f"docker://{image}", env=dict(os.environ))
         found: Object = json.loads(output)
         return found

@@ -21,6 +21,8 @@ SCENARIOS.remove("default")
 OTHER_LABS: dict[str, dict[str, Any]] = {
     "nodegroups": {"parts": ("openstack",)},
     "autoscaling": {"options": ("--openshift",)},
+    "driver_image": {"parts": ("registry",)},
+    "mirror": {"parts": ("registry",)},
 }
 
 

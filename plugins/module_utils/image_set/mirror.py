@@ -21,7 +21,7 @@ Object = dict[str, t.Any]
 # Red Hat's index images, by the name of their CatalogSource (OpenShift documentation, "Operator catalogs").
 _INDEXES = {"certified-operators": "certified-operator-index", "redhat-operators": "redhat-operator-index"}
 NO_DRAIN = "creating an ImageDigestMirrorSet drains no node; changing or deleting it drains and restarts all nodes"
-DRAIN = "creating, changing or deleting an ImageTagMirrorSet drains and restarts all nodes, one after the other"
+DRAIN = "creating, changing or deleting an ImageTagMirrorSet drains and restarts all nodes, one after another"
 
 
 @dataclass(frozen=True)

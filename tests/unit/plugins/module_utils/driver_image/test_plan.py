@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operating_systems import System
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.plan import (
     DriverImage,
-    System,
-    parse_system,
     plan_images,
-    system_of,
     tags_by_folder,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -156,36 +153,3 @@ def test_a_version_with_the_suffix_of_an_operating_system_is_rejected_before() -
     """The operator appends the suffix, so an image 580.95.05-rhel9-rhel9 is impossible."""
     (problem,) = validate({"name": "c"}, {}, [pool("a", version=f"{VERSION}-rhel9.6")])
     assert "ends in the tag of an operating system, which the operator appends" in problem
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("rhel9.6", RHEL),
-        ("rhcos4.18", RHCOS),
-        ("ubuntu22.04", UBUNTU),
-        ("sl-micro6.0", ("sl-micro", "6.0")),
-        ("rhel9", ("rhel", "9")),
-        ("rhel", None),
-        ("9.6", None),
-        ("rhel.9", None),
-        ("", None),
-    ],
-)
-def test_operating_systems_of_the_option(text: str, expected: System | None) -> None:
-    assert parse_system(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        ({"ID": "rhel", "VERSION_ID": "9.6"}, RHEL),
-        ({"ID": "rhcos", "VERSION_ID": "4.18"}, RHCOS),
-        ({"ID": "rhel"}, None),
-        ({"ID": "rhel", "VERSION_ID": ""}, None),
-        ({}, None),
-    ],
-)
-def test_operating_systems_of_nodes(labels: dict[str, str], expected: System | None) -> None:
-    named = {f"feature.node.kubernetes.io/system-os_release.{name}": text for name, text in labels.items()}
-    assert system_of(parse_node({"metadata": {"name": "n", "labels": named}})) == expected
