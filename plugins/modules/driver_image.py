@@ -36,7 +36,7 @@ options:
         version of each pool is used.
       - Required unless O(source) is set.
     type: path
-  context:
+  build_context:
     description:
       - A checkout of C(https://github.com/NVIDIA/gpu-driver-container). It is not changed.
       - Required unless O(source) is set.
@@ -70,7 +70,7 @@ options:
     type: bool
     default: false
   build_args:
-    description: Arguments of the Dockerfile, in addition to those that the build needs, and those in C(versions.mk) of O(context).
+    description: Arguments of the Dockerfile, in addition to those that the build needs, and those in C(versions.mk) of O(build_context).
     type: dict
     default: {}
   isolation:
@@ -108,7 +108,7 @@ EXAMPLES = r"""
     gpu_defaults: "{{ gpu_defaults }}"
     gpu_pools: "{{ gpu_pools }}"
     installers: /srv/nvidia/guest-drivers
-    context: /srv/nvidia/gpu-driver-container
+    build_context: /srv/nvidia/gpu-driver-container
     manager_version: 580.95.02
     registries:
       - {registry: registry.example.com, username: gpu, password: "{{ registry_password }}"}
@@ -184,7 +184,7 @@ from ..module_utils.registry.reference import InvalidReference, parse_repository
 
 _SPEC: ArgumentSpec = {
     "installers": {"type": "path"},
-    "context": {"type": "path"},
+    "build_context": {"type": "path"},
     "source": {"type": "str"},
     "operating_systems": {"type": "list", "elements": "str", "default": []},
     "operator_versions": {"type": "list", "elements": "str", "default": []},
@@ -257,11 +257,11 @@ def _check_compatibility(module: DriverImageModule, images: t.Sequence[DriverIma
 
 def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[str, t.Any]:
     params = module.params
-    missing = [name for name in ("installers", "context") if not params[name]]
+    missing = [name for name in ("installers", "build_context") if not params[name]]
     if images and missing:
         raise InvalidOptions([f"{name}: is missing; set it, or set source to copy the images" for name in missing])
     options = BuildOptions(
-        context=params["context"] or "",
+        context=params["build_context"] or "",
         installers=params["installers"] or "",
         catalog_file=params["catalog_file"],
         build_args={name: str(value) for name, value in params["build_args"].items()},

@@ -99,7 +99,7 @@ def find_spec(folder: str, version: str, options: BuildOptions) -> BuildSpec:
     dockerfile = os.path.join(options.context, folder, _DOCKERFILE)
     if not os.path.isfile(dockerfile):
         problems.append(
-            f"context: {options.context} has no {folder}/{_DOCKERFILE}; it must be a checkout of NVIDIA's gpu-driver-container with that folder"
+            f"build_context: {options.context} has no {folder}/{_DOCKERFILE}; it must be a checkout of NVIDIA's gpu-driver-container with that folder"
         )
     if options.catalog_file and not os.path.isfile(options.catalog_file):
         problems.append(f"catalog_file: there is no file {options.catalog_file}")

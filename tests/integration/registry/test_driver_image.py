@@ -15,6 +15,7 @@ from ansible_collections.accel.gpu.plugins.modules import driver_image
 from lab.registry import layout
 from tests.helpers.driver_context import catalog, write_catalog, write_context, write_installer
 from tests.helpers.modules import run_module
+from tests.helpers.polling import until
 from tests.helpers.registries import Object, Registries
 from tests.helpers.registry_images import push_image
 from tests.labs import Lab
@@ -58,7 +59,7 @@ class Builds:
             "gpu_cluster": {"name": lab.name, "kubeconfig": str(lab.kubeconfig)},
             "gpu_pools": list(pools) or [self.pool()],
             "installers": str(self.installers),
-            "context": str(self.context),
+            "build_context": str(self.context),
             "operating_systems": SYSTEMS,
             "operator_versions": OPERATORS,
             "storage_root": str(self.storage),
@@ -99,7 +100,7 @@ def test_an_image_is_built_once_and_has_every_tag(builds: Builds) -> None:
     predicted = builds.run(check=True)
     with builds.registries.requests() as first:
         done = builds.run()
-    assert not done.get("failed"), done
+    assert not done.get("failed"), done["msg"]
     (image,) = done["driver_images"]
     assert (image["action"], image["tags"], image["pools"]) == ("built", TAGS, ["vdi"])
     assert predicted["changed"]
@@ -193,7 +194,7 @@ def test_wrong_installers(builds: Builds, kind: str, version: str, words: str) -
     assert words in refused["msg"]
     missing = builds.run(builds.pool(version="580.105.08"))
     assert "has no installer of driver 580.105.08" in missing["msg"]
-    assert "a checkout of NVIDIA's gpu-driver-container" in builds.run(context=str(builds.folder))["msg"]
+    assert "a checkout of NVIDIA's gpu-driver-container" in builds.run(build_context=str(builds.folder))["msg"]
 
 
 def test_public_registries_are_refused(builds: Builds) -> None:
@@ -208,7 +209,7 @@ def test_public_registries_are_refused(builds: Builds) -> None:
 def test_images_are_copied_from_another_repository(builds: Builds) -> None:
     source = f"{builds.registries.unique}/vgpu/vgpu-guest-driver-5"
     image = push_image(builds.registries.client(), source, TAGS[2])
-    options: Object = {"source": f"{builds.registries.plain}/{source}", "installers": None, "context": None}
+    options: Object = {"source": f"{builds.registries.plain}/{source}", "installers": None, "build_context": None}
     done = builds.run(**options)
     assert (done["changed"], done["driver_images"][0]["action"]) == (True, "copied")
     # The source has the tag of one release of the operator only.
@@ -225,20 +226,25 @@ def test_the_real_operator_asks_for_a_tag_that_exists(builds: Builds, registry_l
     helm = f"helm install gpu $LAB_CHARTS/gpu-operator -n gpu-operator --create-namespace --wait --set driver.repository={builds.registries.plain}/{builds.registries.unique}/nvidia,driver.version={VERSION}"
     registry_lab.reset()
     run("bash", "-euc", helm, env=registry_lab.env)
+    labelled = ["get", "nodes", "-l", "feature.node.kubernetes.io/system-os_release.VERSION_ID", "-o", "name"]
+    until(lambda: run("kubectl", *labelled, env=registry_lab.env).strip())
     everywhere = builds.pool(image="driver")
     everywhere["match"] = {"labels": {"nvidia.com/gpu.present": "true"}}
     done = builds.run(everywhere, operating_systems=[], operator_versions=[])
-    assert not done.get("failed"), done
-    listed = run("kubectl", "get", "daemonsets", "-n", "gpu-operator", "-o", "json", env=registry_lab.env)
-    images = [
-        container["image"]
-        for item in json.loads(listed)["items"]
-        for container in item["spec"]["template"]["spec"]["containers"]
-        if container["name"] == "nvidia-driver-ctr"
-    ]
-    assert images
+    assert not done.get("failed"), done["msg"]
+
+    def driver_images() -> set[str]:
+        listed = run("kubectl", "get", "daemonsets", "-n", "gpu-operator", "-o", "json", env=registry_lab.env)
+        return {
+            container["image"]
+            for item in json.loads(listed)["items"]
+            for container in item["spec"]["template"]["spec"]["containers"]
+            if container["name"] == "nvidia-driver-ctr"
+        }
+
+    images = until(driver_images)
     (image,) = done["driver_images"]
-    assert set(images) <= {f"{image['image']}:{tag}" for tag in image["tags"]}
+    assert images <= {f"{image['image']}:{tag}" for tag in image["tags"]}
     with builds.registries.requests(layout.PLAIN) as read:
         assert not builds.run(everywhere, operating_systems=[], operator_versions=[])["changed"]
     assert read.writes == []

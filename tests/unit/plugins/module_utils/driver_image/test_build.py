@@ -183,7 +183,7 @@ def test_all_missing_files_are_reported(options: BuildOptions) -> None:
         find_spec("ubuntu22.04", VERSION, broken)
     assert raised.value.problems == [
         "installers: there is no file or folder /nowhere",
-        f"context: {options.context} has no ubuntu22.04/Dockerfile; it must be a checkout of NVIDIA's gpu-driver-container with that folder",
+        f"build_context: {options.context} has no ubuntu22.04/Dockerfile; it must be a checkout of NVIDIA's gpu-driver-container with that folder",
         "catalog_file: there is no file /nowhere.yaml",
     ]
 
