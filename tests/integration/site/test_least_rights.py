@@ -89,7 +89,7 @@ def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
     for playbook in READING:
         assert not [request for request in requests_of(lab, playbook, since) if request.mutating]
 
-    for playbook in ("share", "repair"):
+    for playbook in ("share", "repair", "upgrade"):
         assert run_playbook(f"accel.gpu.{playbook}", environ=lab.env_as(playbook)).require_success().changed() == 0
     only = ["-e", '{"gpu_sharing_pool_names": ["notebooks"]}']
     run_playbook("accel.gpu.reset", environ=lab.env_as("reset"), arguments=only).require_success()
