@@ -318,10 +318,8 @@ def test_operators_of_others_are_used_and_their_settings_stay(openshift_lab: Lab
 
 def _subscriptions() -> list[str]:
     alpha = "/apis/operators.coreos.com/v1alpha1/namespaces"
-    return [
-        f"{alpha}/{GPU_NAMESPACE}/subscriptions/gpu-operator-certified",
-        f"{alpha}/{NFD_NAMESPACE}/subscriptions/nfd",
-    ]
+    names = ((GPU_NAMESPACE, "gpu-operator-certified"), (NFD_NAMESPACE, "nfd"))
+    return [f"{alpha}/{namespace}/subscriptions/{name}" for namespace, name in names]
 
 
 @pytest.mark.sampled(1, group="sites on OpenShift")
@@ -358,10 +356,10 @@ def test_an_uninstallation_removes_what_a_run_has_created(openshift_lab: Lab) ->
     predicted = play(lab, "uninstall", "--check").require_success()
     assert all(map(openshift.get, (CLUSTER_POLICY, NFD_OBJECT, *_subscriptions())))
     # Operators are removed whatever installers the variables name today; their namespaces only with the former ones.
-    by_helm = dict.fromkeys(("operator", "nfd"), {"installer": "helm"})
+    by_helm = {key: {"installer": "helm"} for key in ("operator", "nfd")}
     removed = play(lab, "uninstall", gpu_cluster=cluster(lab, **by_helm), **confirm)
     assert changed_tasks(predicted) == changed_tasks(removed.require_success())
-    play(lab, "uninstall", **confirm).require_success()
+    assert play(lab, "uninstall", **confirm).require_success().changed(HOST)
     for path in (CLUSTER_POLICY, NFD_OBJECT, CLUSTER_AUTOSCALER, *_subscriptions()):
         assert not openshift.get(path), path
     until(lambda: not list(openshift.client.list(SCALERS)), limit=30)
@@ -370,7 +368,7 @@ def test_an_uninstallation_removes_what_a_run_has_created(openshift_lab: Lab) ->
         found = openshift.get(f"/api/v1/namespaces/{namespace}")
         assert not found or found["metadata"].get("deletionTimestamp"), namespace
     node = openshift.get("/api/v1/nodes/t4-1")
-    assert [key for key in node["metadata"]["labels"] if key.startswith(("accel.gpu/", "nvidia.com/"))] == []
+    assert not [key for key in node["metadata"]["labels"] if key.startswith(("accel.gpu/", "nvidia.com/"))]
     assert not node["spec"].get("taints")
     assert play(lab, "uninstall", **confirm).require_success().changed(HOST) == 0
 
