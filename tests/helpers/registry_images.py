@@ -163,6 +163,22 @@ def push_image(
     return PushedImage(client.push_manifest(repository, tag, index), manifests, layers)
 
 
+def push_layers(client: RegistryClient, repository: str, tag: str, sizes: Sequence[int]) -> str:
+    """Push an image for linux/amd64 with layers of these sizes, which cannot be compressed, and return its digest."""
+    _index_type, manifest_type, config_type, _layer_type = MEDIA_TYPES["oci"]
+    layer_type = f"{_OCI}.layer.v1.tar"
+    layers, diff_ids = [], []
+    for number, size in enumerate(sizes):
+        layer = _archive(f"{repository}:{tag} {number}", size)
+        diff_ids.append(client.push_blob(repository, layer))
+        layers.append(_descriptor(layer_type, layer, diff_ids[-1]))
+    config = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": diff_ids}}
+    content = json.dumps(config).encode()
+    described = _descriptor(config_type, content, client.push_blob(repository, content))
+    manifest = {"schemaVersion": 2, "mediaType": manifest_type, "config": described, "layers": layers}
+    return client.push_manifest(repository, tag, manifest)
+
+
 def _descriptor(media_type: str, content: bytes, digest: str) -> dict[str, Any]:
     return {"mediaType": media_type, "size": len(content), "digest": digest}
 

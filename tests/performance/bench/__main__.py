@@ -19,6 +19,7 @@ from tests.programs import REPO
 from . import openshift
 from .environment import environment
 from .groups import CLUSTERS, CREATED_GROUPS, DELAY, FORKS, GROUPS, GROUPS_OF_ONE_CLUSTER, NodeGroupBenchmark
+from .images import ImagesBenchmark
 from .page import BenchEnvironment, page
 from .results import Row
 from .rolling import rolling
@@ -74,6 +75,12 @@ class Bench:
         self.rows.append(row)
         self.environment = self.environment or environment(lab, ROUNDS, self._load)
 
+    def images(self, lab: Lab, folder: Path) -> None:
+        """Measure copies of images between registries."""
+        benchmark = ImagesBenchmark(lab, folder, ROUNDS, self._say)
+        self.rows += [benchmark.unchanged(), benchmark.large()]
+        self.environment = self.environment or environment(lab, ROUNDS, self._load)
+
     def groups(self, lab: Lab, folder: Path) -> None:
         """Measure node groups of a cloud."""
         groups = NodeGroupBenchmark(lab, folder, ROUNDS, self._say)
@@ -92,6 +99,7 @@ def main() -> int:
         "sharing": (Bench.sharing, ()),
         "rolling": (Bench.rolling, ()),
         "groups": (Bench.groups, ("openstack",)),
+        "images": (Bench.images, ("registry",)),
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--page", type=Path, help=f"output file (default: {PAGE}; with --only: none)")

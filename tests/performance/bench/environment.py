@@ -36,6 +36,8 @@ _COMMANDS = (
     ("Compared with kubernetes.core.k8s", "ansible-playbook -i inventories/lab tests/performance/bench/objects.yml"),
     ("Node groups", "ansible-playbook -i CLUSTERS [--forks N] tests/performance/bench/groups.yml"),
     ("Compared with openstack", "openstack coe nodegroup list CLUSTER; openstack coe nodegroup show CLUSTER GROUP"),
+    ("Images", "ansible-playbook -i inventories/lab tests/performance/bench/images.yml"),
+    ("Compared with skopeo", "skopeo copy --all --preserve-digests docker://SOURCE docker://DESTINATION"),
 )
 
 
