@@ -207,8 +207,8 @@ options:
             type: int
           expanders:
             description:
-              - The expanders with which the autoscaler chooses between MachineSets that fit, in order of precedence. By default,
-                a ClusterAutoscaler without the field chooses at random.
+              - The expanders with which the autoscaler chooses between MachineSets that fit, in order of precedence. Without
+                this field, a ClusterAutoscaler chooses at random.
             type: list
             elements: str
           pod_priority_threshold:
@@ -319,8 +319,8 @@ options:
                 default: gpu-operator-certified
               channel:
                 description:
-                  - Channel of the package. By default, the current channel, the package's default channel or any other channel,
-                    whichever is the first in this order that contains C(version).
+                  - Channel of the package. By default, a channel that contains C(version). The current channel is preferred,
+                    then the package's default channel, then any other channel.
                 type: str
               source:
                 description:
@@ -369,9 +369,9 @@ options:
                 elements: str
               subscription_config:
                 description:
-                  - C(spec.config) of the Subscription, for the pods of the GPU operator itself, not for its operands, with
-                    the keys C(tolerations), C(nodeSelector), C(resources), C(env) and all other keys that OLM supports. If
-                    not set, the field is not changed. An empty map removes the entries of earlier runs. OLM adds the variables
+                  - C(spec.config) of the Subscription. It applies to the pods of the GPU operator itself, not to its operands.
+                    The keys are C(tolerations), C(nodeSelector), C(resources), C(env) and all other keys that OLM supports.
+                    If not set, the field is not changed. An empty map removes the entries of earlier runs. OLM adds the variables
                     of the cluster's proxy unless C(env) has one of them. Secrets are not allowed.
                 type: dict
           registry:
@@ -563,8 +563,8 @@ options:
                 default: nfd
               channel:
                 description:
-                  - Channel of the package. By default, the current channel, the package's default channel or any other channel,
-                    whichever is the first in this order that contains C(version).
+                  - Channel of the package. By default, a channel that contains C(version). The current channel is preferred,
+                    then the package's default channel, then any other channel.
                 type: str
               source:
                 description:
@@ -613,9 +613,9 @@ options:
                 elements: str
               subscription_config:
                 description:
-                  - C(spec.config) of the Subscription, for the pods of NFD's operator itself, not for its operands, with the
-                    keys C(tolerations), C(nodeSelector), C(resources), C(env) and all other keys that OLM supports. If not
-                    set, the field is not changed. An empty map removes the entries of earlier runs. OLM adds the variables
+                  - C(spec.config) of the Subscription. It applies to the pods of NFD's operator itself, not to its operands.
+                    The keys are C(tolerations), C(nodeSelector), C(resources), C(env) and all other keys that OLM supports.
+                    If not set, the field is not changed. An empty map removes the entries of earlier runs. OLM adds the variables
                     of the cluster's proxy unless C(env) has one of them. Secrets are not allowed.
                 type: dict
       validation:
@@ -703,8 +703,8 @@ options:
         type: bool
   gpu_pools:
     description:
-      - The pools of this cluster. They are required, except by M(accel.gpu.gpu_info), which returns only the actual state without
-        them.
+      - The pools of this cluster. They are required, except for M(accel.gpu.gpu_info), which returns only the actual state
+        if they are missing.
       - Null is not allowed. An explicit empty list means that there are no pools.
       - All errors of the three variables are reported together, each with its path.
     type: list
@@ -1075,10 +1075,10 @@ options:
                 default: 900
       driver:
         description:
-          - The driver of the nodes, if it differs between pools. If at least one pool declares it, an NVIDIADriver object for
-            each pool describes the driver instead of the ClusterPolicy. Pools without C(driver), and keys that a pool does
-            not declare, use the values of the ClusterPolicy. An empty map uses them for all keys. A change restarts the driver
-            only on the nodes of its pool, and is held back until you allow it.
+          - The driver of the nodes, if it differs between pools. If at least one pool declares it, the driver is described
+            by an NVIDIADriver object for each pool instead of by the ClusterPolicy. Pools without C(driver), and keys that
+            a pool does not declare, use the values of the ClusterPolicy. An empty map uses them for all keys. A change restarts
+            the driver only on the nodes of its pool, and is held back until you allow it.
         type: dict
         suboptions:
           type:

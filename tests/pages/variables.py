@@ -43,7 +43,7 @@ for _program in PROGRAMS:
 DESCRIPTIONS: dict[str, dict[str, str]] = yaml.safe_load(_TEXTS)
 DOCUMENTS = {"gpu_cluster": CLUSTER, "gpu_pools": POOL}
 _POOLS = (
-    "The pools of this cluster. They are required, except by M(accel.gpu.gpu_info), which returns only the actual state without them.",
+    "The pools of this cluster. They are required, except for M(accel.gpu.gpu_info), which returns only the actual state if they are missing.",
     "Null is not allowed. An explicit empty list means that there are no pools.",
     "All errors of the three variables are reported together, each with its path.",
 )
