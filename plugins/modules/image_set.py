@@ -41,6 +41,13 @@ options:
     type: list
     elements: str
     default: []
+  kernels:
+    description:
+      - Kernels of the GPU nodes as C(uname -r) prints them, such as V(5.15.0-91-generic), which are a part of the tags of precompiled drivers. By default,
+        those of the nodes.
+    type: list
+    elements: str
+    default: []
   operator_versions:
     description:
       - Further releases of the GPU operator that will ask for driver images, such as the one after an upgrade. By default, only the declared one.
@@ -55,7 +62,8 @@ options:
     default: [kernel]
   dest:
     description:
-      - Folder for the files C(images.yaml) (for C(skopeo sync --src yaml)), C(imageset-config.yaml) (for C(oc-mirror) v2) and C(mirror-sets.yaml)
+      - Folder for the files C(images.txt) (a source and a destination for C(skopeo copy) in each line), C(imageset-config.yaml) (for C(oc-mirror) v2) and
+        C(mirror-sets.yaml)
         (ImageDigestMirrorSet and ImageTagMirrorSet, with their impact on nodes as annotation). It is created.
     type: path
   verify:
@@ -130,9 +138,15 @@ image_set:
           returned: always
           sample: registry.example.com/mirror/nvidia/k8s-device-plugin:v0.18.1
       sample: []
-    files: {description: The files that O(dest) contains., type: list, elements: str, returned: always, sample: [/srv/mirror/images.yaml]}
+    files: {description: The files that O(dest) contains., type: list, elements: str, returned: always, sample: [/srv/mirror/images.txt]}
     missing: {description: Images that the mirror does not have., type: list, elements: str, returned: with O(verify=true), sample: []}
     altered: {description: Images with an unexpected digest., type: list, elements: str, returned: with O(verify=true), sample: []}
+    unrecorded:
+      description: Images that O(digests_file) does not have, so that only their presence is known.
+      type: list
+      elements: str
+      returned: with O(verify=true)
+      sample: []
   sample:
     images:
       - component: devicePlugin
@@ -183,6 +197,7 @@ _SPEC: ArgumentSpec = {
     "mirror": {"type": "str"},
     "upstreams": {"type": "dict", "default": {}},
     "operating_systems": {"type": "list", "elements": "str", "default": []},
+    "kernels": {"type": "list", "elements": "str", "default": []},
     "operator_versions": {"type": "list", "elements": "str", "default": []},
     "programs": {
         "type": "list",
@@ -195,6 +210,12 @@ _SPEC: ArgumentSpec = {
     "digests_file": {"type": "path"},
     "binary_path": {"type": "path"},
 }
+
+_UNKNOWN_SYSTEMS = "operating_systems: the operating systems of the nodes are not known, because NFD has labelled no node. Set them, such as [rhel9.6]"
+_UNKNOWN_KERNELS = (
+    "kernels: the tags of precompiled drivers have the kernel, and the kernels of the GPU nodes are not known, because NFD has labelled none of them. Set "
+    "them, such as [5.15.0-91-generic]"
+)
 
 
 class IncompleteMirror(ModuleFailure):
@@ -217,7 +238,7 @@ def work(module: ImageSetModule) -> dict[str, t.Any]:
         files.write()
     result: dict[str, t.Any] = {
         "images": [image.as_dict() for image in images],
-        "copies": [{"source": image.source, "destination": image.destination} for image in images if image.copied],
+        "copies": _copies(images),
         "files": files.paths,
     }
     if module.params["verify"]:
@@ -228,20 +249,28 @@ def work(module: ImageSetModule) -> dict[str, t.Any]:
     return {"changed": bool(changes), "image_set": result, "diff": diff_of(before, after, "files")}
 
 
+def _copies(images: t.Iterable[MirroredImage]) -> list[dict[str, str]]:
+    """The copies, each once: an image by tag and digest may also be needed by its digest."""
+    sources = {image.stored_as: image.source for image in images if image.copied}
+    return [{"source": source, "destination": destination} for destination, source in sources.items()]
+
+
 def _images(module: ImageSetModule, plan: Plan) -> list[MirroredImage]:
     params = module.params
     node_systems = NodeSystems(params["operating_systems"], plan.pools, lambda: module.client.list(NODES))
     versions = {plan.operator.version, *params["operator_versions"]}
 
-    def suffixes_of(pool: PoolPlan | None) -> set[str]:
-        systems = node_systems.of_pool(pool) if pool else node_systems.of_all()
-        if not systems:
-            raise InvalidOptions(
-                [
-                    "operating_systems: the operating systems of the nodes are not known, because NFD has labelled no node. Set them, such as [rhel9.6]"
-                ]
-            )
-        return {os_tag(system, number, version) for system, number in systems for version in versions}
+    def suffixes_of(pool: PoolPlan | None, precompiled: bool) -> set[str]:
+        found = node_systems.of_pool(pool) if pool else node_systems.of_all()
+        kernels = params["kernels"]
+        pairs = {(system, kernel) for system in found for kernel in kernels} if kernels else set()
+        if precompiled and not kernels:
+            pairs = node_systems.kernels(pool)
+        if not (pairs if precompiled else found):
+            raise InvalidOptions([_UNKNOWN_KERNELS if found and precompiled else _UNKNOWN_SYSTEMS])
+        if precompiled:
+            return {f"{kernel}-{os_tag(*system, version)}" for system, kernel in pairs for version in versions}
+        return {os_tag(*system, version) for system in found for version in versions}
 
     with tempfile.TemporaryDirectory(dir=module.tmpdir) as folder:
 
@@ -254,7 +283,7 @@ def _images(module: ImageSetModule, plan: Plan) -> list[MirroredImage]:
         )
         requested = collector.images(plan)
         public = collector.images(_without_mirror(module)) if _mirror_of(module) else requested
-    return mirrored(requested, public, params["mirror"], params["upstreams"])
+    return mirrored(requested, public, params["mirror"], params["upstreams"], collector.private)
 
 
 def _mirror_of(module: ImageSetModule) -> t.Any:
@@ -274,7 +303,7 @@ def _openshift(module: ImageSetModule, plan: Plan) -> str:
 
 
 def _verify(module: ImageSetModule, images: t.Sequence[MirroredImage]) -> dict[str, t.Any]:
-    """The images that are missing in the mirror, and those with an unexpected digest."""
+    """The images that are missing in the mirror, those with an unexpected digest, and those whose digest was not recorded."""
     path = module.params["digests_file"]
     expected: dict[str, str] = {}
     if path:
@@ -289,7 +318,9 @@ def _verify(module: ImageSetModule, images: t.Sequence[MirroredImage]) -> dict[s
         actual = client.digest(parse_image(image.destination))
         if actual is None:
             return "missing"
-        desired = expected.get(image.destination)
+        desired = expected.get(image.stored_as)
+        if path and image.copied and desired is None:
+            return "unrecorded"
         if not path and image.copied:
             desired = client.digest(parse_image(image.source))
         return "altered" if desired and desired != actual else ""
@@ -297,13 +328,14 @@ def _verify(module: ImageSetModule, images: t.Sequence[MirroredImage]) -> dict[s
     states = call_all([(image.destination, functools.partial(check, image)) for image in images])
     return {
         state: sorted(image.destination for image, found in zip(images, states, strict=True) if found == state)
-        for state in ("missing", "altered")
+        for state in ("missing", "altered", "unrecorded")
     }
 
 
 def _require_complete(result: dict[str, t.Any]) -> None:
     lines = [f"{name}: is missing" for name in result["missing"]]
     lines += [f"{name}: has an unexpected digest" for name in result["altered"]]
+    lines += [f"{name}: digests_file has no digest for it" for name in result["unrecorded"]]
     if lines:
         raise IncompleteMirror(
             "The mirror is not complete. Run accel.gpu.mirror again:\n" + "\n".join(lines), {"image_set": result}

@@ -14,6 +14,8 @@ from .releases import Release, release_of
 
 # The labels of NFD with ID and VERSION_ID of /etc/os-release.
 OS_LABELS = ("system-os_release.ID", "system-os_release.VERSION_ID")
+# The label of NFD with the release of the kernel, which is a part of the tags of precompiled drivers.
+KERNEL_LABEL = "kernel-version.full"
 # The first releases whose tags have only the major version of a system.
 _MAJOR_SINCE: Release = (26, 7)
 _MAJOR_SYSTEMS = frozenset({"rhel", "rocky", "ol"})

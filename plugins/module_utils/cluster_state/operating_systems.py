@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 
-from ..catalog.driver_images import OS_LABELS
+from ..catalog.driver_images import KERNEL_LABEL, OS_LABELS
 from ..catalog.names import NFD_PREFIX
 from ..common.errors import InvalidOptions
 from .node import parse_node
@@ -28,13 +29,14 @@ class NodeSystems:
     def __init__(
         self, given: t.Sequence[str], pools: t.Sequence[PoolPlan], read_nodes: t.Callable[[], t.Iterable[t.Any]]
     ) -> None:
-        """read_nodes: lists the nodes, which is only done without given systems. Raises InvalidOptions with all mistakes in `given`."""
+        """read_nodes: lists the nodes, which is only done without given systems, or for kernels. Raises InvalidOptions with all mistakes in `given`."""
         self._given = parse_systems(given)
+        self._pools, self._read_nodes = pools, read_nodes
         self._by_pool: dict[str, set[System]] = {}
         self._all: set[System] = set()
         if self._given:
             return
-        nodes = [parse_node(item) for item in read_nodes()]
+        nodes = self._nodes
         by_name = {node.name: system for node in nodes if (system := system_of(node))}
         gpu_nodes = {node.name for node in nodes if node.has_gpu}
         self._all = {system for name, system in by_name.items() if name in gpu_nodes} or set(by_name.values())
@@ -48,6 +50,22 @@ class NodeSystems:
     def of_all(self) -> set[System]:
         """The systems of all GPU nodes; those of all nodes while no GPU is known."""
         return self._given or self._all
+
+    def kernels(self, pool: PoolPlan | None) -> set[tuple[System, str]]:
+        """The systems with their kernels: of a pool's nodes, or else of all GPU nodes. The tags of precompiled drivers have both."""
+        names = assign_pools(self._pools, self._nodes).by_pool.get(pool.name, ()) if pool else ()
+        chosen = [node for node in self._nodes if node.name in set(names)] or [
+            node for node in self._nodes if node.has_gpu
+        ]
+        return {
+            (system, kernel)
+            for node in chosen
+            if (system := system_of(node)) and (kernel := node.labels.get(f"{NFD_PREFIX}{KERNEL_LABEL}", ""))
+        }
+
+    @functools.cached_property
+    def _nodes(self) -> list[Node]:
+        return [parse_node(item) for item in self._read_nodes()]
 
 
 def parse_systems(texts: t.Sequence[str]) -> set[System]:

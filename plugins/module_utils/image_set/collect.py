@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ..catalog.olm import API_PATH, OLM
@@ -14,12 +15,14 @@ from ..helm.chart import load_all
 from ..helm.cli import Helm
 from ..pools.driver_spec import declared_spec, inherited_driver
 from ..pools.variables import merge
+from ..schema.driver import VGPU_TYPE
 from ..schema.messages import join_words
 from ..validation_programs.registry import PROGRAMS
 from .components import (
     DRIVER,
     MissingImage,
     driver_images,
+    is_precompiled,
     operator_environment,
     policy_images,
     related_images,
@@ -33,6 +36,8 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 # Only charts for a newer Kubernetes than helm's own need it; every chart in the catalog supports this release.
 _KUBERNETES = "v1.34.0"
+_PUBLIC_DRIVER = {"repository": DRIVER_IMAGE[0], "image": DRIVER_IMAGE[1]}
+_MANAGER = "vgpuManager"
 _PACKAGE_MANIFESTS = "/apis/packages.operators.coreos.com/v1/packagemanifests"
 
 
@@ -43,10 +48,15 @@ class ImageCollector:
         self,
         helm: t.Callable[[], Helm],
         client: Client | None,
-        suffixes_of: t.Callable[[PoolPlan | None], t.Collection[str]],
+        suffixes_of: t.Callable[[PoolPlan | None, bool], t.Collection[str]],
         programs: t.Collection[str],
     ) -> None:
-        """suffixes_of: the suffixes of driver tags for a pool, or for all nodes. programs: the programs of the validation. client: only OLM needs it."""
+        """suffixes_of: the suffixes of driver tags for a pool, or for all nodes; true as second argument for those of precompiled drivers.
+
+        programs: the programs of the validation. client: only OLM needs it.
+        """
+        # The components whose images no public registry has.
+        self.private: set[str] = set()
         self._helm, self._client, self._suffixes_of, self._programs = helm, client, suffixes_of, programs
 
     def images(self, plan: Plan) -> dict[str, str]:
@@ -73,13 +83,20 @@ class ImageCollector:
     def _operands(self, plan: Plan, policy: Object, environment: dict[str, str]) -> dict[str, str]:
         spec = merge(policy.get("spec") or {}, plan.policy.spec)
         try:
-            found = policy_images(spec, self._suffixes_of(None), environment)
+            found = policy_images(spec, functools.partial(self._suffixes_of, None), environment)
+            self.private |= {part for part in found if part.partition("/")[0] == _MANAGER}
             for pool in plan.pools if plan.declares_drivers else ():
-                driver = declared_spec(pool.driver or {}, inherited_driver({"spec": spec}))
-                part = f"{DRIVER}/{pool.name}"
-                found.update(driver_images(part, driver, self._suffixes_of(pool)))
+                found.update(self._of_pool(pool, declared_spec(pool.driver or {}, inherited_driver({"spec": spec}))))
         except MissingImage as error:
             raise InvalidOptions([f"{error}. Set it in gpu_cluster.operator.values"]) from None
+        return found
+
+    def _of_pool(self, pool: PoolPlan | None, driver: Object) -> dict[str, str]:
+        """The images of a pool's driver, or of that of all nodes."""
+        part = f"{DRIVER}/{pool.name}" if pool else DRIVER
+        found = driver_images(part, driver, self._suffixes_of(pool, is_precompiled(driver)))
+        if driver.get("driverType") == VGPU_TYPE:
+            self.private |= set(found)
         return found
 
     def _render(self, release: ReleasePlan) -> list[Object]:
@@ -97,8 +114,10 @@ class ImageCollector:
         for pool in plan.pools:
             driver = declared_spec(pool.driver or {}, inherited)
             if pool.driver is not None and driver.get("version"):
-                settings = {"repository": DRIVER_IMAGE[0], "image": DRIVER_IMAGE[1], **driver}
-                found.update(driver_images(f"{DRIVER}/{pool.name}", settings, self._suffixes_of(pool)))
+                found.update(self._of_pool(pool, {**_PUBLIC_DRIVER, **driver}))
+        if inherited.get("version") and not plan.declares_drivers:
+            # Without a version, the operator uses the driver of its ClusterServiceVersion.
+            found.update(self._of_pool(None, {**_PUBLIC_DRIVER, **inherited}))
         return found
 
     def _of_package(self, release: ReleasePlan) -> dict[str, str]:

@@ -45,7 +45,7 @@ _SANDBOX_SWITCHES: dict[str, tuple[str, bool]] = {
     "ccManager": ("ccManager.enabled", False),
 }
 # The operator appends the operating system to the tags of these images.
-_BY_SYSTEM = frozenset({"driver", "gds", "gdrcopy"})
+_BY_SYSTEM = frozenset({"driver", "gds", "gdrcopy", "vgpuManager"})
 _WORKLOADS = frozenset({"Deployment", "DaemonSet", "StatefulSet", "Job", "CronJob"})
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -68,10 +68,12 @@ def workload_images(documents: t.Iterable[Document]) -> dict[str, str]:
     return found
 
 
-def policy_images(spec: Document, suffixes: t.Collection[str], environment: Document) -> dict[str, str]:
+def policy_images(
+    spec: Document, suffixes_of: t.Callable[[bool], t.Collection[str]], environment: Document
+) -> dict[str, str]:
     """The images of the operands by their part of the ClusterPolicy; those of drivers once for each suffix, as driver/rhel9.6.
 
-    environment: the operator's variables, which name the images of parts without one.
+    suffixes_of: the suffixes, for true with the kernels of precompiled drivers. environment: variables of the operator, which name the images of the other parts.
     """
     switches: dict[str, tuple[str, bool] | None] = dict(_SWITCHES)
     if get_nested(spec, "sandboxWorkloads", "enabled") is True:
@@ -84,7 +86,7 @@ def policy_images(spec: Document, suffixes: t.Collection[str], environment: Docu
             continue
         settings = get_nested(spec, *part.split(".")) or {}
         if part in _BY_SYSTEM:
-            found.update(driver_images(part, settings, suffixes))
+            found.update(driver_images(part, settings, suffixes_of(part == DRIVER and is_precompiled(settings))))
         else:
             image = _image(settings) or str(environment.get(_variable(part)) or "")
             if not image:
@@ -101,6 +103,11 @@ def driver_images(part: str, settings: Document, suffixes: t.Collection[str]) ->
     if "@" in image:
         return {part: image}
     return {f"{part}/{suffix}": f"{image}-{suffix}" for suffix in sorted(suffixes)}
+
+
+def is_precompiled(settings: Document) -> bool:
+    """Whether the driver's image has the kernel in its tag."""
+    return settings.get("usePrecompiled") is True
 
 
 def related_images(csv: Document) -> dict[str, str]:

@@ -11,7 +11,7 @@ from ..catalog.olm import OLM
 from ..common import private_file
 from ..common.errors import ConnectionProblem
 from ..helm.chart import dump
-from .mirror import MirroredImage, image_set_configuration, mirror_sets, skopeo_list
+from .mirror import MirroredImage, copy_list, image_set_configuration, mirror_sets
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan
@@ -25,13 +25,13 @@ class FileSet:
         self._folder = folder
         packages = [release for release in (plan.operator, plan.nfd) if release.installer == OLM]
         documents = {
-            "images.yaml": [skopeo_list(images)],
             "imageset-config.yaml": [image_set_configuration(images, packages, openshift)],
             "mirror-sets.yaml": mirror_sets(images),
         }
+        texts = {name: "".join(f"---\n{dump(item)}" for item in items) for name, items in documents.items()}
         self._texts = {
-            os.path.join(folder, name): "".join(f"---\n{dump(item)}" for item in items)
-            for name, items in documents.items()
+            os.path.join(folder, name): text
+            for name, text in {"images.txt": copy_list(images), **texts}.items()
             if folder
         }
 

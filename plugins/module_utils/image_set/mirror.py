@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A list of images with their place in a mirror, and its forms for other tools (pure).
 
-Sources: containers/image docs of `skopeo sync` (its YAML source), openshift/oc-mirror v2 ImageSetConfiguration, openshift/api config/v1
+Sources: openshift/oc-mirror v2 ImageSetConfiguration, openshift/api config/v1
 ImageDigestMirrorSet and ImageTagMirrorSet; their effect on nodes: openshift-docs PR 100960.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..common.errors import InvalidOptions
 from ..registry.reference import ImageReference, parse_image
 
 if t.TYPE_CHECKING:
@@ -26,7 +27,7 @@ DRAIN = "creating, changing or deleting an ImageTagMirrorSet drains and restarts
 
 @dataclass(frozen=True)
 class MirroredImage:
-    """An image that the cluster pulls. `source` is empty for an image that only exists in a private registry, such as a vGPU driver.
+    """An image that the cluster pulls. `source` equals `destination` for an image that only exists in a private registry, such as a vGPU driver.
 
     `component`: what needs it, such as operator, devicePlugin, driver/rhel9.6 or nfd/master.
     """
@@ -40,6 +41,14 @@ class MirroredImage:
         """Whether the mirror gets it from another registry."""
         return bool(self.source) and self.source != self.destination
 
+    @property
+    def stored_as(self) -> str:
+        """The destination of a copy. An image by digest gets a tag, because registries delete images without one."""
+        reference = parse_image(self.destination)
+        if not reference.digest:
+            return self.destination
+        return str(reference.with_tag(reference.tag or reference.digest.replace(":", "-")))
+
     def as_dict(self) -> dict[str, str]:
         """The entry of a result."""
         return {"component": self.component, "source": self.source, "destination": self.destination}
@@ -50,39 +59,49 @@ def mirrored(
     public: t.Mapping[str, str],
     registry: str | None,
     upstreams: t.Mapping[str, str] | None = None,
+    private: t.Collection[str] = (),
 ) -> list[MirroredImage]:
-    """The images with their sources, each once.
+    """The images with their sources, each once; raises InvalidOptions if two images would have the same name in the mirror.
 
     requested, public: the images of each component with and without the declared mirror. registry: a mirror that the variables do not name yet.
-    upstreams: registries, optionally with a folder, that are read in place of public ones.
+    upstreams: registries, optionally with a folder, that are read in place of public ones. private: components whose images no public registry has, and
+    which stay where the variables name them.
     """
     found: dict[str, MirroredImage] = {}
+    problems: list[str] = []
     for component, image in requested.items():
         source = public.get(component, image)
         destination = image
-        if registry and image == source:
+        if registry and image == source and component not in private and not image.startswith(f"{registry}/"):
             destination = f"{registry}/{image.partition('/')[2]}"
         host, dummy, path = source.partition("/")
         if source != destination and upstreams and host in upstreams:
             source = f"{upstreams[host]}/{path}"
-        found.setdefault(destination, MirroredImage(component, source, destination))
+        added = MirroredImage(component, source, destination)
+        known = found.setdefault(destination, added)
+        if _conflicts(known, added, private):
+            problems.append(
+                f"{destination}: {known.component} and {component} need different images under this name. Set another repository or image for one of them, "
+                "such as another driver.image of the pool"
+            )
+        elif added.copied and not known.copied:
+            found[destination] = added
+    if problems:
+        raise InvalidOptions(problems)
     return list(found.values())
 
 
-def skopeo_list(images: t.Iterable[MirroredImage]) -> Object:
-    """The source of `skopeo sync --src yaml`: the tags or digests of each repository, by registry."""
-    registries: dict[str, dict[str, list[str]]] = {}
-    for image in images:
-        if not image.copied:
-            continue
-        reference = parse_image(image.source)
-        selected = registries.setdefault(reference.registry, {}).setdefault(reference.repository, [])
-        if reference.selector not in selected:
-            selected.append(reference.selector)
-    return {
-        registry: {"images": {name: sorted(selected) for name, selected in sorted(repositories.items())}}
-        for registry, repositories in sorted(registries.items())
-    }
+def _conflicts(one: MirroredImage, other: MirroredImage, private: t.Collection[str]) -> bool:
+    """Whether a copy would replace another image: of a private registry, or with another source."""
+    if one.source == other.source:
+        return False
+    return (one.copied and other.copied) or bool({one.component, other.component} & set(private))
+
+
+def copy_list(images: t.Iterable[MirroredImage]) -> str:
+    """Source and destination of each copy in a line, for `skopeo copy`; `skopeo sync` does not keep the folders of images."""
+    pairs = {(parse_image(image.source), parse_image(image.stored_as)) for image in images if image.copied}
+    return "".join(sorted(f"{source.transport} {destination.transport}\n" for source, destination in pairs))
 
 
 def image_set_configuration(
@@ -101,6 +120,8 @@ def image_set_configuration(
         if release.olm.channel:
             version = release.version.removeprefix("v")
             limits = {"minVersion": version, "maxVersion": version} if version else {}
+            # oc-mirror refuses a package whose default channel is not among the channels.
+            package["defaultChannel"] = release.olm.channel
             package["channels"] = [{"name": release.olm.channel, **limits}]
         elif release.version:
             version = release.version.removeprefix("v")

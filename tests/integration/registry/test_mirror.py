@@ -147,11 +147,12 @@ def test_a_site_runs_from_the_mirror_alone(site: Site) -> None:
 def test_the_list_in_other_forms(site: Site) -> None:
     dest = site.folder / "forms"
     found = site.needed(dest=str(dest))
-    assert [Path(path).name for path in found["files"]] == ["images.yaml", "imageset-config.yaml", "mirror-sets.yaml"]
-    listed = yaml.safe_load((dest / "images.yaml").read_text())
-    (host,) = listed
-    assert host == site.source
-    assert sum(map(len, listed[host]["images"].values())) == len({entry["source"] for entry in found["copies"]})
+    assert [Path(path).name for path in found["files"]] == ["images.txt", "imageset-config.yaml", "mirror-sets.yaml"]
+    listed = [line.split() for line in (dest / "images.txt").read_text().splitlines()]
+    assert sorted(listed) == sorted(
+        [f"docker://{entry['source']}", f"docker://{entry['destination']}"] for entry in found["copies"]
+    )
+    assert all(source.startswith(f"docker://{site.source}/") for source, _destination in listed)
     configuration = yaml.safe_load((dest / "imageset-config.yaml").read_text())
     assert len(configuration["mirror"]["additionalImages"]) == len({entry["source"] for entry in found["copies"]})
     (tags,) = yaml.safe_load_all((dest / "mirror-sets.yaml").read_text())

@@ -84,3 +84,20 @@ def test_given_systems_need_no_nodes() -> None:
         raise AssertionError("nothing is read")
 
     assert NodeSystems(["ubuntu22.04"], [], read).of_all() == {UBUNTU}
+
+
+def test_the_kernels_of_a_pool() -> None:
+    gpu, label = {f"{PREFIX}pci-10de.present": "true"}, f"{PREFIX}kernel-version.full"
+    nodes = [
+        node("a", RHEL, pool="a", **gpu, **{label: "5.14.0"}),
+        node("b", UBUNTU, **gpu, **{label: "5.15.0-91-generic"}),
+        node("c", UBUNTU, **{label: "6.8.0"}),
+        node("d", UBUNTU, **gpu),
+    ]
+    pools = derive(
+        {"name": "c"}, {}, [{"name": name, "match": {"labels": {"pool": name}}} for name in ("a", "later")]
+    ).pools
+    everywhere = {(RHEL, "5.14.0"), (UBUNTU, "5.15.0-91-generic")}
+    for found in (NodeSystems([], pools, lambda: nodes), NodeSystems(["rhel9.6"], pools, lambda: nodes)):
+        assert found.kernels(pools[0]) == {(RHEL, "5.14.0")}
+        assert found.kernels(pools[1]) == found.kernels(None) == everywhere

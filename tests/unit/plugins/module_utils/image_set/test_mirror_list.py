@@ -1,0 +1,70 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The place of images in a mirror: nothing is replaced by another image, and images by digest get a tag."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.image_set.mirror import (
+    copy_list,
+    image_set_configuration,
+    mirrored,
+)
+
+MIRROR = "registry.example.com/mirror"
+DIGEST = f"sha256:{'0' * 64}"
+DRIVER = f"{MIRROR}/nvidia/driver:580.95.05-rhel9.6"
+PUBLIC_DRIVER = "nvcr.io/nvidia/driver:580.95.05-rhel9.6"
+
+
+@pytest.mark.parametrize("order", [["driver/vdi", "driver/a"], ["driver/a", "driver/vdi"]])
+def test_a_copy_does_not_replace_a_vgpu_driver(order: list[str]) -> None:
+    public = {"driver/a": PUBLIC_DRIVER, "driver/vdi": DRIVER}
+    with pytest.raises(InvalidOptions, match="need different images under this name"):
+        mirrored(dict.fromkeys(order, DRIVER), public, None, private={"driver/vdi"})
+
+
+def test_two_public_images_with_one_name() -> None:
+    public = {"a": "nvcr.io/nvidia/x:1", "b": "docker.io/nvidia/x:1"}
+    with pytest.raises(InvalidOptions, match="a and b need different images"):
+        mirrored(public, public, MIRROR)
+
+
+@pytest.mark.parametrize("order", [["operator", "validator"], ["validator", "operator"]])
+def test_an_image_that_the_values_name_in_the_mirror_is_copied(order: list[str]) -> None:
+    name = f"{MIRROR}/nvidia/gpu-operator:v25.10.1"
+    public = {"operator": "nvcr.io/nvidia/gpu-operator:v25.10.1", "validator": name}
+    (found,) = mirrored(dict.fromkeys(order, name), public, MIRROR)
+    assert (found.source, found.destination) == ("nvcr.io/nvidia/gpu-operator:v25.10.1", name)
+
+
+def test_private_images_stay() -> None:
+    images = {"driver/vdi": "private.example.com/nvidia/driver:1", "mine": f"{MIRROR}/nvidia/x:1"}
+    assert [one.copied for one in mirrored(images, images, MIRROR, private={"driver/vdi"})] == [False, False]
+
+
+def test_images_by_digest_get_a_tag() -> None:
+    images = {"operator": f"nvcr.io/nvidia/gpu-operator@{DIGEST}"}
+    (found,) = mirrored(images, images, MIRROR)
+    assert found.destination == f"{MIRROR}/nvidia/gpu-operator@{DIGEST}"
+    assert found.stored_as == f"{MIRROR}/nvidia/gpu-operator:sha256-{'0' * 64}"
+    assert copy_list([found]) == f"docker://nvcr.io/nvidia/gpu-operator@{DIGEST} docker://{found.stored_as}\n"
+
+
+def test_the_channel_is_the_default_of_the_mirrored_package() -> None:
+    olm = SimpleNamespace(package="gpu-operator-certified", channel="v25.10", catalog_image="", source=())
+    release = cast("Any", SimpleNamespace(olm=olm, version="v25.10.1"))
+    (catalog,) = image_set_configuration([], [release], "4.18.5")["mirror"]["operators"]
+    assert catalog["catalog"] == "registry.redhat.io/redhat/certified-operator-index:v4.18"
+    assert catalog["packages"] == [
+        {
+            "name": "gpu-operator-certified",
+            "defaultChannel": "v25.10",
+            "channels": [{"name": "v25.10", "minVersion": "25.10.1", "maxVersion": "25.10.1"}],
+        }
+    ]

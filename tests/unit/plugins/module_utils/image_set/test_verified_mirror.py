@@ -1,0 +1,45 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The verdict about each image of a mirror."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.image_set.mirror import MirroredImage
+from ansible_collections.accel.gpu.plugins.modules import image_set
+
+HOST = "registry.example.com"
+A, B = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
+IMAGES = [
+    MirroredImage("a", "nvcr.io/a:1", f"{HOST}/a:1"),
+    MirroredImage("b", f"nvcr.io/b@{B}", f"{HOST}/b@{B}"),
+    MirroredImage("vgpu", f"{HOST}/vgpu:1", f"{HOST}/vgpu:1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "verdict"),
+    [
+        ({f"{HOST}/a:1": A, f"{HOST}/b:sha256-{'b' * 64}": B}, {}),
+        ({f"{HOST}/a:1": B, f"{HOST}/b:sha256-{'b' * 64}": B}, {"altered": [f"{HOST}/a:1"]}),
+        # digests.json is older than the variables, or belongs to another cluster.
+        ({f"{HOST}/b:sha256-{'b' * 64}": B}, {"unrecorded": [f"{HOST}/a:1"]}),
+        # Without the file, the public registries have the digests.
+        (None, {}),
+    ],
+)
+def test_images_are_compared_with_the_recorded_digests(
+    tmp_path: Path, recorded: dict[str, str] | None, verdict: dict[str, list[str]]
+) -> None:
+    path = tmp_path / "digests.json"
+    path.write_text(json.dumps(recorded))
+    client = SimpleNamespace(digest=lambda image: image.digest or A)
+    params = {"digests_file": None if recorded is None else str(path)}
+    found = image_set._verify(cast("Any", SimpleNamespace(params=params, registry_client=client)), IMAGES)
+    assert {state: names for state, names in found.items() if names} == verdict
