@@ -90,7 +90,9 @@ options:
     type: bool
     default: false
   force:
-    description: Whether images with the same tags that this collection did not build are replaced.
+    description:
+      - Whether images with the same tags that this collection did not build are replaced. With O(source), every image with another digest is kept without
+        this permission, because a copy does not show who made it.
     type: bool
     default: false
 requirements:
@@ -173,7 +175,7 @@ from ..module_utils.common.results import diff_of
 from ..module_utils.driver_image.build import BuildOptions, ImageBuilder
 from ..module_utils.driver_image.compatibility import check_compatibility
 from ..module_utils.driver_image.plan import DriverImage, plan_images
-from ..module_utils.driver_image.reconcile import BuiltImages, CopiedImages
+from ..module_utils.driver_image.reconcile import BuiltImages, CopiedImages, require_no_replacement
 from ..module_utils.gpu_operator.detect import find_operator
 from ..module_utils.helm.chart import load
 from ..module_utils.kube.paths import NODES
@@ -300,6 +302,8 @@ def _copied(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[
         raise InvalidOptions([f"source: {module.params['source']!r} {error}"]) from None
     copier = ImageCopier(module.registry_client, module.image_tools)
     states = copier.compare(CopiedImages(module.registry_client, copier, source).specs(images))
+    if not module.params["force"]:
+        require_no_replacement(states)
     if not module.check_mode:
         copier.copy(states)
     before = {name: digest for state in states for name, digest in state.actual.items() if digest}

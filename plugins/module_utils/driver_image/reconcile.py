@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..common.errors import InvalidOptions
 from ..registry.client import RegistryClient
-from ..registry.image_copy import CopySpec, ImageCopier
+from ..registry.image_copy import CopySpec, CopyState, ImageCopier
 from ..registry.manifest import Manifest
 from ..registry.reference import ImageReference
 from .build import BuildOptions, BuildSpec, ImageBuilder, find_spec, inputs_of
@@ -126,6 +126,18 @@ class BuiltImages:
         """Remove built images from buildah's storage, once the registry has them."""
         for state in states:
             self._builder.remove(state.spec)
+
+
+def require_no_replacement(states: t.Iterable[CopyState]) -> None:
+    """Raise InvalidOptions for tags with another image: a copy does not show who made it."""
+    problems = [
+        f"{name}: is another image than {state.spec.source}. Choose another driver.image, or set force: true to replace it"
+        for state in states
+        for name, digest in state.actual.items()
+        if digest and digest != state.desired
+    ]
+    if problems:
+        raise InvalidOptions(problems)
 
 
 class CopiedImages:

@@ -21,9 +21,13 @@ from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build impor
     ImageBuilder,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.plan import DriverImage
-from ansible_collections.accel.gpu.plugins.module_utils.driver_image.reconcile import BuiltImages, CopiedImages
+from ansible_collections.accel.gpu.plugins.module_utils.driver_image.reconcile import (
+    BuiltImages,
+    CopiedImages,
+    require_no_replacement,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
-from ansible_collections.accel.gpu.plugins.module_utils.registry.image_copy import ImageCopier
+from ansible_collections.accel.gpu.plugins.module_utils.registry.image_copy import CopySpec, CopyState, ImageCopier
 from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import OCI_INDEX, OCI_MANIFEST, Manifest
 from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import (
     ImageReference,
@@ -198,3 +202,12 @@ def test_a_source_without_the_version() -> None:
         f"nvcr.io/nvidia/vgpu/vgpu-guest-driver-5: has none of the tags {tags}. Check the version, and whether the repository has images for {folder}"
         for tags, folder in ((f"{NEW}, {OLD}", "rhel9"), (ubuntu, "ubuntu22.04"))
     ]
+
+
+def test_a_copy_replaces_no_other_image() -> None:
+    name = f"{REPOSITORY}:{OLD}"
+    spec = CopySpec(parse_image(f"nvcr.io/nvidia/vgpu/driver:{OLD}"), parse_image(name))
+    for actual in (None, "sha256:a"):
+        require_no_replacement([CopyState(spec, desired="sha256:a", actual={name: actual})])
+    with pytest.raises(InvalidOptions, match=f"{name}: is another image than nvcr.io"):
+        require_no_replacement([CopyState(spec, desired="sha256:a", actual={name: "sha256:b"})])
