@@ -92,7 +92,7 @@ from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.kube.conflict_retry import retry_conflicts
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.pull_secret.secret import ForeignSecret, desired_secret, logins_of
+from ..module_utils.pull_secret.secret import ForeignSecret, desired_secret, logins_of, unusable_logins
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 
 Object = dict[str, t.Any]
@@ -142,7 +142,8 @@ def _desired(
     """The new content of each Secret, None if it stays; raises InvalidOptions with all problems."""
     registries = [option["registry"] for option in module.params["registries"]]
     logins = {name: login for name in registries if (login := module.credentials.find(name))}
-    problems, found = [], {}
+    problems = unusable_logins(logins)
+    found: dict[tuple[str, str], Object | None] = {}
     for (namespace, name), item in live.items():
         if item is None and not logins:
             problems.append(

@@ -36,6 +36,15 @@ def logins_of(secret: Document) -> dict[str, t.Any]:
         raise ForeignSecret(f"has no valid {KEY}; delete it, and run again") from None
 
 
+def unusable_logins(logins: t.Mapping[str, Login]) -> list[str]:
+    """The problems of identity tokens, which the kubelet does not know: such a login must not replace one that works."""
+    return [
+        f"registries: the login for {name} from {login.source} is an identity token, which nodes cannot use. Set username and password of the registry"
+        for name, login in logins.items()
+        if login.identity_token
+    ]
+
+
 def desired_secret(live: Document | None, name: str, namespace: str, logins: t.Mapping[str, Login]) -> Object | None:
     """The Secret with these logins; None if the live one has them. Logins for other registries stay."""
     auths = logins_of(live) if live is not None else {}
