@@ -121,6 +121,9 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
     if kind == "ConfigMap":
         return name in departing.configmaps and not ownership_marks.has_foreign_entries(item)
     if kind == "Secret":
+        # A Secret for pulling images.
+        if is_created_by_collection(item):
+            return True
         labels = metadata.get("labels") or {}
         account = (metadata.get("annotations") or {}).get(_SERVICE_ACCOUNT)
         release = (labels.get("name"), metadata.get("namespace"))
