@@ -73,7 +73,8 @@ def policy_images(
 ) -> dict[str, str]:
     """The images of the operands by their part of the ClusterPolicy; those of drivers once for each suffix, as driver/rhel9.6.
 
-    suffixes_of: the suffixes, for true with the kernels of precompiled drivers. environment: variables of the operator, which name the images of the other parts.
+    suffixes_of: the suffixes, for true with the kernels of precompiled drivers.
+    environment: variables of the operator, which name the images of the other parts.
     """
     switches: dict[str, tuple[str, bool] | None] = dict(_SWITCHES)
     if get_nested(spec, "sandboxWorkloads", "enabled") is True:
