@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import typing as t
 
 # An image outside a registry: an archive (a tar file), or a layout (a folder).
 DOCKER_ARCHIVE = "docker-archive"
@@ -84,7 +85,7 @@ class FileReference:
         return self.transport
 
 
-Location = ImageReference | FileReference
+Location = t.Union[ImageReference, FileReference]  # noqa: UP007 (an old pylint of ansible-test knows no other form)
 
 
 def parse_location(text: str) -> Location:
