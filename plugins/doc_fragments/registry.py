@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   registries:
     description:
-      - Credentials and TLS settings of registries. A registry that needs neither has no entry.
+      - Credentials and TLS settings of registries. A registry that needs neither needs no entry.
       - Logins are taken from this list first, then from O(auth_file). For V(nvcr.io), the environment variable E(NGC_API_KEY) is used if neither has a login.
     type: list
     elements: dict
@@ -21,7 +21,7 @@ options:
       registry:
         description:
           - Host and port of the registry, such as V(registry.example.com:5000).
-          - A login may also be limited to a folder, such as V(registry.example.com/nvidia).
+          - A login may also be limited to a folder, such as V(registry.example.com/nvidia). The TLS settings of a registry come from its first entry.
         type: str
         required: true
       username:

@@ -19,7 +19,7 @@ description:
   - The image is built with buildah from NVIDIA's build context (gpu-driver-container) and the installer of the guest driver, or copied from O(source).
   - A built image has labels with its version and the digest of all its inputs. It is built again only if an input has changed. Further tags cost one
     request each.
-  - Installers that contain another driver are rejected, such as that of the vGPU manager for KVM. With O(manager_version), a guest driver that the vGPU
+  - Installers of other drivers are rejected, such as that of the vGPU manager for KVM. With O(manager_version), a guest driver that the vGPU
     manager of the hypervisor does not support is rejected, too.
   - Images of the vGPU driver must not be published, so public registries are rejected.
 extends_documentation_fragment:
@@ -54,7 +54,8 @@ options:
     default: []
   operator_versions:
     description:
-      - Releases of the GPU operator that will ask for the images. By default, C(gpu_cluster.operator.version) and the installed release.
+      - Releases of the GPU operator that will ask for the images, such as V(v25.10.1).
+      - By default, C(gpu_cluster.operator.version), and the installed release unless O(operating_systems) is set, because the cluster is then not read.
     type: list
     elements: str
     default: []
@@ -63,14 +64,14 @@ options:
     type: str
   catalog_file:
     description:
-      - Path of NVIDIA's C(vgpuDriverCatalog.yaml). It is copied into the image, and precedes the collection's own table of releases.
+      - Path of NVIDIA's C(vgpuDriverCatalog.yaml). It is copied into the image, and overrides the collection's own table of releases.
     type: path
   version_check:
-    description: Whether the driver container checks at its start that its version fits the vGPU manager. This needs O(catalog_file).
+    description: Whether the driver container checks at its start that the vGPU manager supports its version. This needs O(catalog_file).
     type: bool
     default: false
   build_args:
-    description: Arguments of the Dockerfile, in addition to those that the build needs, and those in C(versions.mk) of O(build_context).
+    description: Build arguments of the Dockerfile. They override those that the module sets and those in C(versions.mk) of O(build_context).
     type: dict
     default: {}
   isolation:
@@ -91,8 +92,8 @@ options:
     default: false
   force:
     description:
-      - Whether images with the same tags that this collection did not build are replaced. With O(source), every image with another digest is kept without
-        this permission, because a copy does not show who made it.
+      - Whether images that this collection did not build are replaced if they have the same tags. With O(source), every image with another digest is kept
+        without this permission, because a copy does not show who made it.
     type: bool
     default: false
 requirements:
@@ -183,6 +184,7 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.registry.image_copy import ImageCopier
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 from ..module_utils.registry.reference import InvalidReference, parse_repository
+from ..module_utils.schema.cluster import operator_version_problems
 
 _SPEC: ArgumentSpec = {
     "installers": {"type": "path"},
@@ -215,18 +217,24 @@ def work(module: DriverImageModule) -> dict[str, t.Any]:
 
 def _images(module: DriverImageModule) -> list[DriverImage]:
     params, plan = module.params, module.plan
+    if problems := operator_version_problems(params["operator_versions"]):
+        raise InvalidOptions(problems)
     systems = NodeSystems(params["operating_systems"], plan.pools, lambda: module.client.list(NODES))
     versions = params["operator_versions"] or _operator_versions(module)
     images, problems = plan_images(
         plan, systems.of_pool, versions, allow_public_registry=params["allow_public_registry"]
     )
+    if images and not versions:
+        problems.append(
+            "operator_versions: is missing; the variables declare no release of the GPU operator, so the tags of the images are not known"
+        )
     if problems:
         raise InvalidOptions(problems)
     return images
 
 
 def _operator_versions(module: DriverImageModule) -> set[str]:
-    """The declared release, and the installed one if the cluster is reachable by these options."""
+    """The declared release, and the installed one; with given operating systems, the cluster is not read."""
     versions = {module.plan.operator.version}
     if not module.params["operating_systems"]:
         installation = find_operator(module.client, module.plan).installation

@@ -14,7 +14,7 @@ author:
 description:
   - Lists the images of the GPU operator, of its operands, of the driver for each operating system, of NFD and of the validation, for the declared releases
     and pools. The charts are rendered as a run installs them, so that the list has exactly the images that the cluster pulls.
-  - With OLM, the images are those of the ClusterServiceVersion that is installed, or that is the newest of a channel in the catalog.
+  - With OLM, the images are those of the installed ClusterServiceVersion, or of the newest one in a channel of the catalog.
   - With O(dest), the list is also written for C(skopeo sync) and for C(oc-mirror), and as mirror configuration of OpenShift.
   - With O(verify=true), the module verifies that the mirror has each image with the expected digest.
 extends_documentation_fragment:
@@ -29,10 +29,12 @@ options:
     description:
       - Registry, and optionally a folder in it, for the images, such as V(registry.example.com/mirror). By default, C(gpu_cluster.operator.registry).
       - An image has the same path there as in the public registry.
+      - An image that the variables already redirect to another registry, for example with C(gpu_cluster.operator.registry), keeps that destination.
     type: str
   upstreams:
     description:
-      - Registries, and optionally folders in them, that are read in place of public ones, such as the pull-through caches of your organization.
+      - Registries, and optionally folders in them, from which images are copied instead of from the public registries, such as the pull-through caches of
+        your organization. The keys are the hosts of public registries, for example V({nvcr.io: artifactory.example.com/nvcr}).
     type: dict
     default: {}
   operating_systems:
@@ -50,21 +52,21 @@ options:
     default: []
   operator_versions:
     description:
-      - Further releases of the GPU operator that will ask for driver images, such as the one after an upgrade. By default, only the declared one.
+      - Further releases of the GPU operator whose driver tags are needed, such as V(v26.7.0) before an upgrade to it. The declared release is always included.
     type: list
     elements: str
     default: []
   programs:
-    description: The programs of the validation whose images are needed.
+    description: The programs of M(accel.gpu.gpu_validation) whose images are needed.
     type: list
     elements: str
     choices: [kernel, load, all_reduce, network_all_reduce]
     default: [kernel]
   dest:
     description:
-      - Folder for the files C(images.txt) (a source and a destination for C(skopeo copy) in each line), C(imageset-config.yaml) (for C(oc-mirror) v2) and
-        C(mirror-sets.yaml)
-        (ImageDigestMirrorSet and ImageTagMirrorSet, with their impact on nodes as annotation). It is created.
+      - Folder on this machine for the files C(images.txt) (a source and a destination for C(skopeo copy) in each line), C(imageset-config.yaml) (for
+        C(oc-mirror) v2) and C(mirror-sets.yaml) (ImageDigestMirrorSet and ImageTagMirrorSet, with their impact on nodes as annotation). The folder is
+        created if necessary. Images are not copied into it.
     type: path
   verify:
     description: Whether the mirror is verified. The module fails if an image is missing there, or has another digest.
@@ -72,10 +74,11 @@ options:
     default: false
   digests_file:
     description:
-      - File with the expected digests, as the role C(mirror) writes it. Without it, O(verify=true) reads the digests from the public registries.
+      - File with the expected digests, as the role C(mirror) and O(accel.gpu.registry_image#module:digests_file) write it. It must exist. Without this option,
+        O(verify=true) reads the digests from the public registries.
     type: path
   binary_path:
-    description: Path of C(helm). By default, it is searched on C(PATH).
+    description: Path of C(helm). By default, C(helm) is searched for in C(PATH).
     type: path
 requirements:
   - helm, unless OLM installs the operators
@@ -126,14 +129,18 @@ image_set:
       returned: always
       sample: []
     copies:
-      description: The images that the mirror gets from public registries, as O(accel.gpu.registry_image#module:images).
+      description: The images that must be copied to the mirror, in the form of O(accel.gpu.registry_image#module:images).
       type: list
       elements: dict
       returned: always
       contains:
-        source: {description: The source., type: str, returned: always, sample: 'nvcr.io/nvidia/k8s-device-plugin:v0.18.1'}
+        source:
+          description: The image in the public registry, or in its upstream if O(upstreams) has one.
+          type: str
+          returned: always
+          sample: nvcr.io/nvidia/k8s-device-plugin:v0.18.1
         destination:
-          description: The destination.
+          description: The image in the mirror.
           type: str
           returned: always
           sample: registry.example.com/mirror/nvidia/k8s-device-plugin:v0.18.1
@@ -185,13 +192,15 @@ from ..module_utils.helm.chart import ChartProblem
 from ..module_utils.helm.cli import Helm, HelmMissing, find_helm
 from ..module_utils.image_set.collect import ImageCollector
 from ..module_utils.image_set.files import FileSet
-from ..module_utils.image_set.mirror import MirroredImage, mirrored
+from ..module_utils.image_set.mirrored_images import MirroredImage, mirrored
 from ..module_utils.kube.paths import NODES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan, PoolPlan
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 from ..module_utils.registry.reference import parse_image
+from ..module_utils.schema.cluster import operator_version_problems
+from ..module_utils.validation_programs.registry import PROGRAMS
 
 _SPEC: ArgumentSpec = {
     "mirror": {"type": "str"},
@@ -202,7 +211,7 @@ _SPEC: ArgumentSpec = {
     "programs": {
         "type": "list",
         "elements": "str",
-        "choices": ["kernel", "load", "all_reduce", "network_all_reduce"],
+        "choices": [program.name for program in PROGRAMS],
         "default": ["kernel"],
     },
     "dest": {"type": "path"},
@@ -219,7 +228,7 @@ _UNKNOWN_KERNELS = (
 
 
 class IncompleteMirror(ModuleFailure):
-    """The mirror lacks images, or has others under their names."""
+    """Images are missing in the mirror, or have another digest there."""
 
     code = "mirror"
 
@@ -251,12 +260,14 @@ def work(module: ImageSetModule) -> dict[str, t.Any]:
 
 def _copies(images: t.Iterable[MirroredImage]) -> list[dict[str, str]]:
     """The copies, each once: an image by tag and digest may also be needed by its digest."""
-    sources = {image.stored_as: image.source for image in images if image.copied}
+    sources = {image.stored_as: image.copy_source for image in images if image.copied}
     return [{"source": source, "destination": destination} for destination, source in sources.items()]
 
 
 def _images(module: ImageSetModule, plan: Plan) -> list[MirroredImage]:
     params = module.params
+    if problems := operator_version_problems(params["operator_versions"]):
+        raise InvalidOptions(problems)
     node_systems = NodeSystems(params["operating_systems"], plan.pools, lambda: module.client.list(NODES))
     versions = {plan.operator.version, *params["operator_versions"]}
 
@@ -305,13 +316,21 @@ def _openshift(module: ImageSetModule, plan: Plan) -> str:
 def _verify(module: ImageSetModule, images: t.Sequence[MirroredImage]) -> dict[str, t.Any]:
     """The images that are missing in the mirror, those with an unexpected digest, and those whose digest was not recorded."""
     path = module.params["digests_file"]
-    expected: dict[str, str] = {}
+    expected: t.Any = {}
     if path:
         try:
             with open(path, encoding="utf-8") as file:
                 expected = json.load(file)
-        except (OSError, ValueError) as error:
-            raise InvalidOptions([f"digests_file: {path} cannot be read: {error}"]) from None
+        except OSError as error:
+            raise InvalidOptions(
+                [
+                    f"digests_file: {path} cannot be read: {error.strerror}. accel.gpu.mirror writes it; or remove the option"
+                ]
+            ) from None
+        except ValueError:
+            expected = []
+        if not isinstance(expected, dict):
+            raise InvalidOptions([f"digests_file: {path} has no digests; run accel.gpu.mirror again to write it"])
     client = module.registry_client
 
     def check(image: MirroredImage) -> str:
@@ -322,7 +341,7 @@ def _verify(module: ImageSetModule, images: t.Sequence[MirroredImage]) -> dict[s
         if path and image.copied and desired is None:
             return "unrecorded"
         if not path and image.copied:
-            desired = client.digest(parse_image(image.source))
+            desired = client.digest(parse_image(image.copy_source))
         return "altered" if desired and desired != actual else ""
 
     states = call_all([(image.destination, functools.partial(check, image)) for image in images])

@@ -24,6 +24,8 @@ OPENSHIFT = "openshift"
 GROUP = "operators.coreos.com"
 V1ALPHA1, V1 = f"{GROUP}/v1alpha1", f"{GROUP}/v1"
 API_PATH = f"/apis/{V1ALPHA1}"
+# The API of the packages in all catalogs (PackageManifests).
+PACKAGES_API_PATH = f"/apis/packages.{GROUP}/v1"
 
 EXAMPLES_ANNOTATION = "alm-examples"
 # OLM's labels on the objects of a ClusterServiceVersion (operator-lifecycle-manager pkg/lib/ownerutil).

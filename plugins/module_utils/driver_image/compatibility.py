@@ -11,26 +11,24 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.vgpu_releases import LONG_TERM_BRANCHES, branch_of, release_with
+from ..catalog.vgpu_releases import LONG_TERM_BRANCHES, RELEASES, branch_of, release_with
 
 Document = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
 class Compatibility:
-    """The verdict: with a problem, the versions are rejected; a warning is shown. Both are empty for versions that fit."""
+    """The result of a check: versions with a problem are rejected, a warning is shown. Both are empty for compatible versions."""
 
     problem: str = ""
     warning: str = ""
 
 
 def check_compatibility(guest: str, manager: str, catalog: Document | None = None) -> Compatibility:
-    """The verdict for a guest driver under a manager. catalog: NVIDIA's vgpuDriverCatalog.yaml, which precedes the table of this collection."""
+    """Whether a vGPU manager supports a guest driver. catalog: NVIDIA's vgpuDriverCatalog.yaml, which overrides the table of this collection."""
     guest_branch, host_branch = branch_of(guest), branch_of(manager)
     if catalog is not None:
-        found = _by_catalog(guest, manager, catalog)
-        if found is not None:
-            return found
+        return _by_catalog(guest, manager, catalog)
     if guest_branch is None or host_branch is None:
         unknown = guest if guest_branch is None else manager
         return Compatibility(
@@ -60,8 +58,6 @@ def _supports(host: int, guest: int) -> bool:
 
 
 def _example(branch: int) -> str:
-    from ..catalog.vgpu_releases import RELEASES
-
     newest = next((item.guest for item in RELEASES if item.branch == branch and item.guest), "")
     return f", such as {newest}" if newest else ""
 
@@ -79,8 +75,8 @@ def _unlisted(guest: str, manager: str) -> str:
     return f"The catalog does not have {names}; only the branches were compared. Check NVIDIA's release notes."
 
 
-def _by_catalog(guest: str, manager: str, catalog: Document) -> Compatibility | None:
-    """The verdict of NVIDIA's catalog; None if it does not have both versions."""
+def _by_catalog(guest: str, manager: str, catalog: Document) -> Compatibility:
+    """The result according to NVIDIA's catalog; if it lacks a version, the result of this collection's table with a warning."""
     drivers = [entry for entry in catalog.get("driver") or () if isinstance(entry, dict)]
     branches = {
         (entry.get("type"), entry.get("name")): entry

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..catalog.olm import API_PATH, OLM
+from ..catalog.olm import API_PATH, OLM, PACKAGES_API_PATH
 from ..catalog.releases import DRIVER_IMAGE
 from ..common.errors import InvalidOptions
 from ..common.nested import get_nested
@@ -38,11 +38,10 @@ Object = dict[str, t.Any]
 _KUBERNETES = "v1.34.0"
 _PUBLIC_DRIVER = {"repository": DRIVER_IMAGE[0], "image": DRIVER_IMAGE[1]}
 _MANAGER = "vgpuManager"
-_PACKAGE_MANIFESTS = "/apis/packages.operators.coreos.com/v1/packagemanifests"
 
 
 class ImageCollector:
-    """The images by component, of one plan after the other."""
+    """Collects the images of a plan by component; can be called for several plans."""
 
     def __init__(
         self,
@@ -121,7 +120,7 @@ class ImageCollector:
         return found
 
     def _of_package(self, release: ReleasePlan) -> dict[str, str]:
-        """The images of the ClusterServiceVersion that is installed, or that is the newest of a channel of the catalog."""
+        """The images of the installed ClusterServiceVersion, or of the newest one in a channel of the catalog."""
         if release.olm is None or self._client is None:
             raise InvalidOptions(["The images of OLM's packages are read from the cluster; set its connection"])
         package, wanted = release.olm.package, release.version.removeprefix("v")
@@ -131,7 +130,7 @@ class ImageCollector:
             if csv["metadata"]["name"].startswith(f"{package}.") and wanted in ("", version):
                 return related_images(csv)
         offered = []
-        for manifest in self._client.list_known(_PACKAGE_MANIFESTS):
+        for manifest in self._client.list_known(f"{PACKAGES_API_PATH}/packagemanifests"):
             if manifest["metadata"]["name"] != package:
                 continue
             for channel in get_nested(manifest, "status", "channels") or ():

@@ -11,14 +11,14 @@ from ..catalog.olm import OLM
 from ..common import private_file
 from ..common.errors import ConnectionProblem
 from ..helm.chart import dump
-from .mirror import MirroredImage, copy_list, image_set_configuration, mirror_sets
+from .mirrored_images import MirroredImage, copy_list, image_set_configuration, mirror_sets
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan
 
 
 class FileSet:
-    """The files in a folder; without a folder, there are none."""
+    """The files in the folder that the user has chosen; none without a folder."""
 
     def __init__(self, folder: str | None, images: t.Sequence[MirroredImage], plan: Plan, openshift: str) -> None:
         """openshift: the version of OpenShift, empty for other clusters."""
@@ -37,7 +37,7 @@ class FileSet:
 
     @property
     def paths(self) -> list[str]:
-        """The files."""
+        """The paths of the files."""
         return list(self._texts)
 
     def changes(self) -> dict[str, tuple[str | None, str]]:

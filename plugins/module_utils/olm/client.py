@@ -8,7 +8,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import FIELD_MANAGER
-from ..catalog.olm import V1, V1ALPHA1
+from ..catalog.olm import PACKAGES_API_PATH, V1, V1ALPHA1
 from ..kube.diff import difference, same_object, shown
 from ..kube.errors import ApiError
 from ..kube.metadata import is_deleting, name_of
@@ -33,7 +33,6 @@ _PLURALS = {
 _RESOLVED_STATUS = ("currentCSV", "installedCSV", "installPlanRef", "installplan", "state")
 # Attempts of a write after a conflict: OLM updates the status of a Subscription often.
 _ATTEMPTS = 5
-_PACKAGES = "/apis/packages.operators.coreos.com/v1"
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class OlmClient:
 
     def packages(self, package: str) -> list[Package]:
         """The package in each catalog of the source's namespace, and of the cluster; empty without a packageserver."""
-        path = f"{_PACKAGES}/namespaces/{self._source_namespace}/packagemanifests"
+        path = f"{PACKAGES_API_PATH}/namespaces/{self._source_namespace}/packagemanifests"
         try:
             manifests = list(self.client.list(path, field_selector=f"metadata.name={package}"))
         except ApiError as error:

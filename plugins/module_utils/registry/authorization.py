@@ -33,7 +33,7 @@ class Challenge(t.NamedTuple):
 
 
 def parse_challenge(value: str) -> Challenge:
-    """The challenge in a header; Authorization has no answer to an unknown scheme."""
+    """The challenge in a header. Authorization ignores challenges with an unknown scheme."""
     scheme, dummy, rest = value.strip().partition(" ")
     return Challenge(scheme.lower(), {name.lower(): text for name, text in _PARAMETER.findall(rest)})
 

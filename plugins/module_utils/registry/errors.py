@@ -78,7 +78,7 @@ def explain(error: RegistryError) -> str:
             "platforms to one platform, or check the documentation of the registry."
         )
     if HTTPS_EXPECTED in error.detail:
-        return f"{where.capitalize()} expects TLS {request}. Remove plain_http of the registry."
+        return f"{where} expects TLS {request}. Remove plain_http of the registry."
     if error.status == 405:
         return f"{where} does not allow the request {request}. A pull-through cache accepts no images: name a repository that stores images."
     if error.status == 429:

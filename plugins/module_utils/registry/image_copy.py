@@ -22,7 +22,7 @@ _COMPARISONS, _COPIES = 16, 4
 
 @dataclass(frozen=True)
 class CopySpec:
-    """An image, and where it is to be: `destination` with its tag, and further tags of the same repository. No platforms mean all."""
+    """A source image and its destination, with further tags for the same repository. Without platforms, all platforms are copied."""
 
     source: Location
     destination: Location

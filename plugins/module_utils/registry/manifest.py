@@ -96,7 +96,7 @@ def platform_of(found: t.Mapping[str, t.Any]) -> str:
 
 
 def without_other_platforms(index: Manifest, platforms: t.Sequence[str]) -> Manifest:
-    """The manifest of one platform is selected by its digest; for several, this is the index with only these, which is the same in each run."""
+    """The index with only the manifests of these platforms. Each run creates the same bytes, and therefore the same digest."""
     document = index.document
     kept = [
         entry

@@ -41,7 +41,7 @@ class RegistryAccess:
 
 
 class RegistryTransport:
-    """Sends requests to one registry, with the password or the token that it asks for; safe for use by many threads."""
+    """Sends requests to one registry, with the password or token that it requires; thread-safe."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class RegistryTransport:
         return first
 
     def _ping(self) -> str:
-        """The challenge of the registry; empty if it lets everyone in."""
+        """The challenge of the registry; empty if it allows anonymous requests."""
         url = f"{self._base}/v2/"
         answer = self._attempt("GET", url, {}, None)
         if answer.status == 400 and HTTPS_EXPECTED in answer.text:

@@ -82,6 +82,15 @@ _OPERATOR: dict[str, Field] = {
 }
 
 
+def operator_version_problems(versions: t.Sequence[str]) -> list[str]:
+    """The problems of the option operator_versions of modules: an incomplete version, such as v26.3, would count as the newest release."""
+    return [
+        f"operator_versions[{index}]: {quote(version)} {problem}"
+        for index, version in enumerate(versions)
+        if (problem := validators.release_version(version))
+    ]
+
+
 def _release(namespace: str, release: str, chart: str, chart_repo: str, version: str, **more: Field) -> Section:
     # Text in place of these maps is probably the content of a file, which may include secrets.
     return Section(

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.image_set.mirror import (
+from ansible_collections.accel.gpu.plugins.module_utils.image_set.mirrored_images import (
     copy_list,
     image_set_configuration,
     mirrored,

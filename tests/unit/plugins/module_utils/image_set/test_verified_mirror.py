@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.image_set.mirror import MirroredImage
+from ansible_collections.accel.gpu.plugins.module_utils.image_set.mirrored_images import MirroredImage
 from ansible_collections.accel.gpu.plugins.modules import image_set
 
 HOST = "registry.example.com"

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..common.errors import InvalidOptions
-from ..registry.reference import ImageReference, parse_image
+from ..registry.reference import parse_image
 
 if t.TYPE_CHECKING:
     from ..pools.plan import ReleasePlan
@@ -27,19 +27,27 @@ DRAIN = "creating, changing or deleting an ImageTagMirrorSet drains and restarts
 
 @dataclass(frozen=True)
 class MirroredImage:
-    """An image that the cluster pulls. `source` equals `destination` for an image that only exists in a private registry, such as a vGPU driver.
+    """An image that the cluster needs.
 
-    `component`: what needs it, such as operator, devicePlugin, driver/rhel9.6 or nfd/master.
+    component: what needs it, such as operator, devicePlugin, driver/rhel9.6 or nfd/master.
+    source: the image in the public registry. destination: the image in the mirror; equal to the source for an image that is not mirrored, such as a
+    vGPU driver in a private registry. upstream: the image from which the mirror gets it, if that is not the source.
     """
 
     component: str
     source: str
     destination: str
+    upstream: str = ""
 
     @property
     def copied(self) -> bool:
         """Whether the mirror gets it from another registry."""
-        return bool(self.source) and self.source != self.destination
+        return self.source != self.destination
+
+    @property
+    def copy_source(self) -> str:
+        """The image that is copied to the mirror: that of the upstream, or else the source."""
+        return self.upstream or self.source
 
     @property
     def stored_as(self) -> str:
@@ -75,9 +83,8 @@ def mirrored(
         if registry and image == source and component not in private and not image.startswith(f"{registry}/"):
             destination = f"{registry}/{image.partition('/')[2]}"
         host, dummy, path = source.partition("/")
-        if source != destination and upstreams and host in upstreams:
-            source = f"{upstreams[host]}/{path}"
-        added = MirroredImage(component, source, destination)
+        upstream = f"{upstreams[host]}/{path}" if source != destination and upstreams and host in upstreams else ""
+        added = MirroredImage(component, source, destination, upstream)
         known = found.setdefault(destination, added)
         if _conflicts(known, added, private):
             problems.append(
@@ -100,7 +107,7 @@ def _conflicts(one: MirroredImage, other: MirroredImage, private: t.Collection[s
 
 def copy_list(images: t.Iterable[MirroredImage]) -> str:
     """Source and destination of each copy in a line, for `skopeo copy`; `skopeo sync` does not keep the folders of images."""
-    pairs = {(parse_image(image.source), parse_image(image.stored_as)) for image in images if image.copied}
+    pairs = {(parse_image(image.copy_source), parse_image(image.stored_as)) for image in images if image.copied}
     return "".join(sorted(f"{source.transport} {destination.transport}\n" for source, destination in pairs))
 
 
@@ -131,14 +138,17 @@ def image_set_configuration(
         )
     if operators:
         mirror["operators"] = operators
-    names = sorted({image.source for image in images if image.copied})
+    names = sorted({image.copy_source for image in images if image.copied})
     if names:
         mirror["additionalImages"] = [{"name": name} for name in names]
     return {"kind": "ImageSetConfiguration", "apiVersion": "mirror.openshift.io/v2alpha1", "mirror": mirror}
 
 
 def mirror_sets(images: t.Iterable[MirroredImage]) -> list[Object]:
-    """An ImageDigestMirrorSet for images by digest, and an ImageTagMirrorSet for images by tag; none for images that the variables already redirect."""
+    """An ImageDigestMirrorSet for the images that the mirror gets by digest, and an ImageTagMirrorSet for those that it gets by tag.
+
+    The sources are the public names, because these are what the nodes pull.
+    """
     by_kind: dict[bool, dict[str, str]] = {True: {}, False: {}}
     for image in images:
         if not image.copied:
@@ -161,11 +171,6 @@ def mirror_sets(images: t.Iterable[MirroredImage]) -> list[Object]:
         for digest, kind, field, impact in kinds
         if by_kind[digest]
     ]
-
-
-def references(images: t.Iterable[MirroredImage]) -> dict[str, ImageReference]:
-    """The reference of each destination."""
-    return {image.destination: parse_image(image.destination) for image in images}
 
 
 def _catalog(sources: t.Sequence[str], openshift: str) -> str:
