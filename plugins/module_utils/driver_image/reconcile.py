@@ -131,7 +131,7 @@ class BuiltImages:
 def require_no_replacement(states: t.Iterable[CopyState]) -> None:
     """Raise InvalidOptions for tags with another image: a copy does not show who made it."""
     problems = [
-        f"{name}: is another image than {state.spec.source}. Choose another driver.image, or set force: true to replace it"
+        f"{name}: is not the image {state.spec.source}. Choose another driver.image, or set force: true to replace it"
         for state in states
         for name, digest in state.actual.items()
         if digest and digest != state.desired

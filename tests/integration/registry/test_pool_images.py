@@ -139,7 +139,7 @@ def test_a_vgpu_pool_beside_a_bare_metal_pool(drivers: Drivers) -> None:
     manifest.write_text(json.dumps(FOREIGN))
     run("kubectl", "apply", "-f", manifest, env=drivers.lab.env)
 
-    # The nodes have labels now, so the operating systems need not be declared.
+    # The nodes have labels now, so no operating systems are declared.
     assert drivers.play("driver_image", bare, new).require_success().changed() == 1
     drivers.play("site", bare, new).require_success()
 

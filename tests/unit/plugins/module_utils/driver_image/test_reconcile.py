@@ -209,5 +209,5 @@ def test_a_copy_replaces_no_other_image() -> None:
     spec = CopySpec(parse_image(f"nvcr.io/nvidia/vgpu/driver:{OLD}"), parse_image(name))
     for actual in (None, "sha256:a"):
         require_no_replacement([CopyState(spec, desired="sha256:a", actual={name: actual})])
-    with pytest.raises(InvalidOptions, match=f"{name}: is another image than nvcr.io"):
+    with pytest.raises(InvalidOptions, match=f"{name}: is not the image nvcr.io"):
         require_no_replacement([CopyState(spec, desired="sha256:a", actual={name: "sha256:b"})])
