@@ -77,7 +77,10 @@ class RegistryClient:
             return {}
         path = f"blobs/{manifest.config_digest}"
         answer = self._transport_of(image.registry).request("GET", image.repository, path)
-        found = json.loads(answer.data)
+        try:
+            found = json.loads(answer.data)
+        except ValueError:
+            found = None
         return found if isinstance(found, dict) else {}
 
     def _manifests(self, method: str, image: ImageReference, selector: str) -> t.Any:

@@ -76,7 +76,8 @@ class RegistryAccessMixin(BaseModule):
     @functools.cached_property
     def image_tools(self) -> ImageTools:
         """skopeo and buildah with the same credentials."""
-        return ImageTools(self.run_command, self.get_bin_path, self.credentials, self._access)
+        authorities = dict.fromkeys(option["ca_cert"] for option in self.params["registries"] if option["ca_cert"])
+        return ImageTools(self.run_command, self.get_bin_path, self.credentials, self._access, list(authorities))
 
     def _access(self, registry: str) -> RegistryAccess:
         for option in self.params["registries"]:
@@ -121,7 +122,7 @@ class RegistryAccessMixin(BaseModule):
         program = self.get_bin_path(f"docker-credential-{helper}")
         if not program:
             return None
-        status, output, dummy = self.run_command([program, "get"], data=registry)
+        status, output, dummy = self.run_command([program, "get"], data=registry, expand_user_and_vars=False)
         try:
             found = json.loads(output) if status == 0 else {}
         except ValueError:

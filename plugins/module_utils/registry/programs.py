@@ -9,6 +9,7 @@ docs/buildah-push.1.md.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import tempfile
@@ -27,6 +28,8 @@ if t.TYPE_CHECKING:
 RunCommand = t.Callable[..., tuple[int, str, str]]
 
 _MAX_LENGTH = 600
+# The lowest number of a descriptor for the programs. Without root, buildah starts itself again in a user namespace, with its own pipes as 3 and 4.
+_FIRST_DESCRIPTOR = 100
 _COMMANDS = frozenset({"bud", "copy", "images", "inspect", "push", "rmi"})
 _LOG_PREFIX = re.compile(r'^time="[^"]*" level=(?:fatal|error) msg="?|"$')
 # Texts in the errors of both programs (containers/image, docker/errors.go and Go's own messages), and the remedy for each.
@@ -74,10 +77,11 @@ class ImageTools:
         search: t.Callable[[str], str | None],
         credentials: Credentials,
         access_of: t.Callable[[str], RegistryAccess],
+        authorities: t.Sequence[str] = (),
     ) -> None:
-        """Look for no program yet."""
+        """Look for no program yet. authorities: the CA certificates of all registries, for builds, whose base images may come from any of them."""
         self._run, self._search, self._access_of = run, search, access_of
-        self._credentials = credentials
+        self._credentials, self._authorities = credentials, authorities
 
     def copy(self, source: Location, destination: Location, *, all_platforms: bool) -> None:
         """Copy an image with its digests; finished layers in the destination are not sent again. Raises ProgramFailed."""
@@ -92,7 +96,9 @@ class ImageTools:
 
     def build(self, arguments: t.Sequence[str], context: str) -> None:
         """Build an image with buildah; base images are pulled with the credentials of their registries. Raises ProgramFailed."""
-        self._call("buildah", list(arguments), [], [context])
+        with contextlib.ExitStack() as stack:
+            trusted = ["--cert-dir", _certificates(stack, self._authorities)] if self._authorities else []
+            self._call("buildah", [*arguments, *trusted], [], [context])
 
     def buildah(self, arguments: t.Sequence[str]) -> str:
         """The output of a command of buildah that needs no registry; raises ProgramFailed."""
@@ -116,10 +122,20 @@ class ImageTools:
 
     def _output(self, program: str, arguments: list[str], descriptors: tuple[int, ...], subject: str = "") -> str:
         path = find_program(program, self._search)
-        status, output, errors = self._run([path, *arguments], environ_update={"LC_ALL": "C"}, pass_fds=descriptors)
+        command = next((text for text in arguments if text in _COMMANDS), "")
+        call = " ".join(filter(None, (program, command, subject)))
+        try:
+            status, output, errors = self._run(
+                [path, *arguments],
+                environ_update={"LC_ALL": "C"},
+                pass_fds=descriptors,
+                # Arguments of a build may contain $ and ~. Without these two, run_command replaces them, and ends only its thread if the program cannot start.
+                expand_user_and_vars=False,
+                handle_exceptions=False,
+            )
+        except OSError as error:
+            raise ProgramFailed(f"{call} failed. {path} cannot be started: {error.strerror}.") from None
         if status:
-            command = next((text for text in arguments if text in _COMMANDS), "")
-            call = " ".join(filter(None, (program, command, subject)))
             raise ProgramFailed(f"{call} failed. {error_summary(program, errors or output)}")
         return output
 
@@ -129,10 +145,15 @@ class ImageTools:
             return [f"--{prefix}tls-verify=false"]
         if access.ca_cert is None:
             return []
-        # The programs expect a folder in which the files end with .crt.
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="accel-gpu-ca-"))
-        os.symlink(os.path.abspath(access.ca_cert), os.path.join(folder, "ca.crt"))
-        return [f"--{prefix}cert-dir", folder]
+        return [f"--{prefix}cert-dir", _certificates(stack, [access.ca_cert])]
+
+
+def _certificates(stack: contextlib.ExitStack, paths: t.Iterable[str]) -> str:
+    """A folder with these CA certificates. The programs expect files that end with .crt."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="accel-gpu-ca-"))
+    for index, path in enumerate(paths):
+        os.symlink(os.path.abspath(path), os.path.join(folder, f"ca{index or ''}.crt"))
+    return folder
 
 
 @contextlib.contextmanager
@@ -141,13 +162,12 @@ def _secret_file(text: str) -> t.Iterator[tuple[str, tuple[int, ...]]]:
 
     On Linux, the file exists only in memory, so a killed run leaves nothing. Elsewhere, the next run deletes what a killed run has left.
     """
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("accel-gpu-auth", 0)
-        try:
-            os.write(descriptor, text.encode())
+    descriptor = _memory_file()
+    if descriptor is not None:
+        with open(descriptor, "w", encoding="utf-8") as memory:
+            memory.write(text)
+            memory.flush()
             yield f"/dev/fd/{descriptor}", (descriptor,)
-        finally:
-            os.close(descriptor)
         return
     path = make_file("auth")
     try:
@@ -157,6 +177,24 @@ def _secret_file(text: str) -> t.Iterator[tuple[str, tuple[int, ...]]]:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+def _memory_file() -> int | None:
+    """The descriptor of a file in memory; None on a system without such files, or without /dev/fd to open them by name."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    try:
+        first = os.memfd_create("accel-gpu-auth")
+        try:
+            descriptor = fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
+        finally:
+            os.close(first)
+    except OSError:
+        return None
+    if os.path.exists(f"/dev/fd/{descriptor}"):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def error_summary(program: str, errors: str) -> str:

@@ -107,9 +107,11 @@ class Programs:
 
     def run(self, arguments: list[str], **options: Any) -> tuple[int, str, str]:
         self.calls.append(arguments)
+        assert (options["expand_user_and_vars"], options["handle_exceptions"]) == (False, False)
         if "--authfile" in arguments:
             path = Path(arguments[arguments.index("--authfile") + 1])
             assert options["pass_fds"] == (int(path.name),)
+            assert int(path.name) > 4, "buildah without root uses 3 and 4 for its own pipes"
             self.auths.append(json.loads(path.read_text()))
         for before, text in itertools.pairwise(arguments):
             if before.endswith("cert-dir"):
@@ -172,6 +174,43 @@ def test_credentials_are_in_no_command_line() -> None:
     assert options(programs.calls[1]) == ["/usr/bin/skopeo", "inspect", "--raw", "oci:/srv/layout:1"]
     assert options(programs.calls[2])[-2:] == ["localhost/x", "docker://registry.example.com/b:1"]
     assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_build_trusts_the_authorities_of_all_registries() -> None:
+    programs = Programs()
+    given = ["/etc/a.pem", "/etc/b.pem"]
+    ImageTools(programs.run, lambda name: name, Credentials({}), RegistryAccess, given).build(["bud"], "/context")
+    assert sorted(programs.authorities) == ["--cert-dir ca.crt=/etc/a.pem", "--cert-dir ca1.crt=/etc/b.pem"]
+
+
+def test_a_program_that_cannot_start() -> None:
+    def run(arguments: list[str], **options: Any) -> tuple[int, str, str]:
+        raise PermissionError(13, "Permission denied")
+
+    failing = ImageTools(run, lambda name: f"/usr/bin/{name}", Credentials({}), RegistryAccess)
+    with pytest.raises(ProgramFailed, match="/usr/bin/skopeo cannot be started: Permission denied"):
+        failing.copy(SOURCE, TARGET, all_platforms=True)
+
+
+@pytest.mark.parametrize("missing", ["memfd_create", "/dev/fd"])
+def test_a_system_without_files_in_memory(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    if missing == "memfd_create":
+        monkeypatch.delattr(os, missing, raising=False)
+    else:
+        exists = os.path.exists
+        monkeypatch.setattr(os.path, "exists", lambda path: not str(path).startswith(missing) and exists(path))
+    found: list[tuple[str, Any]] = []
+
+    def run(arguments: list[str], **options: Any) -> tuple[int, str, str]:
+        path = Path(arguments[arguments.index("--authfile") + 1])
+        found.append((str(path), options["pass_fds"]))
+        assert json.loads(path.read_text()) == {"auths": {}}
+        return 0, "", ""
+
+    ImageTools(run, lambda name: name, Credentials({}), RegistryAccess).copy(SOURCE, TARGET, all_platforms=True)
+    ((path, descriptors),) = found
+    assert (descriptors, os.path.lexists(path)) == ((), False)
+    assert "accel-gpu-auth-" in path
 
 
 def test_a_failure_names_the_command_and_its_images() -> None:
