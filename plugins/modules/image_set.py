@@ -198,8 +198,9 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan, PoolPlan
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
-from ..module_utils.registry.reference import parse_image
+from ..module_utils.registry.reference import InvalidReference, parse_image, parse_repository
 from ..module_utils.schema.cluster import operator_version_problems
+from ..module_utils.schema.messages import quote
 from ..module_utils.validation_programs.registry import PROGRAMS
 
 _SPEC: ArgumentSpec = {
@@ -240,6 +241,7 @@ class ImageSetModule(RegistryAccessMixin, PlanModule):
 def work(module: ImageSetModule) -> dict[str, t.Any]:
     """Collect the images, write the files, and verify the mirror."""
     plan = module.plan
+    _check_registries(module.params)
     images = _images(module, plan)
     files = FileSet(module.params["dest"], images, plan, _openshift(module, plan))
     changes = files.changes()
@@ -262,6 +264,20 @@ def _copies(images: t.Iterable[MirroredImage]) -> list[dict[str, str]]:
     """The copies, each once: an image by tag and digest may also be needed by its digest."""
     sources = {image.stored_as: image.copy_source for image in images if image.copied}
     return [{"source": source, "destination": destination} for destination, source in sources.items()]
+
+
+def _check_registries(params: t.Mapping[str, t.Any]) -> None:
+    """Raise InvalidOptions for registries in options that are none."""
+    given = {"mirror": params["mirror"], **{f"upstreams.{host}": text for host, text in params["upstreams"].items()}}
+    problems = []
+    for path, text in given.items():
+        try:
+            if text is not None or path != "mirror":
+                parse_repository(f"{text}/x")
+        except InvalidReference as error:
+            problems.append(f"{path}: {quote(text)} {error}")
+    if problems:
+        raise InvalidOptions(problems)
 
 
 def _images(module: ImageSetModule, plan: Plan) -> list[MirroredImage]:
@@ -327,9 +343,9 @@ def _verify(module: ImageSetModule, images: t.Sequence[MirroredImage]) -> dict[s
                     f"digests_file: {path} cannot be read: {error.strerror}. accel.gpu.mirror writes it; or remove the option"
                 ]
             ) from None
-        except ValueError:
+        except (ValueError, RecursionError):
             expected = []
-        if not isinstance(expected, dict):
+        if not isinstance(expected, dict) or not all(isinstance(digest, str) for digest in expected.values()):
             raise InvalidOptions([f"digests_file: {path} has no digests; run accel.gpu.mirror again to write it"])
     client = module.registry_client
 

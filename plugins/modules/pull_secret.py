@@ -85,6 +85,7 @@ details:
   sample: {problems: ["Secret gpu-operator/registry-login does not exist."]}
 """
 
+import re
 import typing as t
 
 from ..module_utils.common.errors import InvalidOptions
@@ -94,6 +95,7 @@ from ..module_utils.kube.conflict_retry import retry_conflicts
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.pull_secret.secret import ForeignSecret, desired_secret, logins_of, unusable_logins
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
+from ..module_utils.schema.messages import quote
 
 Object = dict[str, t.Any]
 
@@ -103,12 +105,17 @@ _SPEC: ArgumentSpec = {
 }
 
 
+_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAMESPACE = re.compile(r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
 class PullSecretModule(RegistryAccessMixin, GpuModule):
     """A module with the options of the cluster and of registries."""
 
 
 def work(module: PullSecretModule) -> dict[str, t.Any]:
     """Compare all Secrets, and write those that lack a login."""
+    _check_names(module.params)
     keys = [(namespace, name) for namespace in module.params["namespaces"] for name in module.params["names"]]
     live = {key: module.client.get(_path(*key)) for key in keys}
     wanted = _desired(module, live)
@@ -134,6 +141,18 @@ def work(module: PullSecretModule) -> dict[str, t.Any]:
         "pull_secrets": results,
         "diff": diff_of(before, after, "registries of pull Secrets"),
     }
+
+
+def _check_names(params: t.Mapping[str, t.Any]) -> None:
+    """Raise InvalidOptions for names that no object of Kubernetes can have; they become parts of addresses."""
+    problems = [
+        f"{option}[{index}]: {quote(name)} is not a name of Kubernetes; use lower-case letters, digits, '-' and, for Secrets, '.'"
+        for option, pattern in (("names", _NAME), ("namespaces", _NAMESPACE))
+        for index, name in enumerate(params[option])
+        if not pattern.fullmatch(name)
+    ]
+    if problems:
+        raise InvalidOptions(problems)
 
 
 def _desired(

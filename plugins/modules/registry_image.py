@@ -133,11 +133,10 @@ details:
     - Details of the failure. C(problems) lists all errors in the options. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
-  sample: {problems: ["images[0].source: 'gpu-operator' names no registry; write its host first"]}
+  sample: {problems: ['images[0].source: "gpu-operator" names no registry; write its host first']}
 """
 
 import json
-import os
 import typing as t
 
 from ..module_utils.common import private_file
@@ -184,18 +183,14 @@ def work(module: RegistryModule) -> dict[str, t.Any]:
     if not module.check_mode:
         copier.copy(states)
         if records:
-            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            private_file.make_folder(path)
             private_file.write(path, text, keep_mode=True)
     result = _result(states)
     return {**result, "changed": result["changed"] or records}
 
 
 def _has_text(path: str, text: str) -> bool:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read() == text
-    except (OSError, ValueError):
-        return False
+    return private_file.text_of(path) == text
 
 
 def _result(states: t.Sequence[CopyState]) -> dict[str, t.Any]:

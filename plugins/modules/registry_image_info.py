@@ -87,7 +87,7 @@ details:
     - Details of the failure. C(problems) lists all errors in the options. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
-  sample: {problems: ["images[0]: 'gpu-operator' names no registry; write its host first"]}
+  sample: {problems: ['images[0]: "gpu-operator" names no registry; write its host first']}
 """
 
 import functools
@@ -96,9 +96,10 @@ import typing as t
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.parallel import call_all
 from ..module_utils.registry.client import RegistryClient
-from ..module_utils.registry.manifest import platform_of
+from ..module_utils.registry.manifest import labels_of, platform_of
 from ..module_utils.registry.module import RegistryModule
 from ..module_utils.registry.reference import ImageReference, InvalidReference, parse_image
+from ..module_utils.schema.messages import quote
 
 
 def work(module: RegistryModule) -> dict[str, t.Any]:
@@ -109,7 +110,7 @@ def work(module: RegistryModule) -> dict[str, t.Any]:
         try:
             images.append(parse_image(text))
         except InvalidReference as error:
-            problems.append(f"images[{index}]: {text!r} {error}")
+            problems.append(f"images[{index}]: {quote(text)} {error}")
     if problems:
         raise InvalidOptions(problems)
     read = _read_details if module.params["details"] else _read_digest
@@ -137,7 +138,7 @@ def _read_details(client: RegistryClient, image: ImageReference) -> dict[str, t.
         "digest": manifest.digest,
         "media_type": manifest.media_type,
         "platforms": list(platforms) or [name for name in [platform_of(config)] if name],
-        "labels": (config.get("config") or {}).get("Labels") or {},
+        "labels": labels_of(config),
         "created": config.get("created") or "",
         "size": one.size,
     }

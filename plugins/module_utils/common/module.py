@@ -39,6 +39,8 @@ def _known_options(shown: t.Mapping[str, t.Any], spec: ArgumentSpec) -> dict[str
             value = NOT_SHOWN
         elif option and isinstance(value, dict) and option.get("options"):
             value = _known_options(value, option["options"])
+        elif option and isinstance(value, list) and option.get("options"):
+            value = [_known_options(item, option["options"]) if isinstance(item, dict) else item for item in value]
         found[name] = value
     return found
 

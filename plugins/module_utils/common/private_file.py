@@ -46,6 +46,26 @@ def write(path: str, text: str, *, keep_mode: bool = False) -> None:
         raise ConnectionProblem(f"{path} cannot be written: {error.strerror}.") from None
 
 
+def make_folder(path: str) -> None:
+    """Create the folder of a file; raises ConnectionProblem."""
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise ConnectionProblem(f"{folder} cannot be created: {getattr(error, 'strerror', error)}.") from None
+
+
+def text_of(path: str) -> str | None:
+    """The text of the existing file, None if there is none; raises ConnectionProblem if write() would not replace it, so a link is not followed."""
+    try:
+        if _existing(path) is None:
+            return None
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise ConnectionProblem(f"{path} cannot be read: {getattr(error, 'strerror', error)}.") from None
+
+
 def holds(path: str, text: str) -> bool:
     """Whether a file has this text and mode 0600; raises ConnectionProblem if write() would not replace it."""
     try:

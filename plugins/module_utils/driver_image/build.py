@@ -198,10 +198,18 @@ def _prepared_context(spec: BuildSpec, folder: str) -> str:
     source = os.path.join(spec.options.context, spec.folder)
     shutil.copytree(source, context, symlinks=True, ignore=shutil.ignore_patterns("*.run"))
     drivers = os.path.join(context, _DRIVERS)
+    if os.path.islink(drivers):
+        # A file in it would be written to the folder of the user.
+        os.unlink(drivers)
+        shutil.copytree(os.path.join(source, _DRIVERS), drivers, symlinks=True, ignore=shutil.ignore_patterns("*.run"))
     os.makedirs(drivers, exist_ok=True)
     _link(spec.installer, os.path.join(drivers, spec.parsed.name))
     if spec.options.catalog_file:
-        shutil.copyfile(spec.options.catalog_file, os.path.join(drivers, CATALOG_NAME))
+        catalog = os.path.join(drivers, CATALOG_NAME)
+        with contextlib.suppress(FileNotFoundError):
+            # It may be a link to a file of the user.
+            os.unlink(catalog)
+        shutil.copyfile(spec.options.catalog_file, catalog)
     return context
 
 

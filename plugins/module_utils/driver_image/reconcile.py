@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ..common.errors import InvalidOptions
 from ..registry.client import RegistryClient
 from ..registry.image_copy import CopySpec, CopyState, ImageCopier
-from ..registry.manifest import Manifest
+from ..registry.manifest import Manifest, labels_of
 from ..registry.reference import ImageReference
 from .build import BuildOptions, BuildSpec, ImageBuilder, find_spec, inputs_of
 from .plan import DriverImage
@@ -93,7 +93,7 @@ class BuiltImages:
         manifest = self._client.manifest(image)
         if manifest is None or manifest.is_index:
             return ""
-        return inputs_of((self._client.config(image, manifest).get("config") or {}).get("Labels") or {})
+        return inputs_of(labels_of(self._client.config(image, manifest)))
 
     def apply(self, states: t.Sequence[FolderState], report: Progress) -> None:
         """Build and push the images that are missing; further tags cost one request each."""
@@ -124,8 +124,8 @@ class BuiltImages:
 
     def clean(self, states: t.Sequence[FolderState]) -> None:
         """Remove built images from buildah's storage, once the registry has them."""
-        for state in states:
-            self._builder.remove(state.spec)
+        for spec in {state.spec.local_name: state.spec for state in states}.values():
+            self._builder.remove(spec)
 
 
 def require_no_replacement(states: t.Iterable[CopyState]) -> None:

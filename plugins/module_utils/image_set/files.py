@@ -44,10 +44,7 @@ class FileSet:
         """The present and the new text of each file that differs; the present one is None for a file that does not exist."""
         found = {}
         for path, text in self._texts.items():
-            present = None
-            if os.path.exists(path):
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    present = file.read()
+            present = private_file.text_of(path)
             if present != text:
                 found[path] = (present, text)
         return found

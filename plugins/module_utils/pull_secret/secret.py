@@ -32,7 +32,7 @@ def logins_of(secret: Document) -> dict[str, t.Any]:
     try:
         document = json.loads(base64.b64decode((secret.get("data") or {}).get(KEY) or ""))
         return dict(document["auths"])
-    except (ValueError, KeyError, TypeError, binascii.Error):
+    except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
         raise ForeignSecret(f"has no valid {KEY}; delete it, and run again") from None
 
 

@@ -19,7 +19,8 @@ from .credentials import Login
 from .errors import RegistryError
 
 PULL, PUSH = "pull", "pull,push"
-_PARAMETER = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+# The lookbehind keeps the search of a long word without a value linear.
+_PARAMETER = re.compile(r'(?<!\w)(\w+)="((?:[^"\\]|\\.)*)"')
 
 # Sends one request: method, address, headers, body.
 Send = t.Callable[[str, str, t.Mapping[str, str], "bytes | None"], HttpResponse]
@@ -104,7 +105,12 @@ class Authorization:
         login: Login | None,
         send: Send,
     ) -> str:
-        parts = urlsplit(realm)
+        try:
+            parts = urlsplit(realm)
+        except ValueError:
+            raise ConnectionProblem(
+                f"Registry {self._registry}: the address of its token service is not valid."
+            ) from None
         if login and parts.scheme != "https" and not (self._plain_http or is_loopback(parts.hostname)):
             raise ConnectionProblem(
                 f"Registry {self._registry}: its token service {realm} has no TLS, so the credentials from {login.source} are not sent. Use a token service "
@@ -125,7 +131,7 @@ class Authorization:
         try:
             document = json.loads(answer.data)
             token = document.get("token") or document.get("access_token")
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             token = None
         if not token:
             raise RegistryError(

@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 from .errors import RegistryError
-from .manifest import ACCEPTED, InvalidManifest, Manifest
+from .manifest import ACCEPTED, InvalidManifest, Manifest, digest_of, json_object
 from .reference import DIGEST, ImageReference
 from .transport import RegistryTransport
 
@@ -34,7 +33,7 @@ class RegistryClient:
                 raise
         else:
             found = answer.headers.get(_DIGEST_HEADER) or ""
-            if DIGEST.fullmatch(found):
+            if DIGEST.fullmatch(found) and image.digest in (None, found):
                 return found
         # The registry leaves out the header, or does not know HEAD.
         manifest = self.manifest(image)
@@ -50,16 +49,13 @@ class RegistryClient:
             raise
         media_type = (answer.headers.get("Content-Type") or "").partition(";")[0].strip()
         try:
+            _verify(answer.data, image.digest)
             found = Manifest(answer.data, media_type)
-            return found if media_type in ACCEPTED else Manifest(answer.data, found.declared_type)
+            found = found if media_type in ACCEPTED else Manifest(answer.data, found.declared_type)
+            _read_all(found)
         except InvalidManifest as error:
-            raise RegistryError(
-                f"{error}",
-                registry=image.registry,
-                status=answer.status,
-                method="GET",
-                path=f"/v2/{image.repository}/manifests/{image.selector}",
-            ) from None
+            raise _invalid(error, image, f"manifests/{image.selector}", answer.status) from None
+        return found
 
     def put(self, image: ImageReference, manifest: Manifest) -> None:
         """Write a manifest whose blobs the repository has; the same bytes have the same digest under each tag."""
@@ -78,11 +74,29 @@ class RegistryClient:
         path = f"blobs/{manifest.config_digest}"
         answer = self._transport_of(image.registry).request("GET", image.repository, path)
         try:
-            found = json.loads(answer.data)
-        except ValueError:
-            found = None
-        return found if isinstance(found, dict) else {}
+            _verify(answer.data, manifest.config_digest)
+            found = json_object(answer.data)
+        except InvalidManifest as error:
+            raise _invalid(error, image, path, answer.status) from None
+        return found
 
     def _manifests(self, method: str, image: ImageReference, selector: str) -> t.Any:
         transport = self._transport_of(image.registry)
         return transport.request(method, image.repository, f"manifests/{selector}", accept=ACCEPTED)
+
+
+def _verify(data: bytes, digest: str | None) -> None:
+    """Raise InvalidManifest if a registry has returned something else than the digest names."""
+    if digest and digest_of(data) != digest:
+        raise InvalidManifest(f"the response has the digest {digest_of(data)} instead of {digest}")
+
+
+def _read_all(manifest: Manifest) -> None:
+    """Raise InvalidManifest for a manifest whose parts cannot be read."""
+    _ = manifest.children, manifest.config_digest, manifest.size
+
+
+def _invalid(error: InvalidManifest, image: ImageReference, path: str, status: int) -> RegistryError:
+    return RegistryError(
+        f"{error}", registry=image.registry, status=status, method="GET", path=f"/v2/{image.repository}/{path}"
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..schema.messages import quote
 from .image_copy import CopySpec
 from .reference import (
     DOCKER_ARCHIVE,
@@ -49,7 +50,7 @@ def _location(path: str, text: str, problems: list[str]) -> Location | None:
     try:
         return parse_location(text)
     except InvalidReference as error:
-        problems.append(f"{path}: {text!r} {error}")
+        problems.append(f"{path}: {quote(text)} {error}")
         return None
 
 

@@ -38,7 +38,7 @@ class Login:
     @property
     def encoded(self) -> str:
         """User and password as in an auth file."""
-        return base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+        return base64.b64encode(f"{self.username}:{self.password}".encode(errors="surrogateescape")).decode()
 
     @property
     def secrets(self) -> set[str]:
@@ -123,7 +123,9 @@ def _parsed(text: str, path: str) -> tuple[dict[str, Login], dict[str, str]]:
                 logins[_key(name)] = login
             elif document.get("credsStore"):
                 helpers.setdefault(name, document["credsStore"])
-    except (ValueError, AttributeError, TypeError, binascii.Error):
+        if not all(isinstance(helper, str) for helper in helpers.values()):
+            raise TypeError
+    except (ValueError, AttributeError, TypeError, RecursionError, binascii.Error):
         raise InvalidAuthFile(f"{path} is not an auth file: it must be JSON with auths") from None
     return logins, helpers
 
@@ -133,6 +135,10 @@ def _login(entry: t.Mapping[str, t.Any], path: str) -> Login | None:
     if entry.get("auth"):
         user, dummy, password = base64.b64decode(entry["auth"], validate=True).decode().rstrip("\0").partition(":")
     token = entry.get("identitytoken") or ""
+    if not all(isinstance(value, str) for value in (user, password, token)):
+        raise TypeError
+    # Raises ValueError for text that cannot be sent.
+    "".join((user, password, token)).encode()
     return Login(user, password, path, token) if token or (user and password) else None
 
 

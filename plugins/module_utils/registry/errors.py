@@ -103,7 +103,7 @@ def error_text(data: bytes) -> tuple[str, str]:
     text = data.decode(errors="replace").strip()
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "", "" if text.startswith("<") else " ".join(text.split())[:_MAX_LENGTH]
     errors = document.get("errors") if isinstance(document, dict) else None
     if not isinstance(errors, list) or not errors:

@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..common.nested import get_nested
+from .reference import DIGEST
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -44,18 +45,13 @@ class Manifest:
     @property
     def document(self) -> Object:
         """The parsed bytes; raises InvalidManifest."""
-        try:
-            found = json.loads(self.data)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise InvalidManifest("the response is not a JSON object")
-        return found
+        return json_object(self.data)
 
     @property
     def declared_type(self) -> str:
         """The media type in the bytes, for a registry that does not return it; raises InvalidManifest."""
-        return str(self.document.get("mediaType") or "")
+        found = self.document.get("mediaType")
+        return found if isinstance(found, str) else ""
 
     @property
     def is_index(self) -> bool:
@@ -64,24 +60,28 @@ class Manifest:
 
     @property
     def children(self) -> dict[str, str]:
-        """The digest of the manifest of each platform in an index; attestations, whose platform is unknown, are left out."""
+        """The digest of the manifest of each platform in an index; attestations, whose platform is unknown, are left out. Raises InvalidManifest."""
         return {
-            platform: entry["digest"]
-            for entry in self.document.get("manifests") or ()
-            if (platform := platform_of(entry.get("platform") or {})) and not platform.startswith("unknown/")
+            platform: _digest(entry.get("digest"))
+            for entry in entries_of(self.document, "manifests")
+            if (platform := platform_of(entry.get("platform"))) and not platform.startswith("unknown/")
         }
 
     @property
     def config_digest(self) -> str:
-        """The digest of the configuration of an image; empty for an index."""
-        return str(get_nested(self.document, "config", "digest") or "")
+        """The digest of the configuration of an image; empty for an index. Raises InvalidManifest."""
+        found = get_nested(self.document, "config", "digest")
+        return _digest(found) if found else ""
 
     @property
     def size(self) -> int:
-        """The bytes of all layers and of the configuration; 0 for an index."""
+        """The bytes of all layers and of the configuration; 0 for an index. Raises InvalidManifest."""
         document = self.document
-        parts = [document.get("config") or {}, *(document.get("layers") or ())]
-        return sum(int(part.get("size") or 0) for part in parts)
+        parts = [document.get("config") or {}, *entries_of(document, "layers")]
+        sizes = [part.get("size") or 0 for part in parts if isinstance(part, dict)]
+        if len(sizes) < len(parts) or not all(isinstance(size, int) for size in sizes):
+            raise InvalidManifest("a part of the image has no valid size")
+        return sum(sizes)
 
 
 def digest_of(data: bytes) -> str:
@@ -89,8 +89,36 @@ def digest_of(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def platform_of(found: t.Mapping[str, t.Any]) -> str:
+def json_object(data: bytes) -> Object:
+    """The object in the bytes of a registry; raises InvalidManifest."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidManifest("the response is not a JSON object")
+    return found
+
+
+def entries_of(document: Object, field: str) -> list[Object]:
+    """The objects in a list of a manifest; raises InvalidManifest."""
+    found = document.get(field) or []
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        raise InvalidManifest(f"its field {field} is not a list of objects")
+    return found
+
+
+def _digest(found: t.Any) -> str:
+    """A digest that a registry returned, which becomes part of an address; raises InvalidManifest."""
+    if not isinstance(found, str) or not DIGEST.fullmatch(found):
+        raise InvalidManifest("it refers to an invalid digest")
+    return found
+
+
+def platform_of(found: t.Any) -> str:
     """A platform as text, such as linux/amd64 or linux/arm64/v8; empty if it is not given."""
+    if not isinstance(found, dict):
+        return ""
     parts = (found.get("os"), found.get("architecture"), found.get("variant"))
     return "/".join(str(part) for part in parts if part)
 
@@ -99,9 +127,7 @@ def without_other_platforms(index: Manifest, platforms: t.Sequence[str]) -> Mani
     """The index with only the manifests of these platforms. Each run creates the same bytes, and therefore the same digest."""
     document = index.document
     kept = [
-        entry
-        for entry in document.get("manifests") or ()
-        if is_among(platform_of(entry.get("platform") or {}), platforms)
+        entry for entry in entries_of(document, "manifests") if is_among(platform_of(entry.get("platform")), platforms)
     ]
     text = json.dumps({**document, "manifests": kept}, indent=3, ensure_ascii=False)
     return Manifest(text.encode(), index.media_type)
@@ -110,3 +136,10 @@ def without_other_platforms(index: Manifest, platforms: t.Sequence[str]) -> Mani
 def is_among(platform: str, platforms: t.Sequence[str]) -> bool:
     """Whether a platform is one of these; linux/arm64 includes its variants."""
     return any(platform == one or platform.startswith(f"{one}/") for one in platforms)
+
+
+def labels_of(config: Object) -> Object:
+    """The labels in the configuration of an image."""
+    settings = config.get("config")
+    found = settings.get("Labels") if isinstance(settings, dict) else None
+    return found if isinstance(found, dict) else {}

@@ -7,11 +7,13 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import threading
 import typing as t
 
 from ..common.errors import ConnectionProblem, InvalidOptions
 from ..common.module import ArgumentSpec, BaseModule, merge_specs
+from ..schema.messages import quote
 from .client import RegistryClient
 from .credentials import AUTH_FILE_VARIABLE, Credentials, InvalidAuthFile, Login, read_credentials
 from .programs import ImageTools
@@ -35,6 +37,8 @@ REGISTRY: ArgumentSpec = {
     "auth_file": {"type": "path"},
     "request_timeout": {"type": "int", "default": 30},
 }
+_MAX_TIMEOUT = 86400
+_HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Where docker and podman keep their logins, the first file that exists (containers-auth.json.5.md).
 _AUTH_FILES = ("$XDG_RUNTIME_DIR/containers/auth.json", "~/.config/containers/auth.json", "~/.docker/config.json")
 
@@ -90,17 +94,23 @@ class RegistryAccessMixin(BaseModule):
         for index, option in enumerate(self.params["registries"]):
             path = f"registries[{index}]"
             host = option["registry"].partition("/")[0]
+            if option["registry"] in [other["registry"] for other in self.params["registries"][:index]]:
+                problems.append(
+                    f"{path}.registry: {quote(option['registry'])} has an entry already; remove one of them"
+                )
             try:
                 parse_repository(f"{host}/x")
             except InvalidReference:
                 problems.append(
-                    f"{path}.registry: {option['registry']!r} is not a registry; write host[:port], as in registry.example.com"
+                    f"{path}.registry: {quote(option['registry'])} is not a registry; write host[:port], as in registry.example.com"
                 )
             if bool(option["username"]) != bool(option["password"]):
                 missing = "password" if option["username"] else "username"
                 problems.append(f"{path}.{missing}: is missing; set both, or neither")
             if option["ca_cert"] and not os.path.isfile(option["ca_cert"]):
                 problems.append(f"{path}.ca_cert: there is no file {option['ca_cert']} on this machine")
+        if not 0 < self.params["request_timeout"] <= _MAX_TIMEOUT:
+            problems.append(f"request_timeout: must be from 1 to {_MAX_TIMEOUT} seconds")
         if problems:
             raise InvalidOptions(problems)
 
@@ -110,24 +120,34 @@ class RegistryAccessMixin(BaseModule):
         candidates = [named] if named else [os.path.expanduser(os.path.expandvars(path)) for path in _AUTH_FILES]
         for path in candidates:
             try:
+                if os.path.exists(path) and not os.path.isfile(path):
+                    raise OSError(0, "it is not a regular file")
                 with open(path, encoding="utf-8") as file:
                     return path, file.read()
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 if named:
-                    raise ConnectionProblem(f"The auth file {path} cannot be read: {error.strerror}.") from None
+                    reason = getattr(error, "strerror", None) or "it is not text"
+                    raise ConnectionProblem(f"The auth file {path} cannot be read: {reason}.") from None
         return "", None
 
     def _ask_helper(self, registry: str, helper: str) -> Login | None:
         """The login that a credential helper of docker returns; None without the program, or if it knows none."""
-        program = self.get_bin_path(f"docker-credential-{helper}")
+        # A name, never a path to another program.
+        program = self.get_bin_path(f"docker-credential-{helper}") if _HELPER.fullmatch(helper) else None
         if not program:
             return None
-        status, output, dummy = self.run_command([program, "get"], data=registry, expand_user_and_vars=False)
         try:
+            # Without its handling, a program that ends before it has read its input fails the module.
+            status, output, dummy = self.run_command(
+                [program, "get"], data=registry, handle_exceptions=False, expand_user_and_vars=False
+            )
             found = json.loads(output) if status == 0 else {}
-        except ValueError:
-            found = {}
-        user, password = found.get("Username"), found.get("Secret")
+        except (OSError, ValueError, RecursionError):
+            return None
+        values = (found.get("Username"), found.get("Secret")) if isinstance(found, dict) else ()
+        if not values or not all(isinstance(value, str) for value in values):
+            return None
+        user, password = values
         source = f"docker-credential-{helper}"
         if user == "<token>" and password:
             return Login("", "", source, identity_token=password)

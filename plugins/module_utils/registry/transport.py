@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import time
 import typing as t
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
@@ -23,6 +24,9 @@ if URLLIB3_IMPORT_ERROR is None:
 CONNECT_TIMEOUT = 10.0
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 5
+# Manifests have a limit of 4 MiB (distribution-spec); configurations of images are smaller.
+MAX_BODY = 8 << 20
+_CHUNK = 1 << 16
 _CHALLENGE = "WWW-Authenticate"
 # The host of Docker Hub's API differs from the host in the names of its images.
 _API_HOSTS = {"docker.io": "registry-1.docker.io"}
@@ -152,8 +156,13 @@ class RegistryTransport:
             target = _header(answer.headers, "Location") if answer.status in _REDIRECTS else ""
             if not target or method not in ("GET", "HEAD"):
                 break
-            following = urljoin(url, target)
-            if urlsplit(following)[:2] != urlsplit(url)[:2]:
+            try:
+                following = urljoin(url, target)
+                moved = urlsplit(following)[:2] != urlsplit(url)[:2]
+            except ValueError:
+                # The redirect itself becomes the error.
+                break
+            if moved:
                 headers = {name: text for name, text in headers.items() if name != "Authorization"}
             url = following
             answer = self._attempt(method, url, headers, data)
@@ -169,7 +178,9 @@ class RegistryTransport:
                 timeout=urllib3.Timeout(connect=min(CONNECT_TIMEOUT, self._timeout), read=self._timeout),
                 retries=False,
                 redirect=False,
+                preload_content=False,
             )
+            body = self._body(response, method, url)
         except (HTTPError, OSError) as error:
             raise http.no_answer(
                 RegistryError, error, method=method, path=urlsplit(url).path, registry=self.access.registry
@@ -177,7 +188,30 @@ class RegistryTransport:
         except ValueError:
             raise http.not_sendable(self.access.registry, "Check user and password.") from None
         self._connected_before = True
-        return HttpResponse(response.status, response.data, response.headers)
+        return HttpResponse(response.status, body, response.headers)
+
+    def _body(self, response: t.Any, method: str, url: str) -> bytes:
+        """The whole body; a registry must not fill the memory, nor keep the run for longer than the request may take."""
+        parts, size, until = [], 0, time.monotonic() + 2 * self._timeout
+        try:
+            for part in response.stream(_CHUNK):
+                parts.append(part)
+                size += len(part)
+                if size > MAX_BODY:
+                    raise RegistryError(
+                        f"the response is larger than {MAX_BODY >> 20} MiB",
+                        registry=self.access.registry,
+                        status=200,
+                        method=method,
+                        path=urlsplit(url).path,
+                    )
+                if time.monotonic() > until:
+                    raise urllib3.exceptions.ReadTimeoutError(None, url, "the response takes too long")
+        except BaseException:
+            response.close()
+            raise
+        response.release_conn()
+        return b"".join(parts)
 
 
 def _with(headers: t.Mapping[str, str], authorization: str | None) -> dict[str, str]:

@@ -114,3 +114,17 @@ def test_the_image_of_a_killed_run_is_not_built_again(spec: BuildSpec, tmp_path:
     buildah = Buildah("localhost/other:1", spec.local_name)
     builder(buildah, tmp_path).build(spec, spec.inputs)
     assert buildah.calls == [["images", "--format", "{{.Name}}:{{.Tag}}"]]
+
+
+def test_links_in_the_checkout_are_not_written_through(spec: BuildSpec, tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "context" / "rhel9", tmp_path / "elsewhere"
+    (folder / "drivers").rename(elsewhere)
+    (folder / "drivers").symlink_to(elsewhere)
+    (tmp_path / "mine.yaml").write_text("mine")
+    (elsewhere / "vgpuDriverCatalog.yaml").symlink_to(tmp_path / "mine.yaml")
+    before = sorted(elsewhere.iterdir())
+    buildah = Buildah()
+    builder(buildah, tmp_path).build(spec, spec.inputs)
+    assert buildah.context["drivers/vgpuDriverCatalog.yaml"] == "version: 1\n"
+    assert (tmp_path / "mine.yaml").read_text() == "mine"
+    assert sorted(elsewhere.iterdir()) == before

@@ -211,3 +211,24 @@ def test_a_copy_replaces_no_other_image() -> None:
         require_no_replacement([CopyState(spec, desired="sha256:a", actual={name: actual})])
     with pytest.raises(InvalidOptions, match=f"{name}: is not the image nvcr.io"):
         require_no_replacement([CopyState(spec, desired="sha256:a", actual={name: "sha256:b"})])
+
+
+def test_an_image_for_two_repositories_is_removed_from_the_storage_once() -> None:
+    """A second removal would fail, although everything is done."""
+
+    class Spec:
+        local_name = "localhost/accel-gpu/driver:rhel9-0123"
+
+    class State:
+        spec = Spec()
+
+    class Builder:
+        removed = 0
+
+        def remove(self, dummy: Any) -> None:
+            self.removed += 1
+
+    builder = Builder()
+    built = BuiltImages(cast("Any", None), cast("Any", builder), cast("Any", None), force=False)
+    built.clean(cast("Any", [State(), State()]))
+    assert builder.removed == 1

@@ -43,9 +43,9 @@ def test_valid_entries() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (entry("gpu-operator"), "images[0].source: 'gpu-operator' names no registry; write its host first"),
-        (entry(f"{HOST}/a"), f"images[0].source: '{HOST}/a' has neither a tag nor a digest"),
-        (entry(destination="oci:a"), "images[0].destination: 'oci:a' has no absolute path; write oci:/path"),
+        (entry("gpu-operator"), 'images[0].source: "gpu-operator" names no registry; write its host first'),
+        (entry(f"{HOST}/a"), f'images[0].source: "{HOST}/a" has neither a tag nor a digest'),
+        (entry(destination="oci:a"), 'images[0].destination: "oci:a" has no absolute path; write oci:/path'),
         (
             entry(destination=f"{HOST}/a@{DIGEST}"),
             f"images[0].destination: '{HOST}/a@{DIGEST}' has a digest, which follows from the image",
@@ -92,3 +92,9 @@ def test_all_mistakes_are_reported() -> None:
         "images[0].platforms[0]",
         "images[2].source",
     ]
+
+
+def test_a_password_in_a_reference_is_not_quoted() -> None:
+    dummy, problems = parse_specs([entry(f"u:planted-Secret-9@{HOST}/a:1")])
+    assert problems
+    assert "planted" not in problems[0]

@@ -203,3 +203,18 @@ def test_secrets_are_complete_and_not_shown() -> None:
     assert found.secrets == {"hunter2", "swordfish", "nvapi-1", "refresh-me"} | encoded
     shown = repr([found.find(name) for name in ("quay.io", "ghcr.io", "docker.io", "nvcr.io")])
     assert not [secret for secret in found.secrets if secret in shown]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"auths":' + "[" * 200_000 + "]" * 200_000 + "}",
+        '{"auths": {"r.example.com": {"username": 5, "password": 6}}}',
+        '{"auths": {"r.example.com": {"identitytoken": 7}}}',
+        '{"auths": {"r.example.com": {"username": "u", "password": "\\ud800"}}}',
+        '{"credHelpers": {"r.example.com": 5}}',
+    ],
+)
+def test_values_of_other_types(text: str) -> None:
+    with pytest.raises(InvalidAuthFile):
+        read_credentials([], text, "/auth.json", {}, lambda *dummy: None)

@@ -21,6 +21,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import
     without_other_platforms,
 )
 
+A, B, C, D = (f"sha256:{letter * 64}" for letter in "abcd")
+
 
 def platform(name: str) -> dict[str, str]:
     """A platform as in an index."""
@@ -36,7 +38,7 @@ def index(*entries: tuple[str, str], media_type: str = OCI_INDEX) -> Manifest:
     return Manifest(json.dumps(document).encode(), media_type)
 
 
-BOTH = index(("linux/amd64", "sha256:a"), ("linux/arm64/v8", "sha256:b"), ("unknown/unknown", "sha256:c"))
+BOTH = index(("linux/amd64", A), ("linux/arm64/v8", B), ("unknown/unknown", C))
 
 
 def test_the_digest_depends_on_each_byte() -> None:
@@ -55,15 +57,15 @@ def test_indexes(media_type: str, expected: bool) -> None:
 
 
 def test_children_are_platforms_without_attestations() -> None:
-    assert BOTH.children == {"linux/amd64": "sha256:a", "linux/arm64/v8": "sha256:b"}
+    assert BOTH.children == {"linux/amd64": A, "linux/arm64/v8": B}
     assert Manifest(b"{}", OCI_MANIFEST).children == {}
     assert (BOTH.config_digest, BOTH.size) == ("", 0)
 
 
 def test_parts_of_an_image() -> None:
-    document = {"config": {"digest": "sha256:d", "size": 3}, "layers": [{"size": 4}, {"size": 5}, {}]}
+    document = {"config": {"digest": D, "size": 3}, "layers": [{"size": 4}, {"size": 5}, {}]}
     image = Manifest(json.dumps(document).encode(), OCI_MANIFEST)
-    assert (image.config_digest, image.size) == ("sha256:d", 12)
+    assert (image.config_digest, image.size) == (D, 12)
 
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b"\xff", b'"text"'])
@@ -100,9 +102,39 @@ def test_a_platform_includes_its_variants(name: str, chosen: list[str], expected
 
 
 def test_an_index_of_some_platforms_is_the_same_in_each_run() -> None:
-    three = index(("linux/amd64", "sha256:a"), ("linux/arm64", "sha256:b"), ("linux/s390x", "sha256:c"))
+    three = index(("linux/amd64", A), ("linux/arm64", B), ("linux/s390x", C))
     chosen = without_other_platforms(three, ["linux/s390x", "linux/amd64"])
-    assert chosen.children == {"linux/amd64": "sha256:a", "linux/s390x": "sha256:c"}
+    assert chosen.children == {"linux/amd64": A, "linux/s390x": C}
     assert chosen.media_type == OCI_INDEX
     assert chosen.digest == without_other_platforms(three, ["linux/amd64", "linux/s390x"]).digest
     assert chosen.document["annotations"] == {"kept": "ü"}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"manifests": [None]},
+        {"manifests": "text"},
+        {"manifests": [{"platform": platform("linux/amd64")}]},
+        {"manifests": [{"platform": platform("linux/amd64"), "digest": "../../other?x"}]},
+        {"config": {"digest": "../../other"}},
+        {"layers": 5},
+        {"layers": [None]},
+        {"config": ["x"]},
+        {"config": {"size": "x"}},
+    ],
+)
+def test_malicious_manifests(document: Any) -> None:
+    found = Manifest(json.dumps(document).encode(), OCI_INDEX)
+    with pytest.raises(InvalidManifest):
+        _ = found.children, found.config_digest, found.size
+
+
+@pytest.mark.parametrize("data", [b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}", b"null", b"\xff"])
+def test_bytes_that_are_no_manifest(data: bytes) -> None:
+    with pytest.raises(InvalidManifest):
+        _ = Manifest(data, OCI_INDEX).document
+
+
+def test_a_platform_of_another_type_is_none() -> None:
+    assert Manifest(json.dumps({"manifests": [{"platform": "linux/amd64"}]}).encode(), OCI_INDEX).children == {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,12 +15,18 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.registry.authorization import parse_challenge
 from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
 from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Login
 from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import RegistryError
 from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import ACCEPTED, OCI_MANIFEST, Manifest
 from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import ImageReference
-from ansible_collections.accel.gpu.plugins.module_utils.registry.transport import RegistryAccess, RegistryTransport
+from ansible_collections.accel.gpu.plugins.module_utils.registry.transport import (
+    MAX_BODY,
+    RegistryAccess,
+    RegistryTransport,
+)
 
 DATA = json.dumps({"schemaVersion": 2, "mediaType": OCI_MANIFEST}).encode()
 IMAGE = Manifest(DATA, OCI_MANIFEST)
@@ -225,3 +232,46 @@ def test_a_manifest_is_written_as_it_was_read(server: Server) -> None:
 def test_the_folder_of_official_images_on_docker_hub() -> None:
     transport = RegistryTransport(RegistryAccess("docker.io"), lambda dummy: None, "test")
     assert [transport._full_name(name) for name in ("busybox", "nvidia/cuda")] == ["library/busybox", "nvidia/cuda"]
+
+
+def test_content_with_another_digest_is_rejected(server: Server) -> None:
+    wanted = f"sha256:{'a' * 64}"
+    found = Response(200, DATA, {"Content-Type": OCI_MANIFEST, "Docker-Content-Digest": IMAGE.digest})
+    server.responses.update({f"{method} /v2/a/manifests/{wanted}": found for method in ("GET", "HEAD")})
+    image = server.image().with_digest(wanted)
+    for read in (server.client().manifest, server.client().digest):
+        with pytest.raises(RegistryError, match="instead of"):
+            read(image)
+
+
+def test_a_configuration_with_another_digest_is_rejected(server: Server) -> None:
+    digest = f"sha256:{'a' * 64}"
+    server.responses[f"GET /v2/a/blobs/{digest}"] = Response(200, b'{"config": {"Labels": {"accel.gpu/inputs": "x"}}}')
+    image = Manifest(json.dumps({"config": {"digest": digest}}).encode(), OCI_MANIFEST)
+    with pytest.raises(RegistryError, match="instead of"):
+        server.client().config(server.image(), image)
+
+
+def test_a_body_that_is_too_large(server: Server) -> None:
+    server.responses[f"GET {MANIFEST}"] = Response(200, b"x" * (MAX_BODY + 1), {"Content-Type": OCI_MANIFEST})
+    with pytest.raises(RegistryError, match="larger than 8 MiB"):
+        server.client().manifest(server.image())
+
+
+def test_an_invalid_redirect_is_an_error(server: Server) -> None:
+    server.responses[f"GET {MANIFEST}"] = Response(302, b"", {"Location": "http://[bad/"})
+    with pytest.raises(RegistryError) as caught:
+        server.client().manifest(server.image())
+    assert caught.value.status == 302
+
+
+def test_an_invalid_token_service(server: Server) -> None:
+    server.responses["GET /v2/"] = Response(401, b"{}", {"WWW-Authenticate": 'Bearer realm="http://[bad"'})
+    with pytest.raises(ConnectionProblem, match="token service is not valid"):
+        server.client(USER).manifest(server.image())
+
+
+def test_a_long_challenge_is_parsed_at_once() -> None:
+    began = time.process_time()
+    assert parse_challenge("Bearer " + "a" * 60_000).parameters == {}
+    assert time.process_time() - began < 1

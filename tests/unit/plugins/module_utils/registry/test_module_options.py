@@ -1,0 +1,104 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options of the modules for images that are rejected before any request, and files that must not stop a run."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common import private_file
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Credentials, Login
+from ansible_collections.accel.gpu.plugins.modules import image_set, pull_secret, registry_image, registry_image_info
+from tests.helpers.modules import run_module
+
+HOST = "registry.invalid"
+
+
+def read(env: dict[str, str] | None = None, **options: Any) -> dict[str, Any]:
+    """The result of registry_image_info, which cannot reach the registry."""
+    given = {"images": [f"{HOST}/a:1"], "request_timeout": 1, **options}
+    return run_module(registry_image_info.main, given, env={"HTTPS_PROXY": "", **(env or {})})
+
+
+def test_the_value_of_a_misspelled_suboption_is_not_shown() -> None:
+    failed = read(registries=[{"registry": HOST, "username": "u", "passwort": "planted-Secret-9"}])
+    assert "passwort" in failed["msg"]
+    assert "planted" not in json.dumps(failed)
+
+
+@pytest.mark.parametrize("timeout", [-1, 0, 10**12])
+def test_time_limits(timeout: int) -> None:
+    assert read(request_timeout=timeout)["details"]["problems"] == ["request_timeout: must be from 1 to 86400 seconds"]
+
+
+def test_two_entries_for_one_registry() -> None:
+    failed = read(registries=[{"registry": HOST}, {"registry": HOST, "plain_http": True}])
+    assert failed["msg"] == f'registries[1].registry: "{HOST}" has an entry already; remove one of them'
+
+
+def test_auth_files_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff")
+    os.mkfifo(tmp_path / "pipe")
+    for name, reason in (("binary", "it is not text"), ("pipe", "it is not a regular file")):
+        failed = read(auth_file=str(tmp_path / name))
+        assert (failed["code"], failed["msg"].partition("cannot be read: ")[2]) == ("connection", f"{reason}.")
+
+
+@pytest.mark.parametrize("output", ["[]", "null", "5", '{"Username": [1], "Secret": {}}', "x"])
+def test_credential_helpers_without_a_login(tmp_path: Path, output: str) -> None:
+    helper = tmp_path / "docker-credential-test"
+    helper.write_text(f"#!/bin/sh\necho '{output}'\n")
+    helper.chmod(0o755)
+    (tmp_path / "auth.json").write_text(json.dumps({"credHelpers": {HOST: "test", "other.invalid": "../x"}}))
+    failed = read({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, auth_file=str(tmp_path / "auth.json"))
+    assert failed["code"] == "unreachable"
+
+
+def test_a_password_that_is_not_unicode() -> None:
+    assert Login("u", "\udcff", "").encoded == "dTr/"
+
+
+def test_files_that_are_not_regular(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    (tmp_path / "file").touch()
+    for path in ("pipe", "link", "file/below", "x\0y"):
+        with pytest.raises(ConnectionProblem):
+            private_file.text_of(str(tmp_path / path))
+    with pytest.raises(ConnectionProblem, match="cannot be created"):
+        private_file.make_folder(str(tmp_path / "file" / "folder" / "digests.json"))
+    assert private_file.text_of(str(tmp_path / "missing")) is None
+    assert registry_image._has_text(str(tmp_path / "file"), "")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"mirror": "Not A Registry"}, {"mirror": "--x"}, {"upstreams": {"nvcr.io": None}}, {"upstreams": {"nvcr.io": 5}}],
+)
+def test_mirrors_that_are_none(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOptions, match=r"mirror|upstreams"):
+        image_set._check_registries({"mirror": None, "upstreams": {}, **options})
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "x?dryRun=All", "a\n", "A"])
+def test_names_that_are_parts_of_addresses(name: str) -> None:
+    for option in ({"names": [name], "namespaces": ["a"]}, {"names": ["a"], "namespaces": [name]}):
+        with pytest.raises(InvalidOptions, match="is not a name of Kubernetes"):
+            pull_secret._check_names(option)
+    pull_secret._check_names({"names": ["a.b-c"], "namespaces": ["gpu-operator"]})
+
+
+def test_an_identity_token_is_no_login_for_nodes() -> None:
+    class Module:
+        params: Any = {"registries": [{"registry": HOST}]}
+        credentials = Credentials({HOST: Login("", "", "/auth.json", identity_token="planted")})
+
+    with pytest.raises(InvalidOptions, match="is an identity token") as caught:
+        pull_secret._desired(Module(), {("default", "login"): None})  # type: ignore[arg-type]
+    assert "planted" not in str(caught.value)
