@@ -34,7 +34,7 @@ options:
   upstreams:
     description:
       - Registries, and optionally folders in them, from which images are copied instead of from the public registries, such as the pull-through caches of
-        your organization. The keys are the hosts of public registries, for example V({nvcr.io: artifactory.example.com/nvcr}).
+        your organization. The keys are the hosts of public registries, such as V(nvcr.io), and the values such as V(artifactory.example.com/nvcr).
     type: dict
     default: {}
   operating_systems:

@@ -170,7 +170,8 @@ class ImageBuilder:
                 arguments += ["--build-arg", f"{name}={value}"]
             for name, value in spec.labels(inputs).items():
                 arguments += ["--label", f"{name}={value}"]
-            self._tools.build(arguments, context)
+            with open(os.path.join(context, _DOCKERFILE), encoding="utf-8", errors="replace") as file:
+                self._tools.build(arguments, context, file.read())
 
     def push(self, spec: BuildSpec, destination: ImageReference) -> None:
         """Push the built image; finished layers are not sent again."""

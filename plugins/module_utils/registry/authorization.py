@@ -62,6 +62,13 @@ class Authorization:
             return self.renew(self._challenge, repository, actions, send, None)
         return self._headers.get((repository, actions))
 
+    @property
+    def secrets(self) -> set[str]:
+        """The tokens and encoded logins that have been sent."""
+        with self._lock:
+            headers = list(self._headers.values())
+        return {secret for header in headers if (secret := header.partition(" ")[2])}
+
     def source(self, repository: str) -> str:
         """Where the login comes from; empty without one."""
         login = self._find_login(f"{self._registry}/{repository}")

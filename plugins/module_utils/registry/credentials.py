@@ -17,8 +17,9 @@ Object = dict[str, t.Any]
 
 NGC_REGISTRY, NGC_USER, NGC_VARIABLE = "nvcr.io", "$oauthtoken", "NGC_API_KEY"
 AUTH_FILE_VARIABLE = "REGISTRY_AUTH_FILE"
+_HUB = "docker.io"
 # The hosts of Docker Hub in files that docker and podman have written.
-_HUB_HOSTS = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
+_HUB_HOSTS = frozenset({_HUB, "index.docker.io", "registry-1.docker.io"})
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,13 @@ class Credentials:
                 return login
         return None
 
-    def document(self) -> str:
-        """All logins as the text of an auth file."""
+    def document(self, text: str | None = None) -> str:
+        """The logins as the text of an auth file. With `text`, only those of Docker Hub, and of the registries whose host is in the text."""
         auths: Object = {}
         for name, login in self._logins.items():
+            host = name.partition("/")[0]
+            if text is not None and host != _HUB and host not in text:
+                continue
             entry = {"identitytoken": login.identity_token} if login.identity_token else {}
             auths[name] = {"auth": login.encoded, **entry}
         return json.dumps({"auths": auths})
@@ -149,4 +153,4 @@ def _key(name: str) -> str:
     host, dummy, folder = plain.partition("/")
     if host not in _HUB_HOSTS:
         return plain
-    return "docker.io" if folder in ("", "v1", "v2") else f"docker.io/{folder}"
+    return _HUB if folder in ("", "v1", "v2") else f"{_HUB}/{folder}"

@@ -94,11 +94,15 @@ class ImageTools:
         """The raw manifest of an image outside a registry; raises ProgramFailed."""
         return self._call("skopeo", ["inspect", "--raw"], [("", image)], [image.transport])
 
-    def build(self, arguments: t.Sequence[str], context: str) -> None:
-        """Build an image with buildah; base images are pulled with the credentials of their registries. Raises ProgramFailed."""
+    def build(self, arguments: t.Sequence[str], context: str, dockerfile: str) -> None:
+        """Build an image with buildah. Raises ProgramFailed.
+
+        The steps of a build can read the credentials of buildah, so it gets only those of the registries named in the Dockerfile or in an argument.
+        """
+        named = self._credentials.document("\n".join((dockerfile, *arguments)))
         with contextlib.ExitStack() as stack:
             trusted = ["--cert-dir", _certificates(stack, self._authorities)] if self._authorities else []
-            self._call("buildah", [*arguments, *trusted], [], [context])
+            self._call("buildah", [*arguments, *trusted], [], [context], named)
 
     def buildah(self, arguments: t.Sequence[str]) -> str:
         """The output of a command of buildah that needs no registry; raises ProgramFailed."""
@@ -109,11 +113,16 @@ class ImageTools:
         return self._call("buildah", list(arguments), [("", destination)], [image, destination.transport])
 
     def _call(
-        self, program: str, arguments: list[str], ends: t.Sequence[tuple[str, Location]], operands: t.Sequence[str]
+        self,
+        program: str,
+        arguments: list[str],
+        ends: t.Sequence[tuple[str, Location]],
+        operands: t.Sequence[str],
+        credentials: str | None = None,
     ) -> str:
-        """The output of a program that accesses registries; `ends` are the images with the prefix of their options."""
+        """The output of a program that accesses registries; `ends` are the images with the prefix of their options. credentials: all, if not given."""
         with contextlib.ExitStack() as stack:
-            auth_file, descriptors = stack.enter_context(_secret_file(self._credentials.document()))
+            auth_file, descriptors = stack.enter_context(_secret_file(credentials or self._credentials.document()))
             options = ["--authfile", auth_file]
             for prefix, end in ends:
                 if isinstance(end, ImageReference):

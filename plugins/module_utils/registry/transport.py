@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
+from ..catalog.secrets import NOT_SHOWN
 from ..common import http
 from ..common.errors import missing_library
 from ..common.http import URLLIB3_IMPORT_ERROR, ConnectionPools, HttpResponse, Retrier
@@ -137,7 +138,11 @@ class RegistryTransport:
         return answer
 
     def _error(self, answer: HttpResponse, method: str, url: str, source: str) -> RegistryError:
-        code, text = error_text(answer.data)
+        data = answer.data
+        for secret in self._authorization.secrets:
+            # Some registries repeat the header of the request.
+            data = data.replace(secret.encode(), NOT_SHOWN.encode())
+        code, text = error_text(data)
         return RegistryError(
             text or code or "no reason was given",
             registry=self.access.registry,
@@ -206,7 +211,7 @@ class RegistryTransport:
                         path=urlsplit(url).path,
                     )
                 if time.monotonic() > until:
-                    raise urllib3.exceptions.ReadTimeoutError(None, url, "the response takes too long")
+                    raise urllib3.exceptions.ReadTimeoutError(t.cast("t.Any", None), url, "the response takes too long")
         except BaseException:
             response.close()
             raise

@@ -36,8 +36,9 @@ class Buildah:
         self.calls.append(list(arguments))
         return "".join(f"{name}\n" for name in self._images)
 
-    def build(self, arguments: Sequence[str], context: str) -> None:
+    def build(self, arguments: Sequence[str], context: str, dockerfile: str) -> None:
         self.calls.append(list(arguments))
+        assert dockerfile == (Path(context) / "Dockerfile").read_text()
         files = [path for path in Path(context).rglob("*") if path.is_file()]
         self.context = {str(path.relative_to(context)): path.read_text() for path in files}
 

@@ -193,6 +193,23 @@ def test_the_document_is_read_as_the_same_logins() -> None:
         assert (one.basic, one.identity_token) == (other.basic, other.identity_token)
 
 
+@pytest.mark.parametrize(
+    ("dockerfile", "expected"),
+    [
+        ("FROM quay.io/org/base:1\n", {"docker.io", "quay.io/org"}),
+        ("ARG BASE=registry.example.com:5000/base\nFROM $BASE\n", {"docker.io", "registry.example.com:5000"}),
+        ("FROM ubuntu:24.04\n", {"docker.io"}),
+    ],
+)
+def test_a_build_gets_only_the_logins_of_its_base_images(dockerfile: str, expected: set[str]) -> None:
+    found = read(
+        {"auths": {"https://index.docker.io/v1/": auth("u", "p"), "quay.io/org": auth("u", "q")}},
+        options=({"registry": "registry.example.com:5000", "username": "a", "password": "b"},),
+        key="k",
+    )
+    assert set(json.loads(found.document(dockerfile))["auths"]) == expected
+
+
 def test_secrets_are_complete_and_not_shown() -> None:
     found = read(
         {"auths": {"quay.io": auth("u", "hunter2"), "ghcr.io": {"identitytoken": "refresh-me"}}},

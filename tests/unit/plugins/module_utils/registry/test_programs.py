@@ -167,7 +167,7 @@ def test_credentials_are_in_no_command_line() -> None:
     all_tools.copy(SOURCE, TARGET, all_platforms=False)
     assert all_tools.inspect(parse_location("oci:/srv/layout:1")) == "{}"
     all_tools.push(["--storage-driver", "vfs", "push"], "localhost/x", TARGET)
-    all_tools.build(["bud"], "/context")
+    all_tools.build(["bud"], "/context", "FROM registry.example.com/base:1\n")
     assert "hunter2" not in str(programs.calls)
     assert programs.auths == [{"auths": {"registry.example.com": {"auth": "dTpodW50ZXIy"}}}] * 4
     assert options(programs.calls[0])[:-2] == START
@@ -179,7 +179,9 @@ def test_credentials_are_in_no_command_line() -> None:
 def test_a_build_trusts_the_authorities_of_all_registries() -> None:
     programs = Programs()
     given = ["/etc/a.pem", "/etc/b.pem"]
-    ImageTools(programs.run, lambda name: name, Credentials({}), RegistryAccess, given).build(["bud"], "/context")
+    ImageTools(programs.run, lambda name: name, Credentials({}), RegistryAccess, given).build(
+        ["bud"], "/context", "FROM scratch\n"
+    )
     assert sorted(programs.authorities) == ["--cert-dir ca.crt=/etc/a.pem", "--cert-dir ca1.crt=/etc/b.pem"]
 
 

@@ -223,6 +223,18 @@ def test_rejected_by_the_token_service(server: Server, login: Login | None, reme
     assert MANIFEST not in {path for dummy_method, path, dummy in server.requests}
 
 
+def test_a_token_that_an_error_repeats_is_not_shown(server: Server) -> None:
+    token = "t0ken" * 90
+    server.responses |= {
+        "GET /v2/": Response(401, headers={"WWW-Authenticate": f'Bearer realm="http://{server.address}/token"'}),
+        "GET /token": Response(body=json.dumps({"token": token}).encode()),
+        f"GET {MANIFEST}": lambda authorization: Response(403, f"denied: {authorization}".encode()),
+    }
+    with pytest.raises(RegistryError, match=r"denied: Bearer \(not shown\)") as raised:
+        server.client(USER).get(server.image())
+    assert "t0ken" not in str(raised.value)
+
+
 def test_a_manifest_is_written_as_it_was_read(server: Server) -> None:
     server.responses[f"PUT {MANIFEST}"] = Response(201)
     server.client().put(server.image(), IMAGE)
