@@ -113,7 +113,7 @@ class Proxy:
                 thread.join()
 
     def _handle(self, handler: BaseHTTPRequestHandler) -> None:
-        agent, accept = (handler.headers.get(name, "") for name in ("User-Agent", "Accept"))
+        agent, accept = (", ".join(handler.headers.get_all(name, [])) for name in ("User-Agent", "Accept"))
         request = Request(handler.command, handler.path, agent, accept)
         body = _body(handler)
         answer = self.before(request)
@@ -123,7 +123,10 @@ class Proxy:
         connection = self._connection()
         try:
             dropped = _HOP_BY_HOP if self.keeps_host else _HOP_BY_HOP | {"host"}
-            headers = {k: v for k, v in handler.headers.items() if k.lower() not in dropped}
+            # skopeo sends one line Accept for each type.
+            headers = {
+                k: ", ".join(handler.headers.get_all(k, [])) for k in handler.headers if k.lower() not in dropped
+            }
             connection.request(handler.command, handler.path, body=body, headers=headers)
             response = connection.getresponse()
             with self._lock:

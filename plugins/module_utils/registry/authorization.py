@@ -65,9 +65,8 @@ class Authorization:
     @property
     def secrets(self) -> set[str]:
         """The tokens and encoded logins that have been sent."""
-        with self._lock:
-            headers = list(self._headers.values())
-        return {secret for header in headers if (secret := header.partition(" ")[2])}
+        # A copy, without the lock: the request for the challenge, which may fail, is sent under it.
+        return {secret for header in list(self._headers.values()) if (secret := header.partition(" ")[2])}
 
     def source(self, repository: str) -> str:
         """Where the login comes from; empty without one."""

@@ -47,6 +47,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("connection refused", "Nothing listens there: check the name of the registry."),
     ("no such host", "The name does not resolve from this machine: check the name of the registry."),
     ("unexpected eof", "The connection was interrupted. Run again: finished layers are not sent again."),
+    ("broken pipe", "The connection was interrupted. Run again: finished layers are not sent again."),
+    ("closed network connection", "The connection was interrupted. Run again: finished layers are not sent again."),
     ("connection reset", "The connection was interrupted. Run again: finished layers are not sent again."),
     ("i/o timeout", "No answer in time: check the network, or run again. Finished layers are not sent again."),
 )

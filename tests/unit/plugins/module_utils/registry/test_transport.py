@@ -231,7 +231,7 @@ def test_a_token_that_an_error_repeats_is_not_shown(server: Server) -> None:
         f"GET {MANIFEST}": lambda authorization: Response(403, f"denied: {authorization}".encode()),
     }
     with pytest.raises(RegistryError, match=r"denied: Bearer \(not shown\)") as raised:
-        server.client(USER).get(server.image())
+        server.client(USER).manifest(server.image())
     assert "t0ken" not in str(raised.value)
 
 
