@@ -27,7 +27,14 @@ PLATFORMS = ("amd64", "arm64")
 def write_playbook(path: Path, **options: Any) -> Path:
     """A playbook that calls registry_image once."""
     task = {"name": "Copy", "accel.gpu.registry_image": options}
-    play = {"name": "Copy", "hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
+    play = {
+        "name": "Copy",
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {"ansible_python_interpreter": "{{ ansible_playbook_python }}"},
+        "tasks": [task],
+    }
     path.write_text(yaml.safe_dump([play]))
     return path
 
@@ -72,8 +79,9 @@ def test_a_copy_is_killed(registries: Registries, tmp_path: Path, number: int) -
         with registries.requests() as first:
             playbook.append(Playbook(str(path), environ=environ, inventory=Path("localhost,")))
             started.set()
-            playbook[0].wait()
+            run = playbook[0].wait()
         if writes[0] < number:
+            run.require_success()
             pytest.skip("the run had ended")
         assert planted.found_below(temporary) == []
         proxy.after = lambda request, status: None
