@@ -33,7 +33,7 @@ SHARED_PACKAGES: dict[str, set[str]] = {
     "drain": {"catalog", "common", "schema", "pools", "kube", "cluster_state"},
     "nodegroups": {"catalog", "common", "schema", "pools", "cluster_state", "drain"},
     "helm": {"catalog", "common", "schema", "kube", "cluster_state"},
-    "registry": {"catalog", "common"},
+    "registry": {"catalog", "common", "schema"},
     "report": {"catalog", "mig", "sharing_modes", "validation_programs", "schema", "pools", "cluster_state"},
 }
 
