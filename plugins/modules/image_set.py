@@ -246,7 +246,7 @@ def work(module: ImageSetModule) -> dict[str, t.Any]:
     files = FileSet(module.params["dest"], images, plan, _openshift(module, plan))
     changes = files.changes()
     if not module.check_mode:
-        files.write()
+        files.write(changes)
     result: dict[str, t.Any] = {
         "images": [image.as_dict() for image in images],
         "copies": _copies(images),
@@ -268,12 +268,12 @@ def _copies(images: t.Iterable[MirroredImage]) -> list[dict[str, str]]:
 
 def _check_registries(params: t.Mapping[str, t.Any]) -> None:
     """Raise InvalidOptions for registries in options that are none."""
-    given = {"mirror": params["mirror"], **{f"upstreams.{host}": text for host, text in params["upstreams"].items()}}
+    given = {} if params["mirror"] is None else {"mirror": params["mirror"]}
+    given.update({f"upstreams.{host}": text for host, text in params["upstreams"].items()})
     problems = []
     for path, text in given.items():
         try:
-            if text is not None or path != "mirror":
-                parse_repository(f"{text}/x")
+            parse_repository(f"{text}/x")
         except InvalidReference as error:
             problems.append(f"{path}: {quote(text)} {error}")
     if problems:

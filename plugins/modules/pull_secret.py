@@ -85,7 +85,6 @@ details:
   sample: {problems: ["Secret gpu-operator/registry-login does not exist."]}
 """
 
-import re
 import typing as t
 
 from ..module_utils.common.errors import InvalidOptions
@@ -96,6 +95,7 @@ from ..module_utils.kube.module import GpuModule
 from ..module_utils.pull_secret.secret import ForeignSecret, desired_secret, logins_of, unusable_logins
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 from ..module_utils.schema.messages import quote
+from ..module_utils.schema.validators import dns_label, object_name
 
 Object = dict[str, t.Any]
 
@@ -103,10 +103,6 @@ _SPEC: ArgumentSpec = {
     "names": {"type": "list", "elements": "str", "required": True},
     "namespaces": {"type": "list", "elements": "str", "required": True},
 }
-
-
-_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NAMESPACE = re.compile(r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 class PullSecretModule(RegistryAccessMixin, GpuModule):
@@ -147,9 +143,9 @@ def _check_names(params: t.Mapping[str, t.Any]) -> None:
     """Raise InvalidOptions for names that no object of Kubernetes can have; they become parts of addresses."""
     problems = [
         f"{option}[{index}]: {quote(name)} is not a name of Kubernetes; use lower-case letters, digits, '-' and, for Secrets, '.'"
-        for option, pattern in (("names", _NAME), ("namespaces", _NAMESPACE))
+        for option, problem_of in (("names", object_name), ("namespaces", dns_label))
         for index, name in enumerate(params[option])
-        if not pattern.fullmatch(name)
+        if problem_of(name)
     ]
     if problems:
         raise InvalidOptions(problems)

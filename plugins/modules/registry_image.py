@@ -179,7 +179,7 @@ def work(module: RegistryModule) -> dict[str, t.Any]:
     digests = {str(target): state.desired for state in states for target in state.spec.targets}
     text = f"{json.dumps(digests, indent=2, sort_keys=True)}\n"
     path = module.params["digests_file"]
-    records = bool(path) and not _has_text(path, text)
+    records = bool(path) and private_file.text_of(path) != text
     if not module.check_mode:
         copier.copy(states)
         if records:
@@ -187,10 +187,6 @@ def work(module: RegistryModule) -> dict[str, t.Any]:
             private_file.write(path, text, keep_mode=True)
     result = _result(states)
     return {**result, "changed": result["changed"] or records}
-
-
-def _has_text(path: str, text: str) -> bool:
-    return private_file.text_of(path) == text
 
 
 def _result(states: t.Sequence[CopyState]) -> dict[str, t.Any]:

@@ -9,7 +9,6 @@ import typing as t
 
 from ..catalog.olm import OLM
 from ..common import private_file
-from ..common.errors import ConnectionProblem
 from ..helm.chart import dump
 from .mirrored_images import MirroredImage, copy_list, image_set_configuration, mirror_sets
 
@@ -22,7 +21,6 @@ class FileSet:
 
     def __init__(self, folder: str | None, images: t.Sequence[MirroredImage], plan: Plan, openshift: str) -> None:
         """openshift: the version of OpenShift, empty for other clusters."""
-        self._folder = folder
         packages = [release for release in (plan.operator, plan.nfd) if release.installer == OLM]
         documents = {
             "imageset-config.yaml": [image_set_configuration(images, packages, openshift)],
@@ -49,14 +47,9 @@ class FileSet:
                 found[path] = (present, text)
         return found
 
-    def write(self) -> None:
-        """Write the files that differ; raises ConnectionProblem."""
-        changes = self.changes()
-        if not changes:
-            return
-        try:
-            os.makedirs(t.cast("str", self._folder), exist_ok=True)
-        except OSError as error:
-            raise ConnectionProblem(f"{self._folder} cannot be created: {error.strerror}.") from None
+    @staticmethod
+    def write(changes: t.Mapping[str, tuple[str | None, str]]) -> None:
+        """Write the files that differ, as changes() returns them; raises ConnectionProblem."""
         for path, (dummy, text) in changes.items():
+            private_file.make_folder(path)
             private_file.write(path, text, keep_mode=True)

@@ -113,7 +113,7 @@ class RegistryTransport:
         header = authorization.header(repository, actions, send, self._ping)
         first = self._followed(method, url, _with(headers, header), data)
         if first.status == 401:
-            challenge = parse_challenge(_header(first.headers, _CHALLENGE))
+            challenge = parse_challenge(first.headers.get(_CHALLENGE) or "")
             renewed = authorization.renew(challenge, repository, actions, send, header)
             if renewed is not None:
                 first = self._followed(method, url, _with(headers, renewed), data)
@@ -127,7 +127,7 @@ class RegistryTransport:
         answer = self._attempt("GET", url, {}, None)
         if answer.status == 400 and HTTPS_EXPECTED in answer.text:
             raise self._error(answer, "GET", url, "")
-        return _header(answer.headers, _CHALLENGE)
+        return answer.headers.get(_CHALLENGE) or ""
 
     def _token_request(
         self, source: str, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None
@@ -151,14 +151,14 @@ class RegistryTransport:
             reason=code,
             method=method,
             path=urlsplit(url).path,
-            retry_after=http.retry_after(_header(answer.headers, "Retry-After")),
+            retry_after=http.retry_after(answer.headers.get("Retry-After")),
         )
 
     def _followed(self, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None) -> HttpResponse:
         """The response after redirects, which registries use for blobs; another host does not get the credentials."""
         answer = self._attempt(method, url, headers, data)
         for dummy in range(_MAX_REDIRECTS):
-            target = _header(answer.headers, "Location") if answer.status in _REDIRECTS else ""
+            target = (answer.headers.get("Location") or "") if answer.status in _REDIRECTS else ""
             if not target or method not in ("GET", "HEAD"):
                 break
             try:
@@ -221,11 +221,3 @@ class RegistryTransport:
 
 def _with(headers: t.Mapping[str, str], authorization: str | None) -> dict[str, str]:
     return {**headers, **({"Authorization": authorization} if authorization else {})}
-
-
-def _header(headers: t.Mapping[str, str], name: str) -> str:
-    """The value of a header in any case; empty if there is none."""
-    found = headers.get(name)
-    if found is None:
-        found = next((value for key, value in headers.items() if key.lower() == name.lower()), "")
-    return found

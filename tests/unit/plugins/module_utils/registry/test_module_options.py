@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common import private_file
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Credentials, Login
-from ansible_collections.accel.gpu.plugins.modules import image_set, pull_secret, registry_image, registry_image_info
+from ansible_collections.accel.gpu.plugins.modules import image_set, pull_secret, registry_image_info
 from tests.helpers.modules import run_module
 
 HOST = "registry.invalid"
@@ -74,7 +74,7 @@ def test_files_that_are_not_regular(tmp_path: Path) -> None:
     with pytest.raises(ConnectionProblem, match="cannot be created"):
         private_file.make_folder(str(tmp_path / "file" / "folder" / "digests.json"))
     assert private_file.text_of(str(tmp_path / "missing")) is None
-    assert registry_image._has_text(str(tmp_path / "file"), "")
+    assert private_file.text_of(str(tmp_path / "file")) == ""
 
 
 @pytest.mark.parametrize(
