@@ -118,7 +118,7 @@ def test_a_site_runs_from_the_mirror_alone(site: Site) -> None:
     digests = json.loads((site.folder / "files" / "digests.json").read_text())
     assert sorted(digests) == sorted(destinations)
 
-    site.registries.network().cut(600)
+    site.registries.network().block()
     planted = Planted()
     planted.add("the password of the registry", site.registries.password)
     installed = site.play("site").require_success()
