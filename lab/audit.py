@@ -11,11 +11,14 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from .api import Api
 from .layout import Lab
 
 _SETTLE_SECONDS = 60.0
+# Bytes at the end of the log that contain the last event.
+_TAIL = 1 << 20
 MUTATING = ("create", "update", "patch", "delete", "deletecollection")
 
 
@@ -27,6 +30,8 @@ class AuditedRequest:
     uri: str
     agent: str
     user: str
+    # The user that the client impersonates, or an empty string.
+    impersonated: str
     status: int
     resource: str
     namespace: str
@@ -48,18 +53,20 @@ def mark(lab: Lab) -> int:
 
 
 def requests(lab: Lab, since: int = 0, agent: str = "") -> Iterator[AuditedRequest]:
-    """Yield each request since the mark once, if the client's user agent contains `agent`."""
+    """Yield each request that began after the mark once, if the client's user agent contains `agent`."""
     _settle(lab)
     seen: set[str] = set()
     with lab.audit_log.open("rb") as log:
-        log.seek(since)
+        marked = _last_time(log, since)
         for line in log:
             event = json.loads(line)
             if event["auditID"] in seen or agent not in event.get("userAgent", ""):
                 continue
-            # A watch is logged when it starts and again when it ends.
+            # A watch is logged when it starts and again when it ends, perhaps after a mark.
             seen.add(event["auditID"])
-            yield _request(event)
+            request = _request(event)
+            if request.begun >= marked:
+                yield request
 
 
 def count(lab: Lab, since: int = 0, agent: str = "") -> Counter[str]:
@@ -73,15 +80,22 @@ def _settle(lab: Lab) -> None:
     Api(lab, "admin").request("GET", f"/version?{token}")
     deadline = time.monotonic() + _SETTLE_SECONDS
     with lab.audit_log.open("rb") as log:
-        log.seek(max(0, lab.audit_log.stat().st_size - 65536))
+        log.seek(max(0, lab.audit_log.stat().st_size - _TAIL))
         tail = b""
         while token.encode() not in tail:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the API server no longer writes the audit log {lab.audit_log}")
             more = log.read()
-            tail = (tail + more)[-65536:] if len(more) < 65536 else more
+            tail = (tail + more)[-_TAIL:]
             if not more:
                 time.sleep(0.01)
+
+
+def _last_time(log: BinaryIO, end: int) -> float:
+    """Go to this position in the log; return the time of the last event before it, or 0."""
+    log.seek(max(0, end - _TAIL))
+    before = log.read(min(end, _TAIL)).splitlines()
+    return _seconds(json.loads(before[-1])["stageTimestamp"]) if before else 0.0
 
 
 def _request(event: dict[str, object]) -> AuditedRequest:
@@ -95,6 +109,7 @@ def _request(event: dict[str, object]) -> AuditedRequest:
         uri=str(event["requestURI"]),
         agent=str(event.get("userAgent", "")),
         user=part("user").get("username", ""),
+        impersonated=part("impersonatedUser").get("username", ""),
         status=int(part("responseStatus").get("code", 0)),
         resource=reference.get("resource", ""),
         namespace=reference.get("namespace", ""),

@@ -87,7 +87,19 @@ def create_magnum_cluster(lab: Lab) -> None:
                 f"Magnum's cluster '{lab.name}' is {status or 'missing'}: {reason}; see 'lab/lab logs magnum'"
             )
         time.sleep(0.1)
-        # The list does not contain an accepted cluster immediately.
-        found = [one for one in demo.get("magnum", "/clusters")["clusters"] if one["uuid"] == made]
-        status, reason = (found[0]["status"] or "", found[0].get("status_reason") or "") if found else ("", "")
+        found = _listed(demo, made)
+        status, reason = found.get("status") or "", found.get("status_reason") or ""
     done.touch()
+
+
+def _listed(demo: Rest, cluster_id: str) -> dict[str, Any]:
+    """Return the cluster from the list; empty while Magnum creates it."""
+    try:
+        clusters = demo.get("magnum", "/clusters")["clusters"]
+    except LabError as error:
+        # Between the creation of a cluster and that of its node groups, Magnum's own check of the response fails.
+        if "master_count" not in str(error):
+            raise
+        return {}
+    # The list does not contain an accepted cluster immediately.
+    return next((one for one in clusters if one["uuid"] == cluster_id), {})

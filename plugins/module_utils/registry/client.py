@@ -52,7 +52,7 @@ class RegistryClient:
             _verify(answer.data, image.digest)
             found = Manifest(answer.data, media_type)
             found = found if media_type in ACCEPTED else Manifest(answer.data, found.declared_type)
-            _read_all(found)
+            found.check()
         except InvalidManifest as error:
             raise _invalid(error, image, f"manifests/{image.selector}", answer.status) from None
         return found
@@ -89,11 +89,6 @@ def _verify(data: bytes, digest: str | None) -> None:
     """Raise InvalidManifest if a registry has returned something else than the digest names."""
     if digest and digest_of(data) != digest:
         raise InvalidManifest(f"the response has the digest {digest_of(data)} instead of {digest}")
-
-
-def _read_all(manifest: Manifest) -> None:
-    """Raise InvalidManifest for a manifest whose parts cannot be read."""
-    _ = manifest.children, manifest.config_digest, manifest.size
 
 
 def _invalid(error: InvalidManifest, image: ImageReference, path: str, status: int) -> RegistryError:

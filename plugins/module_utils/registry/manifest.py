@@ -83,6 +83,11 @@ class Manifest:
             raise InvalidManifest("a part of the image has no valid size")
         return sum(sizes)
 
+    def check(self) -> None:
+        """Raise InvalidManifest if a part cannot be read."""
+        for part in ("children", "config_digest", "size"):
+            getattr(self, part)
+
 
 def digest_of(data: bytes) -> str:
     """The digest of a manifest or blob."""

@@ -10,7 +10,7 @@ from tests.performance.bench.schedule import Span
 
 
 def request(name: str, begun: float, verb: str = "patch", resource: str = "nodes", status: int = 200) -> AuditedRequest:
-    return AuditedRequest(verb, f"/{name}", "accel.gpu", "admin", status, resource, "", name, begun, begun + 0.5)
+    return AuditedRequest(verb, f"/{name}", "accel.gpu", "admin", "", status, resource, "", name, begun, begun + 0.5)
 
 
 def test_span_is_from_first_write_to_last_response() -> None:

@@ -84,7 +84,7 @@ class Magnum:
         try:
             return self._lookup(name)
         except OpenStackError as error:
-            if error.nearly_deleted:
+            if error.without_groups:
                 return {"uuid": name, "name": name, "status": "DELETE_IN_PROGRESS"}
             raise
 
@@ -105,8 +105,8 @@ class Magnum:
                     return list(self._send("GET", f"/clusters?limit={limit}").json().get("clusters") or [])
                 return self._pages("/clusters", "clusters")
             except OpenStackError as error:
-                # Magnum returns an error while a cluster is at the end of its deletion.
-                if not error.nearly_deleted or time.monotonic() > deadline:
+                # Magnum returns an error while any cluster has no groups.
+                if not error.without_groups or time.monotonic() > deadline:
                     raise
             time.sleep(_POLL)
 
@@ -252,8 +252,17 @@ class Magnum:
         self._spoken = min(self._offered or NODE_GROUPS, _NEWEST)
 
     def _await_stored(self, cluster_id: str) -> None:
-        """Wait a few seconds until Magnum shows a new cluster."""
-        _appearing(lambda: self._lookup(cluster_id))
+        """Wait a few seconds until Magnum shows a new cluster with its groups, which it stores after the cluster."""
+
+        def stored() -> Object | None:
+            try:
+                return self._lookup(cluster_id)
+            except OpenStackError as error:
+                if error.without_groups:
+                    return None
+                raise
+
+        _appearing(stored)
 
     def _new_cluster(self, name: str, before: set[str]) -> Object | None:
         """The cluster created by a request without a response, if it appears within seconds."""

@@ -42,8 +42,8 @@ class OpenStackError(ServiceError):
         return _IN_PROGRESS in self.message
 
     @property
-    def nearly_deleted(self) -> bool:
-        """Whether a cluster is at the end of its deletion. It then has no groups, and Magnum's own check of master_count fails."""
+    def without_groups(self) -> bool:
+        """Whether a cluster has no groups, at the start of its creation or the end of its deletion; Magnum's own check of master_count fails."""
         return self.status == 400 and "master_count" in self.message
 
     @property

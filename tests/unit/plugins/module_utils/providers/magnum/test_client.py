@@ -14,6 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.client 
 from ansible_collections.accel.gpu.plugins.module_utils.providers.magnum.errors import OpenStackError
 
 CLUSTER = {"name": "new", "uuid": "c-1"}
+WITHOUT_GROUPS = OpenStackError("Invalid input for field/attribute master_count. Value: '0'.", status=400)
 
 
 class OfMagnum(Magnum):
@@ -56,17 +57,16 @@ def test_a_missing_cluster_is_reported_with_the_existing_clusters() -> None:
 
 
 def test_a_cluster_at_the_end_of_its_deletion_is_no_cluster_to_work_on() -> None:
-    ending = OpenStackError("Invalid input for master_count", status=400)
     with pytest.raises(OpenStackError, match="master_count"):
-        OfMagnum(ending).cluster("new")
-    found = OfMagnum(ending).find_cluster("new")
+        OfMagnum(WITHOUT_GROUPS).cluster("new")
+    found = OfMagnum(WITHOUT_GROUPS).find_cluster("new")
     assert found is not None
     assert found["status"] == "DELETE_IN_PROGRESS"
 
 
 def test_a_new_cluster_is_awaited_until_magnum_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Magnum answers before it has stored the cluster; a second run would create another one."""
+    """Magnum answers before it has stored the cluster and then its groups; a second run would create another one."""
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    magnum = OfMagnum([], None, None, CLUSTER)
+    magnum = OfMagnum([], None, None, WITHOUT_GROUPS, CLUSTER)
     assert magnum.create_cluster({"name": "new"}) == "c-1"
     assert magnum.left == []

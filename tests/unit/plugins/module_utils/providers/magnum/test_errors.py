@@ -66,7 +66,7 @@ def test_sentences(more: dict[str, Any], text: str, part: str) -> None:
 
 def test_what_an_error_means() -> None:
     halfway = "Invalid input for field/attribute master_count. Value: '0'."
-    assert OpenStackError(halfway, status=400).nearly_deleted
-    assert not OpenStackError(halfway, status=409).nearly_deleted
+    assert OpenStackError(halfway, status=400).without_groups
+    assert not OpenStackError(halfway, status=409).without_groups
     assert OpenStackError("Cluster API address is not available yet", status=409).no_address_yet
     assert OpenStackError("Nodegroup g already has an operation in progress.", status=400).in_progress
