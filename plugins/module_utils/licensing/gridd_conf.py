@@ -1,0 +1,138 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The file gridd.conf of the license client in a vGPU guest: composed from options, and read (pure).
+
+Source: NVIDIA Virtual GPU Client Licensing User Guide, "Configuration Parameters for vGPU Software on Linux"; NVIDIA's cloud-native-docs,
+install-gpu-operator-vgpu. An empty file is valid.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+# FeatureType, with the product that it requests.
+FEATURE_TYPES: dict[int, str] = {
+    0: "no license",
+    1: "NVIDIA vGPU",
+    2: "NVIDIA RTX Virtual Workstation",
+    4: "NVIDIA Virtual Compute Server",
+}
+UNLICENSED = 0
+# The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A).
+_FITTING: dict[str, tuple[int, ...]] = {"Q": (2,), "C": (1, 4), "B": (1,), "A": (1,)}
+# The client selects the product by the class of the vGPU type itself with this value, but not with every license server.
+_AUTOMATIC = 1
+# A vGPU type such as A100-10C, A100-1-5CME or T4-1B4, alone or at the end of the product of a GPU.
+_PROFILE = re.compile(r"-\d+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
+# The parameters that results and diffs show.
+SHOWN = ("FeatureType", "ProxyServerAddress", "ProxyServerPort", "ServerAddress", "ServerPort")
+_HEADER = "# Managed by accel.gpu"
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
+_MAX_PORT = 65535
+
+
+@dataclass(frozen=True)
+class GriddOptions:
+    """The declared parameters; None is not declared."""
+
+    feature_type: int | None = None
+    proxy_address: str | None = None
+    proxy_port: int | None = None
+
+    @property
+    def declared(self) -> bool:
+        """Whether any parameter is declared."""
+        return self != GriddOptions()
+
+    def problems(self) -> list[str]:
+        """The mistakes in the options."""
+        found = []
+        if self.feature_type is not None and self.feature_type not in FEATURE_TYPES:
+            known = ", ".join(f"{value} ({product})" for value, product in FEATURE_TYPES.items())
+            found.append(f"feature_type: {self.feature_type} is not known; use one of: {known}")
+        if self.proxy_address is not None and not _HOST.fullmatch(self.proxy_address):
+            found.append("proxy_address: is not a host; give a name or an address, without scheme, user and port")
+        if self.proxy_port is not None and not 0 < self.proxy_port <= _MAX_PORT:
+            found.append(f"proxy_port: {self.proxy_port} is not a port; give a number from 1 to {_MAX_PORT}")
+        if (self.proxy_address is None) != (self.proxy_port is None):
+            missing = "proxy_port" if self.proxy_port is None else "proxy_address"
+            found.append(f"{missing}: is missing; proxy_address and proxy_port are set together")
+        return found
+
+
+def profile_class(product: str) -> str | None:
+    """The class (Q, C, B or A) of a vGPU type, or of a GPU's product that ends with it; None for any other text."""
+    found = _PROFILE.search(product)
+    return found["kind"] if found else None
+
+
+def feature_type_for(classes: t.Collection[str]) -> int | None:
+    """The FeatureType for vGPU types of these classes, that of compute without any; None if no single value fits all of them."""
+    candidates = [value for value in (1, 2, 4) if all(value in _FITTING[kind] for kind in classes)]
+    return candidates[0] if candidates else None
+
+
+def mismatch(feature_type: int | None, kind: str) -> str:
+    """Why vGPU types of a class get no license with this FeatureType, as the end of a sentence; empty if they do."""
+    if feature_type is None or feature_type in _FITTING[kind]:
+        return ""
+    needed = " or ".join(f"{value} ({FEATURE_TYPES[value]})" for value in _FITTING[kind])
+    requested = FEATURE_TYPES.get(feature_type, "an unknown product")
+    return f"FeatureType={feature_type} requests {requested}, but vGPU types of class {kind} need {needed}"
+
+
+def is_certain(feature_type: int | None) -> bool:
+    """Whether a mismatch with this FeatureType is certain; with 1, many license servers grant the product that fits the vGPU type."""
+    return feature_type != _AUTOMATIC
+
+
+def compose(options: GriddOptions, feature_type: int) -> str:
+    """The content of gridd.conf."""
+    lines = [_HEADER, f"FeatureType={feature_type}"]
+    if options.proxy_address is not None:
+        lines += [f"ProxyServerAddress={options.proxy_address}", f"ProxyServerPort={options.proxy_port}"]
+    return "\n".join(lines) + "\n"
+
+
+def is_managed(text: str) -> bool:
+    """Whether this collection has composed the file."""
+    return text.startswith(_HEADER)
+
+
+def parse(text: str) -> dict[str, str]:
+    """The parameters of a file, as written; lines of another form are left out."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and re.fullmatch(r"[A-Za-z]+", name.strip()):
+            found[name.strip()] = value.strip().strip('"')
+    return found
+
+
+def feature_type_of(text: str) -> int | None:
+    """The FeatureType of a file; None without a valid one."""
+    value = parse(text).get("FeatureType", "")
+    return int(value) if value.isascii() and value.isdigit() and len(value) <= 4 else None
+
+
+def shown(text: str) -> dict[str, str]:
+    """The parameters that results and diffs may show."""
+    return {name: value[:100] for name, value in parse(text).items() if name in SHOWN}
+
+
+def warnings(text: str) -> list[str]:
+    """Parameters that have no effect with the NVIDIA License System, each as a sentence."""
+    found = parse(text)
+    texts = []
+    if found.get("ServerAddress"):
+        texts.append(
+            "gridd.conf has ServerAddress, a parameter of the legacy license server, which current drivers do not support. Remove it."
+        )
+    path = found.get("ClientConfigTokenPath", "")
+    if path and path.rstrip("/") != "/etc/nvidia/ClientConfigToken":
+        texts.append(
+            "gridd.conf has ClientConfigTokenPath, but the driver container has the token in /etc/nvidia/ClientConfigToken. Remove it."
+        )
+    return texts

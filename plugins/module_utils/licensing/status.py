@@ -1,0 +1,96 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The license state of the vGPUs of a node, from the output of `nvidia-smi -q` (pure).
+
+Source: NVIDIA Virtual GPU Client Licensing User Guide, "Verifying the License Status of a Licensed Client". Numbers of the expiry have no leading zeros.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import typing as t
+from dataclasses import dataclass
+
+LICENSED, UNLICENSED, NOT_APPLICABLE, UNKNOWN = "licensed", "unlicensed", "not_applicable", "unknown"
+# The order in which the state of one vGPU decides for its node.
+_WORST_FIRST = (UNLICENSED, UNKNOWN, LICENSED, NOT_APPLICABLE)
+
+_SECTION = "vGPU Software Licensed Product"
+_EXPIRY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2}) (\d{1,2}):(\d{1,2}):(\d{1,2}) GMT", re.ASCII)
+_MAX_TEXT = 100
+
+
+@dataclass(frozen=True)
+class LicenseStatus:
+    """The state of a node: its text, and the product and expiry if it is licensed. `expires` is None for a permanent license, too."""
+
+    state: str
+    text: str = ""
+    product: str = ""
+    expires: datetime.datetime | None = None
+
+    @property
+    def is_licensed(self) -> bool:
+        """Whether every vGPU has a license."""
+        return self.state == LICENSED
+
+    @property
+    def is_vgpu(self) -> bool:
+        """Whether the node has a GPU that needs a license."""
+        return self.state != NOT_APPLICABLE
+
+
+def parse_status(output: str) -> LicenseStatus:
+    """The state of the node; with several vGPUs that of the one without a license."""
+    found = [_status(fields) for fields in _sections(output)]
+    if not found:
+        return LicenseStatus(NOT_APPLICABLE if "NVSMI LOG" in output else UNKNOWN)
+    return min(found, key=lambda status: (_WORST_FIRST.index(status.state), status.expires or _NEVER))
+
+
+_NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+
+
+def _sections(output: str) -> t.Iterator[dict[str, str]]:
+    """The fields of each section about the licensed product: the lines below it that have a greater indentation."""
+    lines = output.splitlines()
+    for number, line in enumerate(lines):
+        if line.strip() != _SECTION:
+            continue
+        indentation = _indentation(line)
+        fields: dict[str, str] = {}
+        for below in lines[number + 1 :]:
+            if _indentation(below) <= indentation:
+                break
+            name, dummy, value = below.partition(":")
+            fields[name.strip()] = _printable(value)
+        yield fields
+
+
+def _status(fields: t.Mapping[str, str]) -> LicenseStatus:
+    text, product = fields.get("License Status", ""), fields.get("Product Name", "")
+    product = "" if product == "N/A" else product
+    if text.startswith("Licensed"):
+        return LicenseStatus(LICENSED, text, product, _expiry(text))
+    if text.startswith("Unlicensed"):
+        return LicenseStatus(UNLICENSED, text, product)
+    return LicenseStatus(NOT_APPLICABLE if text == "N/A" else UNKNOWN, text, product)
+
+
+def _expiry(text: str) -> datetime.datetime | None:
+    found = _EXPIRY.search(text)
+    if found is None:
+        return None
+    try:
+        return datetime.datetime(*map(int, found.groups()), tzinfo=datetime.UTC)  # type: ignore[arg-type,misc]
+    except ValueError:
+        return None
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip()) if line.strip() else 0
+
+
+def _printable(text: str) -> str:
+    return "".join(character for character in text.strip() if character.isprintable())[:_MAX_TEXT]

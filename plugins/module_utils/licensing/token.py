@@ -1,0 +1,323 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Client configuration tokens of the NVIDIA License System: what a token says, read without a network (pure).
+
+Source: NVIDIA License System User Guide, "Generating a Client Configuration Token"; RFC 7515 (compact form), RFC 8017 8.2.2 (signature). NVIDIA does
+not document the claims. Independent tools for such tokens agree on the claims below, but every claim may be missing. The text of a token is a credential:
+no message and no result contains a part of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import hashlib
+import hmac
+import json
+import math
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..schema.messages import quote
+
+# A token has 2.7 KB; a Secret has at most 1 MiB.
+MAX_LENGTH = 64 * 1024
+CLS, DLS = "cls", "dls"
+_CLS_DOMAIN = "licensing.nvidia.com"
+_ISSUER, _AUDIENCE = "NLS Service Instance", "NLS Licensed Client"
+_ALGORITHM = "RS256"
+_CHARACTERS = re.compile(r"[A-Za-z0-9_-]*")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
+_MAX_HOSTS = 64
+_MAX_PORT = 65535
+# Sizes of keys for which one verification takes milliseconds.
+_KEY_BITS = (1024, 8192)
+_MAX_EXPONENT = 2**32
+# The prefix of a SHA-256 digest in a signature (RFC 8017 9.2, note 1).
+_SHA256_PREFIX = bytes.fromhex("3031300d060960864801650304020105000420")
+# The lengths of a fingerprint in results; the modules compare whole fingerprints.
+SHORT = 16
+
+CONSISTENT, INCONSISTENT, UNKNOWN = "consistent", "inconsistent", "unknown"
+
+
+class InvalidToken(ValueError):
+    """The text is not a token; the message is the end of a sentence, without any part of the text."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """One service of the license server that a client connects to; the port is None if the token does not name it."""
+
+    host: str
+    port: int | None
+    service: str
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The service in the format of results."""
+        return {"host": self.host, "port": self.port, "service": self.service}
+
+
+@dataclass(frozen=True)
+class TokenInfo:
+    """What a token says; what it does not say is None or empty."""
+
+    fingerprint: str
+    algorithm: str
+    expires: datetime.datetime | None = None
+    not_before: datetime.datetime | None = None
+    issued: datetime.datetime | None = None
+    server_type: str | None = None
+    services: tuple[Service, ...] = ()
+    license_classes: tuple[str, ...] = ()
+    signature: str = UNKNOWN
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts of the license server, each once."""
+        return list(dict.fromkeys(service.host for service in self.services))
+
+    def seconds_left(self, now: datetime.datetime) -> float | None:
+        """Seconds until the token expires; negative afterwards, None without an expiry."""
+        return None if self.expires is None else (self.expires - now).total_seconds()
+
+    def days_left(self, now: datetime.datetime) -> int | None:
+        """Whole days until the token expires; negative afterwards, None without an expiry."""
+        left = self.seconds_left(now)
+        return None if left is None else math.floor(left / 86400)
+
+    def problem(self, now: datetime.datetime) -> str:
+        """Why clients do not accept the token at this time, as the end of a sentence; empty if they do."""
+        if self.expires is not None and self.expires <= now:
+            return (
+                f"expired at {format_time(self.expires)}; create a new client configuration token in the license system"
+            )
+        if self.not_before is not None and self.not_before > now:
+            return (
+                f"is not valid before {format_time(self.not_before)}; wait until then, or check the clocks of this machine "
+                "and of the license server"
+            )
+        return ""
+
+    def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
+        """The token in the format of results."""
+        return {
+            "fingerprint": self.fingerprint[:SHORT],
+            "algorithm": self.algorithm,
+            "expires": format_time(self.expires),
+            "not_before": format_time(self.not_before),
+            "issued": format_time(self.issued),
+            "days_left": self.days_left(now),
+            "valid": not self.problem(now),
+            "server_type": self.server_type,
+            "services": [service.as_dict() for service in self.services],
+            "license_classes": list(self.license_classes),
+            "signature": self.signature,
+            "warnings": list(self.warnings),
+        }
+
+
+def parse_token(text: str | bytes) -> TokenInfo:
+    """What a token says; raises InvalidToken."""
+    clean = _clean(text)
+    parts = clean.split(".")
+    if len(parts) != 3:
+        raise InvalidToken(
+            f"has {len(parts)} {'part' if len(parts) == 1 else 'parts'} instead of 3 (header, claims and signature, separated by dots); "
+            "it is truncated, or another file"
+        )
+    header = _json_part(parts[0], "header")
+    claims = _json_part(parts[1], "claims")
+    signature = _decode(parts[2], "signature")
+    algorithm = header.get("alg")
+    if not isinstance(algorithm, str) or not algorithm:
+        raise InvalidToken("has no algorithm in its header, so it is not a signed token; download it again")
+    if algorithm.lower() == "none" or not signature:
+        raise InvalidToken("is not signed; it is truncated, or not from a license server")
+    services, server_type, warnings = _services(claims)
+    expires, not_before, issued = (_time(claims, name, warnings) for name in ("exp", "nbf", "iat"))
+    if algorithm != _ALGORITHM:
+        warnings.append(
+            f"its algorithm is {quote(algorithm)}, not {_ALGORITHM}; it may not be a client configuration token"
+        )
+    for claim, expected in (("iss", _ISSUER), ("aud", _AUDIENCE)):
+        if claim in claims and claims[claim] != expected:
+            warnings.append(
+                f"its claim {claim} is {quote(claims[claim])}, not {quote(expected)}; it may be another kind of token"
+            )
+    if expires is None:
+        warnings.append("it has no expiry")
+    if not services:
+        warnings.append("it names no license server")
+    verified = _verify(f"{parts[0]}.{parts[1]}".encode(), signature, claims) if algorithm == _ALGORITHM else UNKNOWN
+    if verified == INCONSISTENT:
+        warnings.append(
+            "its signature does not fit the key in it; it was changed after it was signed, or the license server signs with another key"
+        )
+    classes = claims.get("fulfillment_class_ref_list")
+    return TokenInfo(
+        fingerprint=fingerprint(clean),
+        algorithm=algorithm[:16],
+        expires=expires,
+        not_before=not_before,
+        issued=issued,
+        server_type=server_type,
+        services=services,
+        license_classes=tuple(item[:100] for item in classes if isinstance(item, str))
+        if isinstance(classes, list)
+        else (),
+        signature=verified,
+        warnings=tuple(warnings),
+    )
+
+
+def normalize_token(text: str | bytes) -> str:
+    """The token as the Secret contains it: without the line break that editors add. Raises InvalidToken for text that cannot be one."""
+    return _clean(text)
+
+
+def fingerprint(content: str | bytes) -> str:
+    """The SHA-256 digest of a file's content, as sha256sum prints it."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def format_time(moment: datetime.datetime | None) -> str | None:
+    """A time in UTC for results and messages; None without a time."""
+    return None if moment is None else moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _clean(text: str | bytes) -> str:
+    if len(text) > MAX_LENGTH:
+        raise InvalidToken(f"has {len(text)} bytes; a token has about 2,700, and at most {MAX_LENGTH} are read")
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("ascii")
+        except UnicodeDecodeError:
+            raise InvalidToken("contains bytes that are not ASCII; download it again, and do not convert it") from None
+    stripped = text.strip()
+    if not stripped:
+        raise InvalidToken("is empty")
+    if not stripped.isascii():
+        raise InvalidToken("contains characters that are not ASCII; download it again, and do not convert it")
+    if any(not _CHARACTERS.fullmatch(part) for part in stripped.split(".")):
+        raise InvalidToken(
+            "contains characters that no token has, such as quotes, spaces or line breaks; use the downloaded file without changes"
+        )
+    return stripped
+
+
+def _decode(part: str, name: str) -> bytes:
+    try:
+        return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidToken(f"has a part ({name}) that is not base64url; it is truncated or was changed") from None
+
+
+def _json_part(part: str, name: str) -> dict[str, t.Any]:
+    try:
+        document = json.loads(_decode(part, name).decode())
+    except InvalidToken:
+        raise
+    except (ValueError, RecursionError):
+        raise InvalidToken(f"has a part ({name}) that is not JSON; it is truncated or was changed") from None
+    if not isinstance(document, dict):
+        raise InvalidToken(f"has a part ({name}) that is not a JSON object; it is another file")
+    return document
+
+
+def _time(claims: t.Mapping[str, t.Any], name: str, warnings: list[str]) -> datetime.datetime | None:
+    value = claims.get(name)
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ValueError
+        return datetime.datetime.fromtimestamp(value, datetime.UTC).replace(microsecond=0)
+    except (ValueError, OverflowError, OSError):
+        warnings.append(f"its claim {name} is not a time")
+        return None
+
+
+def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[Service, ...], str | None, list[str]]:
+    """The services of each host, the kind of the license server, and warnings about entries that are left out."""
+    instance = _map(claims.get("service_instance_configuration"))
+    sets = {_key(item.get("idx")): item for item in map(_map, _list(instance.get("svc_port_set_list")))}
+    found: list[Service] = []
+    warnings: list[str] = []
+    for node in map(_map, _list(instance.get("node_url_list"))[:_MAX_HOSTS]):
+        host, port = _split_host(node.get("url"))
+        if not host:
+            warnings.append("an entry for a license server has no valid host")
+            continue
+        ports = map(_map, _list(_map(sets.get(_key(node.get("svc_port_set_idx")))).get("svc_port_map"))[:_MAX_HOSTS])
+        named = [Service(host, _port(item.get("port")), str(item.get("service") or "")[:32]) for item in ports]
+        found += named or [Service(host, port, "")]
+    hosts = {service.host for service in found}
+    if not hosts:
+        return (), None, warnings
+    of_cloud = [host for host in hosts if host == _CLS_DOMAIN or host.endswith(f".{_CLS_DOMAIN}")]
+    return tuple(found), CLS if of_cloud else DLS, warnings
+
+
+def _split_host(url: t.Any) -> tuple[str, int | None]:
+    """The host and the port of an address with or without a scheme; an empty host if it is not one."""
+    if not isinstance(url, str) or len(url) > 300:
+        return "", None
+    rest = url.strip().rpartition("://")[2].partition("/")[0]
+    if rest.startswith("["):
+        host, dummy, after = rest[1:].partition("]")
+        return (host.lower(), _port(after.removeprefix(":") or None)) if _HOST.fullmatch(host) else ("", None)
+    host, dummy, port = rest.partition(":") if rest.count(":") == 1 else (rest, "", "")
+    return (host.lower(), _port(port or None)) if _HOST.fullmatch(host) else ("", None)
+
+
+def _port(value: t.Any) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 5:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_PORT else None
+
+
+def _verify(signed: bytes, signature: bytes, claims: t.Mapping[str, t.Any]) -> str:
+    """Whether the signature fits the public key in the token itself, which shows changes, but not who has signed it."""
+    keys = _map(_map(claims.get("service_instance_public_key_configuration")).get("service_instance_public_key_me"))
+    modulus, exponent = _integer(keys.get("mod"), 16), _integer(keys.get("exp"), 10)
+    if modulus is None or exponent is None or not _KEY_BITS[0] <= modulus.bit_length() <= _KEY_BITS[1]:
+        return UNKNOWN
+    if not 2 < exponent <= _MAX_EXPONENT:
+        return UNKNOWN
+    size = (modulus.bit_length() + 7) // 8
+    value = int.from_bytes(signature, "big")
+    if len(signature) != size or value >= modulus:
+        return INCONSISTENT
+    digest = _SHA256_PREFIX + hashlib.sha256(signed).digest()
+    expected = b"\x00\x01" + b"\xff" * (size - len(digest) - 3) + b"\x00" + digest
+    decrypted = pow(value, exponent, modulus).to_bytes(size, "big")
+    return CONSISTENT if hmac.compare_digest(decrypted, expected) else INCONSISTENT
+
+
+def _integer(value: t.Any, base: int) -> int | None:
+    """A number, or the text of one; longer text than the largest key is not converted."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or len(value) > 4 * _KEY_BITS[1] // 8:
+        return None
+    try:
+        return int(value, base)
+    except ValueError:
+        return None
+
+
+def _map(value: t.Any) -> dict[str, t.Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: t.Any) -> list[t.Any]:
+    return value if isinstance(value, list) else []
+
+
+def _key(value: t.Any) -> t.Any:
+    """A value as the key of a map; lists and maps cannot be keys."""
+    return value if isinstance(value, (str, int)) else None

@@ -1,0 +1,112 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gridd.conf: the FeatureType for a vGPU type, the parameters of a proxy, and files that others have written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.accel.gpu.plugins.module_utils.licensing import gridd_conf
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.gridd_conf import GriddOptions
+
+
+@pytest.mark.parametrize(
+    ("product", "kind"),
+    [
+        ("A100-10C", "C"),
+        ("NVIDIA-A100-3-20C", "C"),
+        ("GRID-A100-1-5CME", "C"),
+        ("GRID-T4-16Q", "Q"),
+        ("GRID-T4-16Q-SHARED", "Q"),
+        ("NVIDIA L40S-24Q", "Q"),
+        ("GRID-T4-1B4", "B"),
+        ("M10-8A", "A"),
+        ("NVIDIA-A100-SXM4-40GB", None),
+        ("Tesla-T4", None),
+        ("", None),
+    ],
+)
+def test_the_class_of_a_vgpu_type(product: str, kind: str | None) -> None:
+    assert gridd_conf.profile_class(product) == kind
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"), [("", 1), ("C", 1), ("Q", 2), ("B", 1), ("A", 1), ("CBA", 1), ("QC", None)]
+)
+def test_the_feature_type_for_classes(classes: str, expected: int | None) -> None:
+    assert gridd_conf.feature_type_for(set(classes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (None, "Q", ""),
+        (1, "C", ""),
+        (4, "C", ""),
+        (2, "Q", ""),
+        (
+            2,
+            "C",
+            "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C need 1 (NVIDIA vGPU) or 4 (NVIDIA Virtual Compute Server)",
+        ),
+        (
+            1,
+            "Q",
+            "FeatureType=1 requests NVIDIA vGPU, but vGPU types of class Q need 2 (NVIDIA RTX Virtual Workstation)",
+        ),
+        (0, "A", "FeatureType=0 requests no license, but vGPU types of class A need 1 (NVIDIA vGPU)"),
+        (9, "B", "FeatureType=9 requests an unknown product, but vGPU types of class B need 1 (NVIDIA vGPU)"),
+    ],
+)
+def test_mismatches(value: int | None, kind: str, text: str) -> None:
+    assert gridd_conf.mismatch(value, kind) == text
+
+
+def test_compose_and_parse() -> None:
+    text = gridd_conf.compose(GriddOptions(proxy_address="proxy.example.com", proxy_port=3128), 1)
+    assert text == "# Managed by accel.gpu\nFeatureType=1\nProxyServerAddress=proxy.example.com\nProxyServerPort=3128\n"
+    assert gridd_conf.is_managed(text)
+    assert gridd_conf.shown(text) == {
+        "FeatureType": "1",
+        "ProxyServerAddress": "proxy.example.com",
+        "ProxyServerPort": "3128",
+    }
+    assert gridd_conf.feature_type_of(text) == 1
+    assert gridd_conf.compose(GriddOptions(), 2) == "# Managed by accel.gpu\nFeatureType=2\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (GriddOptions(), None),
+        (GriddOptions(4, "10.0.0.1", 3128), None),
+        (GriddOptions(feature_type=3), "feature_type: 3 is not known"),
+        (GriddOptions(None, "a\nFeatureType=0", 1), "proxy_address: is not a host"),
+        (GriddOptions(None, "http://user:word@proxy", 1), "proxy_address: is not a host"),
+        (GriddOptions(None, "proxy", 70000), "proxy_port: 70000 is not a port"),
+        (GriddOptions(None, "proxy", None), "proxy_port: is missing"),
+        (GriddOptions(None, None, 1), "proxy_address: is missing"),
+    ],
+)
+def test_problems(options: GriddOptions, problem: str | None) -> None:
+    found = options.problems()
+    assert (found == []) if problem is None else found[0].startswith(problem)
+    assert not any("word" in text for text in found)
+
+
+def test_a_foreign_file() -> None:
+    text = "# by hand\n FeatureType = 4 \nServerAddress=old.example.com\nnonsense\nClientConfigTokenPath=/tmp/x\n"
+    assert gridd_conf.feature_type_of(text) == 4
+    assert not gridd_conf.is_managed(text)
+    assert len(gridd_conf.warnings(text)) == 2
+    assert gridd_conf.shown(text) == {"FeatureType": "4", "ServerAddress": "old.example.com"}
+    assert gridd_conf.warnings("ClientConfigTokenPath=/etc/nvidia/ClientConfigToken/\n") == []
+
+
+@given(st.text())
+def test_any_text_is_read(text: str) -> None:
+    gridd_conf.feature_type_of(text)
+    gridd_conf.warnings(text)
+    gridd_conf.shown(text)
