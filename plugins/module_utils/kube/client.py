@@ -21,6 +21,9 @@ from .paths import NODES
 from .transport import Transport, stream_lines
 from .watch import interruptible
 
+if t.TYPE_CHECKING:
+    from .exec import CommandRunner, ExecResult
+
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -199,6 +202,39 @@ class Client(Transport):
         The request is also repeated after a lost response, so the body should contain the uid of the pod.
         """
         self.send("POST", path, body=body, is_final=lambda error: error.refuses_eviction)
+
+    @functools.cached_property
+    def _commands(self) -> CommandRunner:
+        # Imported here because most runs send no commands.
+        from .exec import CommandRunner
+
+        headers = [("User-Agent", self.user_agent), *self.connection.impersonation]
+        return CommandRunner(self.connection, headers, self.proxy)
+
+    def exec(
+        self,
+        pod_path: str,
+        container: str,
+        command: t.Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        repeatable: bool = False,
+    ) -> ExecResult:
+        """The result of a command in a container, within `timeout` seconds (by default, the request timeout).
+
+        Servers log the command, so a secret must be in `stdin` only. After a lost connection, a command is run again if it is `repeatable`.
+        """
+        from .exec import ExecRequest
+
+        request = ExecRequest(pod_path, container, tuple(command), stdin)
+        limit = timeout if timeout is not None else float(self.options.request_timeout)
+
+        def attempt(left: float) -> ExecResult:
+            self.admit(request.path)
+            return self._commands.run(request, min(limit, max(1.0, left)))
+
+        return self.retry(attempt, limit=2 * limit, repeatable=repeatable)
 
     def watch(
         self,

@@ -25,6 +25,7 @@ if KUBERNETES_IMPORT_ERROR is None:
     from urllib3._collections import HTTPHeaderDict
     from urllib3.exceptions import HTTPError
 
+T = t.TypeVar("T")
 CONNECT_TIMEOUT = 5.0
 _CHUNK = 64 * 1024
 
@@ -50,7 +51,7 @@ class Transport:
         if not configuration.verify_ssl:
             http.allow_unverified_tls()
         self._pool = RESTClientObject(configuration).pool_manager
-        self._user_agent = user_agent
+        self.user_agent = user_agent
         self._timeout = options.request_timeout
         self._clock = clock
         self._retrier = Retrier(sleep=sleep, clock=clock)
@@ -79,13 +80,37 @@ class Transport:
             response = self.open(method, path, timeout=min(self._timeout, max(1.0, left)), **request)
             return HttpResponse(response.status, _read(response, method, path))
 
+        limit = budget if budget is not None else 2 * self._timeout
+        return self.retry(attempt, limit=limit, repeatable=repeatable, is_final=is_final)
+
+    def retry(
+        self,
+        attempt: t.Callable[[float], T],
+        *,
+        limit: float,
+        repeatable: bool,
+        is_final: t.Callable[[ApiError], bool] = lambda error: False,
+    ) -> T:
+        """The result of a request after as many attempts as fit into the limit; see Retrier.send()."""
         return self._retrier.send(
             attempt,
-            limit=budget if budget is not None else 2 * self._timeout,
+            limit=limit,
             repeatable=repeatable,
             is_connected=lambda error: self._connected_before,
             is_final=lambda error: is_final(error) or self._is_first_timeout(error),
         )
+
+    def admit(self, path: str) -> None:
+        """Call the guard, whose errors are raised, and count the request."""
+        if self.guard is not None:
+            self.guard(path)
+        with self._lock:
+            self.request_count += 1
+
+    @property
+    def proxy(self) -> t.Any:
+        """The address of the proxy to the API server as urllib3 parses it; None if there is none."""
+        return getattr(self._pool, "proxy", None)
 
     def _is_first_timeout(self, error: ApiError) -> bool:
         """Whether the server accepts connections but has never responded; another attempt would only take as long again."""
@@ -103,11 +128,8 @@ class Transport:
         timeout: float | None = None,
     ) -> t.Any:
         """Make one attempt and return the unread response of urllib3, which the caller reads or streams. Errors of the guard are raised."""
-        if self.guard is not None:
-            self.guard(path)
-        with self._lock:
-            self.request_count += 1
-        headers = HTTPHeaderDict({"User-Agent": self._user_agent, "Accept": accept, **self.connection.authorization()})
+        self.admit(path)
+        headers = HTTPHeaderDict({"User-Agent": self.user_agent, "Accept": accept, **self.connection.authorization()})
         for name, value in self.connection.impersonation:
             # One header for each group, because the name of a group may contain a comma.
             headers.add(name, value)
