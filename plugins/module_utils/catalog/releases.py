@@ -57,11 +57,13 @@ OPERATOR_FIELDS_SINCE: dict[tuple[str, ...], Release] = {
     ("driver", "fabric_manager", "mode"): (26, 7),
 }
 
+# The first release whose driver pods mount the licensing token from a Secret (api/nvidia/v1/clusterpolicy_types.go of the tag v25.10.0).
+LICENSING_SECRET_SINCE: Release = (25, 10)
 # The same for fields of a pool's `driver`, which are those of NVIDIADriver (CRDs of the tags v24.9.2 to v26.7.0).
 POOL_DRIVER_FIELDS_SINCE: dict[tuple[str, ...], Release] = {
     ("kernel_module_type",): (25, 3),
     ("secret_env",): (25, 10),
-    ("licensing_secret",): (25, 10),
+    ("licensing_secret",): LICENSING_SECRET_SINCE,
     ("upgrade",): (26, 7),
 }
 # The release from which on the operator restarts driver pods in place if the digest of the driver's configuration stays equal

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import FIELD_MANAGER
+from ..catalog.names import FIELD_MANAGER, LICENSING_MANAGER
 from ..common.nested import get_nested
 from ..kube.crd_defaults import defaults_at
 from ..kube.managed_fields import has_records, writers
@@ -90,7 +90,7 @@ def _foreign_writers(live: Document, path: Path) -> list[str] | None:
     """The managers of a field other than Helm, the operator and the collection; None if the object does not record managers."""
     if not has_records(live):
         return None
-    known = {*_HELM, *_OPERATOR, FIELD_MANAGER}
+    known = {*_HELM, *_OPERATOR, FIELD_MANAGER, LICENSING_MANAGER}
     names = writers(live, ("spec", *path))
     return [name for name in names if name not in known and not name.startswith(_TERRAFORM)]
 

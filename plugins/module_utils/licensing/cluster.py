@@ -1,0 +1,106 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads from a cluster which nodes need a license, their driver pods, and the objects with the token."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ..cluster_state.cluster_policy import uses_driver_objects
+from ..cluster_state.node import Node, parse_node
+from ..cluster_state.pool_assignment import assign_pools
+from ..common.errors import InvalidOptions
+from ..kube.errors import ApiError
+from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
+from .content import LicenseFiles, read_files
+from .diagnosis import Expected
+from .driver_pods import FIELDS, SELECTOR, LicenseNode, license_nodes, parse_driver_pods
+from .targets import LicenseTarget, mounted_targets, target_of_pool
+from .token import InvalidToken, TokenInfo, parse_token
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..pools.membership import Membership
+    from ..pools.plan import Plan
+
+Object = dict[str, t.Any]
+
+
+class LicenseCluster:
+    """The licensing of one cluster; each list is read at most once."""
+
+    def __init__(self, client: Client, plan: Plan, policy: Object | None) -> None:
+        """`plan` is adapted to the namespace of the operator, `policy` is the active ClusterPolicy."""
+        self._client = client
+        self._plan = plan
+        self.policy = policy
+        self.namespace = plan.operator.namespace
+
+    @functools.cached_property
+    def drivers(self) -> list[Object]:
+        """The NVIDIADriver objects, if they describe the driver."""
+        spec = (self.policy or {}).get("spec") or {}
+        return list(self._client.list_known(NVIDIA_DRIVERS)) if uses_driver_objects(spec) else []
+
+    @functools.cached_property
+    def nodes(self) -> list[Node]:
+        """All nodes."""
+        return [parse_node(node) for node in self._client.list(NODES)]
+
+    @functools.cached_property
+    def membership(self) -> Membership:
+        """The nodes of each pool."""
+        return assign_pools(self._plan.pools, self.nodes)
+
+    def license_nodes(self) -> list[LicenseNode]:
+        """The nodes that need a license, with their driver pods as they are now."""
+        path = collection_path("v1", "Pod", self.namespace)
+        pods = parse_driver_pods(self._client.list(path, label_selector=SELECTOR, field_selector=FIELDS))
+        return license_nodes(self._plan, self.nodes, self.membership, pods)
+
+    def classes(self, target: LicenseTarget) -> set[str]:
+        """The classes of the vGPU types of the nodes whose driver pods mount the object."""
+        members = {name for pool in target.pools for name in self.membership.by_pool.get(pool, ())}
+        nodes = license_nodes(self._plan, self.nodes, self.membership, {})
+        kinds = {node.license_class for node in nodes if not target.pools or node.name in members}
+        return {kind for kind in kinds if kind}
+
+    @functools.cached_property
+    def mounted(self) -> list[LicenseTarget]:
+        """The objects that driver pods mount."""
+        return mounted_targets(self._plan, self.policy, self.drivers)
+
+    @functools.cached_property
+    def expected(self) -> dict[LicenseTarget, Expected]:
+        """The content of each mounted object; that of a Secret which the user may not read is unknown."""
+        return {target: self._expected(target) for target in self.mounted}
+
+    def expected_of(self, node: LicenseNode) -> Expected | None:
+        """What a node should use; None if no object is mounted there."""
+        target = target_of_pool(self.mounted, node.pool)
+        return self.expected[target] if target is not None else None
+
+    def _expected(self, target: LicenseTarget) -> Expected:
+        try:
+            live = self.read(target)
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            return Expected(target, self.namespace, LicenseFiles(), readable=False)
+        try:
+            files = read_files(target, live, self.namespace)
+        except InvalidOptions:
+            files = LicenseFiles()
+        return Expected(target, self.namespace, files, _token(files))
+
+    def read(self, target: LicenseTarget) -> Object | None:
+        """The object; None if it does not exist."""
+        return self._client.get(object_path("v1", target.kind, target.name, self.namespace))
+
+
+def _token(files: LicenseFiles) -> TokenInfo | None:
+    try:
+        return parse_token(files.token) if files.token is not None else None
+    except InvalidToken:
+        return None

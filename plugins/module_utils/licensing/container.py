@@ -1,0 +1,187 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The license client in the containers of driver pods: reads its state and its files, replaces files, and restarts it.
+
+Source: NVIDIA/gpu-driver-container rhel9/nvidia-driver (start and end of nvidia-gridd, its PID file); NVIDIA/gpu-operator#2279 (only SIGTERM ends the client
+so that it returns its license; the guest keeps its performance for 20 minutes).
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import time
+import typing as t
+
+from ..common.errors import ModuleFailure
+from ..common.parallel import is_fatal, run_bounded
+from ..kube.errors import ApiError
+from .driver_pods import CONFIG_PATH, CONTAINER, TOKEN_PATH, DriverPod, LicenseNode, Reading
+from .status import parse_status
+from .token import fingerprint
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from ..kube.exec import ExecResult
+
+# Each command has a connection of its own, and takes most of its time on the node.
+PARALLEL = 32
+_PID_FILE = "/var/run/nvidia-gridd/nvidia-gridd.pid"
+# Seconds for one command; nvidia-smi waits for the driver.
+_READ_TIMEOUT, _WRITE_TIMEOUT = 30.0, 60.0
+# Seconds until the client has returned its license and ended, and until a written file is complete.
+_STOP_TIMEOUT, _FILE_TIMEOUT = 60.0, 15.0
+_MAX_ERROR = 200
+
+
+class CommandFailed(ModuleFailure):
+    """A command in a driver pod has failed; the message is a sentence."""
+
+    code = "command"
+
+
+class LicenseContainers:
+    """The license client in the driver pods of one cluster."""
+
+    def __init__(
+        self,
+        client: Client,
+        sleep: t.Callable[[float], None] = time.sleep,
+        clock: t.Callable[[], float] = time.monotonic,
+        wall_clock: t.Callable[[], float] = time.time,
+    ) -> None:
+        """Send no request yet."""
+        self._client = client
+        self._sleep = sleep
+        self._clock = clock
+        self._wall_clock = wall_clock
+
+    def read_all(
+        self,
+        nodes: t.Sequence[LicenseNode],
+        *,
+        files: bool = True,
+        on_done: t.Callable[[int], None] = lambda done: None,
+    ) -> dict[str, Reading]:
+        """The readings of all nodes by name, in parallel; an error of one node is in its reading. Raises errors that concern every node."""
+        calls = [(node.name, functools.partial(self.read, node.pod, files=files)) for node in nodes if _runs(node)]
+        outcomes = run_bounded(calls, PARALLEL, lambda dummy, done: on_done(done), fatal=_concerns_all)
+        readings = {node.name: Reading() for node in nodes}
+        for outcome in outcomes:
+            if outcome.error is not None and _concerns_all(outcome.error):
+                raise outcome.error
+            if outcome.error is not None:
+                readings[outcome.name] = Reading(error=_sentence(outcome.error))
+            elif outcome.value is not None:
+                readings[outcome.name] = outcome.value
+        return readings
+
+    def read(self, pod: DriverPod | None, *, files: bool = True) -> Reading:
+        """The state of one node; of a node without a license, its clock, too."""
+        if pod is None:
+            return Reading()
+        output = self._run(pod, "nvidia-smi", "-q")
+        if output.exit_code != 0 and not output.stdout:
+            raise CommandFailed(f"nvidia-smi -q failed in pod {pod.name}: {_last_line(output)}.")
+        status = parse_status(output.stdout)
+        found = self.fingerprints(pod, CONFIG_PATH, TOKEN_PATH) if files else {}
+        return Reading(status, found, None if status.is_licensed else self._clock_skew(pod))
+
+    def fingerprints(self, pod: DriverPod, *paths: str) -> dict[str, str | None]:
+        """The SHA-256 digests of files in the container by path; None for a file that does not exist."""
+        output = self._run(pod, "sha256sum", *paths)
+        found: dict[str, str | None] = dict.fromkeys(paths)
+        for line in output.stdout.splitlines():
+            digest, dummy, path = line.partition("  ")
+            if path in found and len(digest) == 64:
+                found[path] = digest
+        if output.exit_code not in (0, 1):
+            raise CommandFailed(f"sha256sum failed in pod {pod.name}: {_last_line(output)}.")
+        return found
+
+    def _clock_skew(self, pod: DriverPod) -> float | None:
+        before = self._wall_clock()
+        output = self._run(pod, "date", "-u", "+%s")
+        text = output.stdout.strip()
+        if output.exit_code != 0 or not text.isdigit() or len(text) > 12:
+            return None
+        return round(int(text) - (before + self._wall_clock()) / 2)
+
+    def write_new(self, pod: DriverPod, path: str, content: bytes) -> None:
+        """Write a file beside the one in use; its content goes through the standard input only."""
+        new = f"{path}.new"
+        result = self._client.exec(
+            pod.path, CONTAINER, ["cp", "/dev/stdin", new], stdin=content, timeout=_WRITE_TIMEOUT, repeatable=True
+        )
+        if not result.ok:
+            raise CommandFailed(
+                f"Pod {pod.name} cannot write {new}: {_last_line(result)}. If the folder is missing, the pod has started without a token: restart the "
+                "driver pod."
+            )
+        deadline = self._clock() + _FILE_TIMEOUT
+        while self.fingerprints(pod, new)[new] != fingerprint(content):
+            if self._clock() > deadline:
+                raise CommandFailed(f"Pod {pod.name} has not written {new} completely.")
+            self._sleep(0.5)
+
+    def move_new(self, pod: DriverPod, path: str, content: bytes) -> None:
+        """Replace a file by the one that was written beside it; a repetition after a lost response is harmless."""
+        result = self._run(pod, "mv", f"{path}.new", path)
+        if not result.ok and self.fingerprints(pod, path)[path] != fingerprint(content):
+            raise CommandFailed(f"Pod {pod.name} cannot replace {path}: {_last_line(result)}.")
+
+    def stop(self, pod: DriverPod) -> None:
+        """End the license client, so that it returns its license, and wait until it has ended."""
+        deadline = self._clock() + _STOP_TIMEOUT
+        while True:
+            pid = self._run(pod, "cat", _PID_FILE)
+            text = pid.stdout.strip()
+            if pid.exit_code != 0 or not text.isdigit() or int(text) <= 1:
+                return
+            # A process that has ended cannot be signalled. Further signals to one that is ending have no effect.
+            if not self._run(pod, "kill", "-TERM", text).ok:
+                return
+            if self._clock() > deadline:
+                raise CommandFailed(
+                    f"nvidia-gridd (PID {text}) in pod {pod.name} has not ended {_STOP_TIMEOUT:.0f} s after SIGTERM."
+                )
+            self._sleep(0.5)
+
+    def start(self, pod: DriverPod) -> None:
+        """Start the license client, which reads its files only now."""
+        result = self._run(pod, "nvidia-gridd")
+        if not result.ok:
+            raise CommandFailed(f"nvidia-gridd does not start in pod {pod.name}: {_last_line(result)}.")
+
+    def _run(self, pod: DriverPod, *command: str) -> ExecResult:
+        """Run a command whose repetition is harmless."""
+        return self._client.exec(pod.path, CONTAINER, command, timeout=_READ_TIMEOUT, repeatable=True)
+
+
+def utc_now() -> datetime.datetime:
+    """The time of this machine."""
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _runs(node: LicenseNode) -> bool:
+    return node.pod is not None and not node.pod.failure
+
+
+def _concerns_all(error: Exception) -> bool:
+    """Whether an error concerns every node. A connection that breaks may be that to a kubelet, and a deleted pod is an error of its node."""
+    if isinstance(error, ModuleFailure):
+        return not isinstance(error, CommandFailed)
+    if isinstance(error, ApiError):
+        return error.status in (401, 403) or (error.unreachable and not error.sent)
+    return is_fatal(error)
+
+
+def _sentence(error: Exception) -> str:
+    text = error.message if isinstance(error, ApiError) else str(error)
+    text = " ".join(text.split())[:_MAX_ERROR]
+    return text if text.endswith(".") else f"{text}."
+
+
+def _last_line(result: ExecResult) -> str:
+    lines = [line.strip() for line in (result.stderr or result.stdout).splitlines() if line.strip()]
+    return lines[-1][:_MAX_ERROR].rstrip(".") if lines else f"exit code {result.exit_code}"

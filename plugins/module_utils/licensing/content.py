@@ -1,0 +1,208 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The content of the Secret (or, for old operators, the ConfigMap) with the licensing files: read, compared and composed (pure).
+
+Source: NVIDIA's cloud-native-docs, install-gpu-operator-vgpu: the operator mounts exactly these two keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.names import CREATED_ANNOTATION
+from ..common.errors import InvalidOptions
+from ..schema.messages import abbreviate, join_words, quote
+from . import gridd_conf
+from .gridd_conf import GriddOptions
+from .targets import CONFIG_MAP, SECRET, LicenseTarget
+from .token import SHORT, InvalidToken, TokenInfo, fingerprint, normalize_token, parse_token
+
+Object = dict[str, t.Any]
+Document = t.Mapping[str, t.Any]
+
+TOKEN_KEY, CONFIG_KEY = "client_configuration_token.tok", "gridd.conf"
+_OPAQUE = "Opaque"
+
+
+@dataclass(frozen=True)
+class LicenseFiles:
+    """The two files as bytes; None if the object does not have the key. `stray` are its other keys."""
+
+    token: bytes | None = None
+    config: bytes | None = None
+    stray: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether driver pods can mount both files."""
+        return self.token is not None and self.config is not None
+
+    @property
+    def config_text(self) -> str:
+        """gridd.conf as text; empty if it is missing."""
+        return (self.config or b"").decode(errors="replace")
+
+    def shown(self) -> dict[str, t.Any]:
+        """The content for a diff: parameters of gridd.conf, and the fingerprint of the token."""
+        found: dict[str, t.Any] = {}
+        if self.config is not None:
+            found[CONFIG_KEY] = gridd_conf.shown(self.config_text)
+        if self.token is not None:
+            found[TOKEN_KEY] = f"sha256:{fingerprint(self.token)[:SHORT]}"
+        return found
+
+
+def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> LicenseFiles:
+    """The files in the object; raises InvalidOptions if the object is for another purpose."""
+    if live is None:
+        return LicenseFiles()
+    if target.kind == SECRET and live.get("type") not in (None, _OPAQUE):
+        raise InvalidOptions(
+            [
+                f"{target.label(namespace)} has the type {quote(live.get('type'))}, not {_OPAQUE}; give the licensing Secret another name"
+            ]
+        )
+    data = {key: _decode(value) for key, value in _entries(live, "data" if target.kind == SECRET else "binaryData")}
+    if target.kind == CONFIG_MAP:
+        data |= {key: str(value).encode() for key, value in _entries(live, "data")}
+    stray = tuple(sorted(key for key in data if key not in (TOKEN_KEY, CONFIG_KEY)))
+    return LicenseFiles(data.get(TOKEN_KEY), data.get(CONFIG_KEY), stray)
+
+
+def missing_keys_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
+    """Why driver pods get no license from the object, with the remedy."""
+    name = target.label(namespace)
+    remedy = (
+        "Set the token (gpu_licensing_token or gpu_licensing_token_path; options token and token_path of the module)"
+    )
+    if not exists:
+        return f"{name} does not exist, and no token is given. {remedy}."
+    missing = [key for key, value in ((TOKEN_KEY, files.token), (CONFIG_KEY, files.config)) if value is None]
+    has = f"has only {abbreviate(files.stray)}" if files.stray else "has none of the other keys"
+    return (
+        f"{name} lacks {join_words(missing)}, and {has}; the GPU operator mounts exactly the keys {TOKEN_KEY} and {CONFIG_KEY}. "
+        f"{remedy}, and the run adds the keys; or create the object with these keys (docs/licensing.md)."
+    )
+
+
+@dataclass(frozen=True)
+class DesiredFiles:
+    """The files that the object must have, what the token says, and sentences about them."""
+
+    files: LicenseFiles
+    token: TokenInfo
+    warnings: tuple[str, ...]
+
+
+def desired_files(
+    target: LicenseTarget,
+    live: LicenseFiles,
+    token: str | None,
+    options: GriddOptions,
+    classes: t.Collection[str],
+    namespace: str,
+    *,
+    exists: bool,
+) -> DesiredFiles:
+    """The content for an object: the given token, or the live one; gridd.conf from the options, or the live one. Raises InvalidOptions."""
+    if token is None and (live.token is None or (exists and live.config is None)):
+        raise InvalidOptions([missing_keys_message(target, live, namespace, exists=exists)])
+    content = normalize_token(token).encode() if token is not None else t.cast("bytes", live.token)
+    try:
+        info = parse_token(content)
+    except InvalidToken as error:
+        raise InvalidOptions([f"The token in {target.label(namespace)} {error}."]) from None
+    config, warnings = _config(target, live, options, classes, namespace)
+    if token is None or (live.token is not None and _same_token(live.token, content)):
+        content = t.cast("bytes", live.token)
+    if live.stray:
+        warnings.append(
+            f"{target.label(namespace)} also has {abbreviate(live.stray)}, which the GPU operator does not read. Delete what is not needed."
+        )
+    return DesiredFiles(LicenseFiles(content, config, live.stray), info, tuple(warnings))
+
+
+def _config(
+    target: LicenseTarget, live: LicenseFiles, options: GriddOptions, classes: t.Collection[str], namespace: str
+) -> tuple[bytes, list[str]]:
+    """The content of gridd.conf, and warnings about it; raises InvalidOptions if nodes would get no license."""
+    if live.config is not None and not options.declared and not gridd_conf.is_managed(live.config_text):
+        text, content, setting = (
+            live.config_text,
+            live.config,
+            f"Correct it in {target.label(namespace)}, or set feature_type",
+        )
+    else:
+        value = options.feature_type if options.feature_type is not None else gridd_conf.feature_type_for(classes)
+        if options.feature_type is None and not classes and gridd_conf.is_managed(live.config_text):
+            # Without nodes, nothing shows that another value is needed.
+            value = gridd_conf.feature_type_of(live.config_text) or value
+        if value is None:
+            pools = f" ({join_words(target.pools)})" if target.pools else ""
+            raise InvalidOptions(
+                [
+                    f"The nodes that use {target.label(namespace)}{pools} have vGPU types of the classes {join_words(sorted(classes))}, which need different "
+                    "values of FeatureType. Give the pools different Secrets (driver.licensing_secret), or set feature_type."
+                ]
+            )
+        if live.config is not None and not options.declared:
+            # The proxy of an earlier run stays.
+            options = _declared_in(live.config_text)
+        text = gridd_conf.compose(options, value)
+        content, setting = text.encode(), "Set another feature_type, or remove it"
+    warnings = list(gridd_conf.warnings(text))
+    feature = gridd_conf.feature_type_of(text)
+    mismatches = [reason for kind in sorted(classes) if (reason := gridd_conf.mismatch(feature, kind))]
+    if mismatches and gridd_conf.is_certain(feature):
+        raise InvalidOptions([f"gridd.conf: {reason}. {setting}." for reason in mismatches])
+    warnings += [f"gridd.conf: {reason}. {setting}, if nodes stay without a license." for reason in mismatches]
+    return content, warnings
+
+
+def _declared_in(text: str) -> GriddOptions:
+    found = gridd_conf.parse(text)
+    port = found.get("ProxyServerPort", "")
+    if not found.get("ProxyServerAddress") or not port.isdigit():
+        return GriddOptions()
+    return GriddOptions(proxy_address=found["ProxyServerAddress"], proxy_port=int(port))
+
+
+def object_body(
+    target: LicenseTarget, namespace: str, live: Document | None, before: LicenseFiles, after: LicenseFiles
+) -> Object | None:
+    """The object to create, or the patch for the live one; None if it has the files."""
+    if live is not None and (before.token, before.config) == (after.token, after.config):
+        return None
+    metadata: Object = {"name": target.name, "namespace": namespace}
+    if live is None:
+        metadata["annotations"] = {CREATED_ANNOTATION: "true"}
+    else:
+        metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
+    files = {TOKEN_KEY: after.token or b"", CONFIG_KEY: after.config or b""}
+    body: Object = {"apiVersion": "v1", "kind": target.kind, "metadata": metadata}
+    if target.kind == SECRET:
+        return {
+            **body,
+            "type": _OPAQUE,
+            "data": {key: base64.b64encode(value).decode() for key, value in files.items()},
+        }
+    return {**body, "data": {key: value.decode(errors="replace") for key, value in files.items()}}
+
+
+def _same_token(one: bytes, other: bytes) -> bool:
+    """Whether two files have the same token; a line break at its end is no difference."""
+    return one.strip() == other.strip()
+
+
+def _entries(live: Document, field: str) -> t.Iterable[tuple[str, t.Any]]:
+    return (live.get(field) or {}).items()
+
+
+def _decode(value: t.Any) -> bytes:
+    try:
+        return base64.b64decode(str(value))
+    except (binascii.Error, ValueError):
+        return b""

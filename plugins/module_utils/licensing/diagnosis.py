@@ -1,0 +1,164 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why a node has no license, and the remedy (pure)."""
+
+from __future__ import annotations
+
+import datetime
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.vgpu_releases import BRANCHES, DLS_VERSION_NEEDED
+from ..schema.messages import join_words
+from . import gridd_conf
+from .content import LicenseFiles
+from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
+from .status import NOT_APPLICABLE, UNKNOWN
+from .targets import LicenseTarget
+from .token import CLS, TokenInfo, fingerprint, format_time
+
+# Seconds by which a clock may differ before a message mentions it.
+MAX_SKEW = 60.0
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a node should use: the object that its driver pod mounts, with its files and its token; without a token, nothing is compared."""
+
+    target: LicenseTarget
+    namespace: str
+    files: LicenseFiles
+    token: TokenInfo | None = None
+    # Whether the files could be read. A user may lack the right to read Secrets.
+    readable: bool = True
+
+    @property
+    def label(self) -> str:
+        """The object for messages."""
+        return self.target.label(self.namespace)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """The fingerprints that the files in the container must have, by path; empty if they are not known."""
+        found = {}
+        if self.files.token is not None:
+            found[TOKEN_PATH] = fingerprint(self.files.token)
+        if self.files.config is not None:
+            found[CONFIG_PATH] = fingerprint(self.files.config)
+        return found
+
+    def matches(self, reading: Reading, path: str) -> bool | None:
+        """Whether the container has the expected file; None if this is not known."""
+        wanted = self.fingerprints.get(path)
+        return None if wanted is None or path not in reading.files else reading.files[path] == wanted
+
+
+def problem(node: LicenseNode, reading: Reading, expected: Expected | None, now: datetime.datetime) -> str:
+    """Why the node has no license, or not the expected files, as a sentence with the remedy; empty if all is as expected."""
+    if node.pod is None:
+        return "It has no driver pod. Check the driver of its pool, and the taints and labels of the node."
+    if node.pod.failure:
+        return f"Its driver does not run: {node.pod.failure}."
+    if reading.error:
+        return f"Its state could not be read: {reading.error}"
+    status = reading.status
+    if status is None or status.state == UNKNOWN:
+        text = f" ({status.text})" if status is not None and status.text else ""
+        return f"nvidia-smi reports no license state{text}. Check the log of pod {node.pod.name}."
+    if status.state == NOT_APPLICABLE:
+        return "nvidia-smi reports no licensed product. Check that the driver is the vGPU guest driver."
+    if status.is_licensed:
+        return _outdated(node, reading, expected)
+    return f"{status.text}. {_cause(node, reading, expected, now)}"
+
+
+def _outdated(node: LicenseNode, reading: Reading, expected: Expected | None) -> str:
+    """Why a licensed node must be rotated."""
+    if expected is None:
+        return ""
+    changed = [
+        name
+        for name, path in (("token", TOKEN_PATH), ("gridd.conf", CONFIG_PATH))
+        if expected.matches(reading, path) is False
+    ]
+    if not changed:
+        return ""
+    return f"Licensed, but its {join_words(changed)} differs from {expected.label}. Run the playbook license_rotate."
+
+
+def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: datetime.datetime) -> str:
+    """The most specific cause that the evidence shows."""
+    if expected is None or not expected.readable:
+        return "Check the licensing Secret, and the log of its driver pod."
+    if reading.files.get(TOKEN_PATH, "") is None:
+        return (
+            f"Its container has no token: the driver pod started before {expected.label} was named with nlsEnabled. Restart the driver pod, "
+            "or run the playbook license."
+        )
+    if expected.token is None:
+        return f"{expected.label} has no valid token. Run the playbook license with a token."
+    if expected.matches(reading, TOKEN_PATH) is False:
+        return f"It uses another token than {expected.label}. Run the playbook license_rotate."
+    if time_problem := expected.token.problem(now):
+        return f"The token in {expected.label} {time_problem}, and run the playbook license_rotate."
+    if node.license_class and (
+        reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), node.license_class)
+    ):
+        return f"{reason}. Set feature_type (gpu_licensing_feature_type), and run the playbook license_rotate."
+    if expected.matches(reading, CONFIG_PATH) is False:
+        return f"It uses another gridd.conf than {expected.label}. Run the playbook license_rotate."
+    return _clock(reading, expected.token, now) or _server(node, expected.token)
+
+
+def _clock(reading: Reading, token: TokenInfo, now: datetime.datetime) -> str:
+    skew = reading.clock_skew
+    if skew is None or abs(skew) <= MAX_SKEW:
+        return ""
+    direction = "ahead of" if skew > 0 else "behind"
+    effect = token.problem(now + datetime.timedelta(seconds=skew))
+    by_clock = f"; by its clock, the token {effect.partition(';')[0]}" if effect else ""
+    return f"Its clock is {abs(skew):.0f} s {direction} this machine's{by_clock}. Correct the time synchronization (NTP) of the node and of its hypervisor."
+
+
+def _server(node: LicenseNode, token: TokenInfo) -> str:
+    if not token.services:
+        return "The token names no license server. Create a new one in the license system."
+    addresses = dict.fromkeys(
+        f"{service.host}:{service.port}" if service.port else service.host for service in token.services
+    )
+    texts = [
+        f"No license from {join_words(list(addresses))}: from the node, check the name, the port and a proxy, and on the license server the free licenses."
+    ]
+    if token.server_type != CLS and (release := vgpu_release(node.driver_version)) and release >= DLS_VERSION_NEEDED[0]:
+        texts.append(f"vGPU {release} needs DLS {DLS_VERSION_NEEDED[1]} or later.")
+    return " ".join(texts)
+
+
+def vgpu_release(driver_version: str) -> int | None:
+    """The major vGPU release of a guest driver; None if it is not known."""
+    branch = driver_version.partition(".")[0]
+    return BRANCHES.get(int(branch)) if branch.isdigit() else None
+
+
+def expiry_warning(expected: Expected, now: datetime.datetime, min_days: int) -> str:
+    """A sentence if the token expires soon; empty otherwise."""
+    if expected.token is None:
+        return ""
+    left = expected.token.days_left(now)
+    if left is None or left >= min_days:
+        return ""
+    when = format_time(expected.token.expires)
+    state = f"expires at {when}, in {left} days" if left >= 0 else f"expired at {when}"
+    return f"The token in {expected.label} {state}. Create a new one in the license system, and run the playbook license_rotate."
+
+
+def counts(readings: t.Mapping[str, Reading]) -> dict[str, int]:
+    """The number of nodes in each state."""
+    licensed = sum(reading.is_licensed for reading in readings.values())
+    unknown = sum(reading.status is None or reading.status.state == UNKNOWN for reading in readings.values())
+    return {
+        "nodes": len(readings),
+        "licensed": licensed,
+        "unlicensed": len(readings) - licensed - unknown,
+        "unknown": unknown,
+    }

@@ -1,0 +1,115 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The driver pods of vGPU nodes, and the license state that is read in each of them (pure).
+
+Source: gpu-operator assets/state-driver/0500_daemonset.yaml and manifests/state-driver/0500_daemonset.yaml (labels, name of the container).
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..catalog.names import LIVE_PODS, VGPU_PRESENT_LABEL
+from ..cluster_state.node import Node
+from ..cluster_state.operand_pods import container_failures, node_of
+from ..kube.paths import object_path
+from ..schema.driver import VGPU_TYPE
+from .gridd_conf import profile_class
+from .status import LicenseStatus
+
+if t.TYPE_CHECKING:
+    from ..pools.membership import Membership
+    from ..pools.plan import Plan
+
+Document = t.Mapping[str, t.Any]
+
+SELECTOR, FIELDS = "app.kubernetes.io/component=nvidia-driver", LIVE_PODS
+CONTAINER = "nvidia-driver-ctr"
+# The files of the license client in the driver's container (gpu-driver-container rhel9/nvidia-driver).
+CONFIG_PATH = "/etc/nvidia/gridd.conf"
+TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
+
+
+@dataclass(frozen=True)
+class DriverPod:
+    """A driver pod; `started` is when its container started, and `failure` why it does not run, or empty."""
+
+    name: str
+    namespace: str
+    node: str
+    uid: str
+    started: str | None = None
+    failure: str = ""
+
+    @property
+    def path(self) -> str:
+        """The path of the pod."""
+        return object_path("v1", "Pod", self.name, self.namespace)
+
+
+@dataclass(frozen=True)
+class LicenseNode:
+    """A node that needs a license, its pool (None without one), and its driver pod (None without one)."""
+
+    name: str
+    pool: str | None
+    vgpu_type: str
+    driver_version: str
+    pod: DriverPod | None
+
+    @property
+    def license_class(self) -> str | None:
+        """The class of its vGPU type; None if it is not known."""
+        return profile_class(self.vgpu_type)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read in a driver pod: the state, the fingerprints of the files by path (None: no file), the node's clock, or an error."""
+
+    status: LicenseStatus | None = None
+    files: t.Mapping[str, str | None] = field(default_factory=dict)
+    # Seconds by which the node's clock differs from that of this machine, the positive values for a clock that is fast.
+    clock_skew: float | None = None
+    error: str = ""
+
+    @property
+    def is_licensed(self) -> bool:
+        """Whether the node has a license."""
+        return self.status is not None and self.status.is_licensed
+
+
+def parse_driver_pods(pods: t.Iterable[Document]) -> dict[str, DriverPod]:
+    """The driver pods by node; of several pods on a node, the one that is not being deleted."""
+    found: dict[str, DriverPod] = {}
+    for pod in pods:
+        node = node_of(pod)
+        if node and (node not in found or not pod["metadata"].get("deletionTimestamp")):
+            found[node] = _driver_pod(pod, node)
+    return found
+
+
+def _driver_pod(pod: Document, node: str) -> DriverPod:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    states = {item["name"]: item.get("state") or {} for item in status.get("containerStatuses") or ()}
+    started = (states.get(CONTAINER, {}).get("running") or {}).get("startedAt")
+    failure = ""
+    if started is None:
+        failures = [str(each) for each in container_failures([pod]).get(node, ())]
+        failure = failures[0] if failures else f"pod {metadata['name']} is in phase {status.get('phase') or 'unknown'}"
+    return DriverPod(metadata["name"], metadata["namespace"], node, str(metadata.get("uid") or ""), started, failure)
+
+
+def license_nodes(
+    plan: Plan, nodes: t.Iterable[Node], membership: Membership, pods: t.Mapping[str, DriverPod]
+) -> list[LicenseNode]:
+    """The nodes that need a license, sorted: those whose GPU is a vGPU by its label, and those of pools with a vGPU driver."""
+    pool_of = {name: pool for pool, names in membership.by_pool.items() for name in names}
+    declared = {pool.name for pool in plan.pools if (pool.driver or {}).get("type") == VGPU_TYPE}
+    return [
+        LicenseNode(node.name, pool_of.get(node.name), node.product, node.driver or "", pods.get(node.name))
+        for node in sorted(nodes, key=lambda node: node.name)
+        if node.labels.get(VGPU_PRESENT_LABEL) == "true"
+        or (pool_of.get(node.name) in declared and node.has_gpu and node.labels.get(VGPU_PRESENT_LABEL) != "false")
+    ]

@@ -1,0 +1,161 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gives the running drivers the files of their Secret, node by node, without restarting a pod.
+
+The order of the steps makes the state of a node sufficient to continue after an end at any point: the client is ended before the new files get their names.
+A container with the new files therefore never runs a client that has read the old ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import dataclass, field
+
+from ..common.errors import PartialFailure, ServiceError
+from ..common.results import MAX_LISTED
+from ..common.wait import WaitOptions, WaitTimeout
+from ..schema.messages import abbreviate_nodes
+from .container import CommandFailed, LicenseContainers, utc_now
+from .diagnosis import Expected, problem
+from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
+
+if t.TYPE_CHECKING:
+    from ..kube.lease import Lease
+
+REPLACE, RESTART, NONE = "replace", "restart", "none"
+# How often a node is tried if the API server or the kubelet fails temporarily.
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class NodeRotation:
+    """What one node needs: other files, or only a restart of its license client."""
+
+    node: LicenseNode
+    expected: Expected
+    action: str
+
+
+@dataclass
+class RotationResult:
+    """The nodes that were rotated, in order; then those that were not started, and the node that has failed."""
+
+    rotated: list[str] = field(default_factory=list)
+    unchanged: int = 0
+    pending: list[str] = field(default_factory=list)
+    failed: str = ""
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The result in the format of the module."""
+        return {
+            "rotated": self.rotated[:MAX_LISTED],
+            "rotated_count": len(self.rotated),
+            "unchanged_count": self.unchanged,
+            "pending": self.pending[:MAX_LISTED],
+            "failed": self.failed or None,
+        }
+
+
+def needed_action(reading: Reading, expected: Expected) -> str:
+    """What a node needs."""
+    wanted = expected.fingerprints
+    if any(reading.files.get(path) != digest for path, digest in wanted.items()):
+        return REPLACE
+    return NONE if reading.is_licensed else RESTART
+
+
+def plan_rotation(
+    nodes: t.Sequence[LicenseNode],
+    readings: t.Mapping[str, Reading],
+    expected: t.Callable[[LicenseNode], Expected | None],
+) -> list[NodeRotation]:
+    """The nodes to rotate, those with other files first: a node without a license may fail again, and the first failure ends the run."""
+    found = []
+    for node in nodes:
+        files = expected(node)
+        if files is not None and node.pod is not None and not node.pod.failure and not readings[node.name].error:
+            found.append(NodeRotation(node, files, needed_action(readings[node.name], files)))
+    order = (REPLACE, RESTART)
+    return sorted(
+        (each for each in found if each.action != NONE), key=lambda each: (order.index(each.action), each.node.name)
+    )
+
+
+class Rotator:
+    """Rotates one node after the other, and stops at the first one that gets no license."""
+
+    def __init__(self, containers: LicenseContainers, waiting: WaitOptions, lease: Lease) -> None:
+        """Send no request yet."""
+        self._containers = containers
+        self._waiting = waiting
+        self._lease = lease
+
+    def run(self, rotations: t.Sequence[NodeRotation], result: RotationResult) -> None:
+        """Rotate the nodes; raises PartialFailure, whose message names the node, the reason and the remedy."""
+        result.pending = [each.node.name for each in rotations]
+        for rotation in rotations:
+            name = rotation.node.name
+            self._waiting.progress.report(f"rotating the license of {name}", len(result.rotated), len(rotations))
+            try:
+                self._rotate(rotation)
+            except (CommandFailed, WaitTimeout, ServiceError) as error:
+                result.failed = name
+                result.pending.remove(name)
+                raise PartialFailure(_message(name, error, result), {"license_rotation": result.as_dict()}) from error
+            result.pending.remove(name)
+            result.rotated.append(name)
+
+    def _rotate(self, rotation: NodeRotation) -> None:
+        """Rotate one node; after a temporary error from its current state."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._apply(rotation)
+                break
+            except ServiceError as error:
+                if not error.transient or attempt == _ATTEMPTS:
+                    raise
+        self._verify(rotation)
+
+    def _apply(self, rotation: NodeRotation) -> None:
+        pod, containers = t.cast("DriverPod", rotation.node.pod), self._containers
+        contents = {TOKEN_PATH: rotation.expected.files.token, CONFIG_PATH: rotation.expected.files.config}
+        current = containers.fingerprints(pod, *contents)
+        changed = {
+            path: content
+            for path, content in contents.items()
+            if content is not None and current[path] != rotation.expected.fingerprints[path]
+        }
+        steps: list[t.Callable[[], None]] = [
+            *(functools.partial(containers.write_new, pod, path, content) for path, content in changed.items()),
+            functools.partial(containers.stop, pod),
+            *(functools.partial(containers.move_new, pod, path, content) for path, content in changed.items()),
+            functools.partial(containers.start, pod),
+        ]
+        for step in steps:
+            self._lease.check()
+            step()
+
+    def _verify(self, rotation: NodeRotation) -> None:
+        """Wait until the node has a license with the new files."""
+        node = rotation.node
+
+        def text(reading: Reading) -> str:
+            return problem(node, reading, rotation.expected, utc_now()) or "It has no license yet."
+
+        self._waiting.until(
+            lambda: self._containers.read(node.pod),
+            lambda reading: needed_action(reading, rotation.expected) == NONE,
+            describe=text,
+            progress_text=lambda reading: f"{node.name}: {text(reading)}",
+        )
+
+
+def _message(name: str, error: Exception, result: RotationResult) -> str:
+    done = f" Done: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
+    pending = f" Not started: {abbreviate_nodes(result.pending)}." if result.pending else ""
+    reason = error.message if isinstance(error, ServiceError) else str(error)
+    return (
+        f"The rotation stopped at node {name}: {reason}{'' if reason.endswith('.') else '.'}{done}{pending} A vGPU keeps its performance for 20 minutes "
+        "without a license. Correct the cause, and run again: finished nodes are skipped."
+    )

@@ -1,0 +1,158 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Driver containers with a license client, in memory: they answer the commands that the collection sends, and no other."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import (
+    CONFIG_PATH,
+    TOKEN_PATH,
+    DriverPod,
+    LicenseNode,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import InvalidToken, parse_token
+
+NAMESPACE = "gpu-operator"
+PID_FILE = "/var/run/nvidia-gridd/nvidia-gridd.pid"
+
+
+class Killed(BaseException):
+    """The end of the run by a signal."""
+
+
+def missing(program: str, path: str) -> ExecResult:
+    return ExecResult(1, "", f"{program}: {path}: No such file or directory\n")
+
+
+@dataclass
+class Container:
+    """One driver container; the client has a license while it runs with a token that `accepts` accepts."""
+
+    files: dict[str, bytes]
+    accepts: Callable[[bytes], bool] = lambda token: True
+    pid: int | None = 100
+    # The files that the running client has read.
+    loaded: dict[str, bytes] = field(default_factory=dict)
+    skew: int = 0
+    started: int = 0
+    # How many reads of the state it takes until the client has its license.
+    delay: int = 0
+    waiting: int = 0
+
+    def __post_init__(self) -> None:
+        self.loaded = dict(self.files) if self.pid else {}
+
+    @property
+    def licensed(self) -> bool:
+        token = self.loaded.get(TOKEN_PATH)
+        if self.pid is None or token is None or not self.accepts(token):
+            return False
+        try:
+            return self.waiting <= 0 and not parse_token(token).problem(_now())
+        except InvalidToken:
+            return False
+
+    def run(self, command: Sequence[str], stdin: bytes | None) -> ExecResult:
+        match tuple(command):
+            case ("nvidia-smi", "-q"):
+                self.waiting -= 1
+                text = "Licensed (Expiry: 2030-1-5 4:02:01 GMT)" if self.licensed else "Unlicensed (Unrestricted)"
+                return ExecResult(
+                    0,
+                    "==============NVSMI LOG==============\n    vGPU Software Licensed Product\n"
+                    f"        Product Name : NVIDIA Virtual Compute Server\n        License Status : {text}\n",
+                    "",
+                )
+            case ("sha256sum", *paths):
+                lines = [
+                    f"{hashlib.sha256(self.files[path]).hexdigest()}  {path}" for path in paths if path in self.files
+                ]
+                absent = [path for path in paths if path not in self.files]
+                errors = "".join(missing("sha256sum", path).stderr for path in absent)
+                return ExecResult(1 if absent else 0, "".join(f"{line}\n" for line in lines), errors)
+            case ("date", "-u", "+%s"):
+                return ExecResult(0, f"{int(time.time()) + self.skew}\n", "")
+            case ("cp", "/dev/stdin", path):
+                assert stdin is not None
+                self.files[path] = stdin
+                return ExecResult(0, "", "")
+            case ("mv", source, target):
+                if source not in self.files:
+                    return missing("mv", source)
+                self.files[target] = self.files.pop(source)
+                return ExecResult(0, "", "")
+            case ("cat", path) if path == PID_FILE:
+                return ExecResult(0, f"{self.pid}\n", "") if self.pid else missing("cat", path)
+            case ("kill", "-TERM", pid):
+                if str(self.pid) != pid:
+                    return ExecResult(1, "", f"kill: ({pid}) - No such process\n")
+                self.pid, self.loaded = None, {}
+                return ExecResult(0, "", "")
+            case ("nvidia-gridd",):
+                assert self.pid is None, "a second client was started"
+                self.started += 1
+                self.pid, self.loaded, self.waiting = 100 + self.started, dict(self.files), self.delay
+                return ExecResult(0, "", "")
+        raise AssertionError(f"unknown command {command}")
+
+
+@dataclass
+class Containers:
+    """The containers by node, in place of the API client; `before` is called with each command, and may raise an error."""
+
+    by_node: dict[str, Container]
+    before: Callable[[str, tuple[str, ...]], None] = lambda node, command: None
+    after: Callable[[str, tuple[str, ...]], None] = lambda node, command: None
+    commands: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+
+    def exec(
+        self,
+        pod_path: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        repeatable: bool = False,
+    ) -> ExecResult:
+        assert container == "nvidia-driver-ctr"
+        node = pod_path.rpartition("/driver-")[2]
+        self.commands.append((node, tuple(command)))
+        self.before(node, tuple(command))
+        result = self.by_node[node].run(command, stdin)
+        self.after(node, tuple(command))
+        return result
+
+    def mutations(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The commands that change something."""
+        return [each for each in self.commands if each[1][0] in ("cp", "mv", "kill", "nvidia-gridd")]
+
+
+def license_node(
+    name: str, vgpu_type: str = "NVIDIA-A100-10C", pool: str | None = None, failure: str = ""
+) -> LicenseNode:
+    """A node with its driver pod."""
+    pod = DriverPod(f"driver-{name}", NAMESPACE, name, f"uid-{name}", "2026-01-01T00:00:00Z", failure)
+    return LicenseNode(name, pool, vgpu_type, "580.95.05", pod)
+
+
+def lost_connection(*, sent: bool = True) -> ApiError:
+    """The error of a broken connection."""
+    return ApiError("connection reset", reason="Broken", method="GET", path="/exec", sent=sent)
+
+
+def initial_files(token: str, config: str = "FeatureType=1\n") -> dict[str, bytes]:
+    """The files of a container."""
+    return {TOKEN_PATH: token.encode(), CONFIG_PATH: config.encode()}
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

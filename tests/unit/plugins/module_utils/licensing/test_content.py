@@ -1,0 +1,176 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The content of the licensing Secret: exact keys, foreign files that stay, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import (
+    CONFIG_KEY,
+    TOKEN_KEY,
+    DesiredFiles,
+    LicenseFiles,
+    desired_files,
+    object_body,
+    read_files,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.gridd_conf import GriddOptions
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import CONFIG_MAP, SECRET, LicenseTarget
+from tests.helpers.license_tokens import token
+
+NAMESPACE = "gpu-operator"
+TARGET = LicenseTarget(SECRET, "licensing-config", ("vdi",))
+OLD_WAY = LicenseTarget(CONFIG_MAP, "licensing-config")
+TOKEN, OTHER = token(), token("other.example.com")
+MANAGED = b"# Managed by accel.gpu\nFeatureType=1\n"
+
+
+def desired(
+    live: LicenseFiles | None = None,
+    text: str | None = None,
+    classes: Collection[str] = (),
+    options: GriddOptions | None = None,
+) -> DesiredFiles:
+    return desired_files(
+        TARGET, live or LicenseFiles(), text, options or GriddOptions(), classes, NAMESPACE, exists=live is not None
+    )
+
+
+def secret(kind: str | None = "Opaque", **files: str) -> dict[str, Any]:
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
+    return {"metadata": {"resourceVersion": "7"}, "type": kind, "data": data}
+
+
+def test_a_new_secret() -> None:
+    found = desired(text=f"{TOKEN}\n")
+    assert found.files == LicenseFiles(TOKEN.encode(), MANAGED)
+    body = object_body(TARGET, NAMESPACE, None, LicenseFiles(), found.files)
+    assert body == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "licensing-config", "namespace": NAMESPACE, "annotations": {"accel.gpu/created": "true"}},
+        "type": "Opaque",
+        "data": {
+            TOKEN_KEY: base64.b64encode(TOKEN.encode()).decode(),
+            CONFIG_KEY: base64.b64encode(MANAGED).decode(),
+        },
+    }
+    assert found.files.shown() == {
+        CONFIG_KEY: {"FeatureType": "1"},
+        TOKEN_KEY: f"sha256:{found.token.fingerprint[:16]}",
+    }
+    assert TOKEN not in str(found.files.shown())
+
+
+def test_a_second_run_changes_nothing() -> None:
+    live = secret(**{TOKEN_KEY: TOKEN, CONFIG_KEY: MANAGED.decode()})
+    files = read_files(TARGET, live, NAMESPACE)
+    for text in (TOKEN, f"{TOKEN}\n", None):
+        assert object_body(TARGET, NAMESPACE, live, files, desired(files, text).files) is None
+
+
+def test_a_token_with_a_line_break_in_the_secret_is_kept() -> None:
+    files = LicenseFiles(f"{TOKEN}\n".encode(), b"")
+    assert desired(files, TOKEN).files == files
+    assert desired(files, OTHER).files.token == OTHER.encode()
+
+
+def test_a_new_token_keeps_a_foreign_configuration() -> None:
+    foreign = b"# by hand\nFeatureType=4\n"
+    found = desired(LicenseFiles(OTHER.encode(), foreign), TOKEN, {"C"})
+    assert found.files == LicenseFiles(TOKEN.encode(), foreign)
+    live = secret(**{TOKEN_KEY: OTHER, CONFIG_KEY: foreign.decode()})
+    body = object_body(TARGET, NAMESPACE, live, read_files(TARGET, live, NAMESPACE), found.files)
+    assert body is not None
+    assert body["metadata"] == {"name": "licensing-config", "namespace": NAMESPACE, "resourceVersion": "7"}
+
+
+@pytest.mark.parametrize(
+    ("classes", "options", "expected"),
+    [
+        ("", GriddOptions(), b"# Managed by accel.gpu\nFeatureType=1\n"),
+        ("Q", GriddOptions(), b"# Managed by accel.gpu\nFeatureType=2\n"),
+        ("C", GriddOptions(feature_type=4), b"# Managed by accel.gpu\nFeatureType=4\n"),
+        (
+            "C",
+            GriddOptions(None, "proxy", 3128),
+            b"# Managed by accel.gpu\nFeatureType=1\nProxyServerAddress=proxy\nProxyServerPort=3128\n",
+        ),
+    ],
+)
+def test_the_composed_configuration(classes: str, options: GriddOptions, expected: bytes) -> None:
+    assert desired(text=TOKEN, classes=set(classes), options=options).files.config == expected
+
+
+def test_the_configuration_of_an_earlier_run() -> None:
+    proxy = b"# Managed by accel.gpu\nFeatureType=2\nProxyServerAddress=proxy\nProxyServerPort=3128\n"
+    # Without nodes, nothing shows that another FeatureType is needed; the proxy stays in any case.
+    assert desired(LicenseFiles(TOKEN.encode(), proxy)).files.config == proxy
+    assert desired(LicenseFiles(TOKEN.encode(), proxy), classes={"C"}).files.config == proxy.replace(b"=2", b"=1")
+
+
+def test_what_gives_no_license_is_refused() -> None:
+    with pytest.raises(
+        InvalidOptions, match="FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C"
+    ):
+        desired(text=TOKEN, classes={"C"}, options=GriddOptions(feature_type=2))
+    with pytest.raises(InvalidOptions, match="Correct it in Secret gpu-operator/licensing-config"):
+        desired(LicenseFiles(TOKEN.encode(), b"FeatureType=0\n"), classes={"C"})
+    with pytest.raises(InvalidOptions, match=r"\(vdi\) have vGPU types of the classes C and Q, which need different"):
+        desired(text=TOKEN, classes={"C", "Q"})
+    uncertain = desired(text=TOKEN, classes={"Q"}, options=GriddOptions(feature_type=1))
+    assert "if nodes stay without a license" in uncertain.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("live", "message"),
+    [
+        (None, "Secret gpu-operator/licensing-config does not exist, and no token is given. Set the token (gpu_licensing_token"),
+        (LicenseFiles(None, b"", ("token.tok",)), f"lacks {TOKEN_KEY}, and has only token.tok; the GPU operator mounts exactly"),
+        (LicenseFiles(), f"lacks {TOKEN_KEY} and {CONFIG_KEY}, and has none of the other keys"),
+        (LicenseFiles(TOKEN.encode(), None), f"lacks {CONFIG_KEY}"),
+        (LicenseFiles(b"abc", b""), "The token in Secret gpu-operator/licensing-config has 1 part instead of 3"),
+    ],
+)  # fmt: skip
+def test_unusable_secrets_without_a_token(live: LicenseFiles | None, message: str) -> None:
+    with pytest.raises(InvalidOptions) as error:
+        desired(live)
+    assert message in str(error.value)
+
+
+def test_a_secret_with_wrong_keys_is_completed_by_a_token() -> None:
+    found = desired(LicenseFiles(None, None, ("token.tok",)), TOKEN)
+    assert found.files.is_complete
+    assert found.warnings == (
+        "Secret gpu-operator/licensing-config also has token.tok, which the GPU operator does not read. Delete what is not needed.",
+    )
+
+
+def test_a_secret_for_another_purpose_is_not_changed() -> None:
+    with pytest.raises(InvalidOptions, match='has the type "kubernetes[.]io/dockerconfigjson", not Opaque'):
+        read_files(TARGET, secret("kubernetes.io/dockerconfigjson"), NAMESPACE)
+
+
+def test_a_config_map() -> None:
+    live = {
+        "metadata": {"resourceVersion": "7"},
+        "data": {TOKEN_KEY: TOKEN, CONFIG_KEY: ""},
+        "binaryData": {"x": "AA=="},
+    }
+    files = read_files(OLD_WAY, live, NAMESPACE)
+    assert files == LicenseFiles(TOKEN.encode(), b"", ("x",))
+    body = object_body(OLD_WAY, NAMESPACE, live, files, LicenseFiles(OTHER.encode(), b"FeatureType=1\n"))
+    assert body is not None
+    assert (body["kind"], body["data"]) == ("ConfigMap", {TOKEN_KEY: OTHER, CONFIG_KEY: "FeatureType=1\n"})
+
+
+def test_content_that_is_not_base64() -> None:
+    live = {"metadata": {}, "data": {TOKEN_KEY: "%", CONFIG_KEY: ""}}
+    with pytest.raises(InvalidOptions, match="is empty"):
+        desired(read_files(TARGET, live, NAMESPACE))

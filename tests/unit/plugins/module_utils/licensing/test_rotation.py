@@ -1,0 +1,246 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rotation of tokens node by node: order, verification, the first failure, and its continuation after an end at any command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import Expected
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import (
+    NONE,
+    REPLACE,
+    RESTART,
+    NodeRotation,
+    RotationResult,
+    Rotator,
+    plan_rotation,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token
+from tests.helpers.license_nodes import (
+    NAMESPACE,
+    Container,
+    Containers,
+    Killed,
+    initial_files,
+    license_node,
+    lost_connection,
+)
+from tests.helpers.license_tokens import token
+
+OLD, NEW = token("old.example.com"), token("new.example.com")
+CONFIG = "# Managed by accel.gpu\nFeatureType=1\n"
+
+
+class NoLease:
+    """A lease that is held; counts how often it was checked."""
+
+    checks = 0
+
+    def check(self) -> None:
+        self.checks += 1
+
+
+def expected(text: str = NEW, config: str = CONFIG) -> Expected:
+    files = LicenseFiles(text.encode(), config.encode())
+    return Expected(LicenseTarget(SECRET, "licensing-config"), NAMESPACE, files, parse_token(text))
+
+
+def cluster(count: int = 3, **options: Any) -> Containers:
+    return Containers({f"n{index}": Container(initial_files(OLD), **options) for index in range(count)})
+
+
+def plan(containers: Containers, names: Sequence[str] | None = None) -> tuple[LicenseContainers, list[NodeRotation]]:
+    access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None)
+    nodes = [license_node(name) for name in names or containers.by_node]
+    return access, plan_rotation(nodes, access.read_all(nodes), lambda dummy: expected())
+
+
+def rotate(containers: Containers, timeout: float = 0.1) -> RotationResult:
+    access, rotations = plan(containers)
+    containers.commands.clear()
+    result = RotationResult(unchanged=len(containers.by_node) - len(rotations))
+    Rotator(access, WaitOptions(timeout, 0.01, Progress(None)), cast(Any, NoLease())).run(rotations, result)
+    return result
+
+
+def test_every_node_gets_the_new_token_one_after_the_other() -> None:
+    containers = cluster(delay=2)
+    result = rotate(containers)
+    assert result.as_dict() == {
+        "rotated": ["n0", "n1", "n2"],
+        "rotated_count": 3,
+        "unchanged_count": 0,
+        "pending": [],
+        "failed": None,
+    }
+    for container in containers.by_node.values():
+        assert container.files == {TOKEN_PATH: NEW.encode(), CONFIG_PATH: CONFIG.encode()} == container.loaded
+        assert container.licensed
+        assert container.started == 1
+    assert [command for node, command in containers.mutations() if node == "n0"] == [
+        ("cp", "/dev/stdin", f"{TOKEN_PATH}.new"),
+        ("cp", "/dev/stdin", f"{CONFIG_PATH}.new"),
+        ("kill", "-TERM", "100"),
+        ("mv", f"{TOKEN_PATH}.new", TOKEN_PATH),
+        ("mv", f"{CONFIG_PATH}.new", CONFIG_PATH),
+        ("nvidia-gridd",),
+    ]
+    order = [node for node, dummy in containers.mutations()]
+    assert order == sorted(order)
+    assert NEW not in str(containers.commands)
+    assert plan(containers)[1] == []
+
+
+def test_a_container_never_runs_a_client_of_the_old_token_beside_the_new_file() -> None:
+    containers = cluster(1)
+
+    def check(node: str, command: tuple[str, ...]) -> None:
+        container = containers.by_node[node]
+        if container.files[TOKEN_PATH] == NEW.encode() and container.pid:
+            assert container.loaded[TOKEN_PATH] == NEW.encode()
+
+    containers.after = check
+    rotate(containers)
+
+
+def test_the_needed_actions() -> None:
+    containers = cluster(4)
+    containers.by_node["n1"].files[TOKEN_PATH] = NEW.encode()
+    containers.by_node["n1"].files[CONFIG_PATH] = CONFIG.encode()
+    containers.by_node["n2"] = Container({TOKEN_PATH: NEW.encode(), CONFIG_PATH: CONFIG.encode()}, pid=None)
+    del containers.by_node["n3"].files[TOKEN_PATH]
+    dummy, rotations = plan(containers)
+    assert [(each.node.name, each.action) for each in rotations] == [("n0", REPLACE), ("n3", REPLACE), ("n2", RESTART)]
+    assert NONE not in {each.action for each in rotations}
+
+
+def test_only_the_changed_file_is_sent() -> None:
+    containers = cluster(1)
+    containers.by_node["n0"].files[CONFIG_PATH] = CONFIG.encode()
+    rotate(containers)
+    assert {command[2] for dummy, command in containers.mutations() if command[0] == "cp"} == {f"{TOKEN_PATH}.new"}
+
+
+def test_the_first_node_without_a_license_ends_the_run() -> None:
+    containers = cluster(3)
+    containers.by_node["n1"].accepts = lambda text: text == OLD.encode()
+    with pytest.raises(PartialFailure) as error:
+        rotate(containers)
+    message = str(error.value)
+    assert "The rotation stopped at node n1: Not done within" in message
+    assert "No license from new.example.com:443" in message
+    assert "Done: node n0." in message
+    assert "Not started: node n2." in message
+    assert "run again" in message
+    result = error.value.partial["license_rotation"]
+    assert (result["rotated"], result["failed"], result["pending"]) == (["n0"], "n1", ["n2"])
+    assert containers.by_node["n2"].loaded[TOKEN_PATH] == OLD.encode()
+
+    containers.by_node["n1"].accepts = lambda text: True
+    # The client of n1 has a license by now.
+    assert rotate(containers).rotated == ["n2"]
+    assert all(container.licensed for container in containers.by_node.values())
+
+
+def count_commands() -> int:
+    containers = cluster(2)
+    rotate(containers)
+    return len(containers.commands)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_run_that_is_killed_at_any_command_is_continued(moment: str) -> None:
+    for number in range(count_commands()):
+        containers = cluster(2)
+        access, rotations = plan(containers)
+        left = number
+
+        def kill(node: str, command: tuple[str, ...]) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+
+        setattr(containers, moment, kill)
+        rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease()))
+        with pytest.raises(Killed):
+            rotator.run(rotations, RotationResult())
+        setattr(containers, moment, lambda node, command: None)
+        rotate(containers)
+        for container in containers.by_node.values():
+            assert container.licensed, number
+            assert container.loaded == {TOKEN_PATH: NEW.encode(), CONFIG_PATH: CONFIG.encode()}, number
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_lost_connections_do_not_end_the_run(moment: str) -> None:
+    for number in range(count_commands()):
+        containers = cluster(2)
+        access, rotations = plan(containers)
+        left = number
+
+        def fail(node: str, command: tuple[str, ...]) -> None:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                raise lost_connection()
+
+        setattr(containers, moment, fail)
+        result = RotationResult()
+        waiting = WaitOptions(0.2, 0.01, Progress(None))
+        Rotator(access, waiting, cast(Any, NoLease())).run(rotations, result)
+        assert result.rotated == ["n0", "n1"]
+        assert all(container.licensed for container in containers.by_node.values()), number
+
+
+def test_a_container_without_the_folder_of_the_token() -> None:
+    containers = cluster(1)
+
+    def fail(node: str, command: tuple[str, ...]) -> None:
+        if command[0] == "cp":
+            containers.by_node[node].files.pop(command[2], None)
+
+    containers.after = fail
+    access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=iter(range(0, 1000, 10)).__next__)
+    rotations = plan(containers)[1]
+    rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease()))
+    with pytest.raises(PartialFailure, match="has not written /etc/nvidia/ClientConfigToken"):
+        rotator.run(rotations, RotationResult())
+    assert containers.by_node["n0"].licensed
+    assert containers.by_node["n0"].pid == 100
+
+
+def test_a_client_that_does_not_end() -> None:
+    containers = cluster(1)
+
+    def revive(node: str, command: tuple[str, ...]) -> None:
+        if command[0] == "kill":
+            containers.by_node[node].pid = 100
+
+    containers.after = revive
+    access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=iter(range(0, 1000, 10)).__next__)
+    rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease()))
+    with pytest.raises(
+        PartialFailure, match=r"nvidia-gridd \(PID 100\) in pod driver-n0 has not ended 60 s after SIGTERM"
+    ):
+        rotator.run(plan(containers)[1], RotationResult())
+
+
+def test_the_lease_is_checked_before_each_change() -> None:
+    containers = cluster(1)
+    access, rotations = plan(containers)
+    containers.commands.clear()
+    lease = NoLease()
+    Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, lease)).run(rotations, RotationResult())
+    assert lease.checks == len(containers.mutations())
