@@ -8,7 +8,6 @@ so that it returns its license; the guest keeps its performance for 20 minutes).
 
 from __future__ import annotations
 
-import datetime
 import functools
 import time
 import typing as t
@@ -156,11 +155,6 @@ class LicenseContainers:
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:
         """Run a command whose repetition is harmless."""
         return self._client.exec(pod.path, CONTAINER, command, timeout=_READ_TIMEOUT, repeatable=True)
-
-
-def utc_now() -> datetime.datetime:
-    """The time of this machine."""
-    return datetime.datetime.now(datetime.UTC)
 
 
 def _runs(node: LicenseNode) -> bool:

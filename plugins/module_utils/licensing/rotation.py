@@ -16,9 +16,10 @@ from ..common.errors import PartialFailure, ServiceError
 from ..common.results import MAX_LISTED
 from ..common.wait import WaitOptions, WaitTimeout
 from ..schema.messages import abbreviate_nodes
-from .container import CommandFailed, LicenseContainers, utc_now
+from .container import CommandFailed, LicenseContainers
 from .diagnosis import Expected, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
+from .token import utc_now
 
 if t.TYPE_CHECKING:
     from ..kube.lease import Lease

@@ -184,6 +184,11 @@ def fingerprint(content: str | bytes) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
+def utc_now() -> datetime.datetime:
+    """The time of this machine."""
+    return datetime.datetime.now(datetime.UTC)
+
+
 def format_time(moment: datetime.datetime | None) -> str | None:
     """A time in UTC for results and messages; None without a time."""
     return None if moment is None else moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,121 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compares and writes the objects with the licensing files."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..kube.conflict_retry import retry_conflicts
+from ..kube.paths import collection_path, object_path
+from .content import DesiredFiles, LicenseFiles, desired_files, object_body, read_files
+from .gridd_conf import GriddOptions, feature_type_of
+from .targets import CONFIG_MAP, LicenseTarget, live_target
+
+if t.TYPE_CHECKING:
+    import datetime
+
+    from ..kube.client import Client
+    from .cluster import LicenseCluster
+
+Object = dict[str, t.Any]
+
+
+@dataclass(frozen=True)
+class LicenseOptions:
+    """What the user gives: the token, the parameters of gridd.conf, and the classes of vGPU types that no node shows yet."""
+
+    token: str | None
+    gridd: GriddOptions
+    classes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class ObjectChange:
+    """One object: as it is, and as it must be; `body` is what has to be sent, None if nothing."""
+
+    target: LicenseTarget
+    live: Object | None
+    before: LicenseFiles
+    desired: DesiredFiles
+    body: Object | None
+    # The object by hand from which the files come.
+    migrated_from: LicenseTarget | None = None
+
+    @property
+    def action(self) -> str:
+        """What happens to the object."""
+        if self.body is None:
+            return "unchanged"
+        return "created" if self.live is None else "updated"
+
+    def summary(self, namespace: str, now: datetime.datetime) -> dict[str, t.Any]:
+        """The object in the format of the module's result."""
+        token = self.desired.token.as_dict(now)
+        origin = self.migrated_from
+        return {
+            "kind": self.target.kind,
+            "name": self.target.name,
+            "namespace": namespace,
+            "action": self.action,
+            "pools": list(self.target.pools),
+            "feature_type": feature_type_of(self.desired.files.config_text),
+            "migrated_from": origin.label(namespace) if origin is not None else "",
+            **{
+                name: token[name]
+                for name in ("fingerprint", "expires", "not_before", "days_left", "server_type", "services")
+            },
+        }
+
+
+class LicenseObjects:
+    """The objects with the licensing files of one cluster."""
+
+    def __init__(self, client: Client, cluster: LicenseCluster, options: LicenseOptions) -> None:
+        """Send no request yet."""
+        self._client = client
+        self._cluster = cluster
+        self._options = options
+
+    def compare(self, target: LicenseTarget) -> ObjectChange:
+        """The change of one object; raises InvalidOptions if nodes would get no license from it."""
+        namespace = self._cluster.namespace
+        live = self._cluster.read(target)
+        before = known = read_files(target, live, namespace)
+        origin = None
+        if not before.is_complete and (origin := self._by_hand(target)) is not None:
+            files = read_files(origin, self._cluster.read(origin), namespace)
+            known = LicenseFiles(before.token or files.token, before.config or files.config, before.stray)
+        classes = self._cluster.classes(target) | self._options.classes
+        desired = desired_files(
+            target,
+            known,
+            self._options.token,
+            self._options.gridd,
+            classes,
+            namespace,
+            exists=live is not None or known.token is not None,
+        )
+        body = object_body(target, namespace, live, before, desired.files)
+        return ObjectChange(target, live, before, desired, body, origin)
+
+    def _by_hand(self, target: LicenseTarget) -> LicenseTarget | None:
+        """The ConfigMap that the ClusterPolicy names instead of this Secret."""
+        live = live_target(self._cluster.policy)
+        return live if live is not None and live.kind == CONFIG_MAP and live != target else None
+
+    def write(self, change: ObjectChange, *, check: bool) -> None:
+        """Create or patch the object; after a conflict, it is compared again."""
+
+        def send(body: Object) -> None:
+            metadata = body["metadata"]
+            if "resourceVersion" in metadata:
+                path = object_path("v1", change.target.kind, metadata["name"], metadata["namespace"])
+                self._client.patch(path, body, dry_run=check)
+            else:
+                path = collection_path("v1", change.target.kind, metadata["namespace"])
+                self._client.create(path, body, dry_run=check)
+
+        if change.body is not None:
+            retry_conflicts(send, change.body, lambda: self.compare(change.target).body)

@@ -1,0 +1,127 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The licensing of a cluster for results and reports (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+from collections import Counter
+from dataclasses import dataclass
+
+from ..schema.messages import abbreviate_nodes
+from .diagnosis import Expected, counts, expiry_warning, problem
+from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
+from .status import UNKNOWN
+from .token import format_time
+
+if t.TYPE_CHECKING:
+    import datetime
+
+# How many different problems of nodes a message lists.
+_MAX_PROBLEMS = 5
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """One node with its reading, and what is wrong with it (empty: nothing)."""
+
+    node: LicenseNode
+    reading: Reading
+    expected: Expected | None
+    problem: str
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The node in the format of results."""
+        node, reading, status = self.node, self.reading, self.reading.status
+        return {
+            "name": node.name,
+            "pool": node.pool,
+            "vgpu_type": node.vgpu_type,
+            "state": status.state if status is not None else UNKNOWN,
+            "status": status.text if status is not None else "",
+            "product": status.product if status is not None else "",
+            "expires": format_time(status.expires) if status is not None else None,
+            "pod": node.pod.name if node.pod is not None else None,
+            "since": node.pod.started if node.pod is not None else None,
+            "token_matches": self.expected.matches(reading, TOKEN_PATH) if self.expected is not None else None,
+            "config_matches": self.expected.matches(reading, CONFIG_PATH) if self.expected is not None else None,
+            "clock_skew": reading.clock_skew,
+            "problem": self.problem,
+        }
+
+
+def node_states(
+    nodes: t.Iterable[LicenseNode],
+    readings: t.Mapping[str, Reading],
+    expected_of: t.Callable[[LicenseNode], Expected | None],
+    now: datetime.datetime,
+) -> list[NodeState]:
+    """The nodes, those with a problem first."""
+    states = []
+    for node in nodes:
+        expected, reading = expected_of(node), readings[node.name]
+        states.append(NodeState(node, reading, expected, problem(node, reading, expected, now)))
+    return sorted(states, key=lambda state: (not state.problem, state.node.name))
+
+
+def object_result(expected: Expected, now: datetime.datetime) -> dict[str, t.Any]:
+    """An object with a token in the format of results; the values of its token are null if it has none, or the user may not read it."""
+    token = expected.token
+    names = ("fingerprint", "expires", "not_before", "days_left", "server_type", "services", "valid")
+    values = token.as_dict(now) if token is not None else dict.fromkeys(names)
+    return {
+        "kind": expected.target.kind,
+        "name": expected.target.name,
+        "namespace": expected.namespace,
+        "pools": list(expected.target.pools),
+        "readable": expected.readable,
+        **{name: values[name] for name in names},
+    }
+
+
+def overview(
+    states: t.Sequence[NodeState], objects: t.Sequence[Expected], now: datetime.datetime, *, min_days: int, limit: int
+) -> dict[str, t.Any]:
+    """The result of license_info."""
+    found = [object_result(expected, now) for expected in objects]
+    left = [item["days_left"] for item in found if item["days_left"] is not None]
+    return {
+        "counts": counts({state.node.name: state.reading for state in states}),
+        "nodes": [state.as_dict() for state in states[:limit]],
+        "objects": found,
+        "days_left": min(left, default=None),
+        "warnings": list(_warnings(states, objects, now, min_days)),
+    }
+
+
+def _warnings(
+    states: t.Sequence[NodeState], objects: t.Sequence[Expected], now: datetime.datetime, min_days: int
+) -> t.Iterator[str]:
+    if states and not objects:
+        yield (
+            "The ClusterPolicy names no Secret with a licensing token, and no pool declares driver.licensing_secret. Run the playbook license with a token."
+        )
+    for expected in objects:
+        if not expected.readable:
+            yield f"This user may not read {expected.label}, so the tokens of the nodes are not compared."
+        elif expected.token is None or not expected.files.is_complete:
+            yield f"{expected.label} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
+        elif text := expiry_warning(expected, now, min_days):
+            yield text
+    yield from problem_lines(states)
+
+
+def problem_lines(states: t.Iterable[NodeState], limit: int = _MAX_PROBLEMS) -> list[str]:
+    """The problems of nodes, each once with its nodes; the most frequent ones first."""
+    by_text: dict[str, list[str]] = {}
+    for state in states:
+        if state.problem:
+            by_text.setdefault(state.problem, []).append(state.node.name)
+    ordered = Counter({text: len(names) for text, names in by_text.items()}).most_common(limit)
+    lines = [f"{_capital(abbreviate_nodes(by_text[text]))}: {text}" for text, dummy in ordered]
+    rest = len(by_text) - len(ordered)
+    return [*lines, f"And {rest} other problems; the result has all of them."] if rest > 0 else lines
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

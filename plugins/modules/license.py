@@ -1,0 +1,410 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Provides the driver pods of vGPU nodes with their licensing token and configuration."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: license
+short_description: Provide vGPU drivers with their licensing token and configuration
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Writes the client configuration token and C(gridd.conf) into the Secret that the driver pods of vGPU nodes mount, with exactly the keys that the GPU
+    operator reads.
+  - If pools have C(driver.type=vgpu), these are the Secrets in their C(driver.licensing_secret). M(accel.gpu.cluster_policy) names them in the NVIDIADriver
+    objects of the pools. Otherwise, the module names the Secret in the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted.
+  - A Secret is written before any object names it. The name of a Secret that is in use is kept, because another name restarts the driver on every node. Such a
+    change is held back unless O(allow_driver_rollout) is set.
+  - If the ClusterPolicy names a ConfigMap, its content is copied to a Secret of the same name, and the ClusterPolicy names the Secret instead. The ConfigMap is
+    not deleted. GPU operators before v25.10 only know ConfigMaps; see O(allow_configmap).
+  - Without a token, the module only verifies that the objects have a valid one.
+  - C(FeatureType) in C(gridd.conf) is derived from the vGPU types of the nodes. A C(gridd.conf) that another tool has written is kept unless
+    O(feature_type) or O(proxy_address) is set, and refused if nodes would get no license with it.
+  - Drivers that are running do not read a new token. M(accel.gpu.license_rotation) gives it to them without restarting a pod.
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.variables
+  - accel.gpu.license_token
+  - accel.gpu.expected
+  - accel.gpu.lease
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+options:
+  secret_name:
+    description:
+      - Name of the Secret, if no pool declares C(driver.licensing_secret). By default, the name that the ClusterPolicy has, or else V(licensing-config).
+    type: str
+  feature_type:
+    description:
+      - The product that vGPUs request - V(1) NVIDIA vGPU, V(2) NVIDIA RTX Virtual Workstation, V(4) NVIDIA Virtual Compute Server, V(0) none.
+      - By default, V(2) for vGPU types of the class Q, and V(1) for all others.
+    type: int
+  vgpu_types:
+    description:
+      - The vGPU types of nodes that do not exist yet, such as V(A100-10C). The types of other nodes are read from their labels.
+    type: list
+    elements: str
+    default: []
+  proxy_address:
+    description: Name or address of an HTTP proxy through which nodes reach the license server. Needs O(proxy_port).
+    type: str
+  proxy_port:
+    description: Port of the proxy.
+    type: int
+  min_days:
+    description: A warning is shown if a token expires in fewer days.
+    type: int
+    default: 30
+  allow_driver_rollout:
+    description: Whether a change of the ClusterPolicy may restart the driver on nodes that have a driver pod.
+    type: bool
+    default: false
+  allow_configmap:
+    description:
+      - Whether the token may be written into a ConfigMap, if the GPU operator is older than v25.10. Every user who may read ConfigMaps in the operator's
+        namespace can then read the token.
+    type: bool
+    default: false
+seealso:
+  - module: accel.gpu.license_info
+  - module: accel.gpu.license_rotation
+  - module: accel.gpu.license_token_info
+"""
+
+EXAMPLES = r"""
+- name: Provide the vGPU pools with a token from a file
+  accel.gpu.license:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+    token_path: /srv/nvidia/client_configuration_token_03-01-2026-12-00-00.tok
+
+- name: Replace a ConfigMap by a Secret, in a maintenance window
+  accel.gpu.license:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+    allow_driver_rollout: true
+"""
+
+RETURN = r"""
+license:
+  description: The objects with the token, and how the ClusterPolicy names them.
+  returned: success
+  type: dict
+  contains:
+    objects:
+      description: The Secrets; for operators before v25.10 the ConfigMap.
+      type: list
+      elements: dict
+      returned: always
+      sample:
+        - {kind: Secret, name: licensing-config, namespace: gpu-operator, action: unchanged, pools: [vdi], feature_type: 1, migrated_from: '',
+           fingerprint: 5e9d51ee2b5cd3c0, expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
+           services: [{host: dls.example.com, port: 443, service: lease}]}
+      contains:
+        kind: {description: V(Secret) or V(ConfigMap)., type: str, returned: always, sample: Secret}
+        name: {description: Name., type: str, returned: always, sample: licensing-config}
+        namespace: {description: Namespace of the operator., type: str, returned: always, sample: gpu-operator}
+        action: {description: 'V(created), V(updated) or V(unchanged).', type: str, returned: always, sample: unchanged}
+        pools: {description: The pools that declare it., type: list, elements: str, returned: always, sample: [vdi]}
+        feature_type: {description: FeatureType in C(gridd.conf); null if it has none., type: int, returned: always, sample: 1}
+        migrated_from: {description: The ConfigMap whose content it has; empty if it is not copied., type: str, returned: always, sample: ''}
+        fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
+        expires: {description: When the token expires; null without an expiry., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
+        not_before: {description: From when on the token is valid., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+        days_left: {description: Whole days until it expires., type: int, returned: always, sample: 364}
+        server_type: {description: V(cls) or V(dls)., type: str, returned: always, sample: dls}
+        services:
+          description: The services of the license server.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{host: dls.example.com, port: 443, service: lease}]
+          contains:
+            host: {description: Name or address., type: str, returned: always, sample: dls.example.com}
+            port: {description: Port., type: int, returned: always, sample: 443}
+            service: {description: Name of the service., type: str, returned: always, sample: lease}
+    policy:
+      description: Name of the ClusterPolicy that names the object; empty if NVIDIADriver objects do, or if it does not exist yet.
+      type: str
+      returned: always
+      sample: cluster-policy
+    held_back:
+      description: Fields of the ClusterPolicy whose change was held back because it would restart the driver.
+      type: list
+      elements: str
+      returned: always
+      sample: []
+    driver_nodes: {description: Number of nodes on which this change restarts the driver., type: int, returned: always, sample: 0}
+code:
+  description:
+    - Reason of the failure. V(invalid) - errors in the options, a token that is expired or not valid yet, or an object from which nodes would get no license.
+      V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the
+      API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the HTTP status of the
+      API server's error.
+  returned: failure
+  type: raw
+  sample: invalid
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {problems: ["token_path: the token expired at 2026-03-01T12:00:00Z; create a new client configuration token in the license system"]}
+"""
+
+import dataclasses
+import typing as t
+
+from ..module_utils.catalog.names import LICENSING_MANAGER
+from ..module_utils.cluster_state.cluster_policy import active_policy
+from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.module import ArgumentSpec, merge_specs
+from ..module_utils.common.results import diff_of
+from ..module_utils.gpu_operator.cluster_policy import policy_version
+from ..module_utils.gpu_operator.daemonsets import driver_nodes, driver_object_of, is_driver
+from ..module_utils.gpu_operator.detect import adapt_plan, find_operator
+from ..module_utils.gpu_operator.driver_rollout import DriverRollout, UpgradePolicy, held_back_warning, is_in_place
+from ..module_utils.gpu_operator.installation import gitops_owner
+from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
+from ..module_utils.kube.plan_module import PlanModule
+from ..module_utils.licensing.cluster import LicenseCluster
+from ..module_utils.licensing.diagnosis import Expected, expiry_warning
+from ..module_utils.licensing.gridd_conf import GriddOptions, profile_class
+from ..module_utils.licensing.module import TOKEN, LicenseTokenMixin
+from ..module_utils.licensing.objects import LicenseObjects, LicenseOptions, ObjectChange
+from ..module_utils.licensing.targets import (
+    CONFIG_MAP,
+    LicenseTarget,
+    Wiring,
+    desired_targets,
+    live_target,
+    plan_wiring,
+)
+from ..module_utils.licensing.token import InvalidToken, parse_token, utc_now
+from ..module_utils.schema.messages import quote
+from ..module_utils.schema.validators import object_name
+
+Object = dict[str, t.Any]
+
+_SPEC: ArgumentSpec = {
+    "secret_name": {"type": "str", "no_log": False},
+    "feature_type": {"type": "int"},
+    "vgpu_types": {"type": "list", "elements": "str", "default": []},
+    "proxy_address": {"type": "str"},
+    "proxy_port": {"type": "int"},
+    "min_days": {"type": "int", "default": 30},
+    "allow_driver_rollout": {"type": "bool", "default": False},
+    "allow_configmap": {"type": "bool", "default": False},
+}
+
+
+class LicenseModule(LicenseTokenMixin, PlanModule):
+    """A module with the options of the cluster, of the pools and of a token."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyChange:
+    """The change of the ClusterPolicy; `wiring` is None if it does not describe the driver, `rollout` None if no driver restarts."""
+
+    name: str
+    wiring: Wiring | None
+    rollout: DriverRollout | None
+    held_back: bool = False
+
+    @property
+    def applied(self) -> bool:
+        """Whether the change is sent."""
+        return self.wiring is not None and self.wiring.changed and not self.held_back
+
+
+def work(module: LicenseModule) -> Object:
+    """Compare the objects and the ClusterPolicy, and write the objects before the ClusterPolicy names them."""
+    options = _options(module)
+    policy = active_policy(module.client.list_known(CLUSTER_POLICIES))
+    plan = module.plan = adapt_plan(module.client, module.plan, policy)
+    cluster = LicenseCluster(module.client, plan, t.cast("Object | None", policy))
+    version = _operator_version(module, cluster.policy)
+    targets = desired_targets(plan, cluster.policy, version, module.params["secret_name"], cluster.drivers)
+    _require_secret(module, cluster, targets, version)
+    objects = LicenseObjects(module.client, cluster, options)
+    changes = [objects.compare(target) for target in targets]
+    _require_valid(changes, cluster.namespace)
+    policy_change = _policy_change(module, cluster, targets[0], version)
+    if any(change.body for change in changes) or policy_change.applied:
+        with module.lease() as lease:
+            for change in changes:
+                lease.check()
+                # In check mode on a first run, the server cannot check an object in a namespace that does not exist yet.
+                if not (module.check_mode and cluster.namespace in module.expected.namespaces):
+                    objects.write(change, check=module.check_mode)
+            if policy_change.applied:
+                lease.check()
+                _apply_policy(module, policy_change)
+    _warn(module, cluster, changes, policy_change)
+    return _result(cluster, changes, policy_change)
+
+
+def _options(module: LicenseModule) -> LicenseOptions:
+    """The options; raises InvalidOptions with all problems, before the cluster is read."""
+    params = module.params
+    gridd = GriddOptions(params["feature_type"], params["proxy_address"] or None, params["proxy_port"])
+    problems = gridd.problems()
+    if params["secret_name"] and object_name(params["secret_name"]):
+        problems.append(f"secret_name: {quote(params['secret_name'])} is not the name of a Secret")
+    kinds = {name: profile_class(f"-{name}") for name in params["vgpu_types"]}
+    problems += [
+        f"vgpu_types: {quote(name)} is not a vGPU type; write it as in A100-10C"
+        for name, kind in kinds.items()
+        if not kind
+    ]
+    token = None
+    try:
+        token = module.license_token
+        if token and (problem := parse_token(token).problem(utc_now())):
+            problems.append(f"token: the given token {problem}.")
+    except InvalidToken as error:
+        problems.append(f"token: the given token {error}.")
+    except InvalidOptions as error:
+        problems += error.problems
+    if problems:
+        raise InvalidOptions(problems)
+    return LicenseOptions(token, gridd, frozenset(kind for kind in kinds.values() if kind))
+
+
+def _operator_version(module: LicenseModule, policy: Object | None) -> str:
+    """The release of the operator that reads the objects; that of the variables if it is not installed yet."""
+    if policy is None:
+        return module.plan.operator.version
+    if version := policy_version(policy):
+        return version
+    installation = find_operator(module.client, module.plan, [policy]).installation
+    return installation.version if installation else ""
+
+
+def _require_secret(
+    module: LicenseModule, cluster: LicenseCluster, targets: t.Sequence[LicenseTarget], version: str
+) -> None:
+    """Raise InvalidOptions if the token would get into a ConfigMap without permission."""
+    for target in targets:
+        in_use = live_target(cluster.policy) == target and module.license_token is None
+        if target.kind == CONFIG_MAP and not module.params["allow_configmap"] and not in_use:
+            raise InvalidOptions(
+                [
+                    f"GPU operator {version} has no secretName for the licensing token (since v25.10). Upgrade it; or set "
+                    "gpu_licensing_allow_configmap (option allow_configmap of the module) to write the token into "
+                    f"{target.label(cluster.namespace)}, which more users can read than a Secret."
+                ]
+            )
+
+
+def _require_valid(changes: t.Iterable[ObjectChange], namespace: str) -> None:
+    problems = [
+        f"The token in {change.target.label(namespace)} {problem}, and set it (gpu_licensing_token or gpu_licensing_token_path)."
+        for change in changes
+        if (problem := change.desired.token.problem(utc_now()))
+    ]
+    if problems:
+        raise InvalidOptions(problems)
+
+
+def _policy_change(module: LicenseModule, cluster: LicenseCluster, target: LicenseTarget, version: str) -> PolicyChange:
+    """The change of the ClusterPolicy, and the driver restarts that it causes."""
+    wiring = plan_wiring(module.plan, cluster.policy, target)
+    if wiring is None or cluster.policy is None:
+        return PolicyChange("", None, None)
+    name = cluster.policy["metadata"]["name"]
+    if not wiring.changed:
+        return PolicyChange(name, wiring, None)
+    listed = module.client.list(collection_path("apps/v1", "DaemonSet", cluster.namespace))
+    drivers = [item for item in listed if is_driver(item) and not driver_object_of(item)]
+    nodes = driver_nodes(drivers).get("", 0)
+    if not nodes:
+        return PolicyChange(name, wiring, None)
+    upgrade_policy = UpgradePolicy.from_spec(cluster.policy["spec"])
+    reasons = tuple(f"spec.{'.'.join(path)} of the ClusterPolicy changes" for path in wiring.paths)
+    in_place = is_in_place(wiring.paths, version, upgrade_policy, drivers)
+    rollout = DriverRollout(nodes, upgrade_policy, reasons, in_place=in_place)
+    return PolicyChange(name, wiring, rollout, not (in_place or module.params["allow_driver_rollout"]))
+
+
+def _apply_policy(module: LicenseModule, change: PolicyChange) -> None:
+    body = {
+        "apiVersion": "nvidia.com/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": change.name},
+        "spec": {"driver": {"licensingConfig": dict(change.wiring.after if change.wiring else {})}},
+    }
+    path = f"{CLUSTER_POLICIES}/{change.name}"
+    try:
+        module.client.apply(path, body, dry_run=module.check_mode, field_validation="Strict", manager=LICENSING_MANAGER)
+    except ApiError as error:
+        if not (module.check_mode and error.forbidden):
+            raise
+
+
+def _warn(
+    module: LicenseModule, cluster: LicenseCluster, changes: t.Sequence[ObjectChange], policy: PolicyChange
+) -> None:
+    for change in changes:
+        label = change.target.label(cluster.namespace)
+        for text in change.desired.warnings:
+            module.warn(text)
+        for text in change.desired.token.warnings:
+            module.warn(f"The token in {label}: {text}.")
+        expected = Expected(change.target, cluster.namespace, change.desired.files, change.desired.token)
+        if text := expiry_warning(expected, utc_now(), module.params["min_days"]):
+            module.warn(text)
+        if change.migrated_from is not None:
+            module.warn(
+                f"{label} has the content of {change.migrated_from.label(cluster.namespace)}, which contains the token, too. Delete it once the driver has "
+                "restarted on every node."
+            )
+    if policy.rollout and policy.held_back:
+        paths = [f"spec.{'.'.join(path)}" for path in policy.wiring.paths] if policy.wiring else []
+        module.warn(held_back_warning(paths, policy.rollout))
+    elif policy.rollout:
+        module.warn(policy.rollout.announcement)
+    if policy.applied and cluster.policy and (owner := gitops_owner(cluster.policy, "ClusterPolicy")):
+        module.warn(
+            f"{owner} reconciles ClusterPolicy {policy.name} from its source. Set spec.driver.licensingConfig there, too."
+        )
+
+
+def _result(cluster: LicenseCluster, changes: t.Sequence[ObjectChange], policy: PolicyChange) -> Object:
+    before: Object = {}
+    after: Object = {}
+    for change in changes:
+        if change.body is not None:
+            label = change.target.label(cluster.namespace)
+            before |= {label: change.before.shown()} if change.live is not None else {}
+            after[label] = change.desired.files.shown()
+    if policy.applied and policy.wiring is not None:
+        label = f"ClusterPolicy {policy.name}"
+        before[label] = {"licensingConfig": dict(policy.wiring.before)}
+        wired = {**policy.wiring.before, **policy.wiring.after}
+        after[label] = {"licensingConfig": {key: value for key, value in wired.items() if value not in (None, "")}}
+    return {
+        "changed": bool(after),
+        "license": {
+            "objects": [change.summary(cluster.namespace, utc_now()) for change in changes],
+            "policy": policy.name,
+            "held_back": [f"spec.{'.'.join(path)}" for path in policy.wiring.paths]
+            if policy.held_back and policy.wiring
+            else [],
+            "driver_nodes": policy.rollout.nodes if policy.rollout and not policy.held_back else 0,
+        },
+        "diff": diff_of(before, after, "licensing"),
+    }
+
+
+def main() -> None:
+    """Run the module."""
+    LicenseModule(merge_specs(TOKEN, _SPEC), expected=True, lease=True).run(work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The license state of vGPU nodes."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: license_info
+short_description: Read the license state of every vGPU node, and verify it
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Reads in the driver pod of each vGPU node whether its vGPUs have a license, until when, and whether it uses the token and the C(gridd.conf) of the Secret.
+    The Kubernetes API shows none of this, and a vGPU without a license only becomes slow.
+  - The pods are listed once, and the commands in them (C(nvidia-smi -q), C(sha256sum)) run in parallel. On nodes without a license, the clock is read, too.
+  - For each node without a license, the result has the most specific cause that the evidence shows, with the remedy.
+  - Nodes need a license if gpu-feature-discovery has labelled their GPU as a vGPU, or if their pool declares C(driver.type=vgpu).
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.variables
+  - accel.gpu.attributes
+  - accel.gpu.attributes.info
+options:
+  require_licensed:
+    description: Whether the module waits until every node has a license and the files of its Secret, and fails if this takes longer than O(wait_timeout).
+    type: bool
+    default: false
+  wait_timeout:
+    description: Seconds to wait for licenses with O(require_licensed=true).
+    type: int
+    default: 300
+  wait_sleep:
+    description: Seconds between two reads of the nodes without a license.
+    type: int
+    default: 5
+  compare_files:
+    description: Whether the files in the containers are compared with the Secret. Without this, each node costs one command instead of two.
+    type: bool
+    default: true
+  min_days:
+    description: A warning is in the result if a token expires in fewer days.
+    type: int
+    default: 30
+  limit:
+    description: The maximum number of nodes in the result. Nodes with a problem come first.
+    type: int
+    default: 100
+seealso:
+  - module: accel.gpu.license
+  - module: accel.gpu.license_rotation
+  - plugin: accel.gpu.license_report_lines
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Read the license state of every node
+  accel.gpu.license_info:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+  register: licenses
+
+- name: Fail unless every node gets a license within ten minutes
+  accel.gpu.license_info:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+    require_licensed: true
+    wait_timeout: 600
+"""
+
+RETURN = r"""
+license_info:
+  description: The licensing of the cluster. Also returned after a timeout.
+  returned: success
+  type: dict
+  contains:
+    counts:
+      description: The number of nodes that need a license, and how many of them are in each state.
+      type: dict
+      returned: always
+      sample: {nodes: 20, licensed: 19, unlicensed: 1, unknown: 0}
+      contains:
+        nodes: {description: Nodes that need a license., type: int, returned: always, sample: 20}
+        licensed: {description: Nodes with a license., type: int, returned: always, sample: 19}
+        unlicensed: {description: Nodes without a license., type: int, returned: always, sample: 1}
+        unknown: {description: Nodes whose state could not be read., type: int, returned: always, sample: 0}
+    days_left: {description: Whole days until the first token expires; null without an expiry., type: int, returned: always, sample: 364}
+    warnings:
+      description: Problems of nodes and objects, as sentences with their remedies.
+      type: list
+      elements: str
+      returned: always
+      sample: ["Node gpu-7: Unlicensed (Restricted). It uses another token than Secret gpu-operator/licensing-config. Run the playbook license_rotate."]
+    objects:
+      description: The objects with the tokens. The values of a token are null if there is none, or if the user may not read it.
+      type: list
+      elements: dict
+      returned: always
+      sample:
+        - {kind: Secret, name: licensing-config, namespace: gpu-operator, pools: [vdi], readable: true, fingerprint: 5e9d51ee2b5cd3c0,
+           expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
+           services: [{host: dls.example.com, port: 443, service: lease}], valid: true}
+      contains:
+        kind: {description: V(Secret) or V(ConfigMap)., type: str, returned: always, sample: Secret}
+        name: {description: Name., type: str, returned: always, sample: licensing-config}
+        namespace: {description: Namespace of the operator., type: str, returned: always, sample: gpu-operator}
+        pools: {description: The pools that declare it., type: list, elements: str, returned: always, sample: [vdi]}
+        readable: {description: Whether the user may read it., type: bool, returned: always, sample: true}
+        fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
+        expires: {description: When the token expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
+        not_before: {description: From when on the token is valid., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+        days_left: {description: Whole days until the token expires., type: int, returned: always, sample: 364}
+        server_type: {description: V(cls) or V(dls)., type: str, returned: always, sample: dls}
+        services:
+          description: The services of the license server.
+          type: list
+          elements: dict
+          returned: always
+          sample: [{host: dls.example.com, port: 443, service: lease}]
+          contains:
+            host: {description: Name or address., type: str, returned: always, sample: dls.example.com}
+            port: {description: Port., type: int, returned: always, sample: 443}
+            service: {description: Name of the service., type: str, returned: always, sample: lease}
+        valid: {description: Whether the token is valid now., type: bool, returned: always, sample: true}
+    nodes:
+      description: Up to O(limit) nodes, those with a problem first.
+      type: list
+      elements: dict
+      returned: always
+      sample:
+        - {name: gpu-1, pool: vdi, vgpu_type: NVIDIA-A100-10C, state: licensed, status: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)',
+           product: NVIDIA Virtual Compute Server, expires: '2026-03-02T12:00:00Z', pod: nvidia-driver-daemonset-x7k2p, since: '2026-03-01T08:00:00Z',
+           token_matches: true, config_matches: true, clock_skew: null, problem: ''}
+      contains:
+        name: {description: Name of the node., type: str, returned: always, sample: gpu-1}
+        pool: {description: Its pool; null without one., type: str, returned: always, sample: vdi}
+        vgpu_type: {description: Product name of its GPU., type: str, returned: always, sample: NVIDIA-A100-10C}
+        state:
+          description: V(licensed), V(unlicensed), V(not_applicable) if the driver reports no licensed product, or V(unknown).
+          type: str
+          returned: always
+          sample: licensed
+        status: {description: The status in the words of the driver., type: str, returned: always, sample: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)'}
+        product: {description: The licensed product., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
+        expires: {description: When the license must be renewed; null for a permanent one., type: str, returned: always, sample: '2026-03-02T12:00:00Z'}
+        pod: {description: Its driver pod., type: str, returned: always, sample: nvidia-driver-daemonset-x7k2p}
+        since: {description: When the driver's container started., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
+        token_matches: {description: Whether it has the token of the Secret; null if this is not known., type: bool, returned: always, sample: true}
+        config_matches: {description: Whether it has the C(gridd.conf) of the Secret., type: bool, returned: always, sample: true}
+        clock_skew:
+          description: Seconds by which its clock is ahead of this machine's; only read on nodes without a license.
+          type: float
+          returned: always
+          sample: 0
+        problem: {description: What is wrong, with the remedy; empty if nothing is., type: str, returned: always, sample: ''}
+code:
+  description:
+    - Reason of the failure. V(timeout) - with O(require_licensed=true), nodes have no license after O(wait_timeout). V(invalid) - errors in the options or the
+      variables. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
+      V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
+  returned: failure
+  type: raw
+  sample: timeout
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {}
+"""
+
+import typing as t
+
+from ..module_utils.cluster_state.cluster_policy import active_policy
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.common.wait import WaitOptions
+from ..module_utils.gpu_operator.detect import adapt_plan
+from ..module_utils.kube.paths import CLUSTER_POLICIES
+from ..module_utils.kube.plan_module import PlanModule
+from ..module_utils.licensing.cluster import LicenseCluster
+from ..module_utils.licensing.container import LicenseContainers
+from ..module_utils.licensing.driver_pods import Reading
+from ..module_utils.licensing.overview import NodeState, node_states, overview, problem_lines
+from ..module_utils.licensing.token import utc_now
+
+_SPEC: ArgumentSpec = {
+    "require_licensed": {"type": "bool", "default": False},
+    "wait_timeout": {"type": "int", "default": 300},
+    "wait_sleep": {"type": "int", "default": 5},
+    "compare_files": {"type": "bool", "default": True},
+    "min_days": {"type": "int", "default": 30},
+    "limit": {"type": "int", "default": 100},
+}
+
+
+def work(module: PlanModule) -> dict[str, t.Any]:
+    """Read all nodes once; with `require_licensed`, read those with a problem again until there are none."""
+    params = module.params
+    policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
+    cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
+    containers = LicenseContainers(module.client)
+    readings: dict[str, Reading] = {}
+    states: list[NodeState] = []
+
+    def read() -> list[NodeState]:
+        # Pods may be replaced during a wait; nodes that are as expected are not read again.
+        done = {state.node.name for state in states if not state.problem}
+        nodes = cluster.license_nodes()
+        pending = [node for node in nodes if node.name not in done]
+        found = containers.read_all(
+            pending,
+            files=params["compare_files"],
+            on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(pending)),
+        )
+        readings.update(found)
+        states[:] = node_states(nodes, readings, cluster.expected_of, utc_now())
+        return states
+
+    def result() -> dict[str, t.Any]:
+        objects = list(cluster.expected.values())
+        return {
+            "license_info": overview(states, objects, utc_now(), min_days=params["min_days"], limit=params["limit"])
+        }
+
+    if params["require_licensed"] and not module.check_mode:
+        waiting = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
+        waiting.until(
+            read,
+            lambda found: not any(state.problem for state in found),
+            describe=lambda found: "\n".join([_summary(found), *problem_lines(found)]),
+            partial=lambda dummy: result(),
+            progress_text=_summary,
+        )
+    else:
+        read()
+    return {"changed": False, **result()}
+
+
+def _summary(states: t.Sequence[NodeState]) -> str:
+    wrong = sum(bool(state.problem) for state in states)
+    return f"{wrong} of {len(states)} nodes are without a verified license."
+
+
+def main() -> None:
+    """Run the module."""
+    PlanModule(_SPEC).run(work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gives running vGPU drivers the token of their Secret."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: license_rotation
+short_description: Give running vGPU drivers a new licensing token without restarting a pod
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - A driver pod copies the token and C(gridd.conf) when it starts, and the license client reads them only when it starts. A new token in the Secret therefore
+    reaches no running driver. This module brings it there, node by node, without restarting a pod.
+  - On each node whose files differ from the Secret, it writes the new files beside the old ones, ends the license client (C(nvidia-gridd)) with SIGTERM, so
+    that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
+  - The next node follows only after C(nvidia-smi -q) reports a license on this one. At the first node that gets none within O(wait_timeout), the module fails;
+    the nodes after it keep their license.
+  - On a node with the files of the Secret but without a license, only the client is restarted. Those nodes come last.
+  - If a run is killed, the next one continues. Nodes that are finished are recognized by the digests of their files, and are not changed again.
+  - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
+extends_documentation_fragment:
+  - accel.gpu.kube
+  - accel.gpu.variables
+  - accel.gpu.lease
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+options:
+  node_names:
+    description: Rotate only these nodes. By default, all vGPU nodes.
+    type: list
+    elements: str
+    default: []
+  wait_timeout:
+    description: Seconds to wait for the license of one node.
+    type: int
+    default: 300
+  wait_sleep:
+    description: Seconds between two reads of its state.
+    type: int
+    default: 2
+seealso:
+  - module: accel.gpu.license
+  - module: accel.gpu.license_info
+"""
+
+EXAMPLES = r"""
+- name: Write a new token into the Secret
+  accel.gpu.license:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+    token_path: /srv/nvidia/new.tok
+
+- name: Bring it to the running drivers
+  accel.gpu.license_rotation:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+"""
+
+RETURN = r"""
+license_rotation:
+  description: The nodes. Also returned after a failure.
+  returned: success
+  type: dict
+  contains:
+    rotated:
+      description: Up to 100 nodes that were rotated, or would be in check mode, in order.
+      type: list
+      elements: str
+      returned: always
+      sample: [gpu-1]
+    rotated_count: {description: The number of these nodes., type: int, returned: always, sample: 1}
+    unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
+    pending: {description: Up to 100 nodes that were not started because an earlier one has failed., type: list, elements: str, returned: always, sample: []}
+    failed: {description: The node that has failed; null if none has., type: str, returned: always, sample: null}
+    skipped:
+      description: Nodes (up to 100) that could not be read, or whose driver does not run.
+      type: list
+      elements: str
+      returned: success
+      sample: []
+  sample: {rotated: [gpu-1], rotated_count: 1, unchanged_count: 19, pending: [], failed: null, skipped: []}
+code:
+  description:
+    - Reason of the failure. V(partial) - a node got no license; the nodes before it are finished. V(invalid) - errors in the options or the variables, or an
+      object without a valid token. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
+      V(unreachable) - the API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the
+      HTTP status of the API server's error.
+  returned: failure
+  type: raw
+  sample: partial
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {}
+"""
+
+import typing as t
+
+from ..module_utils.cluster_state.cluster_policy import active_policy
+from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.common.results import MAX_LISTED, diff_of
+from ..module_utils.common.wait import WaitOptions
+from ..module_utils.gpu_operator.detect import adapt_plan
+from ..module_utils.kube.paths import CLUSTER_POLICIES
+from ..module_utils.kube.plan_module import PlanModule
+from ..module_utils.licensing.cluster import LicenseCluster
+from ..module_utils.licensing.container import LicenseContainers
+from ..module_utils.licensing.diagnosis import problem
+from ..module_utils.licensing.driver_pods import LicenseNode, Reading
+from ..module_utils.licensing.rotation import NodeRotation, RotationResult, Rotator, plan_rotation
+from ..module_utils.licensing.token import SHORT, utc_now
+from ..module_utils.schema.messages import abbreviate, abbreviate_nodes
+
+_SPEC: ArgumentSpec = {
+    "node_names": {"type": "list", "elements": "str", "default": []},
+    "wait_timeout": {"type": "int", "default": 300},
+    "wait_sleep": {"type": "int", "default": 2},
+}
+
+
+def work(module: PlanModule) -> dict[str, t.Any]:
+    """Read all nodes, and rotate those that differ from their Secret."""
+    policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
+    cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
+    nodes = _selected(cluster.license_nodes(), module.params["node_names"])
+    _require_tokens(cluster, nodes)
+    containers = LicenseContainers(module.client)
+    readings = containers.read_all(
+        nodes, on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(nodes))
+    )
+    rotations = plan_rotation(nodes, readings, cluster.expected_of)
+    skipped = _skipped(module, nodes, readings)
+    result = RotationResult(unchanged=len(nodes) - len(rotations) - len(skipped))
+    if module.check_mode:
+        result.rotated = [rotation.node.name for rotation in rotations]
+    elif rotations:
+        waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
+        with module.lease() as lease:
+            Rotator(containers, waiting, lease).run(rotations, result)
+    return {
+        "changed": bool(rotations),
+        "license_rotation": {**result.as_dict(), "skipped": skipped[:MAX_LISTED]},
+        "diff": _diff(rotations, readings),
+    }
+
+
+def _selected(nodes: list[LicenseNode], names: t.Collection[str]) -> list[LicenseNode]:
+    if unknown := sorted(set(names) - {node.name for node in nodes}):
+        raise InvalidOptions([f"node_names: {abbreviate(unknown)} is not a vGPU node of this cluster"])
+    return [node for node in nodes if not names or node.name in names]
+
+
+def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
+    """Raise InvalidOptions if the nodes would get files with which they lose their license."""
+    if nodes and not cluster.mounted:
+        raise InvalidOptions(
+            ["The ClusterPolicy names no Secret with a licensing token. Run the playbook license first."]
+        )
+    problems = []
+    for expected in cluster.expected.values():
+        if not expected.readable:
+            problems.append(f"This user may not read {expected.label}. Grant the right to get it.")
+        elif expected.token is None or not expected.files.is_complete:
+            problems.append(
+                f"{expected.label} does not have a valid token and gridd.conf. Run the playbook license with a token."
+            )
+        elif reason := expected.token.problem(utc_now()):
+            problems.append(f"The token in {expected.label} {reason}, and run the playbook license with it.")
+    if problems:
+        raise InvalidOptions(problems)
+
+
+def _skipped(module: PlanModule, nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> list[str]:
+    """The nodes that cannot be rotated, with a warning about each cause."""
+    causes: dict[str, list[str]] = {}
+    for node in nodes:
+        reading = readings[node.name]
+        if node.pod is None or node.pod.failure or reading.error:
+            causes.setdefault(problem(node, reading, None, utc_now()), []).append(node.name)
+    for cause, names in causes.items():
+        module.warn(f"Not rotated: {abbreviate_nodes(names)}. {cause}")
+    return sorted(name for names in causes.values() for name in names)
+
+
+def _diff(rotations: t.Sequence[NodeRotation], readings: t.Mapping[str, Reading]) -> dict[str, t.Any]:
+    """The digests of the files of up to 100 nodes."""
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+    for rotation in rotations[:MAX_LISTED]:
+        name, reading = rotation.node.name, readings[rotation.node.name]
+        wanted = rotation.expected.fingerprints
+        state = "licensed" if reading.is_licensed else "unlicensed"
+        before[name] = {"state": state, **{path: (reading.files.get(path) or "")[:SHORT] for path in wanted}}
+        after[name] = {"state": "licensed", **{path: digest[:SHORT] for path, digest in wanted.items()}}
+    return diff_of(before, after, "licensing files of nodes")
+
+
+def main() -> None:
+    """Run the module."""
+    PlanModule(_SPEC, lease=True).run(work)
+
+
+if __name__ == "__main__":
+    main()

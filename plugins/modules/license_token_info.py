@@ -1,0 +1,144 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a client configuration token of the NVIDIA License System says."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: license_token_info
+short_description: Read what a client configuration token of the NVIDIA License System says
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Reads a client configuration token without a network - when it expires, which license server it names, and whether it was changed.
+  - NVIDIA does not document the claims of these tokens. A claim that is missing is null in the result, and a warning where it matters.
+  - Text that is not a token, such as a truncated file, is refused.
+  - An expired token is not an error. Check RV(license_token.valid).
+extends_documentation_fragment:
+  - accel.gpu.license_token
+  - accel.gpu.attributes.info
+attributes:
+  check_mode:
+    description: Changes nothing.
+  diff_mode:
+    description: There is nothing to compare.
+  idempotent:
+    description: Returns the same for the same token, except for the time that is left.
+seealso:
+  - module: accel.gpu.license
+  - module: accel.gpu.license_info
+"""
+
+EXAMPLES = r"""
+- name: Read a token
+  accel.gpu.license_token_info:
+    token_path: /srv/nvidia/client_configuration_token_03-01-2026-12-00-00.tok
+  register: token
+
+- name: Require a token that is valid for another month
+  ansible.builtin.assert:
+    that:
+      - token.license_token.valid
+      - token.license_token.days_left is none or token.license_token.days_left >= 30
+"""
+
+RETURN = r"""
+license_token:
+  description: The token; a value that it does not have is null.
+  returned: success
+  type: dict
+  contains:
+    fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
+    algorithm: {description: Algorithm of its signature., type: str, returned: always, sample: RS256}
+    expires: {description: When it expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
+    not_before: {description: From when on it is valid., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+    issued: {description: When it was created., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+    days_left: {description: Whole days until it expires; negative afterwards., type: int, returned: always, sample: 364}
+    valid: {description: Whether it is valid now., type: bool, returned: always, sample: true}
+    problem: {description: Why it is not valid now; empty if it is., type: str, returned: always, sample: ''}
+    server_type:
+      description: V(cls) for NVIDIA's Cloud License Service, V(dls) for a Delegated License Service of your own.
+      type: str
+      returned: always
+      sample: dls
+    services:
+      description: The services of the license server to which each vGPU guest connects.
+      type: list
+      elements: dict
+      returned: always
+      sample: [{host: dls.example.com, port: 443, service: auth}, {host: dls.example.com, port: 443, service: lease}]
+      contains:
+        host: {description: Name or address., type: str, returned: always, sample: dls.example.com}
+        port: {description: Port., type: int, returned: always, sample: 443}
+        service: {description: Name of the service., type: str, returned: always, sample: lease}
+    license_classes: {description: The classes of licenses to which the token is limited., type: list, elements: str, returned: always, sample: []}
+    signature:
+      description:
+        - V(consistent) if the signature fits the public key in the token itself, V(inconsistent) if it does not, and V(unknown) if the token has no usable key.
+        - This shows changes to the token, not who has signed it.
+      type: str
+      returned: always
+      sample: consistent
+    warnings:
+      description: Anything unusual, as the ends of sentences about the token.
+      type: list
+      elements: str
+      returned: always
+      sample: [it has no expiry]
+  sample:
+    fingerprint: 5e9d51ee2b5cd3c0
+    algorithm: RS256
+    expires: '2027-03-01T12:00:00Z'
+    not_before: '2026-03-01T12:00:00Z'
+    issued: '2026-03-01T12:00:00Z'
+    days_left: 364
+    valid: true
+    problem: ''
+    server_type: dls
+    services: [{host: dls.example.com, port: 443, service: auth}, {host: dls.example.com, port: 443, service: lease}]
+    license_classes: []
+    signature: consistent
+    warnings: []
+code:
+  description: Reason of the failure. V(invalid) - no token is given, its file cannot be read, or it is not a token.
+  returned: failure
+  type: raw
+  sample: invalid
+details:
+  description: Details of the failure. C(problems) lists all errors.
+  returned: failure
+  type: dict
+  sample: {problems: ["token_path: the token is empty."]}
+"""
+
+import typing as t
+
+from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.licensing.module import TOKEN, LicenseTokenMixin
+from ..module_utils.licensing.token import InvalidToken, parse_token, utc_now
+
+
+def work(module: LicenseTokenMixin) -> dict[str, t.Any]:
+    """Read the token."""
+    text = module.license_token
+    if text is None:
+        raise InvalidOptions(
+            ["token: is missing; give token, token_path, or the environment variable NLS_CLIENT_TOKEN"]
+        )
+    try:
+        found = parse_token(text)
+    except InvalidToken as error:
+        raise InvalidOptions([f"The token {error}."]) from None
+    now = utc_now()
+    return {"changed": False, "license_token": {**found.as_dict(now), "problem": found.problem(now)}}
+
+
+def main() -> None:
+    """Run the module."""
+    LicenseTokenMixin(TOKEN).run(work)
+
+
+if __name__ == "__main__":
+    main()
