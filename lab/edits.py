@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes of Go modules before the build: OLM's programs on loopback, and an NFD operator that behaves like current releases."""
+"""Changes of Go modules before the build: `kubectl exec` of kwok, OLM's programs on loopback, and an NFD operator like current releases."""
 
 from __future__ import annotations
 
@@ -17,6 +17,38 @@ class Edit:
     new: str
 
 
+KWOK_MODULE = "sigs.k8s.io/kwok"
+_KWOK_EXEC = "pkg/kwok/server/debugging_exec.go"
+KWOK = (
+    # One program answers all commands, so that an unknown command has an exit status, as in a shell.
+    Edit(
+        KWOK_MODULE,
+        _KWOK_EXEC,
+        "\t// Set cancel context.\n",
+        '\tcmd = append([]string{"/shims/exec"}, cmd...)\n\n\t// Set cancel context.\n',
+    ),
+    # The API server passes on the exit status of a command only if the error has this type.
+    Edit(
+        KWOK_MODULE,
+        _KWOK_EXEC,
+        "\terr := utilsexec.Exec(ctx, cmd[0], cmd[1:]...)\n",
+        "\terr := utilsexec.Exec(ctx, cmd[0], cmd[1:]...)\n\tvar ended *osexec.ExitError\n\tif errors.As(err, &ended) {\n"
+        "\t\treturn utilexec.CodeExitError{Err: err, Code: ended.ExitCode()}\n\t}\n",
+    ),
+    Edit(
+        KWOK_MODULE,
+        _KWOK_EXEC,
+        'import (\n\t"context"\n',
+        'import (\n\t"context"\n\t"errors"\n\tosexec "os/exec"\n\n\tutilexec "k8s.io/utils/exec"\n\n',
+    ),
+    # A command that reads its standard input to the end would wait forever.
+    Edit(
+        KWOK_MODULE,
+        "pkg/utils/exec/exec.go",
+        "\t\t\t\t_, _ = io.Copy(inPipe, opt.In)\n",
+        "\t\t\t\t_, _ = io.Copy(inPipe, opt.In)\n\t\t\t\t_ = inPipe.Close()\n",
+    ),
+)
 LIFECYCLE_MANAGER = "github.com/operator-framework/operator-lifecycle-manager"
 REGISTRY = "github.com/operator-framework/operator-registry"
 _AUTHORIZATION_CACHE = (

@@ -9,6 +9,7 @@ import datetime
 import hashlib
 import json
 import math
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ HARDWARE_ANNOTATION = "lab.accel.gpu/hardware"
 OS_ANNOTATION = "lab.accel.gpu/os"
 CONTAINERD_ANNOTATION = "lab.accel.gpu/containerd"
 SPEC_ANNOTATION = "lab.accel.gpu/spec"
+_VGPU_KEYS = ("host_driver", "host_branch", "profile")
+_VGPU_PROFILE = re.compile(r"[A-Z0-9][A-Za-z0-9-]*-\d+[QCBA]")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -167,9 +170,17 @@ def validate_group(entry: dict[str, Any]) -> list[str]:
     branch = entry.get("driver", Group.driver).partition(".")[0]
     if branch not in CUDA_OF_BRANCH:
         problems.append(f"driver: unknown branch {branch}; known: {', '.join(CUDA_OF_BRANCH)}")
+    problems += _vgpu_problems(entry.get("vgpu") or {})
     for taint in entry.get("taints", []):
         if not isinstance(taint, dict) or "key" not in taint or taint.get("effect") not in _EFFECTS:
             problems.append(f"taints: {taint!r} needs a key and an effect ({', '.join(_EFFECTS)})")
+    return problems
+
+
+def _vgpu_problems(vgpu: dict[str, Any]) -> list[str]:
+    problems = [f"vgpu.{key}: unknown key; known: {', '.join(_VGPU_KEYS)}" for key in vgpu if key not in _VGPU_KEYS]
+    if (profile := vgpu.get("profile")) and not _VGPU_PROFILE.fullmatch(str(profile)):
+        problems.append(f"vgpu.profile: '{profile}' is not a vGPU type such as A100-10C")
     return problems
 
 

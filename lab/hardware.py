@@ -41,7 +41,7 @@ def describe(
         "driver": driver,
         "cuda": CUDA_OF_BRANCH[driver.partition(".")[0]],
         "pci": model.pci_ids[0],
-        "vgpu": dict(vgpu) if vgpu else None,
+        "vgpu": {"host_driver": driver, **vgpu} if vgpu else None,
         "machine": machine,
         "passthrough": passthrough,
     }

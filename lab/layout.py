@@ -89,13 +89,18 @@ class Lab:
         return self.dir / "pod-logs"
 
     @property
+    def containers(self) -> Path:
+        """The state of the driver pods' containers, which commands of `kubectl exec` read and change."""
+        return self.dir / "containers"
+
+    @property
     def run(self) -> Path:
         """Files of the operator pods whose programs the runner executes."""
         return self.dir / "run"
 
     @property
     def shims(self) -> Path:
-        """The only programs that `kubectl exec` can run."""
+        """The only program that `kubectl exec` can run."""
         return self.dir / "shims"
 
     @property
@@ -111,7 +116,7 @@ class Lab:
     @property
     def cluster(self) -> tuple[Path, ...]:
         """The files that make up the state of a cluster."""
-        return self.etcd, self.pod_logs, self.fleet, self.clouds
+        return self.etcd, self.pod_logs, self.containers, self.fleet, self.clouds
 
     def saved(self, name: str) -> Path:
         """Return the folder of the saved cluster with this name."""

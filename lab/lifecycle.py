@@ -119,7 +119,7 @@ def reset(lab: Lab, *, fleet_file: Path | None, saved: str | None = None) -> Non
     with _exclusive(lab):
         # The state is discarded, so an orderly shutdown is not needed.
         processes.kill(lab)
-        for folder in (lab.etcd, lab.logs, lab.pod_logs, lab.run, lab.clouds):
+        for folder in (lab.etcd, lab.logs, lab.pod_logs, lab.containers, lab.run, lab.clouds):
             shutil.rmtree(folder, ignore_errors=True)
         if source:
             shutil.copytree(source, lab.dir, dirs_exist_ok=True)
@@ -198,6 +198,9 @@ def _prepare(lab: Lab, tools: dict[str, Path], chosen: Sequence[LabPart]) -> Non
     """Write the files for the services and for users of the lab."""
     for folder in (lab.logs, lab.pod_logs, lab.shims, lab.bin):
         folder.mkdir(parents=True, exist_ok=True)
+    (lab.containers / ".events").mkdir(mode=0o700, parents=True, exist_ok=True)
+    if "sim" in tools:
+        shutil.copy2(tools["sim"] / "bin" / "shim", lab.shims / "exec")
     pki.create(lab)
     pki.write_kubeconfigs(lab, f"https://127.0.0.1:{lab.ports()['kube-apiserver']}")
     for name in _USER_PROGRAMS:

@@ -44,10 +44,12 @@ def command(
     proc: bool = False,
     network: bool = True,
     links: Mapping[str, str] | None = None,
+    writable: Mapping[Path | str, str] | None = None,
 ) -> list[str]:
     """Return the bwrap command line for a program.
 
-    `files` maps paths of this machine to read-only paths in the sandbox, `links` symbolic links in the sandbox to targets.
+    `files` maps paths of this machine to read-only paths in the sandbox, and `writable` to writable ones; `links` maps symbolic
+    links in the sandbox to targets.
     """
     # The lab's programs use loopback, so the network is shared; the process ends with its supervisor.
     call = [require(), "--unshare-all", *(["--share-net"] if network else []), "--die-with-parent", "--clearenv"]
@@ -58,6 +60,8 @@ def command(
     call += ["--dev", "/dev", "--tmpfs", "/tmp"]
     for source, target in files.items():
         call += ["--ro-bind", str(source), target]
+    for source, target in (writable or {}).items():
+        call += ["--bind", str(source), target]
     for link, destination in (links or {}).items():
         call += ["--symlink", destination, link]
     return [*call, "--", *program]

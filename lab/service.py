@@ -78,7 +78,13 @@ def _kwok(lab: Lab) -> None:
         lab.pod_logs: str(lab.pod_logs),
     }
     files |= {lab.pki / name: f"/pki/{name}" for name in ("kwok.kubeconfig", "server.crt", "server.key")}
-    call = sandbox.command(arguments, files=files, environment={"PATH": "/shims", "HOME": "/tmp"})
+    call = sandbox.command(
+        arguments,
+        files=files,
+        environment={"PATH": "/shims", "HOME": "/tmp"},
+        # The folder that an Exec object names (lab/sim/agents/driver_pods.go).
+        writable={lab.containers: "/containers"},
+    )
     os.execv(call[0], call)
 
 
@@ -88,6 +94,7 @@ def _sim(lab: Lab) -> None:
         program,
         f"--kubeconfig={lab.pki / 'sim.kubeconfig'}",
         f"--pod-logs={lab.pod_logs}",
+        f"--containers={lab.containers}",
         f"--health=127.0.0.1:{lab.ports()['sim']}",
         *lab.state().get("sim_options", ()),
     ]

@@ -61,7 +61,6 @@ def _pinned(name: str, package: str, usual_seconds: int, program: str = "", **mo
 
 _GPU_OPERATOR = "github.com/NVIDIA/gpu-operator"
 _NFD = "sigs.k8s.io/node-feature-discovery"
-_KWOK = "sigs.k8s.io/kwok"
 _DEVICE_PLUGIN = "github.com/NVIDIA/k8s-device-plugin/cmd"
 _VERSION = "k8s.io/component-base/version"
 
@@ -116,11 +115,13 @@ TOOLS: dict[str, Tool] = {
         ),
         _pinned(
             "kwok",
-            f"{_KWOK}/cmd/kwok",
+            f"{edits.KWOK_MODULE}/cmd/kwok",
             60,
-            copies=(Copy(_KWOK, "kustomize/crd/bases", "crds"), Copy(_KWOK, "kustomize/stage", "stages")),
+            copies=(Copy(edits.KWOK_MODULE, "kustomize/crd/bases", "crds"), Copy(edits.KWOK_MODULE, "kustomize/stage", "stages")),
+            edits=edits.KWOK,
         ),
-        Tool("sim", LAB / "sim", ".", "sim", 45),
+        # The shim answers the commands of `kubectl exec`.
+        Tool("sim", LAB / "sim", ".", "sim", 45, beside=("./shim",)),
         _pinned(
             "nfd",
             f"{_NFD}/cmd/nfd-master",

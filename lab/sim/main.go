@@ -58,6 +58,7 @@ func run(arguments []string) error {
 	migWait := flags.Duration("mig-wait", rules.MIGWait, "how long a MIG manager waits for an operand's pods to terminate, not scaled")
 	statusPeriod := flags.Duration("node-status-period", 0, "how often a kubelet writes its node's status, before scaling (10s on a real node; 0: every change immediately)")
 	podLogs := flags.String("pod-logs", "", "folder for the logs of pods (default: no logs)")
+	containers := flags.String("containers", "", "folder for the containers of driver pods (default: no kubectl exec)")
 	health := flags.String("health", "", "address that serves /healthz when the caches are synced")
 	workers := flags.Int("workers", 16, "number of nodes that are reconciled in parallel")
 	klog.InitFlags(flags)
@@ -71,7 +72,7 @@ func run(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	simulator, err := agents.New(config, agents.Options{Scale: *scale, Lag: *lag, MIGWait: *migWait, NodeStatusPeriod: *statusPeriod, PodLogs: *podLogs, Workers: *workers})
+	simulator, err := agents.New(config, agents.Options{Scale: *scale, Lag: *lag, MIGWait: *migWait, NodeStatusPeriod: *statusPeriod, PodLogs: *podLogs, Containers: *containers, Workers: *workers})
 	if err != nil {
 		return err
 	}

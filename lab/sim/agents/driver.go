@@ -30,10 +30,16 @@ func (r *reconciliation) reconcileDriver(pod *Pod) error {
 			c.failing = false
 			return r.statuses(pod, map[string]*crash{driver: c})
 		}
+		if err := r.reconcileLicense(pod); err != nil {
+			return err
+		}
 		return r.restore()
 	}
 	loading, begun := r.memory.loading[string(pod.UID)]
 	if !begun {
+		if mounted, err := r.mountLicense(pod); err != nil || !mounted {
+			return err
+		}
 		outcome, err := r.unload(pod)
 		if err != nil || outcome == notUnloaded {
 			return err
@@ -57,6 +63,9 @@ func (r *reconciliation) reconcileDriver(pod *Pod) error {
 		return err
 	}
 	r.memory.driver, r.memory.driverConfig = version, digest
+	if err := r.startContainer(pod); err != nil {
+		return err
+	}
 	return r.annotate(pod, stateAnnotation, version)
 }
 
@@ -98,6 +107,9 @@ func (r *reconciliation) failDriver(pod *Pod, c *crash, failure string) error {
 		r.memory.driver, r.memory.driverConfig = "", ""
 	}
 	delete(r.memory.loading, string(pod.UID))
+	if err := r.stopContainer(pod); err != nil {
+		return err
+	}
 	c.fail(errors.New(failure), r)
 	r.logs.replace(pod, driver, []string{"Loading NVIDIA driver kernel modules...", failure}, c.ended)
 	return r.mainFails(pod, driver, c)

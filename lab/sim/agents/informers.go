@@ -72,6 +72,7 @@ func (s *Simulator) gone(pod *Pod) {
 	delete(s.refreshed, string(pod.UID))
 	s.mutex.Unlock()
 	s.logs.remove(pod)
+	s.driverPods.remove(pod)
 }
 
 // refresh records that the kubelet has updated the volumes of this pod.

@@ -43,7 +43,7 @@ func newPodLogs(dir string, client dynamic.Interface) *podLogs {
 }
 
 func (l *podLogs) folder(pod *Pod) string {
-	return filepath.Join(l.dir, strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID)}, "_"))
+	return filepath.Join(l.dir, podFolder(pod))
 }
 
 // write creates the log files of a pod, with the output of each container.
@@ -119,15 +119,7 @@ func (l *podLogs) announce(ctx context.Context, pod *Pod) error {
 	}
 	wanted := &unstructured.Unstructured{Object: object{"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Logs", "metadata": object{
 		"name": pod.Name, "namespace": pod.Namespace, "ownerReferences": []any{podOwner(pod)}}, "spec": object{"logs": files}}}
-	client := l.client.Resource(kwokLogs).Namespace(pod.Namespace)
-	made, err := client.Create(ctx, wanted, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		var live *unstructured.Unstructured
-		if live, err = client.Get(ctx, pod.Name, metav1.GetOptions{}); err == nil {
-			wanted.SetResourceVersion(live.GetResourceVersion())
-			made, err = client.Update(ctx, wanted, metav1.UpdateOptions{})
-		}
-	}
+	made, err := applyKwokObject(ctx, l.client, kwokLogs, wanted)
 	if err != nil {
 		return fmt.Errorf("logs of %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -135,6 +127,20 @@ func (l *podLogs) announce(ctx context.Context, pod *Pod) error {
 	defer l.mutex.Unlock()
 	l.written[pod.UID] = &podLog{object: made.GetUID(), ended: map[string]time.Time{}}
 	return nil
+}
+
+// applyKwokObject creates or replaces an object that defines a response of kwok's kubelet API.
+func applyKwokObject(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	objects := client.Resource(kind).Namespace(wanted.GetNamespace())
+	made, err := objects.Create(ctx, wanted, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		var live *unstructured.Unstructured
+		if live, err = objects.Get(ctx, wanted.GetName(), metav1.GetOptions{}); err == nil {
+			wanted.SetResourceVersion(live.GetResourceVersion())
+			made, err = objects.Update(ctx, wanted, metav1.UpdateOptions{})
+		}
+	}
+	return made, err
 }
 
 // remove deletes the logs of a deleted pod.

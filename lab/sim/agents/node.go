@@ -38,6 +38,7 @@ type Node struct {
 	Layout        rules.Layout
 	Driver        string
 	DriverConfig  string
+	License       string
 	AutoUpgrade   bool
 	Cordoned      bool
 	HungProcess   string
@@ -73,6 +74,7 @@ func trimNode(object any) (any, error) {
 		Driver: n.Annotations[rules.DriverAnnotation], HungProcess: n.Annotations[hungAnnotation], BootID: n.Status.NodeInfo.BootID,
 		Faults: rules.ParseFaults(n.Annotations[rules.FaultsAnnotation]), Capacity: amounts(n.Status.Capacity), Allocatable: amounts(n.Status.Allocatable)}
 	node.RebootRequest, node.Rebooting = rebooting(n.Annotations[rebootAnnotation])
+	node.License = n.Annotations[rules.LicenseAnnotation]
 	node.AutoUpgrade = n.Annotations[rules.AutoUpgradeAnnotation] == "true"
 	node.DriverConfig, node.Cordoned = n.Annotations[rules.DriverConfigAnnotation], n.Spec.Unschedulable
 	for _, key := range append(slices.Clone(rules.DriverLabels), rules.ClientLabel) {

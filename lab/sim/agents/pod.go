@@ -70,6 +70,7 @@ type Pod struct {
 	WithoutSandbox  bool
 	Toolkit         rules.ToolkitPaths
 	GPUClients      string
+	License         licenseVolume
 }
 
 type container struct {
@@ -157,6 +158,9 @@ func trimPod(object any) (any, error) {
 		pod.Operand = main.Name
 		if main.Name != validator {
 			describe(pod, p, main)
+		}
+		if main.Name == driver {
+			pod.License = licenseVolumeOf(p, main)
 		}
 		if main.Name == toolkit {
 			pod.Toolkit = toolkitPaths(p, main)

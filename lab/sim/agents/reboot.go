@@ -129,6 +129,15 @@ func (r *reconciliation) boot(at time.Time) error {
 // restartAgent resets the state of an agent, except for the restart counts in the pod's status.
 func (r *reconciliation) restartAgent(pod *Pod) error {
 	switch pod.Operand {
+	case driver:
+		if pod.State == "" {
+			return nil
+		}
+		delete(r.memory.mounts, string(pod.UID))
+		if _, err := r.mountLicense(pod); err != nil {
+			return err
+		}
+		return r.startContainer(pod)
 	case migManager:
 		r.memory.managers[string(pod.UID)] = &migProcess{}
 	case devicePlugin, gfd, mpsDaemon:

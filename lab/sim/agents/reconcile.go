@@ -25,10 +25,12 @@ type memory struct {
 	published map[string]string
 	loading   map[string]time.Time // when a driver pod completes the load of its driver
 	unloads   map[string]*crash    // of the driver managers that could not unload a driver
-	// Recent writes that the informer may not have received yet: the driver, the MIG layout, the process that a fault has
+	mounts    map[string]string    // of a driver pod's license files: the reason of a failure, or empty
+	// Recent writes that the informer may not have received yet: the driver, the license, the MIG layout, the process that a fault has
 	// hung, the last handled reboot request, the end of the current reboot and that of the last one.
 	driver        string
 	driverConfig  string
+	license       *rules.License
 	statusDue     time.Time // when the kubelet writes a changed number of devices
 	hungProcess   string
 	layout        *rules.Layout
@@ -39,7 +41,7 @@ type memory struct {
 
 func newMemory(uid types.UID) *memory {
 	return &memory{uid: uid, agents: map[string]*agent{}, managers: map[string]*migProcess{}, crashes: map[string]*crash{},
-		assigned: map[string]rules.Allocation{}, published: map[string]string{}, loading: map[string]time.Time{}, unloads: map[string]*crash{}}
+		assigned: map[string]rules.Allocation{}, published: map[string]string{}, loading: map[string]time.Time{}, unloads: map[string]*crash{}, mounts: map[string]string{}}
 }
 
 // wakeUp keeps the shortest time until the next scheduled event.
@@ -109,6 +111,7 @@ func (r *reconciliation) prune() {
 	keep(r.memory.assigned, alive)
 	keep(r.memory.loading, alive)
 	keep(r.memory.unloads, alive)
+	keep(r.memory.mounts, alive)
 }
 
 func keep[T any](of map[string]T, alive map[string]bool) {
@@ -144,6 +147,9 @@ func (r *reconciliation) reconcileNode() error {
 		if running != nil && pod.Operand == devicePlugin {
 			plugin = running
 		}
+	}
+	if err := r.endLicense(); err != nil {
+		return err
 	}
 	if err := r.register(plugin); err != nil {
 		return err

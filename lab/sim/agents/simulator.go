@@ -33,7 +33,9 @@ type Options struct {
 	// NodeStatusPeriod is how often the kubelet writes the node's status, before scaling; 0 means at once.
 	NodeStatusPeriod time.Duration
 	PodLogs          string
-	Workers          int
+	// Containers is the folder for the containers of driver pods in which commands can be executed.
+	Containers string
+	Workers    int
 }
 
 // Simulator simulates the agents of all nodes.
@@ -53,6 +55,7 @@ type Simulator struct {
 	refreshed       map[string]time.Time
 	migConfigEvents map[string]bool
 	logs            *podLogs
+	driverPods      *driverPods
 }
 
 const (
@@ -79,7 +82,7 @@ func New(config *rest.Config, options Options) (*Simulator, error) {
 		return nil, err
 	}
 	s := &Simulator{options: options, core: core, dynamic: dyn, metadata: meta, memories: map[string]*memory{}, histories: map[string]*rules.ConfigMapHistory{},
-		present: map[string]bool{}, refreshed: map[string]time.Time{}, migConfigEvents: map[string]bool{}, logs: newPodLogs(options.PodLogs, dyn)}
+		present: map[string]bool{}, refreshed: map[string]time.Time{}, migConfigEvents: map[string]bool{}, logs: newPodLogs(options.PodLogs, dyn), driverPods: &driverPods{dir: options.Containers, client: dyn}}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 2*time.Second)
 	s.queue = workqueue.NewTypedRateLimitingQueue(limiter)
 	return s, s.watch()
@@ -128,9 +131,11 @@ func (s *Simulator) Run(ctx context.Context, synced func()) error {
 		return fmt.Errorf("the informer caches did not sync: %w", ctx.Err())
 	}
 	s.logs.sweep(s.pods.GetStore().List())
+	s.driverPods.sweep(s.pods.GetStore().List())
 	klog.InfoS("simulating", "nodes", len(s.nodes.GetStore().ListKeys()), "pods", len(s.pods.GetStore().ListKeys()))
 	synced()
 	go s.watchFeatures(ctx)
+	go s.watchContainers(ctx)
 	var workers sync.WaitGroup
 	for range s.options.Workers {
 		workers.Go(func() {

@@ -85,11 +85,16 @@ func (r *reconciliation) keepWithoutSandbox(pod *Pod) error {
 	if err := r.patch(pod, nil, object{"conditions": []object{condition(sandboxReady, false, "")}}, "status"); err != nil {
 		return err
 	}
+	return r.warn(pod, "FailedCreatePodSandBox", rules.NoRuntime)
+}
+
+// warn creates a warning of the kubelet about a pod.
+func (r *reconciliation) warn(pod *Pod, reason, message string) error {
 	now := metav1.Now()
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: pod.Name + ".", Namespace: pod.Namespace},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID},
-		Type:           corev1.EventTypeWarning, Reason: "FailedCreatePodSandBox", Message: rules.NoRuntime,
+		Type:           corev1.EventTypeWarning, Reason: reason, Message: message,
 		Source: corev1.EventSource{Component: "kubelet", Host: r.node.Name}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
 	_, err := r.core.CoreV1().Events(pod.Namespace).Create(r.ctx, event, metav1.CreateOptions{})

@@ -41,6 +41,8 @@ type Hardware struct {
 type VGPU struct {
 	HostDriver string `json:"host_driver"`
 	HostBranch string `json:"host_branch"`
+	// Profile is the vGPU type, such as A100-10C; its last letter is the class of the license.
+	Profile string `json:"profile"`
 }
 
 // OS is the part of a node's os-release and kernel that NFD reports.

@@ -1,0 +1,218 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+// Command shim answers the commands of `kubectl exec` in the driver pods of a lab, from files that the simulator writes. It runs
+// no other program, and opens only the files of one container.
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"lab.invalid/sim/driverpod"
+)
+
+const (
+	unknown = 127
+	suffix  = ".new"
+	input   = "/dev/stdin"
+)
+
+// The files that can be replaced, by a copy with the suffix .new that is renamed.
+var replaceable = []string{driverpod.ConfigPath, driverpod.TokenPath}
+
+// session is one exec command.
+type session struct {
+	folder driverpod.Folder
+	state  driverpod.State
+	now    time.Time
+	in     io.Reader
+	out    io.Writer
+	err    io.Writer
+}
+
+func main() {
+	s := session{folder: driverpod.Folder(os.Getenv(driverpod.EnvFolder)), now: time.Now(), in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	state, err := s.folder.State()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the container is not running")
+		os.Exit(1)
+	}
+	s.state = state
+	os.Exit(s.run(os.Args[1:]))
+}
+
+// run executes a command and returns its exit status.
+func (s *session) run(command []string) int {
+	if len(command) == 0 {
+		return s.notFound(command)
+	}
+	arguments := command[1:]
+	switch command[0] {
+	case "nvidia-smi":
+		if slices.Equal(arguments, []string{"-q"}) {
+			return s.query()
+		}
+	case "sha256sum":
+		if len(arguments) > 0 && !slices.ContainsFunc(arguments, func(path string) bool { return !known(path) }) {
+			return s.sums(arguments)
+		}
+	case "date":
+		if slices.Equal(arguments, []string{"-u", "+%s"}) {
+			fmt.Fprintln(s.out, s.now.Add(s.state.Skew).Unix())
+			return 0
+		}
+	case "cp":
+		if len(arguments) == 2 && arguments[0] == input && isNew(arguments[1]) {
+			return s.copy(arguments[1])
+		}
+	case "mv":
+		if len(arguments) == 2 && isNew(arguments[0]) && arguments[1]+suffix == arguments[0] {
+			return s.move(arguments[0], arguments[1])
+		}
+	case "cat":
+		if slices.Equal(arguments, []string{driverpod.PIDPath}) {
+			return s.process()
+		}
+	case "kill":
+		if len(arguments) == 2 && arguments[0] == "-TERM" {
+			return s.terminate(arguments[1])
+		}
+	case "nvidia-gridd":
+		if len(arguments) == 0 && s.state.Licensed {
+			return s.start()
+		}
+	}
+	return s.notFound(command)
+}
+
+func (s *session) notFound(command []string) int {
+	fmt.Fprintf(s.err, "%s: command not found in this lab\n", strings.Join(command, " "))
+	return unknown
+}
+
+func (s *session) fail(format string, arguments ...any) int {
+	fmt.Fprintf(s.err, format+"\n", arguments...)
+	return 1
+}
+
+func isNew(path string) bool {
+	return strings.HasSuffix(path, suffix) && slices.Contains(replaceable, strings.TrimSuffix(path, suffix))
+}
+
+func known(path string) bool {
+	return isNew(path) || slices.Contains(replaceable, path)
+}
+
+// query prints the state; a daemon that the simulator does not know yet has no license.
+func (s *session) query() int {
+	status := driverpod.NotLicensed
+	daemon, err := s.folder.Daemon()
+	if err != nil {
+		return s.fail("nvidia-smi: %v", err)
+	}
+	running := 0
+	if daemon.Runs() {
+		running = daemon.PID
+	}
+	if running == s.state.PID {
+		status = s.state.Status
+	}
+	fmt.Fprint(s.out, strings.ReplaceAll(s.state.Query, driverpod.StatusMark, status))
+	return 0
+}
+
+func (s *session) sums(paths []string) int {
+	status := 0
+	for _, path := range paths {
+		content, err := s.folder.Read(path)
+		if err != nil || content == nil {
+			status = s.fail("sha256sum: %s: No such file or directory", path)
+			continue
+		}
+		sum := sha256.Sum256(content)
+		fmt.Fprintf(s.out, "%s  %s\n", hex.EncodeToString(sum[:]), path)
+	}
+	return status
+}
+
+// copy writes its input as it arrives: if the client is killed, a part of the file remains.
+func (s *session) copy(path string) int {
+	file, err := os.OpenFile(s.folder.File(path), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return s.fail("cp: cannot create regular file '%s': No such file or directory", path)
+	}
+	_, err = io.Copy(file, s.in)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return s.fail("cp: error writing '%s'", path)
+	}
+	return 0
+}
+
+func (s *session) move(from, to string) int {
+	err := os.Rename(s.folder.File(from), s.folder.File(to))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.fail("mv: cannot stat '%s': No such file or directory", from)
+	}
+	if err != nil {
+		return s.fail("mv: cannot move '%s' to '%s'", from, to)
+	}
+	return 0
+}
+
+func (s *session) process() int {
+	daemon, err := s.folder.Daemon()
+	if err != nil || !daemon.Exists(s.now) {
+		return s.fail("cat: %s: No such file or directory", driverpod.PIDPath)
+	}
+	fmt.Fprintln(s.out, daemon.PID)
+	return 0
+}
+
+func (s *session) terminate(process string) int {
+	pid, err := strconv.Atoi(process)
+	if err != nil {
+		return s.fail("kill: %s: arguments must be process or job IDs", process)
+	}
+	daemon, err := s.folder.Daemon()
+	if err != nil || !daemon.Exists(s.now) || daemon.PID != pid {
+		return s.fail("kill: (%d) - No such process", pid)
+	}
+	if daemon.Runs() {
+		if err := s.folder.StopDaemon(daemon, s.now, s.state.StopTime); err != nil {
+			return s.fail("kill: %v", err)
+		}
+	}
+	return s.announce()
+}
+
+// start starts nvidia-gridd, unless its last process has not ended.
+func (s *session) start() int {
+	daemon, err := s.folder.Daemon()
+	if err != nil {
+		return s.fail("nvidia-gridd: %v", err)
+	}
+	if daemon.Exists(s.now) {
+		return s.fail("nvidia-gridd: already running (%d)", daemon.PID)
+	}
+	if err := s.folder.StartDaemon(); err != nil {
+		return s.fail("nvidia-gridd: %v", err)
+	}
+	return s.announce()
+}
+
+func (s *session) announce() int {
+	if err := s.folder.Announce(); err != nil {
+		return s.fail("%v", err)
+	}
+	return 0
+}
