@@ -140,26 +140,16 @@ def _config(
         if options.feature_type is None and not classes and gridd_conf.is_managed(live.config_text):
             # Without nodes, nothing shows that another value is needed.
             value = gridd_conf.feature_type_of(live.config_text) or value
-        if value is None:
-            pools = f" ({join_words(target.pools)})" if target.pools else ""
-            raise InvalidOptions(
-                [
-                    f"The nodes that use {target.label(namespace)}{pools} have vGPU types of the classes {join_words(sorted(classes))}, which need different "
-                    "values of FeatureType. Give the pools different Secrets (driver.licensing_secret), or set feature_type."
-                ]
-            )
         if live.config is not None and not options.declared:
             # The proxy of an earlier run stays.
             options = _declared_in(live.config_text)
         text = gridd_conf.compose(options, value)
         content, setting = text.encode(), "Set another feature_type, or remove it"
-    warnings = list(gridd_conf.warnings(text))
     feature = gridd_conf.feature_type_of(text)
     mismatches = [reason for kind in sorted(classes) if (reason := gridd_conf.mismatch(feature, kind))]
-    if mismatches and gridd_conf.is_certain(feature):
+    if mismatches:
         raise InvalidOptions([f"gridd.conf: {reason}. {setting}." for reason in mismatches])
-    warnings += [f"gridd.conf: {reason}. {setting}, if nodes stay without a license." for reason in mismatches]
-    return content, warnings
+    return content, list(gridd_conf.warnings(text))
 
 
 def _declared_in(text: str) -> GriddOptions:

@@ -20,9 +20,9 @@ FEATURE_TYPES: dict[int, str] = {
     4: "NVIDIA Virtual Compute Server",
 }
 UNLICENSED = 0
-# The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A).
-_FITTING: dict[str, tuple[int, ...]] = {"Q": (2,), "C": (1, 4), "B": (1,), "A": (1,)}
-# The client selects the product by the class of the vGPU type itself with this value, but not with every license server.
+# The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A). The first value is
+# the one that is composed. With 1, the client requests the product that fits the vGPU type.
+_FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}
 _AUTOMATIC = 1
 # A vGPU type such as A100-10C, A100-1-5CME or T4-1B4, alone or at the end of the product of a GPU.
 _PROFILE = re.compile(r"-\d+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
@@ -68,10 +68,10 @@ def profile_class(product: str) -> str | None:
     return found["kind"] if found else None
 
 
-def feature_type_for(classes: t.Collection[str]) -> int | None:
-    """The FeatureType for vGPU types of these classes, that of compute without any; None if no single value fits all of them."""
-    candidates = [value for value in (1, 2, 4) if all(value in _FITTING[kind] for kind in classes)]
-    return candidates[0] if candidates else None
+def feature_type_for(classes: t.Collection[str]) -> int:
+    """The FeatureType for vGPU types of these classes."""
+    preferred = {_FITTING[kind][0] for kind in classes}
+    return preferred.pop() if len(preferred) == 1 else _AUTOMATIC
 
 
 def mismatch(feature_type: int | None, kind: str) -> str:
@@ -81,11 +81,6 @@ def mismatch(feature_type: int | None, kind: str) -> str:
     needed = " or ".join(f"{value} ({FEATURE_TYPES[value]})" for value in _FITTING[kind])
     requested = FEATURE_TYPES.get(feature_type, "an unknown product")
     return f"FeatureType={feature_type} requests {requested}, but vGPU types of class {kind} need {needed}"
-
-
-def is_certain(feature_type: int | None) -> bool:
-    """Whether a mismatch with this FeatureType is certain; with 1, many license servers grant the product that fits the vGPU type."""
-    return feature_type != _AUTOMATIC
 
 
 def compose(options: GriddOptions, feature_type: int) -> str:
