@@ -40,8 +40,8 @@ options:
   feature_type:
     description:
       - The product that vGPUs request - V(1) NVIDIA vGPU, V(2) NVIDIA RTX Virtual Workstation, V(4) NVIDIA Virtual Compute Server, V(0) none.
-      - By default, V(2) if all vGPU types of the nodes are of the class Q (as in V(L40S-24Q)), and V(1) otherwise, with which each client requests the product that
-        fits its vGPU type.
+      - By default, V(2) if all vGPU types of the nodes are of the class Q (as in V(L40S-24Q)), and V(1) otherwise, with which each client requests the
+        product that fits its vGPU type.
     type: int
   vgpu_types:
     description:

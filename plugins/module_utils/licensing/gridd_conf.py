@@ -20,8 +20,8 @@ FEATURE_TYPES: dict[int, str] = {
     4: "NVIDIA Virtual Compute Server",
 }
 UNLICENSED = 0
-# The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A). The first value is
-# the one that is composed. With 1, the client requests the product that fits the vGPU type.
+# The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A). The first
+# value is the one that is composed. With 1, the client requests the product that fits the vGPU type.
 _FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}
 _AUTOMATIC = 1
 # A vGPU type such as A100-10C, A100-1-5CME or T4-1B4, alone or at the end of the product of a GPU.

@@ -51,10 +51,11 @@ def test_the_feature_type_for_classes(classes: str, expected: int) -> None:
             "C",
             "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C need 1 (NVIDIA vGPU) or 4 (NVIDIA Virtual Compute Server)",
         ),
+        (1, "Q", ""),
         (
-            1,
+            4,
             "Q",
-            "FeatureType=1 requests NVIDIA vGPU, but vGPU types of class Q need 2 (NVIDIA RTX Virtual Workstation)",
+            "FeatureType=4 requests NVIDIA Virtual Compute Server, but vGPU types of class Q need 2 (NVIDIA RTX Virtual Workstation) or 1 (NVIDIA vGPU)",
         ),
         (0, "A", "FeatureType=0 requests no license, but vGPU types of class A need 1 (NVIDIA vGPU)"),
         (9, "B", "FeatureType=9 requests an unknown product, but vGPU types of class B need 1 (NVIDIA vGPU)"),
