@@ -16,6 +16,7 @@ from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
 from .content import LicenseFiles, read_files
 from .diagnosis import Expected
 from .driver_pods import FIELDS, SELECTOR, LicenseNode, license_nodes, parse_driver_pods
+from .gridd_conf import profile_class
 from .targets import LicenseTarget, mounted_targets, target_of_pool
 from .token import InvalidToken, TokenInfo, parse_token
 
@@ -63,7 +64,7 @@ class LicenseCluster:
         """The classes of the vGPU types of the nodes whose driver pods mount the object."""
         members = {name for pool in target.pools for name in self.membership.by_pool.get(pool, ())}
         nodes = license_nodes(self._plan, self.nodes, self.membership, {})
-        kinds = {node.license_class for node in nodes if not target.pools or node.name in members}
+        kinds = {profile_class(node.vgpu_type) for node in nodes if not target.pools or node.name in members}
         return {kind for kind in kinds if kind}
 
     @functools.cached_property

@@ -101,9 +101,8 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
         return f"It uses another token than {expected.label}. Run the playbook license_rotate."
     if time_problem := expected.token.problem(now):
         return f"The token in {expected.label} {time_problem}, and run the playbook license_rotate."
-    if node.license_class and (
-        reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), node.license_class)
-    ):
+    kind = node.class_with(reading)
+    if kind and (reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), kind)):
         return f"{reason}. Set feature_type (gpu_licensing_feature_type), and run the playbook license_rotate."
     if expected.matches(reading, CONFIG_PATH) is False:
         return f"It uses another gridd.conf than {expected.label}. Run the playbook license_rotate."

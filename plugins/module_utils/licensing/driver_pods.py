@@ -58,10 +58,10 @@ class LicenseNode:
     driver_version: str
     pod: DriverPod | None
 
-    @property
-    def license_class(self) -> str | None:
-        """The class of its vGPU type; None if it is not known."""
-        return profile_class(self.vgpu_type)
+    def class_with(self, reading: Reading) -> str | None:
+        """The class of its vGPU type, by the driver or by the labels; None if it is not known."""
+        reported = reading.status.vgpu_type if reading.status is not None else ""
+        return profile_class(reported) or profile_class(self.vgpu_type)
 
 
 @dataclass(frozen=True)

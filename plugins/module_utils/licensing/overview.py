@@ -36,7 +36,7 @@ class NodeState:
         return {
             "name": node.name,
             "pool": node.pool,
-            "vgpu_type": node.vgpu_type,
+            "vgpu_type": (status.vgpu_type if status is not None else "") or node.vgpu_type,
             "state": status.state if status is not None else UNKNOWN,
             "status": status.text if status is not None else "",
             "product": status.product if status is not None else "",

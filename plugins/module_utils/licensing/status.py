@@ -16,19 +16,20 @@ LICENSED, UNLICENSED, NOT_APPLICABLE, UNKNOWN = "licensed", "unlicensed", "not_a
 # The order in which the state of one vGPU decides for its node.
 _WORST_FIRST = (UNLICENSED, UNKNOWN, LICENSED, NOT_APPLICABLE)
 
-_SECTION = "vGPU Software Licensed Product"
+_SECTION, _NAME = "vGPU Software Licensed Product", "Product Name"
 _EXPIRY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2}) (\d{1,2}):(\d{1,2}):(\d{1,2}) GMT", re.ASCII)
 _MAX_TEXT = 100
 
 
 @dataclass(frozen=True)
 class LicenseStatus:
-    """The state of a node: its text, and the product and expiry if it is licensed. `expires` is None for a permanent license, too."""
+    """The state of a node: its text, the licensed product, the expiry (None for a permanent license, too), and the vGPU type, such as NVIDIA A100-10C."""
 
     state: str
     text: str = ""
     product: str = ""
     expires: datetime.datetime | None = None
+    vgpu_type: str = ""
 
     @property
     def is_licensed(self) -> bool:
@@ -53,13 +54,17 @@ _NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
 def _sections(output: str) -> t.Iterator[dict[str, str]]:
-    """The fields of each section about the licensed product: the lines below it that have a greater indentation."""
+    """The fields of each section about the licensed product: the lines below it that have a greater indentation. The GPU is under the section's own name."""
     lines = output.splitlines()
+    gpu = ""
     for number, line in enumerate(lines):
+        name, dummy, value = line.partition(":")
+        if name.strip() == _NAME:
+            gpu = _printable(value)
         if line.strip() != _SECTION:
             continue
         indentation = _indentation(line)
-        fields: dict[str, str] = {}
+        fields: dict[str, str] = {_SECTION: gpu}
         for below in lines[number + 1 :]:
             if _indentation(below) <= indentation:
                 break
@@ -69,13 +74,13 @@ def _sections(output: str) -> t.Iterator[dict[str, str]]:
 
 
 def _status(fields: t.Mapping[str, str]) -> LicenseStatus:
-    text, product = fields.get("License Status", ""), fields.get("Product Name", "")
+    text, product, gpu = fields.get("License Status", ""), fields.get(_NAME, ""), fields[_SECTION]
     product = "" if product == "N/A" else product
     if text.startswith("Licensed"):
-        return LicenseStatus(LICENSED, text, product, _expiry(text))
+        return LicenseStatus(LICENSED, text, product, _expiry(text), gpu)
     if text.startswith("Unlicensed"):
-        return LicenseStatus(UNLICENSED, text, product)
-    return LicenseStatus(NOT_APPLICABLE if text == "N/A" else UNKNOWN, text, product)
+        return LicenseStatus(UNLICENSED, text, product, vgpu_type=gpu)
+    return LicenseStatus(NOT_APPLICABLE if text == "N/A" else UNKNOWN, text, product, vgpu_type=gpu)
 
 
 def _expiry(text: str) -> datetime.datetime | None:

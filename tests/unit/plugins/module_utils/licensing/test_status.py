@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ def moment(*numbers: int) -> datetime.datetime:
     return datetime.datetime(*numbers, tzinfo=datetime.UTC)  # type: ignore[arg-type,misc]
 
 
-PRODUCT = "NVIDIA Virtual Compute Server"
+PRODUCT, TYPE = "NVIDIA Virtual Compute Server", "GRID A100-10C"
 EXPIRING, PERMANENT = "Licensed (Expiry: 2026-1-5 4:02:01 GMT)", "Licensed (Expiry: Permanent)"
 
 
@@ -49,7 +50,8 @@ EXPIRING, PERMANENT = "Licensed (Expiry: 2026-1-5 4:02:01 GMT)", "Licensed (Expi
     ],
 )  # fmt: skip
 def test_states(output: str, expected: LicenseStatus) -> None:
-    assert parse_status(HEAD + output) == expected
+    wanted = replace(expected, vgpu_type=TYPE) if "License Status" in output else expected
+    assert parse_status(HEAD + output) == wanted
 
 
 def test_other_output_is_unknown() -> None:
