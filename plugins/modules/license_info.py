@@ -24,7 +24,7 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   require_licensed:
-    description: Whether the module waits until every node has a license and the files of its Secret, and fails if this takes longer than O(wait_timeout).
+    description: Whether the module waits until every node has a license, and fails if this takes longer than O(wait_timeout).
     type: bool
     default: false
   wait_timeout:
@@ -204,8 +204,8 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     states: list[NodeState] = []
 
     def read() -> list[NodeState]:
-        # Pods may be replaced during a wait; nodes that are as expected are not read again.
-        done = {state.node.name for state in states if not state.problem}
+        # Pods may be replaced during a wait. Nodes with a license are not read again.
+        done = {state.node.name for state in states if state.reading.is_licensed}
         nodes = cluster.license_nodes()
         pending = [node for node in nodes if node.name not in done]
         found = containers.read_all(
@@ -227,8 +227,8 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         waiting = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
         waiting.until(
             read,
-            lambda found: not any(state.problem for state in found),
-            describe=lambda found: "\n".join([_summary(found), *problem_lines(found)]),
+            lambda found: all(state.reading.is_licensed for state in found),
+            describe=lambda found: "\n".join([_summary(found), *problem_lines(_unlicensed(found))]),
             partial=lambda dummy: result(),
             progress_text=_summary,
         )
@@ -237,9 +237,13 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     return {"changed": False, **result()}
 
 
+def _unlicensed(states: t.Iterable[NodeState]) -> list[NodeState]:
+    return [state for state in states if not state.reading.is_licensed]
+
+
 def _summary(states: t.Sequence[NodeState]) -> str:
-    wrong = sum(bool(state.problem) for state in states)
-    return f"{wrong} of {len(states)} nodes are without a verified license."
+    missing = sum(not state.reading.is_licensed for state in states)
+    return f"{missing} of {len(states)} nodes have no license."
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ options:
   wait_sleep:
     description: Seconds between two reads of its state.
     type: int
-    default: 2
+    default: 1
 seealso:
   - module: accel.gpu.license
   - module: accel.gpu.license_info
@@ -120,7 +120,7 @@ from ..module_utils.schema.messages import abbreviate, abbreviate_nodes
 _SPEC: ArgumentSpec = {
     "node_names": {"type": "list", "elements": "str", "default": []},
     "wait_timeout": {"type": "int", "default": 300},
-    "wait_sleep": {"type": "int", "default": 2},
+    "wait_sleep": {"type": "int", "default": 1},
 }
 
 

@@ -148,7 +148,9 @@ class Rotator:
             lambda: self._containers.read(node.pod),
             lambda reading: needed_action(reading, rotation.expected) == NONE,
             describe=text,
-            progress_text=lambda reading: f"{node.name}: {text(reading)}",
+            progress_text=lambda reading: (
+                f"rotating the license of {node.name}: {reading.status.text if reading.status else 'unknown'}"
+            ),
         )
 
 

@@ -1,0 +1,63 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: license_report_problems
+short_description: List why the licensing of a cluster needs attention
+version_added: 0.1.0
+description:
+  - Lists, as sentences, that nodes have no verified license, that a token expires soon, or that the cluster could not be read.
+positional: _input
+options:
+  _input:
+    description: The result of M(accel.gpu.license_info), or of its failure.
+    type: dict
+    required: true
+  min_days:
+    description: A token that expires in fewer days is a problem.
+    type: int
+    default: 30
+seealso:
+  - module: accel.gpu.license_info
+  - plugin: accel.gpu.license_report_lines
+    plugin_type: filter
+author:
+  - The accel.gpu authors (@accel-gpu)
+"""
+
+EXAMPLES = r"""
+- name: Fail if the licensing needs attention
+  ansible.builtin.assert:
+    that: licenses | accel.gpu.license_report_problems(min_days=14) | length == 0
+"""
+
+RETURN = r"""
+_value:
+  description: The problems; empty if there are none.
+  type: list
+  elements: str
+  sample: ["1 of 20 nodes have no verified license."]
+"""
+
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.licensing.report_text import report_problems
+
+
+def license_report_problems(report: t.Any, min_days: int = 30) -> list[str]:
+    """The problems of one cluster."""
+    if not isinstance(report, t.Mapping):
+        raise AnsibleFilterError("accel.gpu.license_report_problems needs the result of accel.gpu.license_info")
+    return report_problems(report, int(min_days))
+
+
+class FilterModule:
+    """The filter accel.gpu.license_report_problems."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Name and function."""
+        return {"license_report_problems": license_report_problems}

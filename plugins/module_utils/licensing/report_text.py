@@ -1,0 +1,80 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The licensing of several clusters as text for a terminal (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..report.table import WIDTH, Column, table, wrap
+
+Document = t.Mapping[str, t.Any]
+
+_NONE = "-"
+
+
+def report_problems(report: Document, min_days: int) -> list[str]:
+    """Why a monitoring system should raise an alarm for a cluster, as sentences; empty if all is in order."""
+    info = report.get("license_info")
+    if not isinstance(info, dict):
+        return [f"The cluster could not be read: {report.get('msg') or 'unknown error'}"]
+    found = []
+    counts = info.get("counts") or {}
+    missing = int(counts.get("nodes") or 0) - int(counts.get("licensed") or 0)
+    if missing > 0:
+        found.append(f"{missing} of {counts.get('nodes')} nodes have no verified license.")
+    left = info.get("days_left")
+    if left is not None and left < min_days:
+        found.append(
+            f"A token expires in {left} days, which is less than {min_days}." if left >= 0 else "A token has expired."
+        )
+    return found
+
+
+def report_lines(reports: t.Mapping[str, Document], min_days: int, width: int = WIDTH) -> list[str]:
+    """One table with a line for each cluster, and the problems of each cluster below it."""
+    lines = table(_COLUMNS, sorted(reports.items()), width)
+    for name, report in sorted(reports.items()):
+        info = report.get("license_info")
+        texts = [*report_problems(report, min_days), *((info or {}).get("warnings") or ())]
+        if texts:
+            lines += ["", *wrap([(name, text) for text in texts], width)]
+    return lines
+
+
+def _info(row: tuple[str, Document]) -> Document:
+    info = row[1].get("license_info")
+    return info if isinstance(info, dict) else {}
+
+
+def _count(name: str) -> t.Callable[[tuple[str, Document]], t.Any]:
+    return lambda row: (_info(row).get("counts") or {}).get(name, _NONE)
+
+
+def _first_expiry(row: tuple[str, Document]) -> str:
+    found = sorted(item["expires"] for item in _info(row).get("objects") or () if item.get("expires"))
+    return found[0][:10] if found else _NONE
+
+
+def _servers(row: tuple[str, Document]) -> str:
+    hosts = {
+        service["host"]: None for item in _info(row).get("objects") or () for service in item.get("services") or ()
+    }
+    return ", ".join(hosts) or _NONE
+
+
+def _days(row: tuple[str, Document]) -> t.Any:
+    left = _info(row).get("days_left")
+    return _NONE if left is None else left
+
+
+_COLUMNS = (
+    Column("CLUSTER", lambda row: row[0], cuts=True),
+    Column("NODES", _count("nodes"), number=True),
+    Column("LICENSED", _count("licensed"), number=True),
+    Column("UNLICENSED", _count("unlicensed"), number=True),
+    Column("UNKNOWN", _count("unknown"), number=True),
+    Column("TOKEN EXPIRES", _first_expiry),
+    Column("DAYS LEFT", _days, number=True),
+    Column("LICENSE SERVER", _servers, cuts=True),
+)
