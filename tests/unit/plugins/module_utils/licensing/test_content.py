@@ -22,12 +22,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import
 )
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.gridd_conf import GriddOptions
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import CONFIG_MAP, SECRET, LicenseTarget
-from tests.helpers.license_tokens import token
+from tests.helpers.license_tokens import make_token
 
 NAMESPACE = "gpu-operator"
 TARGET = LicenseTarget(SECRET, "licensing-config", ("vdi",))
 OLD_WAY = LicenseTarget(CONFIG_MAP, "licensing-config")
-TOKEN, OTHER = token(), token("other.example.com")
+TOKEN, OTHER = make_token(), make_token(hosts=["other.example.com"])
 MANAGED = b"# Managed by accel.gpu\nFeatureType=1\n"
 
 

@@ -36,9 +36,9 @@ from tests.helpers.license_nodes import (
     license_node,
     lost_connection,
 )
-from tests.helpers.license_tokens import token
+from tests.helpers.license_tokens import make_token
 
-OLD, NEW = token("old.example.com"), token("new.example.com")
+OLD, NEW = make_token(hosts=["old.example.com"]), make_token(hosts=["new.example.com"])
 CONFIG = "# Managed by accel.gpu\nFeatureType=1\n"
 
 

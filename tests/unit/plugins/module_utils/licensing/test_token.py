@@ -25,17 +25,29 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import (
     normalize_token,
     parse_token,
 )
-from tests.helpers.license_tokens import CLS_HOST, claims, encode, sign, token
+from tests.helpers.license_tokens import CLS_HOST, DLS_HOST, sign_token, token_claims
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 
 
+def claims(*hosts: str, expires_in: float = 30 * 86400, starts_in: float = -3600, **changes: Any) -> dict[str, Any]:
+    """The claims of a token that was created at NOW; a change to None removes a claim."""
+    now = int(NOW.timestamp())
+    times = {"iat": now, "nbf": now + int(starts_in), "exp": now + int(expires_in)}
+    found = token_claims(hosts=hosts or (DLS_HOST,)) | times | changes
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
 def parsed(*hosts: str, **options: Any) -> TokenInfo:
-    return parse_token(token(*hosts, now=NOW.timestamp(), **options))
+    return parse_token(sign_token(claims(*hosts, **options)))
 
 
 def test_a_complete_token() -> None:
-    text = token("dls-a.example.com", "DLS-B.example.com", now=NOW.timestamp(), expires_in=10.5 * 86400)
+    text = sign_token(claims("dls-a.example.com", "DLS-B.example.com", expires_in=10.5 * 86400))
     found = parse_token(f"{text}\n")
     assert found.as_dict(NOW) == {
         "fingerprint": hashlib.sha256(text.encode()).hexdigest()[:16],
@@ -92,7 +104,7 @@ def test_the_time(options: dict[str, Any], problem: str) -> None:
 
 
 def test_missing_claims_are_unknown() -> None:
-    found = parse_token(sign({}))
+    found = parse_token(sign_token({}))
     assert found.as_dict(NOW) == {
         "fingerprint": found.fingerprint[:16],
         "algorithm": "RS256",
@@ -142,7 +154,7 @@ def test_a_signature_without_a_usable_key_is_unknown(keys: Any) -> None:
 
 
 def test_a_changed_token_is_inconsistent() -> None:
-    head, dummy, signature = token(now=NOW.timestamp()).split(".")
+    head, dummy, signature = sign_token(claims()).split(".")
     changed = f"{head}.{encode(json.dumps(claims(expires_in=10**8)).encode())}.{signature}"
     found = parse_token(changed)
     assert found.signature == INCONSISTENT
@@ -151,7 +163,7 @@ def test_a_changed_token_is_inconsistent() -> None:
 
 
 def test_another_algorithm_is_not_verified() -> None:
-    found = parse_token(sign(claims(), {"alg": "HS256"}))
+    found = parse_token(sign_token(claims(), header={"alg": "HS256"}))
     assert (found.algorithm, found.signature) == ("HS256", UNKNOWN)
     assert 'its algorithm is "HS256", not RS256' in found.warnings[0]
 
@@ -229,7 +241,7 @@ def test_claims_of_any_type_are_read(changes: dict[str, Any], server: dict[str, 
 @given(st.integers(0, 2000), st.integers(0, 255))
 @settings(max_examples=200, deadline=None)
 def test_a_changed_or_truncated_token_never_shows_its_text(position: int, byte: int) -> None:
-    text = token(now=NOW.timestamp()).encode()
+    text = sign_token(claims()).encode()
     for changed in (text[:position], text[:position] + bytes([byte]) + text[position + 1 :]):
         try:
             shown = json.dumps(parse_token(changed).as_dict(NOW))
