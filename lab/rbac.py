@@ -29,6 +29,7 @@ _IN_NAMESPACES = {
 # Playbooks that use the RBAC rules of another playbook.
 _SHARED_RULES = {
     "driver_image": "plan",
+    "license_rotate": "license",
     "mirror": "plan",
     "verify_mirror": "plan",
     "upgrade": "site",

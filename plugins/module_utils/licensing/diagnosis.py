@@ -83,7 +83,8 @@ def _outdated(node: LicenseNode, reading: Reading, expected: Expected | None) ->
     ]
     if not changed:
         return ""
-    return f"Licensed, but its {join_words(changed)} differs from {expected.label}. Run the playbook license_rotate."
+    verb = "differs" if len(changed) == 1 else "differ"
+    return f"Licensed, but its {join_words(changed)} {verb} from {expected.label}. Run the playbook license_rotate."
 
 
 def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: datetime.datetime) -> str:

@@ -1,0 +1,129 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lab with vGPU nodes: its playbooks and modules, its tokens, and the state of its nodes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.accel.gpu.plugins.modules import license as license_module
+from ansible_collections.accel.gpu.plugins.modules import license_info, license_rotation
+from tests.helpers.cluster import NAMESPACE, Cluster
+from tests.helpers.license_tokens import make_token
+from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.labs import Lab
+from tests.programs import REPO
+
+FLEET = REPO / "tests" / "integration" / "licensing" / "fleet.yaml"
+SECRET, NODES = "licensing-config", 20
+TOKEN_KEY = "client_configuration_token.tok"
+FIRST_HOST = "dls-a.example.com"
+_STATE = "lab.accel.gpu/license"
+
+Object = dict[str, Any]
+
+
+class Licensing:
+    """The lab and its vGPU pool."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab, self.folder, self.cluster = lab, folder, Cluster(lab)
+        self.pool: Object = {
+            "name": "vdi",
+            "match": {"labels": {"pool": "vdi"}},
+            "sharing": {"mode": "none"},
+            "driver": {
+                "type": "vgpu",
+                "version": "580.95.05",
+                "repository": "registry.example.com/nvidia",
+                "licensing_secret": SECRET,
+            },
+        }
+
+    @property
+    def variables(self) -> Object:
+        """The variables of the cluster."""
+        charts = self.lab.env["LAB_CHARTS"]
+        operator = {"version": "v25.10.1", "chart": f"{charts}/gpu-operator"}
+        nfd = {"chart": f"{charts}/node-feature-discovery"}
+        return {"gpu_cluster": {"name": self.lab.name, "operator": operator, "nfd": nfd}, "gpu_pools": [self.pool]}
+
+    def token(self, *hosts: str, **options: Any) -> Path:
+        """A file with a token."""
+        text = make_token(hosts=hosts or (FIRST_HOST,), **options)
+        path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:8]}.tok"
+        path.write_text(text)
+        return path
+
+    def install(self) -> None:
+        """Install the operator and license every node."""
+        self.play("site", token=self.token(), arguments=("--tags", "nfd,gpu_operator,licensing")).require_success()
+
+    def play(
+        self, name: str, *, token: Path | None = None, arguments: tuple[str, ...] = (), environ: Mapping[str, str] | None = None, **variables: Any
+    ) -> PlaybookRun:  # fmt: skip
+        """Run a playbook; a failure is returned, too."""
+        given = {**self.variables, **({"gpu_licensing_token_path": str(token)} if token else {}), **variables}
+        return run_playbook(
+            f"accel.gpu.{name}", environ={**self.lab.env, **(environ or {})}, variables=given, arguments=arguments
+        )
+
+    def license(self, token: Path | None = None, *, pools: list[Object] | None = None, **options: Any) -> Object:
+        """The result of the module license."""
+        given = {"token_path": str(token)} if token else {}
+        return self._run(license_module.main, pools, **given, **options)
+
+    def info(self, *, pools: list[Object] | None = None, **options: Any) -> Object:
+        """The result of the module license_info."""
+        return self._run(license_info.main, pools, **options)
+
+    def rotate(self, *, pools: list[Object] | None = None, **options: Any) -> Object:
+        """The result of the module license_rotation."""
+        return self._run(license_rotation.main, pools, **options)
+
+    def _run(self, main: Any, pools: list[Object] | None, **options: Any) -> Object:
+        result = self.cluster.run(main, gpu_pools=[self.pool] if pools is None else pools, diff=True, **options)
+        result.pop("invocation", None)
+        return result
+
+    def secret(self, name: str = SECRET) -> Object:
+        """The Secret."""
+        found: Object = self.cluster.get("secret", name, "-n", NAMESPACE)
+        return found
+
+    def digest(self, name: str = SECRET) -> str:
+        """The digest of the token in the Secret."""
+        return hashlib.sha256(base64.b64decode(self.secret(name)["data"][TOKEN_KEY])).hexdigest()
+
+    def states(self) -> dict[str, Object]:
+        """The state of the license of each vGPU node, as the lab has it."""
+        nodes = self.cluster.nodes()
+        return {
+            name: json.loads(node["metadata"]["annotations"][_STATE])
+            for name, node in nodes.items()
+            if _STATE in node["metadata"].get("annotations", {})
+        }
+
+    def pods(self) -> dict[str, tuple[str, int]]:
+        """UID and restarts of every pod of the cluster that runs."""
+        items = self.cluster.get("pods", "-A", "--field-selector", "status.phase=Running")["items"]
+        return {
+            f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": (
+                pod["metadata"]["uid"],
+                sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ())),
+            )
+            for pod in items
+        }
+
+    def fault(self, fault: str, node: str) -> None:
+        """Inject a fault into one node."""
+        self.lab.command("fault", "inject", fault, "--nodes", node)
+
+    def clear(self, fault: str, node: str) -> None:
+        """End a fault."""
+        self.lab.command("fault", "clear", fault, "--nodes", node)

@@ -1,0 +1,36 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lab with 20 vGPU nodes; ACCEL_GPU_TEST_LICENSING names a running one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.licensing import FLEET, Licensing
+from tests.labs import Lab, build_lab, own_lab
+
+
+@pytest.fixture(scope="session")
+def vgpu_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The running lab, shared by the tests of licensing."""
+    if running := os.environ.get("ACCEL_GPU_TEST_LICENSING"):
+        lab = Lab(running)
+        lab.read()
+        yield lab
+        return
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        build_lab()
+    with own_lab("licensing", options=["--fleet", str(FLEET)]) as lab:
+        yield lab
+
+
+@pytest.fixture
+def licensing(vgpu_lab: Lab, tmp_path: Path) -> Licensing:
+    """A cluster with the GPU operator on which every node has a license by the playbook site."""
+    found = Licensing(vgpu_lab, tmp_path)
+    vgpu_lab.become("licensed", found.install, FLEET)
+    return found

@@ -1,0 +1,294 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Licenses of 20 vGPU nodes: from nothing, with each fault, by rotation, and from a ConfigMap that was made by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.helpers.cluster import NAMESPACE
+from tests.helpers.license_tokens import DAY, make_token
+from tests.helpers.licensing import FLEET, NODES, TOKEN_KEY, Licensing
+from tests.helpers.planted_secrets import Planted, Shown
+from tests.helpers.playbook import run_playbook
+from tests.helpers.playbook_kills import killed_at
+from tests.helpers.polling import until
+from tests.labs import Lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
+
+NEW_HOST = "dls-b.example.com"
+
+
+def test_site_licenses_every_node(licensing: Licensing) -> None:
+    states = licensing.states()
+    assert len(states) == NODES
+    assert {state["status"] for state in states.values()} == {"Licensed"}
+    assert {state["token_sha256"] for state in states.values()} == {licensing.digest()}
+    assert sorted(licensing.secret()["data"]) == [TOKEN_KEY, "gridd.conf"]
+
+    # The environment names no token: the second run neither provides nor verifies anything.
+    tags = ("--tags", "nfd,gpu_operator,licensing")
+    assert licensing.play("site", arguments=tags).require_success().changed("lab") == 0
+    verified = licensing.play("license").require_success()
+    assert verified.changed("lab") == 0
+    (info,) = verified.module_results("accel.gpu.license_info")
+    assert info["license_info"]["counts"] == {"nodes": NODES, "licensed": NODES, "unlicensed": 0, "unknown": 0}
+    assert info["license_info"]["warnings"] == []
+
+
+def test_a_first_run_is_predicted(licensing: Licensing) -> None:
+    pools = [{**licensing.pool, "driver": {**licensing.pool["driver"], "licensing_secret": "other"}}]
+    token = licensing.token(NEW_HOST)
+    predicted = licensing.license(token, pools=pools, check=True)
+    made = licensing.license(token, pools=pools)
+    for result in (predicted, made):
+        assert result["changed"], result
+    assert (predicted["license"], predicted["diff"]) == (made["license"], made["diff"])
+    (entry,) = made["license"]["objects"]
+    assert (entry["name"], entry["action"], entry["pools"]) == ("other", "created", ["vdi"])
+    assert token.read_text() not in json.dumps([predicted, made])
+    again = licensing.license(token, pools=pools)
+    assert not again["changed"]
+    assert not licensing.license(pools=pools)["changed"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"expires": -60}, "the given token expired at"),
+        ({"not_before": DAY}, "the given token is not valid before"),
+    ],
+)
+def test_unusable_tokens_are_refused_before_any_change(licensing: Licensing, options: Any, message: str) -> None:
+    before = licensing.secret()
+    result = licensing.license(licensing.token(NEW_HOST, **options))
+    assert result["code"] == "invalid"
+    assert message in result["msg"]
+    assert licensing.secret() == before
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [(-300, None), (60, "has 2 parts instead of 3"), (20, "has 1 part instead of 3")],
+)
+def test_truncated_tokens(licensing: Licensing, cut: int, message: str | None) -> None:
+    path = licensing.folder / "cut.tok"
+    path.write_text(make_token()[:cut])
+    result = licensing.license(path, check=True)
+    if message is None:
+        assert "its signature does not fit the key in it" in str(result["warnings"])
+    else:
+        assert message in result["msg"]
+
+
+def test_a_secret_with_wrong_keys(licensing: Licensing) -> None:
+    pools = [{**licensing.pool, "driver": {**licensing.pool["driver"], "licensing_secret": "by-hand"}}]
+    token = licensing.token(NEW_HOST)
+    licensing.cluster.kubectl(
+        "create", "secret", "generic", "by-hand", "-n", NAMESPACE, f"--from-file=token.tok={token}"
+    )
+    result = licensing.license(pools=pools)
+    assert f"Secret {NAMESPACE}/by-hand lacks {TOKEN_KEY} and gridd.conf, and has only token.tok" in result["msg"]
+    corrected = licensing.license(token, pools=pools)
+    assert corrected["license"]["objects"][0]["action"] == "updated"
+    assert "also has token.tok" in str(corrected["warnings"])
+
+
+def test_an_operator_that_is_too_old_for_a_secret(licensing: Licensing) -> None:
+    licensing.cluster.kubectl(
+        "label", "clusterpolicy", "cluster-policy", "--overwrite", "app.kubernetes.io/version=v24.9.2"
+    )
+    licensing.cluster.kubectl(
+        "patch", "clusterpolicy", "cluster-policy", "--type=merge", "-p",
+        '{"spec": {"driver": {"useNvidiaDriverCRD": false}}}',
+    )  # fmt: skip
+    token = licensing.token(NEW_HOST)
+    refused = licensing.license(token, pools=[], check=True)
+    assert (
+        "GPU operator v24.9.2 has no secretName for the licensing token (since v25.10). Upgrade it; or set"
+        in refused["msg"]
+    )
+    allowed = licensing.license(token, pools=[], allow_configmap=True, check=True)
+    (entry,) = allowed["license"]["objects"]
+    assert (entry["kind"], entry["action"]) == ("ConfigMap", "created")
+
+
+def problem_of(licensing: Licensing, node: str) -> str:
+    """What license_info says about a node."""
+    found = licensing.info(require_licensed=False)["license_info"]["nodes"]
+    return str(next(entry["problem"] for entry in found if entry["name"] == node))
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("license-unreachable", f"No license from {NEW_HOST}:443: from the node, check the name, the port and a proxy"),
+        ("license-denied", f"No license from {NEW_HOST}:443"),
+        (
+            "license-clock-skew=7200",
+            "Its clock is 7200 s ahead of this machine's. Correct the time synchronization (NTP)",
+        ),
+        (f"license-clock-skew={40 * DAY}", "by its clock, the token expired at"),
+    ],
+)
+def test_a_fault_of_one_node_stops_the_rotation_there(licensing: Licensing, fault: str, message: str) -> None:
+    nodes = ["vdi-1", "vdi-2", "vdi-3"]
+    licensing.fault(fault, "vdi-2")
+    licensing.license(licensing.token(NEW_HOST, expires=30 * DAY))
+    failed = licensing.rotate(node_names=nodes, wait_timeout=4)
+    assert failed["code"] == "partial"
+    assert "The rotation stopped at node vdi-2" in failed["msg"]
+    if fault.startswith("license-clock-skew"):
+        assert (
+            abs(int(failed["msg"].partition("Its clock is ")[2].partition(" s ")[0]) - int(fault.partition("=")[2])) < 5
+        )
+        assert message.partition(" s ")[2] in failed["msg"] if message.startswith("Its") else message in failed["msg"]
+    else:
+        assert message in failed["msg"]
+    assert failed["license_rotation"]["rotated"] == ["vdi-1"]
+    assert failed["license_rotation"]["pending"] == ["vdi-3"]
+    states = licensing.states()
+    assert states["vdi-3"]["server"] != NEW_HOST
+    assert states["vdi-3"]["status"] == "Licensed"
+    assert message.partition(" s ")[2][:20] in problem_of(licensing, "vdi-2") or message in problem_of(
+        licensing, "vdi-2"
+    )
+
+    licensing.clear(fault.partition("=")[0], "vdi-2")
+    done = licensing.rotate(node_names=nodes, wait_timeout=30)
+    assert not done.get("failed"), done["msg"]
+    assert {licensing.states()[name]["server"] for name in nodes} == {NEW_HOST}
+
+
+def test_a_feature_type_of_another_class(licensing: Licensing) -> None:
+    licensing.license(licensing.token(NEW_HOST), feature_type=2)
+    failed = licensing.rotate(node_names=["vdi-1", "vdi-2"], wait_timeout=3)
+    assert (
+        "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C need 1 (NVIDIA vGPU)"
+        in failed["msg"]
+    )
+    licensing.license(feature_type=4)
+    done = licensing.rotate(node_names=["vdi-1", "vdi-2"], wait_timeout=30)
+    assert done["license_rotation"]["rotated"] == ["vdi-1", "vdi-2"], done
+
+
+def test_a_rotation_restarts_no_pod(licensing: Licensing) -> None:
+    licensing.cluster.kubectl("create", "deployment", "busy", "--image=registry.example.com/busy", "--replicas=20")
+    licensing.cluster.kubectl("set", "resources", "deployment", "busy", "--limits=nvidia.com/gpu=1")
+    until(
+        lambda: (
+            licensing.cluster.get("deployment", "busy")["status"].get("readyReplicas") == NODES
+            and licensing.cluster.get("deployment", "busy")["status"].get("updatedReplicas") == NODES
+        ),
+        limit=120,
+    )
+    until(lambda: len([name for name in licensing.pods() if name.startswith("default/busy")]) == NODES, limit=60)
+    before = licensing.pods()
+    token = licensing.token(NEW_HOST)
+    predicted = licensing.play("license_rotate", token=token, arguments=("--check",)).require_success()
+    run = licensing.play("license_rotate", token=token).require_success()
+    assert predicted.changed("lab") == 1
+    assert run.changed("lab") == 2
+    (result,) = run.module_results("accel.gpu.license_rotation")
+    assert result["license_rotation"]["rotated_count"] == NODES
+    assert licensing.pods() == before
+    assert {state["token_sha256"] for state in licensing.states().values()} == {licensing.digest()}
+    assert licensing.play("license_rotate", token=token).require_success().changed("lab") == 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seconds", [3.0, 4.5, 8.0, 15.0])
+def test_a_killed_rotation_is_continued(licensing: Licensing, seconds: float) -> None:
+    token = licensing.token(NEW_HOST)
+    variables = {**licensing.variables, "gpu_licensing_token_path": str(token)}
+    killed_at(licensing.lab, "accel.gpu.license_rotate", seconds, variables=variables)
+    licensing.play("license_rotate", token=token).require_success()
+    states = licensing.states()
+    assert {state["status"] for state in states.values()} == {"Licensed"}
+    assert {state["token_sha256"] for state in states.values()} == {licensing.digest()}
+
+
+def test_a_config_map_by_hand_becomes_a_secret(vgpu_lab: Lab, tmp_path: Any) -> None:
+    vgpu_lab.reset(FLEET)
+    licensing = Licensing(vgpu_lab, tmp_path)
+    licensing.pool = {**licensing.pool, "driver": None}
+    token = licensing.token()
+    licensing.cluster.kubectl("create", "namespace", NAMESPACE)
+    licensing.cluster.kubectl(
+        "create", "configmap", "by-hand", "-n", NAMESPACE, f"--from-file={TOKEN_KEY}={token}", "--from-literal=gridd.conf=FeatureType=1"
+    )  # fmt: skip
+    variables = licensing.variables
+    values = {"driver": {"licensingConfig": {"configMapName": "by-hand", "nlsEnabled": True}}}
+    variables["gpu_cluster"]["operator"]["values"] = values
+    licensing.play("site", arguments=("--tags", "nfd,gpu_operator"), **variables).require_success()
+    assert licensing.info()["license_info"]["counts"]["licensed"] == NODES
+
+    held = licensing.license()
+    assert held["changed"]
+    (entry,) = held["license"]["objects"]
+    assert (entry["name"], entry["action"], entry["migrated_from"]) == (
+        "by-hand",
+        "created",
+        f"ConfigMap {NAMESPACE}/by-hand",
+    )
+    assert held["license"]["held_back"] == [
+        "spec.driver.licensingConfig.configMapName",
+        "spec.driver.licensingConfig.secretName",
+    ]
+    assert f"the driver restarts on {NODES} nodes" in str(held["warnings"])
+    policy = licensing.cluster.get("clusterpolicy", "cluster-policy")["spec"]["driver"]["licensingConfig"]
+    assert policy["configMapName"] == "by-hand"
+    assert not licensing.license()["changed"]
+
+    predicted = licensing.license(allow_driver_rollout=True, check=True)
+    allowed = licensing.license(allow_driver_rollout=True)
+    assert (predicted["changed"], predicted["diff"]) == (True, allowed["diff"])
+    assert allowed["license"]["driver_nodes"] == NODES
+    policy = licensing.cluster.get("clusterpolicy", "cluster-policy")["spec"]["driver"]["licensingConfig"]
+    assert (policy["secretName"], policy.get("configMapName") or "") == ("by-hand", "")
+    assert not licensing.license(allow_driver_rollout=True)["changed"]
+
+
+def test_a_planted_token_is_found_nowhere(licensing: Licensing) -> None:
+    planted, folder = Planted(), licensing.folder / "run"
+    folder.mkdir()
+    token = make_token(hosts=[NEW_HOST])
+    planted.add("token", token)
+    planted.add("signature", token.rpartition(".")[2])
+    environ = {**licensing.lab.env, "NLS_CLIENT_TOKEN": token, "TMPDIR": str(folder)}
+    shown = Shown(environ, folder)
+    with planted.watched(folder) as seen:
+        for name in ("license", "license_rotate", "license_report"):
+            assert shown.play(f"accel.gpu.{name}", variables=licensing.variables) == 0, shown.text[-3000:]
+    assert shown.text.count("changed=1") >= 1
+    assert planted.found_in(shown.text) == []
+    assert seen == []
+    audit = licensing.lab.audit_log.read_bytes()
+    assert planted.found_in(audit) == []
+
+
+def test_one_report_for_two_clusters(licensing: Licensing) -> None:
+    inventory = licensing.folder / "inventory.yml"
+    missing = {"name": "elsewhere", "kubeconfig": str(licensing.folder / "missing")}
+    hosts = {
+        "first": licensing.variables,
+        "second": {**licensing.variables, "gpu_cluster": missing},
+    }
+    inventory.write_text(json.dumps({"gpu_clusters": {"hosts": hosts}}))
+    run = run_playbook("accel.gpu.license_report", environ=licensing.lab.env, inventory=inventory)
+    assert run.rc == 2
+    lines = run.stderr.splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("CLUSTER"))
+    assert lines[head + 1].split()[:5] == ["first", "20", "20", "0", "0"]
+    assert lines[head + 2].split()[:2] == ["second", "-"]
+    assert run.shown("second: The cluster could not be read: The kubeconfig")
+    assert run.stats["first"]["failures"] == 0
+    assert run.stats["second"]["failures"] == 1
+    soon = licensing.play("license_report", gpu_licensing_min_days=400)
+    assert soon.rc == 2
+    assert "A token expires in 364 days, which is less than 400." in soon.failure()
+    assert licensing.play("license_report", gpu_licensing_min_days=300).rc == 0

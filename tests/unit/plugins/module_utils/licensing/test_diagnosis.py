@@ -1,0 +1,209 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why a node has no license: the most specific cause that the evidence shows."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import (
+    Expected,
+    counts,
+    expiry_warning,
+    problem,
+    vgpu_release,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import (
+    CONFIG_PATH,
+    TOKEN_PATH,
+    Reading,
+    parse_driver_pods,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.overview import node_states, overview, problem_lines
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.report_text import report_lines, report_problems
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.status import LicenseStatus
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token
+from tests.helpers.license_nodes import NAMESPACE, license_node
+from tests.helpers.license_tokens import CLS_HOST, DAY, make_token
+
+NOW = datetime.datetime.now(datetime.UTC)
+LICENSED = LicenseStatus("licensed", "Licensed (Expiry: Permanent)", "NVIDIA vGPU")
+UNLICENSED = LicenseStatus("unlicensed", "Unlicensed (Restricted)", vgpu_type="NVIDIA A100-10C")
+
+
+def expected(config: str = "FeatureType=1\n", **options: Any) -> Expected:
+    text = make_token(**options)
+    target = LicenseTarget(SECRET, "licensing-config")
+    return Expected(target, NAMESPACE, LicenseFiles(text.encode(), config.encode()), parse_token(text))
+
+
+def reading(
+    wanted: Expected, status: LicenseStatus = UNLICENSED, skew: float | None = 0, **files: str | None
+) -> Reading:
+    found: dict[str, str | None] = dict(wanted.fingerprints)
+    found |= {{"token": TOKEN_PATH, "config": CONFIG_PATH}[name]: digest for name, digest in files.items()}
+    return Reading(status, found, skew)
+
+
+NODE = license_node("n1")
+VALID = expected()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "text"),
+    [
+        (VALID, reading(VALID, LICENSED), ""),
+        (None, Reading(LICENSED), ""),
+        (VALID, reading(VALID, LICENSED, token="0" * 64), "Licensed, but its token differs from Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
+        (VALID, reading(VALID, LICENSED, token="0" * 64, config=None), "Licensed, but its token and gridd.conf differ from"),
+        (VALID, reading(VALID, token=None), "Unlicensed (Restricted). Its container has no token: the driver pod started before"),
+        (VALID, reading(VALID, token="0" * 64), "It uses another token than Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
+        (VALID, reading(VALID, config="0" * 64), "It uses another gridd.conf than Secret"),
+        (VALID, reading(VALID, skew=-3600), "Its clock is 3600 s behind this machine's. Correct the time synchronization (NTP)"),
+        (VALID, reading(VALID, skew=-2 * DAY), "by its clock, the token is not valid before"),
+        (VALID, reading(VALID, skew=400 * DAY), "by its clock, the token expired at"),
+        (VALID, reading(VALID), "No license from dls.example.com:443: from the node, check the name, the port and a proxy, and on the license server the free licenses. vGPU 19 needs DLS 3.4 or later."),
+        (replace(VALID, token=None), reading(VALID), "Secret gpu-operator/licensing-config has no valid token"),
+        (replace(VALID, readable=False), Reading(UNLICENSED), "Check the licensing Secret"),
+        (None, Reading(UNLICENSED), "Check the licensing Secret"),
+        (VALID, Reading(error="the kubelet does not answer."), "Its state could not be read: the kubelet does not answer."),
+        (VALID, Reading(LicenseStatus("unknown", "Pending")), "nvidia-smi reports no license state (Pending). Check the log of pod driver-n1."),
+        (VALID, Reading(), "nvidia-smi reports no license state. Check"),
+        (VALID, Reading(LicenseStatus("not_applicable")), "Check that the driver is the vGPU guest driver."),
+    ],
+)  # fmt: skip
+def test_causes(wanted: Expected | None, found: Reading, text: str) -> None:
+    shown = problem(NODE, found, wanted, NOW)
+    assert text in shown if text else shown == ""
+
+
+def test_an_expired_token() -> None:
+    old = expected(expires=-DAY)
+    assert "The token in Secret gpu-operator/licensing-config expired at" in problem(NODE, reading(old), old, NOW)
+
+
+def test_a_feature_type_of_another_class() -> None:
+    wrong = expected("FeatureType=2\n")
+    text = problem(NODE, reading(wrong), wrong, NOW)
+    assert "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C need" in text
+    assert "gpu_licensing_feature_type" in text
+
+
+def test_a_cloud_license_server_has_no_version() -> None:
+    cloud = expected(hosts=[CLS_HOST])
+    text = problem(NODE, reading(cloud), cloud, NOW)
+    assert f"No license from {CLS_HOST}:443" in text
+    assert "DLS" not in text
+
+
+def test_a_token_without_a_server() -> None:
+    text = problem(NODE, reading(none := expected(without=["service_instance_configuration"])), none, NOW)
+    assert "The token names no license server" in text
+
+
+def test_nodes_without_a_running_driver() -> None:
+    assert "It has no driver pod" in problem(replace(NODE, pod=None), Reading(), VALID, NOW)
+    failing = license_node("n2", failure="pod driver-n2 container nvidia-driver-ctr: CrashLoopBackOff")
+    assert "Its driver does not run: pod driver-n2 container" in problem(failing, Reading(), VALID, NOW)
+
+
+@pytest.mark.parametrize(("version", "release"), [("580.95.05", 19), ("550.163.01", 17), ("", None), ("abc", None)])
+def test_the_release_of_a_driver(version: str, release: int | None) -> None:
+    assert vgpu_release(version) == release
+
+
+def test_the_expiry_of_tokens() -> None:
+    soon = expected(expires=9.5 * DAY)
+    assert "expires at" in expiry_warning(soon, NOW, 10)
+    assert "in 9 days" in expiry_warning(soon, NOW, 10)
+    assert expiry_warning(soon, NOW, 9) == ""
+    assert "expired at" in expiry_warning(expected(expires=-1), NOW, 0)
+    assert expiry_warning(expected(without=["exp"]), NOW, 1000) == ""
+    assert expiry_warning(replace(soon, token=None), NOW, 1000) == ""
+
+
+def pod(name: str, node: str, *, running: bool = True, deleted: bool = False) -> dict[str, Any]:
+    state = (
+        {"running": {"startedAt": "2026-01-01T00:00:00Z"}} if running else {"waiting": {"reason": "ImagePullBackOff"}}
+    )
+    metadata = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "uid": f"uid-{name}",
+        **({"deletionTimestamp": "x"} if deleted else {}),
+    }
+    return {
+        "metadata": metadata,
+        "spec": {"nodeName": node},
+        "status": {"phase": "Running", "containerStatuses": [{"name": "nvidia-driver-ctr", "state": state}]},
+    }
+
+
+def test_driver_pods() -> None:
+    found = parse_driver_pods(
+        [
+            pod("old", "n1", deleted=True),
+            pod("new", "n1"),
+            pod("gone", "n1", deleted=True),
+            pod("x", ""),
+            pod("broken", "n2", running=False),
+        ]
+    )
+    assert (found["n1"].name, found["n1"].started, found["n1"].failure) == ("new", "2026-01-01T00:00:00Z", "")
+    assert found["n1"].path == f"/api/v1/namespaces/{NAMESPACE}/pods/new"
+    assert "ImagePullBackOff" in found["n2"].failure
+    assert set(found) == {"n1", "n2"}
+
+
+def test_the_overview() -> None:
+    nodes = [license_node(f"n{index}") for index in range(4)]
+    readings = {
+        "n0": reading(VALID, LICENSED),
+        "n1": reading(VALID, token="0" * 64),
+        "n2": reading(VALID, token="1" * 64),
+        "n3": Reading(error="lost."),
+    }
+    states = node_states(nodes, readings, lambda dummy: VALID, NOW)
+    found = overview(states, [VALID], NOW, min_days=30, limit=2)
+    assert found["counts"] == {"nodes": 4, "licensed": 1, "unlicensed": 2, "unknown": 1} == counts(readings)
+    assert [entry["name"] for entry in found["nodes"]] == ["n1", "n2"]
+    assert found["nodes"][0]["token_matches"] is False
+    assert found["days_left"] == 364
+    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). It uses another token")
+    assert problem_lines(states, 1)[-1] == "And 1 other problems; the result has all of them."
+    assert "names no Secret" in overview(states, [], NOW, min_days=30, limit=2)["warnings"][0]
+    unreadable = replace(VALID, files=LicenseFiles(), token=None, readable=False)
+    assert "may not read Secret" in overview(states, [unreadable], NOW, min_days=30, limit=2)["warnings"][0]
+    assert (
+        "does not exist, or has no valid token"
+        in overview(states, [replace(unreadable, readable=True)], NOW, min_days=1, limit=2)["warnings"][0]
+    )
+
+    reports: dict[str, dict[str, Any]] = {"prod": {"license_info": found}, "test": {"msg": "unreachable"}}
+    shown = report_lines(reports, 400)
+    assert shown[0].split() == [
+        "CLUSTER",
+        "NODES",
+        "LICENSED",
+        "UNLICENSED",
+        "UNKNOWN",
+        "TOKEN",
+        "EXPIRES",
+        "DAYS",
+        "LEFT",
+        "LICENSE",
+        "SERVER",
+    ]
+    assert shown[1].split()[:5] == ["prod", "4", "1", "2", "1"]
+    assert shown[2].split()[:2] == ["test", "-"]
+    assert report_problems(reports["prod"], 400) == [
+        "3 of 4 nodes have no verified license.",
+        "A token expires in 364 days, which is less than 400.",
+    ]
+    assert report_problems(reports["test"], 1) == ["The cluster could not be read: unreachable"]
