@@ -82,7 +82,7 @@ EXAMPLES = r"""
     gpu_pools: "{{ gpu_pools }}"
     token_path: /srv/nvidia/client_configuration_token_03-01-2026-12-00-00.tok
 
-- name: Replace a ConfigMap by a Secret, in a maintenance window
+- name: Replace a ConfigMap with a Secret, in a maintenance window
   accel.gpu.license:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"

@@ -14,7 +14,7 @@ author:
 description:
   - A driver pod copies the token and C(gridd.conf) when it starts, and the license client reads them only when it starts. A new token in the Secret therefore
     reaches no running driver. This module brings it there, node by node, without restarting a pod.
-  - On each node whose files differ from the Secret, it writes the new files beside the old ones, ends the license client (C(nvidia-gridd)) with SIGTERM, so
+  - On each node whose files differ from the Secret, it writes the new files next to the old ones, ends the license client (C(nvidia-gridd)) with SIGTERM, so
     that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
   - The next node follows only after C(nvidia-smi -q) reports a license on this one. At the first node that gets none within O(wait_timeout), the module fails;
     the nodes after it keep their license.
@@ -177,7 +177,7 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
 
 
 def _skipped(module: PlanModule, nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> list[str]:
-    """The nodes that cannot be rotated, with a warning about each cause."""
+    """The nodes that cannot be rotated; a warning shows each cause."""
     causes: dict[str, list[str]] = {}
     for node in nodes:
         reading = readings[node.name]

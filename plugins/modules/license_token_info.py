@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a client configuration token of the NVIDIA License System says."""
+"""The values of a client configuration token of the NVIDIA License System."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ author:
 description:
   - Reads a client configuration token without a network - when it expires, which license server it names, and whether it was changed.
   - NVIDIA does not document the claims of these tokens. A claim that is missing is null in the result, and a warning where it matters.
-  - Text that is not a token, such as a truncated file, is refused.
+  - The module fails for text that is not a token, such as a truncated file.
   - An expired token is not an error. Check RV(license_token.valid).
 extends_documentation_fragment:
   - accel.gpu.license_token

@@ -157,7 +157,7 @@ def test_an_action_plugin_differs_from_another_only_in_the_name_of_its_module() 
     """
     assert "plugin_routing" not in yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())
     texts = {
-        (PLUGINS / "action" / f"{name}.py").read_text(encoding="utf-8").replace(name, "MODULE")
+        re.sub(rf"\b{name}\b", "MODULE", (PLUGINS / "action" / f"{name}.py").read_text(encoding="utf-8"))
         for name in modules_with_progress()
     }
     assert len(texts) == 1

@@ -78,7 +78,7 @@ class LicenseCluster:
         return {target: self._expected(target) for target in self.mounted}
 
     def expected_of(self, node: LicenseNode) -> Expected | None:
-        """What a node should use; None if no object is mounted there."""
+        """The files that a node should use; None if no object is mounted there."""
         target = target_of_pool(self.mounted, node.pool)
         return self.expected[target] if target is not None else None
 

@@ -107,7 +107,7 @@ class LicenseContainers:
         return round(int(text) - (before + self._wall_clock()) / 2)
 
     def write_new(self, pod: DriverPod, path: str, content: bytes) -> None:
-        """Write a file beside the one in use; its content goes through the standard input only."""
+        """Write a file next to the one in use; its content goes through the standard input only."""
         new = f"{path}.new"
         result = self._client.exec(
             pod.path, CONTAINER, ["cp", "/dev/stdin", new], stdin=content, timeout=_WRITE_TIMEOUT, repeatable=True
@@ -124,7 +124,7 @@ class LicenseContainers:
             self._sleep(0.5)
 
     def move_new(self, pod: DriverPod, path: str, content: bytes) -> None:
-        """Replace a file by the one that was written beside it; a repetition after a lost response is harmless."""
+        """Replace a file with the one that write_new() has written; a repetition after a lost response is harmless."""
         result = self._run(pod, "mv", f"{path}.new", path)
         if not result.ok and self.fingerprints(pod, path)[path] != fingerprint(content):
             raise CommandFailed(f"Pod {pod.name} cannot replace {path}: {_last_line(result)}.")

@@ -23,7 +23,7 @@ MAX_SKEW = 60.0
 
 @dataclass(frozen=True)
 class Expected:
-    """What a node should use: the object that its driver pod mounts, with its files and its token; without a token, nothing is compared."""
+    """The files that a node should use: the object that its driver pod mounts, with its files and its token; without a token, nothing is compared."""
 
     target: LicenseTarget
     namespace: str
@@ -99,14 +99,14 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
     if expected.token is None:
         return f"{expected.label} has no valid token. Run the playbook license with a token."
     if expected.matches(reading, TOKEN_PATH) is False:
-        return f"It uses another token than {expected.label}. Run the playbook license_rotate."
+        return f"Its token is not that of {expected.label}. Run the playbook license_rotate."
     if time_problem := expected.token.problem(now):
         return f"The token in {expected.label} {time_problem}, and run the playbook license_rotate."
     kind = node.class_with(reading)
     if kind and (reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), kind)):
         return f"{reason}. Set feature_type (gpu_licensing_feature_type), and run the playbook license_rotate."
     if expected.matches(reading, CONFIG_PATH) is False:
-        return f"It uses another gridd.conf than {expected.label}. Run the playbook license_rotate."
+        return f"Its gridd.conf is not that of {expected.label}. Run the playbook license_rotate."
     return _clock(reading, expected.token, now) or _server(node, expected.token)
 
 

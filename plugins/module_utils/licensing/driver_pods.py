@@ -66,7 +66,7 @@ class LicenseNode:
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read in a driver pod: the state, the fingerprints of the files by path (None: no file), the node's clock, or an error."""
+    """The values that were read in a driver pod: the state, the fingerprints of the files by path (None: no file), the node's clock, or an error."""
 
     status: LicenseStatus | None = None
     files: t.Mapping[str, str | None] = field(default_factory=dict)

@@ -24,7 +24,7 @@ Object = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class LicenseOptions:
-    """What the user gives: the token, the parameters of gridd.conf, and the classes of vGPU types that no node shows yet."""
+    """The options of the user: the token, the parameters of gridd.conf, and the classes of vGPU types that no node shows yet."""
 
     token: str | None
     gridd: GriddOptions
@@ -40,12 +40,12 @@ class ObjectChange:
     before: LicenseFiles
     desired: DesiredFiles
     body: Object | None
-    # The object by hand from which the files come.
+    # The ConfigMap from which the files come.
     migrated_from: LicenseTarget | None = None
 
     @property
     def action(self) -> str:
-        """What happens to the object."""
+        """created, updated or unchanged."""
         if self.body is None:
             return "unchanged"
         return "created" if self.live is None else "updated"

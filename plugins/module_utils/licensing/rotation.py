@@ -31,7 +31,7 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class NodeRotation:
-    """What one node needs: other files, or only a restart of its license client."""
+    """The change that one node needs: other files, or only a restart of its license client."""
 
     node: LicenseNode
     expected: Expected
@@ -59,7 +59,7 @@ class RotationResult:
 
 
 def needed_action(reading: Reading, expected: Expected) -> str:
-    """What a node needs."""
+    """The change that a node needs."""
     wanted = expected.fingerprints
     if any(reading.files.get(path) != digest for path, digest in wanted.items()):
         return REPLACE

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Client configuration tokens of the NVIDIA License System: what a token says, read without a network (pure).
+"""Client configuration tokens of the NVIDIA License System, read without a network (pure).
 
 Source: NVIDIA License System User Guide, "Generating a Client Configuration Token"; RFC 7515 (compact form), RFC 8017 8.2.2 (signature). NVIDIA does
 not document the claims. Independent tools for such tokens agree on the claims below, but every claim may be missing. The text of a token is a credential:
@@ -62,7 +62,7 @@ class Service:
 
 @dataclass(frozen=True)
 class TokenInfo:
-    """What a token says; what it does not say is None or empty."""
+    """The values of a token; those that it does not have are None or empty."""
 
     fingerprint: str
     algorithm: str
@@ -121,7 +121,7 @@ class TokenInfo:
 
 
 def parse_token(text: str | bytes) -> TokenInfo:
-    """What a token says; raises InvalidToken."""
+    """The values of a token; raises InvalidToken."""
     clean = _clean(text)
     parts = clean.split(".")
     if len(parts) != 3:

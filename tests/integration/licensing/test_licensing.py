@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Licenses of 20 vGPU nodes: from nothing, with each fault, by rotation, and from a ConfigMap that was made by hand."""
+"""Licenses of 20 vGPU nodes: from nothing, with each fault, by rotation, and from a ConfigMap that was created manually."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_an_operator_that_is_too_old_for_a_secret(licensing: Licensing) -> None:
 
 
 def problem_of(licensing: Licensing, node: str) -> str:
-    """What license_info says about a node."""
+    """The problem of a node in the result of license_info."""
     found = licensing.info(require_licensed=False)["license_info"]["nodes"]
     return str(next(entry["problem"] for entry in found if entry["name"] == node))
 

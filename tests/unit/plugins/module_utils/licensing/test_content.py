@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The content of the licensing Secret: exact keys, foreign files that stay, and what is refused."""
+"""The content of the licensing Secret: exact keys, foreign files that stay, and content that is rejected."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_token_with_a_line_break_in_the_secret_is_kept() -> None:
 
 
 def test_a_new_token_keeps_a_foreign_configuration() -> None:
-    foreign = b"# by hand\nFeatureType=4\n"
+    foreign = b"# manual\nFeatureType=4\n"
     found = desired(LicenseFiles(OTHER.encode(), foreign), TOKEN, {"C"})
     assert found.files == LicenseFiles(TOKEN.encode(), foreign)
     live = secret(**{TOKEN_KEY: OTHER, CONFIG_KEY: foreign.decode()})

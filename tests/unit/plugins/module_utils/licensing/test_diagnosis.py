@@ -63,8 +63,8 @@ VALID = expected()
         (VALID, reading(VALID, LICENSED, token="0" * 64), "Licensed, but its token differs from Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
         (VALID, reading(VALID, LICENSED, token="0" * 64, config=None), "Licensed, but its token and gridd.conf differ from"),
         (VALID, reading(VALID, token=None), "Unlicensed (Restricted). Its container has no token: the driver pod started before"),
-        (VALID, reading(VALID, token="0" * 64), "It uses another token than Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
-        (VALID, reading(VALID, config="0" * 64), "It uses another gridd.conf than Secret"),
+        (VALID, reading(VALID, token="0" * 64), "Its token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
+        (VALID, reading(VALID, config="0" * 64), "Its gridd.conf is not that of Secret"),
         (VALID, reading(VALID, skew=-3600), "Its clock is 3600 s behind this machine's. Correct the time synchronization (NTP)"),
         (VALID, reading(VALID, skew=-2 * DAY), "by its clock, the token is not valid before"),
         (VALID, reading(VALID, skew=400 * DAY), "by its clock, the token expired at"),
@@ -175,7 +175,7 @@ def test_the_overview() -> None:
     assert [entry["name"] for entry in found["nodes"]] == ["n1", "n2"]
     assert found["nodes"][0]["token_matches"] is False
     assert found["days_left"] == 364
-    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). It uses another token")
+    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). Its token is not")
     assert problem_lines(states, 1)[-1] == "And 1 other problems; the result has all of them."
     assert "names no Secret" in overview(states, [], NOW, min_days=30, limit=2)["warnings"][0]
     unreadable = replace(VALID, files=LicenseFiles(), token=None, readable=False)

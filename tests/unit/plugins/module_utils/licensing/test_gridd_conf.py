@@ -98,7 +98,7 @@ def test_problems(options: GriddOptions, problem: str | None) -> None:
 
 
 def test_a_foreign_file() -> None:
-    text = "# by hand\n FeatureType = 4 \nServerAddress=old.example.com\nnonsense\nClientConfigTokenPath=/tmp/x\n"
+    text = "# manual\n FeatureType = 4 \nServerAddress=old.example.com\nnonsense\nClientConfigTokenPath=/tmp/x\n"
     assert gridd_conf.feature_type_of(text) == 4
     assert not gridd_conf.is_managed(text)
     assert len(gridd_conf.warnings(text)) == 2

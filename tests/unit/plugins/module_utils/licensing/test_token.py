@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a client configuration token says, and what is refused as a token."""
+"""The values of a client configuration token, and text that is not one."""
 
 from __future__ import annotations
 
