@@ -41,7 +41,10 @@ NODE_FAULTS: dict[str, tuple[str | None, str]] = {
         "CUDA kernels on all GPUs (or on one) do not end; unkillable ones do not react to SIGKILL either",
     ),
     "kernel-driver-old": (None, "CUDA reports that the driver is too old for every program"),
-    "license-unreachable": (None, "the license server cannot be reached: a node gets no license, and keeps its lease until it ends"),
+    "license-unreachable": (
+        None,
+        "the license server cannot be reached: a node gets no license, and keeps its lease until it ends",
+    ),
     "license-clock-skew": ("the number of seconds by which the node's clock is fast", "the node's clock is wrong"),
     "license-denied": (None, "the license server has no license left for the node"),
     "link-slow": (None, "GPUs exchange data at a tenth of the usual bandwidth, also with other nodes"),

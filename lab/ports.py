@@ -49,6 +49,7 @@ OFFSETS = {
     "registry-plain-proxy": 34,
     "registry-tls-proxy": 35,
     "toxiproxy": 36,
+    "nls": 37,
 }
 
 

@@ -34,6 +34,10 @@ def main() -> None:
         from .vks.part import Vks
 
         Vks().serve(lab)
+    elif service == "nls":
+        from .nls.part import Nls
+
+        Nls().serve(lab)
     elif service == "openshift":
         from .openshift.part import OpenShift
 

@@ -117,7 +117,10 @@ TOOLS: dict[str, Tool] = {
             "kwok",
             f"{edits.KWOK_MODULE}/cmd/kwok",
             60,
-            copies=(Copy(edits.KWOK_MODULE, "kustomize/crd/bases", "crds"), Copy(edits.KWOK_MODULE, "kustomize/stage", "stages")),
+            copies=(
+                Copy(edits.KWOK_MODULE, "kustomize/crd/bases", "crds"),
+                Copy(edits.KWOK_MODULE, "kustomize/stage", "stages"),
+            ),
             edits=edits.KWOK,
         ),
         # The shim answers the commands of `kubectl exec`.

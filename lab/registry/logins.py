@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import secrets
 import string
 from pathlib import Path
 
 from ..errors import LabError
+from ..files import write_private
 from ..layout import Lab
 from .layout import folder
 
@@ -66,11 +66,3 @@ def bcrypt(password: str) -> str:
         if hashed and hashed.startswith(b"$2b$"):
             return hashed.decode()
     raise LabError("no libcrypt with bcrypt: install it (apt install libcrypt1)")
-
-
-def write_private(path: Path, content: str) -> None:
-    """Write a file that only its owner can read."""
-    temporary = path.with_name(f"{path.name}.new")
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as handle:
-        handle.write(content)
-    temporary.replace(path)

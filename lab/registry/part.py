@@ -12,6 +12,7 @@ from typing import Any
 from .. import build, pki
 from ..cloud_settings import CloudFault
 from ..errors import LabError
+from ..files import write_private
 from ..layout import DEFAULT_FLEET, Lab
 from ..part import LabPart
 from . import layout, logins
@@ -38,7 +39,7 @@ class Registry(LabPart):
         pki.create_authority(authority, f"{lab.name}-registry", self.folder(lab) / "server")
         logins.create(lab)
         for registry in layout.REGISTRIES:
-            logins.write_private(layout.config(lab, registry), json.dumps(self._settings(lab, registry), indent=2))
+            write_private(layout.config(lab, registry), json.dumps(self._settings(lab, registry), indent=2))
         proxies = [
             {
                 "name": proxy,

@@ -136,6 +136,9 @@ func (r *reconciliation) mountLicense(pod *Pod) (bool, error) {
 		}
 		return false, r.warn(pod, "FailedMount", failure)
 	}
+	if r.node.Hardware == nil || r.node.Hardware.VGPU == nil {
+		files = nil // only the image of a vGPU driver copies them
+	}
 	folder := r.driverPods.folder(pod)
 	if err := folder.Create(); err != nil {
 		return false, err
@@ -158,7 +161,7 @@ func (r *reconciliation) mountLicense(pod *Pod) (bool, error) {
 
 // startContainer completes the start of a driver pod's container: nvidia-gridd runs, and commands can be executed.
 func (r *reconciliation) startContainer(pod *Pod) error {
-	if !r.driverPods.enabled() {
+	if !r.driverPods.enabled() || r.memory.running[string(pod.UID)] {
 		return nil
 	}
 	folder := r.driverPods.folder(pod)
@@ -173,7 +176,11 @@ func (r *reconciliation) startContainer(pod *Pod) error {
 	if err := r.updateLicense(pod); err != nil {
 		return err
 	}
-	return r.driverPods.announce(r.ctx, pod)
+	if err := r.driverPods.announce(r.ctx, pod); err != nil {
+		return err
+	}
+	r.memory.running[string(pod.UID)] = true
+	return nil
 }
 
 // reconcileLicense updates the license of a running driver pod; it also starts a container that was loaded without its folder.
@@ -252,11 +259,17 @@ func (r *reconciliation) stopContainer(pod *Pod) error {
 	if !r.driverPods.enabled() {
 		return nil
 	}
-	delete(r.memory.mounts, string(pod.UID))
+	r.forgetContainer(pod)
 	if err := r.removeLicense(); err != nil {
 		return err
 	}
 	return r.driverPods.withdraw(r.ctx, pod)
+}
+
+// forgetContainer makes the next start of a driver pod's container mount its volumes again.
+func (r *reconciliation) forgetContainer(pod *Pod) {
+	delete(r.memory.mounts, string(pod.UID))
+	delete(r.memory.running, string(pod.UID))
 }
 
 // endLicense removes the license of a driver pod that was deleted: nvidia-gridd returns it when the container stops.

@@ -209,6 +209,11 @@ func TestLicenseVolumes(t *testing.T) {
 		if (f.pod.State == "") != (test.reason == "-") {
 			t.Errorf("%s: state %q", test.name, f.pod.State)
 		}
+		if f.r.node.Hardware.VGPU == nil {
+			if content, err := f.r.driverPods.folder(f.pod).Read(driverpod.ConfigPath); content != nil || err != nil {
+				t.Errorf("%s: %q %v", test.name, content, err)
+			}
+		}
 		reason := ""
 		if f.license != nil {
 			reason = f.license.Reason

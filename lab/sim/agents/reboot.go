@@ -133,7 +133,7 @@ func (r *reconciliation) restartAgent(pod *Pod) error {
 		if pod.State == "" {
 			return nil
 		}
-		delete(r.memory.mounts, string(pod.UID))
+		r.forgetContainer(pod)
 		if _, err := r.mountLicense(pod); err != nil {
 			return err
 		}

@@ -26,6 +26,7 @@ type memory struct {
 	loading   map[string]time.Time // when a driver pod completes the load of its driver
 	unloads   map[string]*crash    // of the driver managers that could not unload a driver
 	mounts    map[string]string    // of a driver pod's license files: the reason of a failure, or empty
+	running   map[string]bool      // the driver pods whose container has started
 	// Recent writes that the informer may not have received yet: the driver, the license, the MIG layout, the process that a fault has
 	// hung, the last handled reboot request, the end of the current reboot and that of the last one.
 	driver        string
@@ -41,7 +42,7 @@ type memory struct {
 
 func newMemory(uid types.UID) *memory {
 	return &memory{uid: uid, agents: map[string]*agent{}, managers: map[string]*migProcess{}, crashes: map[string]*crash{},
-		assigned: map[string]rules.Allocation{}, published: map[string]string{}, loading: map[string]time.Time{}, unloads: map[string]*crash{}, mounts: map[string]string{}}
+		assigned: map[string]rules.Allocation{}, published: map[string]string{}, loading: map[string]time.Time{}, unloads: map[string]*crash{}, mounts: map[string]string{}, running: map[string]bool{}}
 }
 
 // wakeUp keeps the shortest time until the next scheduled event.
@@ -112,6 +113,7 @@ func (r *reconciliation) prune() {
 	keep(r.memory.loading, alive)
 	keep(r.memory.unloads, alive)
 	keep(r.memory.mounts, alive)
+	keep(r.memory.running, alive)
 }
 
 func keep[T any](of map[string]T, alive map[string]bool) {

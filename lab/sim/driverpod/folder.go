@@ -149,7 +149,7 @@ func (f Folder) StopDaemon(d *Daemon, now time.Time, after time.Duration) error 
 	return f.store("daemon.json", stopped)
 }
 
-// Announce tells the simulator that the container has changed.
+// Announce notifies the simulator of a change of the container.
 func (f Folder) Announce() error {
 	return os.WriteFile(filepath.Join(filepath.Dir(string(f)), EventsFolder, filepath.Base(string(f))), nil, 0o600)
 }

@@ -123,6 +123,10 @@ const (
 	KernelHang      = "kernel-hang"
 	KernelDriverOld = "kernel-driver-old"
 	LinkSlow        = "link-slow"
+	// Of the license of a vGPU. The argument of the second one is the number of seconds by which the node's clock is fast.
+	LicenseUnreachable = "license-unreachable"
+	LicenseClockSkew   = "license-clock-skew"
+	LicenseDenied      = "license-denied"
 )
 
 // ParseFaults parses a comma-separated list of name[=argument].

@@ -20,13 +20,6 @@ import (
 // LicenseAnnotation contains the license state of a vGPU node while a driver pod runs on it.
 const LicenseAnnotation = "lab.accel.gpu/license"
 
-// Faults of the license. The argument of the second one is a number of seconds by which the node's clock is fast.
-const (
-	LicenseUnreachable = "license-unreachable"
-	LicenseClockSkew   = "license-clock-skew"
-	LicenseDenied      = "license-denied"
-)
-
 // The license states of `nvidia-smi -q`. Without a license a vGPU has its full performance for 20 minutes (NVIDIA, Virtual GPU
 // Client Licensing User Guide, "How NVIDIA vGPU Software Licensing Is Enforced"; NVIDIA/gpu-driver-container pull request 881).
 const (

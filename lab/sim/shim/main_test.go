@@ -98,7 +98,7 @@ func TestCommands(t *testing.T) {
 		t.Errorf("the daemon has read %v %v", daemon, err)
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(string(folder)), driverpod.EventsFolder, "ns_driver_1")); err != nil {
-		t.Error("the simulator was not told about the restart")
+		t.Error("the simulator was not notified of the restart")
 	}
 }
 

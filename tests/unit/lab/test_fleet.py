@@ -63,3 +63,27 @@ def test_spec_changes_with_the_time_factor() -> None:
 def test_every_machine_has_its_own_boot_id() -> None:
     nodes = fleet.Fleet((fleet.Group("a", 3),)).nodes(1)
     assert len({node["status"]["nodeInfo"]["bootID"] for node in nodes} - {""}) == 3
+
+
+@pytest.mark.parametrize(
+    ("vgpu", "problem"),
+    [
+        ("{profile: 10C}", "vgpu.profile: '10C' is not a vGPU type such as A100-10C"),
+        ("{profile: A100-10X}", "vgpu.profile: 'A100-10X' is not a vGPU type such as A100-10C"),
+        ("{host: 580.95.02}", "vgpu.host: unknown key; known: host_driver, host_branch, profile"),
+    ],
+)
+def test_invalid_vgpus_are_rejected(tmp_path: Path, vgpu: str, problem: str) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(f"groups: [{{name: a, count: 1, model: T4, gpus: 1, vgpu: {vgpu}}}]\n")
+    with pytest.raises(LabError) as caught:
+        fleet.load(path)
+    assert f"groups[0].{problem}" in str(caught.value)
+
+
+@pytest.mark.parametrize("profile", ["T4-16Q", "A100-10C", "A100D-1-10C", "L40S-24Q", "T4-2B", "T4-8A"])
+def test_a_guest_has_the_driver_of_its_host(profile: str) -> None:
+    group = fleet.Group("a", 1, model="T4", gpus=1, driver="580.95.05", vgpu={"profile": profile})
+    node = next(fleet.Fleet((group,)).nodes(1))
+    hardware = json.loads(node["metadata"]["annotations"][fleet.HARDWARE_ANNOTATION])
+    assert hardware["vgpu"] == {"host_driver": "580.95.05", "profile": profile}
