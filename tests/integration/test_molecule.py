@@ -22,7 +22,7 @@ OTHER_LABS: dict[str, dict[str, Any]] = {
     "nodegroups": {"parts": ("openstack",)},
     "autoscaling": {"options": ("--openshift",)},
     "driver_image": {"parts": ("registry",)},
-    "licensing": {"options": ("--fleet", str(REPO / "molecule" / "licensing" / "vars" / "fleet.yaml"))},
+    "licensing": {"options": ("--fleet", str(REPO / "tests" / "integration" / "licensing" / "small_fleet.yaml"))},
     "mirror": {"parts": ("registry",)},
 }
 
