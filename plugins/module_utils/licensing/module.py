@@ -43,7 +43,7 @@ class LicenseTokenMixin(BaseModule):
         """The content, and the option from which it comes."""
         token, path = self.params["token"], self.params["token_path"]
         if token and path:
-            raise InvalidOptions(["token: is given beside token_path; give one of them"])
+            raise InvalidOptions(["token: is given together with token_path; give one of them"])
         if token:
             return t.cast("str", token), "token"
         if path:

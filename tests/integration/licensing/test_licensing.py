@@ -271,6 +271,18 @@ def test_a_planted_token_is_found_nowhere(licensing: Licensing) -> None:
     assert planted.found_in(audit) == []
 
 
+def test_the_playbooks_run_with_the_shipped_rights(licensing: Licensing) -> None:
+    token, lab = licensing.token(NEW_HOST), licensing.lab
+    nodes = ["vdi-1", "vdi-2"]
+    as_license: dict[str, Any] = {"environ": lab.env_as("license_rotate"), "gpu_licensing_node_names": nodes}
+    assert licensing.play("license_rotate", token=token, **as_license).require_success().changed("lab") == 2
+    assert licensing.play("license", environ=lab.env_as("license")).require_success().changed("lab") == 0
+    assert licensing.play("license_report", environ=lab.env_as("license_report")).rc == 0
+    tags = ("--tags", "gpu_operator,licensing")
+    as_site = lab.env_as("site")
+    assert licensing.play("site", token=token, environ=as_site, arguments=tags).require_success().changed("lab") == 0
+
+
 def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     inventory = licensing.folder / "inventory.yml"
     missing = {"name": "elsewhere", "kubeconfig": str(licensing.folder / "missing")}

@@ -52,7 +52,7 @@ def reading(
 
 
 NODE = license_node("n1")
-VALID = expected()
+VALID = expected(expires=364.5 * DAY)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_expiry_of_tokens() -> None:
     assert "expires at" in expiry_warning(soon, NOW, 10)
     assert "in 9 days" in expiry_warning(soon, NOW, 10)
     assert expiry_warning(soon, NOW, 9) == ""
-    assert "expired at" in expiry_warning(expected(expires=-1), NOW, 0)
+    assert "expired at" in expiry_warning(expected(expires=-DAY), NOW, 0)
     assert expiry_warning(expected(without=["exp"]), NOW, 1000) == ""
     assert expiry_warning(replace(soon, token=None), NOW, 1000) == ""
 
