@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The stage before Helm, while the operator still works: nodes, ClusterPolicies and ConfigMaps, in this order.
+"""The stage before Helm, while the operator still works: nodes, ClusterPolicies, ConfigMaps and Secrets, in this order.
 
 A label that names an entry is removed before the ConfigMap with that entry, and a ConfigMap is only deleted once no pod mounts it,
 so that no pod crashes or hangs. NVIDIA's pods are deleted with their ClusterPolicy, before the operator.
@@ -31,6 +31,7 @@ from .autoscaling import autoscaling_removals
 from .cluster_policy import restore_policy
 from .configmaps import CONFIGMAPS, configmap_removals, pod_removals
 from .driver_objects import ALLOW_DRIVER_ROLLOUT, driver_removals, refusal
+from .licensing import license_removals
 from .mig_reset import MigReset
 from .node_cleanup import MIG_OFF, NodeRestoration, kept_parts, managed_parts, restore_node
 from .olm import discovery_removals
@@ -68,11 +69,12 @@ class BeforeHelm(Stage):
     other_removals: list[Removal] = field(default_factory=list)
 
     def read(self) -> None:
-        """Read the nodes, the ClusterPolicies, ConfigMaps with the collection's entries, and pods that the collection has created or annotated."""
+        """Read the nodes, the ClusterPolicies, ConfigMaps with the collection's entries, its Secrets, and pods that the collection has created or annotated."""
         self.nodes = read_nodes(self.client)
         self.policies = list(self.client.list_known(CLUSTER_POLICIES))
         foreign = [policy for policy in self.policies if not self._is_managed(policy)]
-        self.drivers = [item for item in self.client.list_known(NVIDIA_DRIVERS) if is_managed(item)]
+        drivers = self.client.list_known(NVIDIA_DRIVERS)
+        self.drivers = [item for item in drivers if is_managed(item)]
         self._require_driver_rollout(foreign)
         # First, so that no node is added while the others are cleaned up.
         self.policy_removals = autoscaling_removals(self.client)
@@ -82,8 +84,12 @@ class BeforeHelm(Stage):
         # After the policy, so that the operator does not install another driver in between.
         self.policy_removals += driver_removals(self.client, self.drivers)
         plugin_configmaps = [(self._operator_namespace(policy), plugin_configmap(policy)) for policy in foreign]
+        namespaces = [self.operator.namespace, *map(self._operator_namespace, self.policies)]
         self.other_removals = [
             *configmap_removals(self.client, plugin_configmaps),
+            *license_removals(
+                self.client, namespaces, foreign, [item for item in drivers if not is_managed(item)]
+            ),
             *pod_removals(self.client),
             *(
                 Removal(

@@ -121,7 +121,7 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
     if kind == "ConfigMap":
         return name in departing.configmaps and not ownership_marks.has_foreign_entries(item)
     if kind == "Secret":
-        # A Secret for pulling images.
+        # A Secret for pulling images, or with a licensing token.
         if is_created_by_collection(item):
             return True
         labels = metadata.get("labels") or {}
