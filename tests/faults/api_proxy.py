@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import socket
 import socketserver
 import ssl
 import threading
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
@@ -23,6 +24,8 @@ MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "trailer", "content-length"})
 _CHUNK = 64 * 1024
 _BODILESS = frozenset({204, 304})
+# Commands in containers that change nothing.
+_READING = frozenset({"nvidia-smi", "sha256sum", "date", "cat"})
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,16 @@ class Request:
 
     @property
     def mutating(self) -> bool:
-        """Whether the request changes objects on the server; a dry run and an access review change nothing."""
+        """Whether the request changes objects or containers; a dry run, an access review, and a command that reads change nothing."""
+        if self.command:
+            return self.command not in _READING
         return self.method in MUTATING and "dryRun=" not in self.path and "/selfsubject" not in self.path
+
+    @property
+    def command(self) -> str:
+        """The name of the command that is executed in a container; empty for other requests."""
+        path, _, query = self.path.partition("?")
+        return parse_qs(query)["command"][0] if path.endswith("/exec") else ""
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,9 @@ class Proxy:
             _send(handler, answer)
             return
         connection = self._connection()
+        if handler.headers.get("Upgrade"):
+            self._forward_websocket(handler, request, connection)
+            return
         try:
             dropped = _HOP_BY_HOP if self.keeps_host else _HOP_BY_HOP | {"host"}
             # skopeo sends one line Accept for each type.
@@ -133,6 +147,33 @@ class Proxy:
                 self.requests.append(request)
             self.after(request, response.status)
             _stream(handler, response)
+        finally:
+            connection.close()
+
+    def _forward_websocket(
+        self, handler: BaseHTTPRequestHandler, request: Request, connection: http.client.HTTPConnection
+    ) -> None:
+        """Run the command completely; then `after`, and only then the client gets the output."""
+        handler.close_connection = True
+        connection.connect()
+        server = connection.sock
+        try:
+            headers = [f"{name}: {value}" for name, value in handler.headers.items() if name.lower() != "host"]
+            lines = [f"{request.method} {request.path} HTTP/1.1", f"Host: {self.upstream.netloc}", *headers, "", ""]
+            server.sendall("\r\n".join(lines).encode())
+            received = b""
+            while b"\r\n\r\n" not in received and (chunk := server.recv(_CHUNK)):
+                received += chunk
+            head, end, output = received.partition(b"\r\n\r\n")
+            status = int(head.split()[1])
+            handler.wfile.write(head + end)
+            threading.Thread(target=_copy, args=(handler, server), daemon=True).start()
+            while chunk := server.recv(_CHUNK):
+                output += chunk
+            with self._lock:
+                self.requests.append(request)
+            self.after(request, 200 if status == 101 else status)
+            handler.wfile.write(output)
         finally:
             connection.close()
 
@@ -184,6 +225,15 @@ def _as_file(user: dict[str, Any], key: str, folder: Path) -> str:
     path.touch(mode=0o600)
     path.write_bytes(base64.b64decode(user[f"{key}-data"]))
     return str(path)
+
+
+def _copy(handler: BaseHTTPRequestHandler, server: socket.socket) -> None:
+    """Forward the input of a command until either side closes its connection."""
+    try:
+        while chunk := handler.connection.recv(_CHUNK):
+            server.sendall(chunk)
+    except OSError:
+        pass
 
 
 def _body(handler: BaseHTTPRequestHandler) -> bytes | None:

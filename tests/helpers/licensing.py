@@ -13,9 +13,12 @@ from typing import Any
 
 from ansible_collections.accel.gpu.plugins.modules import license as license_module
 from ansible_collections.accel.gpu.plugins.modules import license_info, license_rotation
+from lab import audit
+from lab.layout import Lab as LabLayout
 from tests.helpers.cluster import NAMESPACE, Cluster
 from tests.helpers.license_tokens import make_token
 from tests.helpers.playbook import PlaybookRun, run_playbook
+from tests.helpers.polling import until
 from tests.labs import Lab
 from tests.programs import REPO
 
@@ -119,6 +122,34 @@ class Licensing:
             )
             for pod in items
         }
+
+    def run_gpu_pods(self) -> None:
+        """One pod with the GPU of each node."""
+        self.cluster.kubectl(
+            "create", "deployment", "busy", "--image=registry.example.com/busy", f"--replicas={NODES}"
+        )
+        self.cluster.kubectl("set", "resources", "deployment", "busy", "--limits=nvidia.com/gpu=1")
+
+        def ready() -> bool:
+            status = self.cluster.get("deployment", "busy")["status"]
+            return status.get("readyReplicas") == NODES and status.get("updatedReplicas") == NODES
+
+        until(ready, limit=120)
+        until(lambda: len([name for name in self.pods() if name.startswith("default/busy")]) == NODES, limit=60)
+
+    def mark(self) -> int:
+        """The current end of the audit log."""
+        return audit.mark(LabLayout.named(self.lab.name))
+
+    def pod_changes(self, since: int) -> list[str]:
+        """The pods that any client has created, deleted or evicted since a mark, by the audit log."""
+        return [
+            f"{request.verb} {request.uri} by {request.agent}"
+            for request in audit.requests(LabLayout.named(self.lab.name), since)
+            if request.resource == "pods"
+            and request.verb in ("create", "delete", "deletecollection")
+            and not request.uri.partition("?")[0].endswith("/exec")
+        ]
 
     def fault(self, fault: str, node: str) -> None:
         """Inject a fault into one node."""

@@ -11,11 +11,9 @@ import pytest
 
 from tests.helpers.cluster import NAMESPACE
 from tests.helpers.license_tokens import DAY, make_token
-from tests.helpers.licensing import FLEET, NODES, TOKEN_KEY, Licensing
+from tests.helpers.licensing import FLEET, NODES, SECRET, TOKEN_KEY, Licensing
 from tests.helpers.planted_secrets import Planted, Shown
 from tests.helpers.playbook import run_playbook
-from tests.helpers.playbook_kills import killed_at
-from tests.helpers.polling import until
 from tests.labs import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
@@ -177,17 +175,8 @@ def test_a_feature_type_of_another_class(licensing: Licensing) -> None:
 
 
 def test_a_rotation_restarts_no_pod(licensing: Licensing) -> None:
-    licensing.cluster.kubectl("create", "deployment", "busy", "--image=registry.example.com/busy", "--replicas=20")
-    licensing.cluster.kubectl("set", "resources", "deployment", "busy", "--limits=nvidia.com/gpu=1")
-    until(
-        lambda: (
-            licensing.cluster.get("deployment", "busy")["status"].get("readyReplicas") == NODES
-            and licensing.cluster.get("deployment", "busy")["status"].get("updatedReplicas") == NODES
-        ),
-        limit=120,
-    )
-    until(lambda: len([name for name in licensing.pods() if name.startswith("default/busy")]) == NODES, limit=60)
-    before = licensing.pods()
+    licensing.run_gpu_pods()
+    before, since = licensing.pods(), licensing.mark()
     token = licensing.token(NEW_HOST)
     predicted = licensing.play("license_rotate", token=token, arguments=("--check",)).require_success()
     run = licensing.play("license_rotate", token=token).require_success()
@@ -196,20 +185,9 @@ def test_a_rotation_restarts_no_pod(licensing: Licensing) -> None:
     (result,) = run.module_results("accel.gpu.license_rotation")
     assert result["license_rotation"]["rotated_count"] == NODES
     assert licensing.pods() == before
+    assert licensing.pod_changes(since) == []
     assert {state["token_sha256"] for state in licensing.states().values()} == {licensing.digest()}
     assert licensing.play("license_rotate", token=token).require_success().changed("lab") == 0
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seconds", [3.0, 4.5, 8.0, 15.0])
-def test_a_killed_rotation_is_continued(licensing: Licensing, seconds: float) -> None:
-    token = licensing.token(NEW_HOST)
-    variables = {**licensing.variables, "gpu_licensing_token_path": str(token)}
-    killed_at(licensing.lab, "accel.gpu.license_rotate", seconds, variables=variables)
-    licensing.play("license_rotate", token=token).require_success()
-    states = licensing.states()
-    assert {state["status"] for state in states.values()} == {"Licensed"}
-    assert {state["token_sha256"] for state in states.values()} == {licensing.digest()}
 
 
 def test_a_config_map_by_hand_becomes_a_secret(vgpu_lab: Lab, tmp_path: Any) -> None:
@@ -281,6 +259,13 @@ def test_the_playbooks_run_with_the_shipped_rights(licensing: Licensing) -> None
     tags = ("--tags", "gpu_operator,licensing")
     as_site = lab.env_as("site")
     assert licensing.play("site", token=token, environ=as_site, arguments=tags).require_success().changed("lab") == 0
+
+
+@pytest.mark.soak
+def test_an_uninstallation_deletes_the_secret(licensing: Licensing) -> None:
+    run = licensing.play("uninstall", gpu_confirm=licensing.lab.name).require_success()
+    lines = [line for result in run.module_results("accel.gpu.uninstall") for line in result["uninstall"]["removed"]]
+    assert f"Secret {NAMESPACE}/{SECRET}: deleted" in lines
 
 
 def test_one_report_for_two_clusters(licensing: Licensing) -> None:
