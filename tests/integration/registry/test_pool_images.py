@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.helpers.driver_context import write_context, write_installer
+from tests.helpers.license_tokens import make_token
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.polling import until
 from tests.helpers.registries import Object, Registries
@@ -22,6 +23,7 @@ from tests.programs import REPO, run
 pytestmark = [pytest.mark.lab, pytest.mark.soak, pytest.mark.usual(300), pytest.mark.timeout(1800)]
 
 OLD, NEW = "570.172.08", "580.95.05"
+SECRET = "licensing"
 FLEET = {
     "defaults": {"os": "ubuntu-24.04"},
     "groups": [
@@ -56,7 +58,7 @@ class Drivers:
 
     def vgpu(self, version: str) -> Object:
         repository = f"{self.registries.plain}/{self.registries.unique}/nvidia"
-        return {"type": "vgpu", "version": version, "repository": repository, "licensing_secret": "licensing"}
+        return {"type": "vgpu", "version": version, "repository": repository, "licensing_secret": SECRET}
 
     def play(self, name: str, *pools: Mapping[str, Any], **variables: Any) -> PlaybookRun:
         given = {
@@ -89,6 +91,16 @@ class Drivers:
             for container in pod["spec"]["containers"]
             if container["name"] == "nvidia-driver-ctr"
         }
+
+    def create_license(self, namespace: str) -> None:
+        """The Secret that driver pods of vGPU pools mount."""
+        token = self.folder / "client.tok"
+        token.write_text(make_token())
+        exists = run("kubectl", "get", "namespace", namespace, "--ignore-not-found", "-o", "name", env=self.lab.env)
+        if not exists.strip():
+            run("kubectl", "create", "namespace", namespace, env=self.lab.env)
+        files = (f"--from-file=client_configuration_token.tok={token}", "--from-literal=gridd.conf=FeatureType=1")
+        run("kubectl", "create", "secret", "generic", SECRET, "-n", namespace, *files, env=self.lab.env)
 
     def close(self) -> None:
         """Remove the storage of buildah."""
@@ -128,6 +140,7 @@ def test_a_vgpu_pool_beside_a_bare_metal_pool(drivers: Drivers) -> None:
     old, new = ({**vdi, "driver": drivers.vgpu(version)} for version in (OLD, NEW))
     systems = {"gpu_driver_image_operating_systems": ["ubuntu24.04"]}
     assert drivers.play("driver_image", bare, old, **systems).require_success().changed() == 1
+    drivers.create_license("gpu-operator")
     drivers.play("site", bare, old).require_success()
     first = drivers.pods("gpu-operator")
     own = f"{drivers.registries.plain}/{drivers.registries.unique}/nvidia/driver"
@@ -177,6 +190,7 @@ def _check_openshift(lab: Lab, folder: Path) -> None:
         gpu_driver_image_operator_versions=["v25.10.1", "v26.7.0"],
     )
     made.require_success()
+    drivers.create_license("nvidia-gpu-operator")
     drivers.play("site", pool, others).require_success()
     images = {image for _uid, image in until(lambda: drivers.pods("nvidia-gpu-operator")).values()}
     assert images == {f"{registries.plain}/{registries.unique}/nvidia/driver:{NEW}-rhcos4.18"}
