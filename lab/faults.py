@@ -42,7 +42,7 @@ NODE_FAULTS: dict[str, tuple[str | None, str]] = {
     ),
     "kernel-driver-old": (None, "CUDA reports that the driver is too old for every program"),
     "license-unreachable": (
-        None,
+        "dns, tcp or tls",
         "the license server cannot be reached: a node gets no license, and keeps its lease until it ends",
     ),
     "license-clock-skew": ("the number of seconds by which the node's clock is fast", "the node's clock is wrong"),

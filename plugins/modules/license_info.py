@@ -39,6 +39,10 @@ options:
     description: Whether the files in the containers are compared with the Secret. Without this, each node costs one command instead of two.
     type: bool
     default: true
+  check_services:
+    description: Whether nodes without a license check, in their driver pod, if they reach the license servers of the token (name, connection and TLS).
+    type: bool
+    default: true
   min_days:
     description: A warning is in the result if a token expires in fewer days.
     type: int
@@ -131,7 +135,7 @@ license_info:
       sample:
         - {name: gpu-1, pool: vdi, vgpu_type: NVIDIA-A100-10C, state: licensed, status: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)',
            product: NVIDIA Virtual Compute Server, expires: '2026-03-02T12:00:00Z', pod: nvidia-driver-daemonset-x7k2p, since: '2026-03-01T08:00:00Z',
-           token_matches: true, config_matches: true, clock_skew: null, problem: ''}
+           token_matches: true, config_matches: true, clock_skew: null, services: [], problem: ''}
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-1}
         pool: {description: Its pool; null without one., type: str, returned: always, sample: vdi}
@@ -153,6 +157,17 @@ license_info:
           type: float
           returned: always
           sample: 0
+        services:
+          description: The license servers, as far as they were checked. Only nodes without a license check them, with O(check_services=true).
+          type: list
+          elements: dict
+          returned: always
+          sample: [{address: 'dls.example.com:443', reachable: true, layer: null, message: ''}]
+          contains:
+            address: {description: Host and port., type: str, returned: always, sample: 'dls.example.com:443'}
+            reachable: {description: Whether TLS was agreed; null if the node cannot check it., type: bool, returned: always, sample: true}
+            layer: {description: 'What fails: V(dns), V(tcp), V(tls), V(proxy) or V(unknown); null if nothing does.', type: str, returned: always, sample: null}
+            message: {description: The failure with the remedy., type: str, returned: always, sample: ''}
         problem: {description: What is wrong, with the remedy; empty if nothing is., type: str, returned: always, sample: ''}
 code:
   description:
@@ -170,6 +185,7 @@ details:
   sample: {}
 """
 
+import dataclasses
 import typing as t
 
 from ..module_utils.cluster_state.cluster_policy import active_policy
@@ -189,6 +205,7 @@ _SPEC: ArgumentSpec = {
     "wait_timeout": {"type": "int", "default": 300},
     "wait_sleep": {"type": "int", "default": 5},
     "compare_files": {"type": "bool", "default": True},
+    "check_services": {"type": "bool", "default": True},
     "min_days": {"type": "int", "default": 30},
     "limit": {"type": "int", "default": 100},
 }
@@ -217,6 +234,16 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         states[:] = node_states(nodes, readings, cluster.expected_of, utc_now())
         return states
 
+    def explain() -> list[NodeState]:
+        """Check the license servers from the nodes without a license."""
+        if params["check_services"]:
+            unlicensed = [state.node for state in states if state.reading.is_unlicensed]
+            for name, services in containers.check_all(unlicensed, cluster.expected_of).items():
+                readings[name] = dataclasses.replace(readings[name], services=services)
+            nodes = [state.node for state in states]
+            states[:] = node_states(nodes, readings, cluster.expected_of, utc_now())
+        return states
+
     def result() -> dict[str, t.Any]:
         objects = list(cluster.expected.values())
         return {
@@ -228,12 +255,13 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         waiting.until(
             read,
             lambda found: all(state.reading.is_licensed for state in found),
-            describe=lambda found: "\n".join([_summary(found), *problem_lines(_unlicensed(found))]),
+            describe=lambda found: "\n".join([_summary(found), *problem_lines(_unlicensed(explain()))]),
             partial=lambda dummy: result(),
             progress_text=_summary,
         )
     else:
         read()
+        explain()
     return {"changed": False, **result()}
 
 

@@ -18,6 +18,8 @@ description:
     that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
   - The next node follows only after C(nvidia-smi -q) reports a license on this one. At the first node that gets none within O(wait_timeout), the module fails;
     the nodes after it keep their license.
+  - Before the first node gets a new token, every node that needs it checks, in its driver pod, whether it reaches a license server of the token (name,
+    connection and TLS). If one does not, the module fails with O(preflight=true), and no node is changed.
   - On a node with the files of the Secret but without a license, only the client is restarted. Those nodes come last.
   - If a run is killed, the next one continues. Nodes that are finished are recognized by the digests of their files, and are not changed again.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
@@ -33,6 +35,10 @@ options:
     type: list
     elements: str
     default: []
+  preflight:
+    description: Whether the license servers of the token are checked from all nodes before the first node is changed.
+    type: bool
+    default: true
   wait_timeout:
     description: Seconds to wait for the license of one node.
     type: int
@@ -84,8 +90,9 @@ license_rotation:
   sample: {rotated: [gpu-1], rotated_count: 1, unchanged_count: 19, pending: [], failed: null, skipped: []}
 code:
   description:
-    - Reason of the failure. V(partial) - a node got no license; the nodes before it are finished. V(invalid) - errors in the options or the variables, or an
-      object without a valid token. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
+    - Reason of the failure. V(partial) - a node got no license; the nodes before it are finished. V(preflight) - nodes reach no license server
+      of the new token, and no node was changed. V(invalid) - errors in the options or the variables, or an object without a valid token.
+      V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
       V(unreachable) - the API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the
       HTTP status of the API server's error.
   returned: failure
@@ -102,7 +109,7 @@ details:
 import typing as t
 
 from ..module_utils.cluster_state.cluster_policy import active_policy
-from ..module_utils.common.errors import InvalidOptions
+from ..module_utils.common.errors import InvalidOptions, ModuleFailure
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import MAX_LISTED, diff_of
 from ..module_utils.common.wait import WaitOptions
@@ -110,15 +117,23 @@ from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.kube.paths import CLUSTER_POLICIES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
+from ..module_utils.licensing.connectivity import are_unreachable
 from ..module_utils.licensing.container import LicenseContainers
 from ..module_utils.licensing.diagnosis import problem
 from ..module_utils.licensing.driver_pods import LicenseNode, Reading
-from ..module_utils.licensing.rotation import NodeRotation, RotationResult, Rotator, plan_rotation
+from ..module_utils.licensing.rotation import (
+    REPLACE,
+    NodeRotation,
+    RotationResult,
+    Rotator,
+    plan_rotation,
+)
 from ..module_utils.licensing.token import SHORT, utc_now
 from ..module_utils.schema.messages import abbreviate, abbreviate_nodes
 
 _SPEC: ArgumentSpec = {
     "node_names": {"type": "list", "elements": "str", "default": []},
+    "preflight": {"type": "bool", "default": True},
     "wait_timeout": {"type": "int", "default": 300},
     "wait_sleep": {"type": "int", "default": 1},
 }
@@ -137,6 +152,8 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     rotations = plan_rotation(nodes, readings, cluster.expected_of)
     skipped = _skipped(module, nodes, readings)
     result = RotationResult(unchanged=len(nodes) - len(rotations) - len(skipped))
+    if module.params["preflight"]:
+        _require_services(module, containers, rotations, cluster)
     if module.check_mode:
         result.rotated = [rotation.node.name for rotation in rotations]
     elif rotations:
@@ -174,6 +191,36 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
             problems.append(f"The token in {expected.label} {reason}, and run the playbook license with it.")
     if problems:
         raise InvalidOptions(problems)
+
+
+class UnreachableServers(ModuleFailure):
+    """Nodes reach no license server of the new token."""
+
+    code = "preflight"
+
+
+def _require_services(
+    module: PlanModule, containers: LicenseContainers, rotations: t.Sequence[NodeRotation], cluster: LicenseCluster
+) -> None:
+    """Raise UnreachableServers if a node would lose its license with the new files."""
+    nodes = [rotation.node for rotation in rotations if rotation.action == REPLACE]
+    checks = containers.check_all(nodes, cluster.expected_of)
+    failed: dict[str, list[str]] = {}
+    doubtful: dict[str, list[str]] = {}
+    for name, found in checks.items():
+        unreachable = are_unreachable(found)
+        for check in found:
+            if check.layer:
+                (failed if unreachable else doubtful).setdefault(check.message, []).append(name)
+    for message, names in doubtful.items():
+        module.warn(f"{abbreviate_nodes(names)}: {message}")
+    if failed:
+        lines = [f"{abbreviate_nodes(names)}: {message}" for message, names in failed.items()]
+        result = RotationResult(pending=[rotation.node.name for rotation in rotations])
+        raise UnreachableServers(
+            "\n".join(["Nodes do not reach a license server of the new token. No node was changed.", *lines]),
+            {"license_rotation": result.as_dict()},
+        )
 
 
 def _skipped(module: PlanModule, nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> list[str]:

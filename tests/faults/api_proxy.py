@@ -25,7 +25,7 @@ _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgra
 _CHUNK = 64 * 1024
 _BODILESS = frozenset({204, 304})
 # Commands in containers that change nothing.
-_READING = frozenset({"nvidia-smi", "sha256sum", "date", "cat"})
+_READING = frozenset({"nvidia-smi", "sha256sum", "date", "cat", "curl"})
 
 
 @dataclass(frozen=True)

@@ -125,9 +125,7 @@ class Licensing:
 
     def run_gpu_pods(self) -> None:
         """One pod with the GPU of each node."""
-        self.cluster.kubectl(
-            "create", "deployment", "busy", "--image=registry.example.com/busy", f"--replicas={NODES}"
-        )
+        self.cluster.kubectl("create", "deployment", "busy", "--image=registry.example.com/busy", f"--replicas={NODES}")
         self.cluster.kubectl("set", "resources", "deployment", "busy", "--limits=nvidia.com/gpu=1")
 
         def ready() -> bool:

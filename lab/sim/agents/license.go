@@ -209,7 +209,8 @@ func (r *reconciliation) updateLicense(pod *Pod) error {
 		return err
 	}
 	hardware := r.hardware()
-	next := driverpod.State{Started: state.Started, Skew: r.node.Faults.ClockSkew(), StopTime: r.scaled(rules.GriddStop), Licensed: hardware.VGPU != nil}
+	next := driverpod.State{Started: state.Started, Skew: r.node.Faults.ClockSkew(), StopTime: r.scaled(rules.GriddStop), Licensed: hardware.VGPU != nil,
+		Unreachable: r.node.Faults.UnreachableLayer()}
 	if hardware.VGPU != nil {
 		client := rules.LicenseClient{Profile: hardware.VGPU.Profile, Driver: fmt.Sprintf("%s/%d", pod.UID, state.Started), Faults: r.node.Faults,
 			Now: time.Now(), Grace: r.scaled(rules.LicenseGrace)}

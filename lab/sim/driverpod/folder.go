@@ -48,6 +48,8 @@ type State struct {
 	StopTime time.Duration `json:"stop_time"`
 	// Licensed means that the container has nvidia-gridd.
 	Licensed bool `json:"licensed"`
+	// Unreachable is the layer (dns, tcp or tls) in which connections to license servers fail; empty if they succeed.
+	Unreachable string `json:"unreachable"`
 	// Query is the output of `nvidia-smi -q`, and Status the license status of the daemon with the process id PID.
 	Query  string `json:"query"`
 	Status string `json:"status"`

@@ -123,7 +123,7 @@ const (
 	KernelHang      = "kernel-hang"
 	KernelDriverOld = "kernel-driver-old"
 	LinkSlow        = "link-slow"
-	// Of the license of a vGPU. The argument of the second one is the number of seconds by which the node's clock is fast.
+	// Of the license of a vGPU. The argument of the first one is the layer that fails: dns, tcp (without one) or tls; that of the second one is the number of seconds by which the node's clock is fast.
 	LicenseUnreachable = "license-unreachable"
 	LicenseClockSkew   = "license-clock-skew"
 	LicenseDenied      = "license-denied"

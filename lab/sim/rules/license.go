@@ -94,6 +94,14 @@ func (f Faults) ClockSkew() time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
+// UnreachableLayer returns where connections to license servers fail (dns, tcp or tls); empty if they succeed.
+func (f Faults) UnreachableLayer() string {
+	if layer := f[LicenseUnreachable]; layer != "" || !f.Has(LicenseUnreachable) {
+		return layer
+	}
+	return "tcp"
+}
+
 // Next returns the license state after the former one (nil: the driver has just been loaded), and when it must be computed again
 // (zero: only after a change). A license remains valid until the end of its lease even if the server cannot be reached; a client
 // without a license tries again all the time.

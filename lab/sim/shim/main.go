@@ -87,6 +87,10 @@ func (s *session) run(command []string) int {
 		if len(arguments) == 2 && arguments[0] == "-TERM" {
 			return s.terminate(arguments[1])
 		}
+	case "curl":
+		if host, ok := checked(arguments); ok {
+			return s.connect(host)
+		}
 	case "nvidia-gridd":
 		if len(arguments) == 0 && s.state.Licensed {
 			return s.start()
@@ -111,6 +115,41 @@ func isNew(path string) bool {
 
 func known(path string) bool {
 	return isNew(path) || slices.Contains(replaceable, path)
+}
+
+// The arguments of curl before the proxy and the address: no output, and whether a name was resolved, a connection made, and TLS agreed.
+var curlArguments = []string{"-sSkg", "-o", "/dev/null", "-m", "10", "-w", "%{time_namelookup} %{time_connect} %{time_appconnect}"}
+
+// checked returns the host and the port to which curl connects.
+func checked(arguments []string) (string, bool) {
+	count := len(curlArguments)
+	if len(arguments) != count+3 || !slices.Equal(arguments[:count], curlArguments) || arguments[count] != "--noproxy" && arguments[count] != "--proxy" {
+		return "", false
+	}
+	host, found := strings.CutPrefix(arguments[count+2], "https://")
+	return strings.TrimSuffix(host, "/"), found
+}
+
+// connect answers as curl (its manual page, "EXIT CODES"), and connects to nothing.
+func (s *session) connect(address string) int {
+	host, port := address[:max(strings.LastIndex(address, ":"), 0)], address[strings.LastIndex(address, ":")+1:]
+	switch s.state.Unreachable {
+	case "":
+		fmt.Fprint(s.out, "0.002104 0.003512 0.012875")
+		return 0
+	case "dns":
+		fmt.Fprint(s.out, "0.000000 0.000000 0.000000")
+		fmt.Fprintf(s.err, "curl: (6) Could not resolve host: %s\n", host)
+		return 6
+	case "tls":
+		fmt.Fprint(s.out, "0.002104 0.003512 0.000000")
+		fmt.Fprintf(s.err, "curl: (35) OpenSSL SSL_connect: Connection reset by peer in connection to %s \n", address)
+		return 35
+	default:
+		fmt.Fprint(s.out, "0.002104 0.000000 0.000000")
+		fmt.Fprintf(s.err, "curl: (28) Failed to connect to %s port %s: Connection timed out\n", host, port)
+		return 28
+	}
 }
 
 // query prints the state; a daemon that the simulator does not know yet has no license.

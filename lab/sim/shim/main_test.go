@@ -116,6 +116,32 @@ func TestSums(t *testing.T) {
 	}
 }
 
+func TestConnections(t *testing.T) {
+	const command = "curl -sSkg -o /dev/null -m 10 -w"
+	folder := newContainer(t)
+	check := func(layer string, wanted int, output string, ending ...string) {
+		t.Helper()
+		state, err := folder.State()
+		must(t, err)
+		state.Unreachable = layer
+		var out bytes.Buffer
+		s := session{folder: folder, state: state, now: start, in: strings.NewReader(""), out: &out, err: &out}
+		times := []string{"%{time_namelookup} %{time_connect} %{time_appconnect}"}
+		if status := s.run(append(append(strings.Fields(command), times...), ending...)); status != wanted || !strings.Contains(out.String(), output) {
+			t.Errorf("%s %v: %d %q", layer, ending, status, out.String())
+		}
+	}
+	direct := []string{"--noproxy", "*", "https://dls.example.com:443/"}
+	check("", 0, "0.002104 0.003512 0.012875", direct...)
+	check("", 0, "0.002104 0.003512 0.012875", "--proxy", "http://proxy:3128", "https://dls.example.com:443/")
+	check("dns", 6, "curl: (6) Could not resolve host: dls.example.com\n", direct...)
+	check("tcp", 28, "curl: (28) Failed to connect to dls.example.com port 443: Connection timed out\n", direct...)
+	check("tls", 35, "curl: (35) ", direct...)
+	check("", unknown, "not found", "--noproxy", "*", "http://dls.example.com/")
+	check("", unknown, "not found", "--noproxy", "*", "https://dls.example.com/", "-v")
+	check("", unknown, "not found", "-o", "/etc/passwd", "https://dls.example.com/")
+}
+
 func TestAContainerWithoutLicense(t *testing.T) {
 	folder := newContainer(t)
 	must(t, folder.SetState(driverpod.State{Query: "    License Status : N/A\n"}))

@@ -15,6 +15,7 @@ import typing as t
 from ..common.errors import ModuleFailure
 from ..common.parallel import is_fatal, run_bounded
 from ..kube.errors import ApiError
+from .connectivity import Server, ServiceCheck, check_command, evaluate_check, proxy_of, servers_of, unknown_check
 from .driver_pods import CONFIG_PATH, CONTAINER, TOKEN_PATH, DriverPod, LicenseNode, Reading
 from .status import parse_status
 from .token import fingerprint
@@ -22,6 +23,8 @@ from .token import fingerprint
 if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..kube.exec import ExecResult
+    from .diagnosis import Expected
+    from .token import TokenInfo
 
 # Each command has a connection of its own, and takes most of its time on the node.
 PARALLEL = 32
@@ -85,6 +88,36 @@ class LicenseContainers:
         status = parse_status(output.stdout)
         found = self.fingerprints(pod, CONFIG_PATH, TOKEN_PATH) if files else {}
         return Reading(status, found, None if status.is_licensed else self._clock_skew(pod))
+
+    def check_services(self, pod: DriverPod, token: TokenInfo, proxy: str) -> tuple[ServiceCheck, ...]:
+        """Whether the license servers of a token can be reached from a node."""
+        return tuple(self._check_service(pod, server, proxy) for server in servers_of(token))
+
+    def _check_service(self, pod: DriverPod, server: Server, proxy: str) -> ServiceCheck:
+        try:
+            output = self._run(pod, *check_command(server, proxy))
+        except ApiError as error:
+            if _concerns_all(error):
+                raise
+            # The runtime reports a missing program as an error.
+            return unknown_check(server, _sentence(error).rstrip("."))
+        return evaluate_check(server, proxy, output.exit_code, output.stdout, output.stderr)
+
+    def check_all(
+        self, nodes: t.Sequence[LicenseNode], expected_of: t.Callable[[LicenseNode], Expected | None]
+    ) -> dict[str, tuple[ServiceCheck, ...]]:
+        """The license servers of the expected tokens by node, checked in parallel; without nodes whose driver does not run or whose token is unknown."""
+        calls = []
+        for node in nodes:
+            expected = expected_of(node)
+            if expected is not None and expected.token is not None and node.pod is not None and not node.pod.failure:
+                proxy = proxy_of(expected.files.config_text)
+                calls.append((node.name, functools.partial(self.check_services, node.pod, expected.token, proxy)))
+        outcomes = run_bounded(calls, PARALLEL, fatal=_concerns_all)
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+        return {outcome.name: outcome.value or () for outcome in outcomes}
 
     def fingerprints(self, pod: DriverPod, *paths: str) -> dict[str, str | None]:
         """The SHA-256 digests of files in the container by path; None for a file that does not exist."""

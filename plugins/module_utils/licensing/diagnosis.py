@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ..catalog.vgpu_releases import BRANCHES, DLS_VERSION_NEEDED
 from ..schema.messages import join_words
 from . import gridd_conf
+from .connectivity import are_unreachable
 from .content import LicenseFiles
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
 from .status import NOT_APPLICABLE, UNKNOWN
@@ -107,7 +108,7 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
         return f"{reason}. Set feature_type (gpu_licensing_feature_type), and run the playbook license_rotate."
     if expected.matches(reading, CONFIG_PATH) is False:
         return f"Its gridd.conf is not that of {expected.label}. Run the playbook license_rotate."
-    return _clock(reading, expected.token, now) or _server(node, expected.token)
+    return _clock(reading, expected.token, now) or _server(node, reading, expected.token)
 
 
 def _clock(reading: Reading, token: TokenInfo, now: datetime.datetime) -> str:
@@ -120,15 +121,23 @@ def _clock(reading: Reading, token: TokenInfo, now: datetime.datetime) -> str:
     return f"Its clock is {abs(skew):.0f} s {direction} this machine's{by_clock}. Correct the time synchronization (NTP) of the node and of its hypervisor."
 
 
-def _server(node: LicenseNode, token: TokenInfo) -> str:
+def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
     if not token.services:
         return "The token names no license server. Create a new one in the license system."
+    if are_unreachable(reading.services):
+        return " ".join(check.message for check in reading.services)
     addresses = dict.fromkeys(
         f"{service.host}:{service.port}" if service.port else service.host for service in token.services
     )
-    texts = [
-        f"No license from {join_words(list(addresses))}: from the node, check the name, the port and a proxy, and on the license server the free licenses."
-    ]
+    answering = [check.address for check in reading.services if not check.layer]
+    if answering:
+        texts = [
+            f"No license, even though the node reaches {join_words(answering)}: check the free licenses on the server."
+        ]
+    else:
+        texts = [
+            f"No license from {join_words(list(addresses))}: from the node, check the name, the port and a proxy, and on the license server the free licenses."
+        ]
     if token.server_type != CLS and (release := vgpu_release(node.driver_version)) and release >= DLS_VERSION_NEEDED[0]:
         texts.append(f"vGPU {release} needs DLS {DLS_VERSION_NEEDED[1]} or later.")
     return " ".join(texts)

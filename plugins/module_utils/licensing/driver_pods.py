@@ -16,11 +16,12 @@ from ..cluster_state.operand_pods import container_failures, node_of
 from ..kube.paths import object_path
 from ..schema.driver import VGPU_TYPE
 from .gridd_conf import profile_class
-from .status import LicenseStatus
+from .status import UNLICENSED, LicenseStatus
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
     from ..pools.plan import Plan
+    from .connectivity import ServiceCheck
 
 Document = t.Mapping[str, t.Any]
 
@@ -73,11 +74,18 @@ class Reading:
     # Seconds by which the node's clock differs from that of this machine, the positive values for a clock that is fast.
     clock_skew: float | None = None
     error: str = ""
+    # The license servers, as far as they were checked from the node.
+    services: tuple[ServiceCheck, ...] = ()
 
     @property
     def is_licensed(self) -> bool:
         """Whether the node has a license."""
         return self.status is not None and self.status.is_licensed
+
+    @property
+    def is_unlicensed(self) -> bool:
+        """Whether the driver reports that the node has no license."""
+        return self.status is not None and self.status.state == UNLICENSED
 
 
 def parse_driver_pods(pods: t.Iterable[Document]) -> dict[str, DriverPod]:

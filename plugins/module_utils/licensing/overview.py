@@ -46,6 +46,7 @@ class NodeState:
             "token_matches": self.expected.matches(reading, TOKEN_PATH) if self.expected is not None else None,
             "config_matches": self.expected.matches(reading, CONFIG_PATH) if self.expected is not None else None,
             "clock_skew": reading.clock_skew,
+            "services": [check.as_dict() for check in reading.services],
             "problem": self.problem,
         }
 

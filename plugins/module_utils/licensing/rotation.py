@@ -8,6 +8,7 @@ A container with the new files therefore never runs a client that has read the o
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import typing as t
 from dataclasses import dataclass, field
@@ -142,6 +143,8 @@ class Rotator:
         node = rotation.node
 
         def text(reading: Reading) -> str:
+            services = self._containers.check_all([node], lambda dummy: rotation.expected).get(node.name, ())
+            reading = dataclasses.replace(reading, services=services)
             return problem(node, reading, rotation.expected, utc_now()) or "It has no license yet."
 
         self._waiting.until(

@@ -87,9 +87,7 @@ class BeforeHelm(Stage):
         namespaces = [self.operator.namespace, *map(self._operator_namespace, self.policies)]
         self.other_removals = [
             *configmap_removals(self.client, plugin_configmaps),
-            *license_removals(
-                self.client, namespaces, foreign, [item for item in drivers if not is_managed(item)]
-            ),
+            *license_removals(self.client, namespaces, foreign, [item for item in drivers if not is_managed(item)]),
             *pod_removals(self.client),
             *(
                 Removal(

@@ -27,7 +27,9 @@ def license_removals(
 
     Without a Secret that it names, a kept operator starts no driver pod, and without its name, it restarts the driver: neither is changed.
     """
-    users = {str(get_nested(item, *_POLICY_NAME)): f"ClusterPolicy {item['metadata']['name']}" for item in kept_policies}
+    users = {
+        str(get_nested(item, *_POLICY_NAME)): f"ClusterPolicy {item['metadata']['name']}" for item in kept_policies
+    }
     users |= {str(get_nested(item, *_DRIVER_NAME)): f"NVIDIADriver {item['metadata']['name']}" for item in kept_drivers}
     for namespace in dict.fromkeys(namespaces):
         # Secrets for pulling images have another type.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.connectivity import ServiceCheck
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import (
     Expected,
@@ -69,6 +70,9 @@ VALID = expected(expires=364.5 * DAY)
         (VALID, reading(VALID, skew=-2 * DAY), "by its clock, the token is not valid before"),
         (VALID, reading(VALID, skew=400 * DAY), "by its clock, the token expired at"),
         (VALID, reading(VALID), "No license from dls.example.com:443: from the node, check the name, the port and a proxy, and on the license server the free licenses. vGPU 19 needs DLS 3.4 or later."),
+        (VALID, replace(reading(VALID), services=(ServiceCheck("a:1", "tcp", "Not a."), ServiceCheck("b:1", "dns", "Not b."))), "Unlicensed (Restricted). Not a. Not b."),
+        (VALID, replace(reading(VALID), services=(ServiceCheck("a:1"), ServiceCheck("b:1", "dns", "Not b."))), "No license, even though the node reaches a:1: check the free licenses on the server. vGPU 19 needs"),
+        (VALID, replace(reading(VALID), services=(ServiceCheck("a:1", "unknown", "Not a."),)), "No license from dls.example.com:443: from"),
         (replace(VALID, token=None), reading(VALID), "Secret gpu-operator/licensing-config has no valid token"),
         (replace(VALID, readable=False), Reading(UNLICENSED), "Check the licensing Secret"),
         (None, Reading(UNLICENSED), "Check the licensing Secret"),
@@ -206,4 +210,11 @@ def test_the_overview() -> None:
         "3 of 4 nodes have no verified license.",
         "A token expires in 364 days, which is less than 400.",
     ]
+    held: dict[str, Any] = {"total": 50, "in_use": 50, "leases": 49}
+    reports["prod"]["license_servers"] = held
+    assert report_lines(reports, 1)[0].split()[4:8] == ["UNKNOWN", "LICENSES", "LEASES", "TOKEN"]
+    assert report_lines(reports, 1)[1].split()[4:7] == ["1", "50", "49"]
+    assert report_problems(reports["prod"], 1)[-1] == "All 50 licenses in the pools are held."
+    failed = {"license_info": found, "license_servers_failure": "no answer."}
+    assert report_problems(failed, 1)[-1] == "The license servers could not be read: no answer."
     assert report_problems(reports["test"], 1) == ["The cluster could not be read: unreachable"]

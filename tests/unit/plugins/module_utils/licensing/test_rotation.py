@@ -12,6 +12,8 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import Expected
@@ -139,7 +141,7 @@ def test_the_first_node_without_a_license_ends_the_run() -> None:
         rotate(containers)
     message = str(error.value)
     assert "The rotation stopped at node n1: Not done within" in message
-    assert "No license from new.example.com:443" in message
+    assert "No license, even though the node reaches new.example.com:443" in message
     assert "Done: node n0." in message
     assert "Not started: node n2." in message
     assert "run again" in message
@@ -244,3 +246,24 @@ def test_the_lease_is_checked_before_each_change() -> None:
     lease = NoLease()
     Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, lease)).run(rotations, RotationResult())
     assert lease.checks == len(containers.mutations())
+
+
+def test_the_license_servers_are_checked_from_every_node() -> None:
+    containers = cluster(2)
+    containers.by_node["n1"].connection = ExecResult(6, "0 0 0", "curl: (6) Could not resolve host: new.example.com")
+    nodes = [license_node("n0"), license_node("n1"), license_node("n2", failure="it crashes")]
+    found = LicenseContainers(cast(Any, containers)).check_all(nodes, lambda dummy: expected())
+    assert {name: [check.layer for check in checks] for name, checks in found.items()} == {"n0": [""], "n1": ["dns"]}
+    assert LicenseContainers(cast(Any, containers)).check_all(nodes, lambda dummy: None) == {}
+
+
+def test_a_container_without_curl_is_not_checked() -> None:
+    def fail(node: str, command: tuple[str, ...]) -> None:
+        raise ApiError("curl: executable file not found", status=500, method="GET", path="/exec")
+
+    containers = cluster(1)
+    containers.before = fail
+    found = LicenseContainers(cast(Any, containers)).check_all([license_node("n0")], lambda dummy: expected())
+    (check,) = found["n0"]
+    assert (check.layer, check.failed) == ("unknown", False)
+    assert check.message == "new.example.com:443 could not be checked from the node: curl: executable file not found."

@@ -82,7 +82,7 @@ def test_a_secret_that_a_kept_operator_names_stays(policies: list[Object], drive
     assert kept.startswith(f"Secret gpu-operator/licensing-config: {user}, which this collection did not create")
 
 
-def test_a_secret_that_nobody_names_is_deleted() -> None:
+def test_a_secret_without_a_user_is_deleted() -> None:
     nameless: Object = {"metadata": {"name": "theirs"}, "spec": {"driver": {}}}
     result = removed(Secrets(secret("licensing-config")), [nameless], [{**nameless, "spec": {}}])
     assert result.removed == ["Secret gpu-operator/licensing-config: deleted"]

@@ -1,0 +1,132 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a license server can be reached from a driver pod: name, port and TLS, as seen by its license client (pure).
+
+NVIDIA's driver images have curl (gpu-driver-container rhel9/Dockerfile and ubuntu24.04/install.sh). Its exit codes are those of its manual page. The
+certificate is not checked: the license client trusts the server by the key in its token.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from . import gridd_conf
+
+if t.TYPE_CHECKING:
+    from .token import TokenInfo
+
+DNS, TCP, TLS, PROXY, UNKNOWN = "dns", "tcp", "tls", "proxy", "unknown"
+SECONDS = 10
+_DEFAULT_PORT = 443
+# More addresses than a highly available license server has.
+_MAX_SERVERS = 8
+_TIMES = "%{time_namelookup} %{time_connect} %{time_appconnect}"
+_RESOLVE_PROXY, _RESOLVE, _CONNECT, _TIMEOUT, _RECEIVE, _PROXY_HANDSHAKE = 5, 6, 7, 28, 56, 97
+_NOT_FOUND = (126, 127)
+_MAX_TEXT = 200
+
+
+@dataclass(frozen=True)
+class Server:
+    """A host and a port that the token names."""
+
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """Host and port in one word."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class ServiceCheck:
+    """One license server, seen from one node; `layer` is the one that failed (empty: none), `message` has the remedy."""
+
+    address: str
+    layer: str = ""
+    message: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the server certainly cannot be reached."""
+        return self.layer not in ("", UNKNOWN)
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The check in the format of results; `reachable` is null if the node cannot find out."""
+        reachable = None if self.layer == UNKNOWN else not self.layer
+        return {"address": self.address, "reachable": reachable, "layer": self.layer or None, "message": self.message}
+
+
+def servers_of(token: TokenInfo) -> list[Server]:
+    """The license servers that a token names."""
+    named = dict.fromkeys(Server(service.host, service.port or _DEFAULT_PORT) for service in token.services)
+    return list(named)[:_MAX_SERVERS]
+
+
+def proxy_of(config: str) -> str:
+    """The proxy in gridd.conf through which the license client connects; empty without one."""
+    found = gridd_conf.parse(config)
+    address, port = found.get("ProxyServerAddress", ""), found.get("ProxyServerPort", "")
+    return f"{address}:{port}" if address and port.isdigit() else ""
+
+
+def check_command(server: Server, proxy: str) -> list[str]:
+    """The command; the license client does not use the proxy of the environment."""
+    way = ["--proxy", f"http://{proxy}"] if proxy else ["--noproxy", "*"]
+    options = ["-sSkg", "-o", "/dev/null", "-m", str(SECONDS), "-w", _TIMES]
+    return ["curl", *options, *way, f"https://{server.address}/"]
+
+
+def evaluate_check(server: Server, proxy: str, exit_code: int | None, output: str, error: str) -> ServiceCheck:
+    """The meaning of the command's output. A server that has answered the TLS handshake works, whatever it then says."""
+    resolved, connected, encrypted = _times(output)
+    text = _text(error) or f"exit code {exit_code}"
+    if exit_code == 0 or encrypted:
+        return ServiceCheck(server.address)
+    if exit_code is None or exit_code in _NOT_FOUND:
+        return unknown_check(server, text)
+    if proxy and (exit_code in (_RESOLVE_PROXY, _CONNECT, _RECEIVE, _PROXY_HANDSHAKE) or not connected):
+        remedy = "Check gpu_licensing_proxy_address and gpu_licensing_proxy_port, and that the proxy allows this server"
+        return ServiceCheck(
+            server.address, PROXY, f"{server.address} is not reached through the proxy {proxy} ({text}). {remedy}."
+        )
+    if exit_code == _RESOLVE or (exit_code == _TIMEOUT and not resolved and ":" not in server.host):
+        remedy = "Check the DNS servers of the node and of the cluster, and the name of the license server in the token"
+        return ServiceCheck(server.address, DNS, f"The name {server.host} is not resolved ({text}). {remedy}.")
+    if exit_code == _CONNECT or not connected:
+        remedy = (
+            "Allow it in firewalls and network policies, check the route, and whether nodes need a proxy (gpu_licensing_proxy_address). The port is 443 "
+            "in CLS, and 443 or 8082 in DLS"
+        )
+        return ServiceCheck(server.address, TCP, f"There is no connection to {server.address} ({text}). {remedy}.")
+    remedy = "Check that this is the port of the license server, and that no firewall intercepts TLS"
+    return ServiceCheck(server.address, TLS, f"{server.address} accepts connections, but not TLS ({text}). {remedy}.")
+
+
+def unknown_check(server: Server, text: str) -> ServiceCheck:
+    """A server that could not be checked, for example because the image has no curl."""
+    return ServiceCheck(server.address, UNKNOWN, f"{server.address} could not be checked from the node: {text}.")
+
+
+def are_unreachable(checks: t.Collection[ServiceCheck]) -> bool:
+    """Whether no license server can be reached; one of several is enough for a license."""
+    return bool(checks) and all(check.failed for check in checks)
+
+
+def _times(output: str) -> tuple[bool, bool, bool]:
+    """Whether the name was resolved, the connection made, and TLS agreed."""
+    try:
+        resolved, connected, encrypted = (float(word.replace(",", ".")) > 0 for word in output.split())
+    except ValueError:
+        return False, False, False
+    return resolved, connected, encrypted
+
+
+def _text(error: str) -> str:
+    """The last line of an error, without its prefix and the period at its end."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    text = lines[-1] if lines else ""
+    dummy, found, rest = text.partition(") ")
+    return (rest if text.startswith("curl: (") and found else text)[:_MAX_TEXT].rstrip(".")
