@@ -28,12 +28,21 @@ def report_problems(report: Document, min_days: int) -> list[str]:
         found.append(
             f"A token expires in {left} days, which is less than {min_days}." if left >= 0 else "A token has expired."
         )
+    servers, failure = report.get("license_servers"), report.get("license_servers_failure")
+    if failure:
+        found.append(f"The license servers could not be read: {failure}")
+    if servers and missing > 0 and servers.get("total") and servers["in_use"] >= servers["total"]:
+        found.append(f"All {servers['total']} licenses in the pools are held.")
     return found
 
 
 def report_lines(reports: t.Mapping[str, Document], min_days: int, width: int = WIDTH) -> list[str]:
-    """One table with a line for each cluster, and the problems of each cluster below it."""
-    lines = table(_COLUMNS, sorted(reports.items()), width)
+    """One table with a line for each cluster, and the problems of each cluster below it.
+
+    If licenses and leases of license servers were read, the table has columns for them; several clusters may share them.
+    """
+    columns = _COLUMNS if any(report.get("license_servers") for report in reports.values()) else _CLUSTER_COLUMNS
+    lines = table(columns, sorted(reports.items()), width)
     for name, report in sorted(reports.items()):
         info = report.get("license_info")
         texts = [*report_problems(report, min_days), *((info or {}).get("warnings") or ())]
@@ -68,7 +77,11 @@ def _days(row: tuple[str, Document]) -> t.Any:
     return _NONE if left is None else left
 
 
-_COLUMNS = (
+def _licenses(name: str) -> t.Callable[[tuple[str, Document]], t.Any]:
+    return lambda row: (row[1].get("license_servers") or {}).get(name, _NONE)
+
+
+_CLUSTER_COLUMNS = (
     Column("CLUSTER", lambda row: row[0], cuts=True),
     Column("NODES", _count("nodes"), number=True),
     Column("LICENSED", _count("licensed"), number=True),
@@ -77,4 +90,11 @@ _COLUMNS = (
     Column("TOKEN EXPIRES", _first_expiry),
     Column("DAYS LEFT", _days, number=True),
     Column("LICENSE SERVER", _servers, cuts=True),
+)
+# Between the nodes and the tokens.
+_COLUMNS = (
+    *_CLUSTER_COLUMNS[:5],
+    Column("LICENSES", _licenses("total"), number=True),
+    Column("LEASES", _licenses("leases"), number=True),
+    *_CLUSTER_COLUMNS[5:],
 )

@@ -24,7 +24,7 @@ def vgpu_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         return
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         build_lab()
-    with own_lab("licensing", options=["--fleet", str(FLEET)]) as lab:
+    with own_lab("licensing", "nls", options=["--fleet", str(FLEET)]) as lab:
         yield lab
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.helpers.license_tokens import DAY, make_token
 from tests.helpers.licensing import FLEET, NODES, SECRET, TOKEN_KEY, Licensing
 from tests.helpers.planted_secrets import Planted, Shown
 from tests.helpers.playbook import run_playbook
+from tests.helpers.polling import until
 from tests.labs import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
@@ -124,8 +126,9 @@ def problem_of(licensing: Licensing, node: str) -> str:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("license-unreachable", f"No license from {NEW_HOST}:443: from the node, check the name, the port and a proxy"),
-        ("license-denied", f"No license from {NEW_HOST}:443"),
+        ("license-unreachable", f"There is no connection to {NEW_HOST}:443"),
+        ("license-unreachable=dns", f"The name {NEW_HOST} is not resolved"),
+        ("license-denied", f"No license, even though the node reaches {NEW_HOST}:443: check the free licenses"),
         (
             "license-clock-skew=7200",
             "Its clock is 7200 s ahead of this machine's. Correct the time synchronization (NTP)",
@@ -137,7 +140,14 @@ def test_a_fault_of_one_node_stops_the_rotation_there(licensing: Licensing, faul
     nodes = ["vdi-1", "vdi-2", "vdi-3"]
     licensing.fault(fault, "vdi-2")
     licensing.license(licensing.token(NEW_HOST, expires=30 * DAY))
-    failed = licensing.rotate(node_names=nodes, wait_timeout=4)
+    if fault.startswith("license-unreachable"):
+        # The check of all nodes, before the first one is changed.
+        refused = licensing.rotate(node_names=nodes, wait_timeout=4)
+        assert refused["code"] == "preflight"
+        assert f"node vdi-2: {message}" in refused["msg"]
+        assert refused["license_rotation"]["pending"] == nodes
+        assert licensing.states()["vdi-1"]["server"] != NEW_HOST
+    failed = licensing.rotate(node_names=nodes, wait_timeout=4, preflight=False)
     assert failed["code"] == "partial"
     assert "The rotation stopped at node vdi-2" in failed["msg"]
     if fault.startswith("license-clock-skew"):
@@ -266,6 +276,30 @@ def test_an_uninstallation_deletes_the_secret(licensing: Licensing) -> None:
     run = licensing.play("uninstall", gpu_confirm=licensing.lab.name).require_success()
     lines = [line for result in run.module_results("accel.gpu.uninstall") for line in result["uninstall"]["removed"]]
     assert f"Secret {NAMESPACE}/{SECRET}: deleted" in lines
+
+
+def test_a_report_with_licenses_and_leases(licensing: Licensing) -> None:
+    env = licensing.lab.env
+    key = Path(env["LAB_NLS_API_KEY_FILE"]).read_text()
+    given = {
+        "gpu_licensing_org": env["LAB_NLS_ORG"],
+        "gpu_licensing_api_url": env["LAB_NLS"],
+        "gpu_licensing_ca_cert": env["LAB_NLS_CA"],
+    }
+
+    def licenses_and_leases() -> list[str]:
+        run = licensing.play("license_report", environ={"NLS_API_KEY": key}, **given).require_success()
+        assert key not in run.stdout + run.stderr
+        lines = run.stderr.splitlines()
+        head = next(number for number, line in enumerate(lines) if line.startswith("CLUSTER"))
+        assert lines[head].split()[4:7] == ["UNKNOWN", "LICENSES", "LEASES"]
+        return lines[head + 1].split()[5:7]
+
+    # Of four products.
+    until(lambda: licenses_and_leases() == ["400", str(NODES)], limit=60)
+    refused = licensing.play("license_report", gpu_licensing_api_key="wrong", **given)
+    assert refused.rc == 2
+    assert "The license servers could not be read: The license service does not accept the API key" in refused.failure()
 
 
 def test_one_report_for_two_clusters(licensing: Licensing) -> None:

@@ -1,0 +1,195 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The license servers of an organization in the NVIDIA License System: licenses in their pools, and leases.
+
+Source: ui.licensing.nvidia.com/api-doc/nls-api-docs.html (paths, header of the key); the fields are those that nvidia-license-server-exporter
+(internal/cls/client.go) reads. Only GET requests are sent.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from ..common import http
+from ..common.errors import ServiceError, missing_library
+from ..common.http import URLLIB3_IMPORT_ERROR, HttpResponse, Retrier
+
+if URLLIB3_IMPORT_ERROR is None:
+    import urllib3
+    from urllib3.exceptions import HTTPError
+
+PUBLIC_URL = "https://api.licensing.nvidia.com"
+_CONNECT_TIMEOUT = 10.0
+_INSTANCE = "x-nv-service-instance-id"
+
+Row = dict[str, t.Any]
+
+
+class LicenseServiceError(ServiceError):
+    """An error response of the license service, or a missing response."""
+
+    service = "The license service"
+    address_setting = "api_url"
+
+
+@dataclass(frozen=True)
+class Access:
+    """How the service is reached."""
+
+    url: str
+    api_key: str
+    validate_certs: bool = True
+    ca_cert: str | None = None
+    timeout: float = 30.0
+
+
+@dataclass
+class Product:
+    """The licenses of one product in the pools: how many exist, and how many are held."""
+
+    name: str
+    total: int = 0
+    in_use: int = 0
+
+
+@dataclass
+class LicenseServers:
+    """The names of the license servers, the licenses in their pools by product, and the number of leases."""
+
+    servers: list[str] = field(default_factory=list)
+    products: dict[str, Product] = field(default_factory=dict)
+    leases: int = 0
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The result of the module."""
+        found = sorted(self.products.values(), key=lambda product: product.name)
+        return {
+            "servers": self.servers,
+            "products": [
+                {"name": each.name, "total": each.total, "in_use": each.in_use, "free": each.total - each.in_use}
+                for each in found
+            ],
+            "total": sum(each.total for each in found),
+            "in_use": sum(each.in_use for each in found),
+            "leases": self.leases,
+        }
+
+
+class LicenseService:
+    """Sends the look-ups to the service."""
+
+    def __init__(self, access: Access, user_agent: str, retrier: Retrier | None = None) -> None:
+        """Open no connection yet."""
+        if URLLIB3_IMPORT_ERROR is not None:
+            raise missing_library("urllib3", "The license service")
+        self._access = access
+        self._pools = http.ConnectionPools(validate_certs=access.validate_certs, ca_cert=access.ca_cert)
+        self._headers = {"User-Agent": user_agent, "Accept": "application/json", "X-API-KEY": access.api_key}
+        self._retrier = retrier or Retrier()
+        self._connected_before = False
+
+    def read(self, org: str, virtual_group: int | None) -> LicenseServers:
+        """The license servers of one virtual group, or of all; raises LicenseServiceError."""
+        found = LicenseServers()
+        base = f"/v1/org/{quote(org, safe='')}/virtual-groups"
+        groups = [virtual_group] if virtual_group is not None else self._group_ids(base)
+        for group in groups:
+            servers = _rows(self.get(f"{base}/{group}/license-servers"), "licenseServers")
+            for server in servers:
+                found.servers.append(str(server.get("name") or server.get("id")))
+                identity = quote(str(server.get("id")), safe="")
+                pools = _rows(self.get(f"{base}/{group}/license-servers/{identity}/license-pools"), "licensePools")
+                _add_pools(found, server, pools)
+            for instance in dict.fromkeys(str(server.get("serviceInstanceId") or "") for server in servers):
+                answer = self.get(f"{base}/{group}/leases", {_INSTANCE: instance} if instance else {})
+                found.leases += sum(len(_rows(client, "leases")) for client in _rows(answer, "clients"))
+        return found
+
+    def _group_ids(self, base: str) -> list[int]:
+        ids = [group.get("id") for group in _rows(self.get(base), "virtualGroups")]
+        return [value for value in ids if isinstance(value, int)]
+
+    def get(self, path: str, headers: t.Mapping[str, str] | None = None) -> Row:
+        """The object in the response; raises LicenseServiceError."""
+        return self._retrier.send(
+            lambda dummy_left: self._attempt(path, headers or {}),
+            limit=2 * self._access.timeout,
+            repeatable=True,
+            is_connected=lambda dummy: self._connected_before,
+        )
+
+    def _attempt(self, path: str, headers: t.Mapping[str, str]) -> Row:
+        url = self._access.url.rstrip("/") + path
+        try:
+            response = self._pools.for_url(url).request(
+                "GET",
+                url,
+                headers={**self._headers, **headers},
+                timeout=urllib3.Timeout(connect=min(_CONNECT_TIMEOUT, self._access.timeout), read=self._access.timeout),
+                retries=False,
+                # The key is only for this host.
+                redirect=False,
+            )
+        except (HTTPError, OSError) as error:
+            raise http.no_answer(LicenseServiceError, error, method="GET", path=path) from None
+        except ValueError:
+            raise http.not_sendable(path, "Check api_key.") from None
+        self._connected_before = True
+        if response.status != 200:
+            raise LicenseServiceError(
+                _explain(response.status, path),
+                status=response.status if response.status >= 300 else 400,
+                method="GET",
+                path=path,
+                retry_after=http.retry_after(response.headers.get("Retry-After")),
+            )
+        try:
+            found = HttpResponse(response.status, response.data).json()
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            # Another service answers; a repetition does not help.
+            text = f"The answer to GET {path} is not a JSON object. Check api_url."
+            raise LicenseServiceError(text, status=400, method="GET", path=path)
+        return found
+
+
+def explain(error: ServiceError) -> str:
+    """The message for users, with the remedy."""
+    if error.unreachable:
+        return f"{error.service} does not respond to {error.operation}: {error.message}. {error.remedy}"
+    return error.message
+
+
+def _explain(status: int, path: str) -> str:
+    """The service's own text is not shown, because it could quote the key."""
+    if status in (401, 403):
+        return f"The license service does not accept the API key for GET {path}. Create a key with the access type Licensing State for this organization."
+    if status == 404:
+        return f"The license service does not know {path}. Check org and virtual_group, and api_url."
+    return f"The license service rejected GET {path} with {status}."
+
+
+def _add_pools(found: LicenseServers, server: Row, pools: t.Iterable[Row]) -> None:
+    names = {
+        feature.get("id"): str(feature.get("productName") or feature.get("featureName") or "unknown")
+        for feature in _rows(server, "licenseServerFeatures")
+    }
+    for pool in pools:
+        for feature in _rows(pool, "licensePoolFeatures"):
+            name = names.get(feature.get("licenseServerFeatureId"), "unknown")
+            product = found.products.setdefault(name, Product(name))
+            product.total += _number(feature.get("totalAllotment"))
+            product.in_use += _number(feature.get("inUse"))
+
+
+def _rows(answer: Row, name: str) -> list[Row]:
+    """The objects in a list; everything else is left out."""
+    value = answer.get(name)
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def _number(value: t.Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

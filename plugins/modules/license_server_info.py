@@ -1,0 +1,161 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The licenses and leases of an organization in the NVIDIA License System."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: license_server_info
+short_description: Read how many licenses an organization has in the NVIDIA License System, and how many are held
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Reads the license servers of an organization, the licenses in their pools, and the number of leases, with the documented look-ups of NVIDIA's Cloud License
+    Service. Changes nothing.
+extends_documentation_fragment:
+  - accel.gpu.attributes.info
+attributes:
+  check_mode:
+    description: Changes nothing.
+  diff_mode:
+    description: There is nothing to compare.
+  idempotent:
+    description: Returns the same as long as no license is taken or returned.
+options:
+  api_key:
+    description:
+      - An API key of the organization with the access type C(Licensing State), from the NVIDIA Licensing Portal.
+      - By default, the environment variable E(NLS_API_KEY).
+    type: str
+  api_url:
+    description: Address of the service.
+    type: str
+    default: https://api.licensing.nvidia.com
+  org:
+    description: Name of the organization, as the portal shows it, for example V(lic-0123456789abcdef).
+    type: str
+    required: true
+  virtual_group:
+    description: Number of a virtual group. By default, all virtual groups of the organization.
+    type: int
+  validate_certs:
+    description: Whether the certificate of the service is verified.
+    type: bool
+    default: true
+  ca_cert:
+    description: Path of a file with the certificates of authorities. By default, those of the system.
+    type: path
+  request_timeout:
+    description: Seconds to wait for a response. A request that fails temporarily is repeated for up to twice this time.
+    type: int
+    default: 30
+requirements:
+  - python >= 3.11
+  - urllib3
+seealso:
+  - module: accel.gpu.license_info
+"""
+
+EXAMPLES = r"""
+- name: Read the licenses of the organization
+  accel.gpu.license_server_info:
+    org: lic-0123456789abcdef
+    api_key: "{{ vault_nls_api_key }}"
+  register: servers
+"""
+
+RETURN = r"""
+license_servers:
+  description: The licenses of all license servers together.
+  returned: success
+  type: dict
+  contains:
+    servers: {description: Names of the license servers., type: list, elements: str, returned: always, sample: [datacenter-1]}
+    products:
+      description: The licenses in the pools by product.
+      type: list
+      elements: dict
+      returned: always
+      sample: [{name: NVIDIA Virtual Compute Server, total: 100, in_use: 20, free: 80}]
+      contains:
+        name: {description: Name of the product., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
+        total: {description: Licenses in the pools., type: int, returned: always, sample: 100}
+        in_use: {description: Licenses that are held., type: int, returned: always, sample: 20}
+        free: {description: Licenses that are left., type: int, returned: always, sample: 80}
+    total: {description: Licenses of all products., type: int, returned: always, sample: 100}
+    in_use: {description: Licenses of all products that are held., type: int, returned: always, sample: 20}
+    leases: {description: The number of leases., type: int, returned: always, sample: 20}
+  sample: {servers: [datacenter-1], products: [{name: NVIDIA Virtual Compute Server, total: 100, in_use: 20, free: 80}], total: 100, in_use: 20, leases: 20}
+code:
+  description: Reason of the failure. V(invalid) - no API key is given. V(connection) - urllib3 is missing, or the key cannot be sent. V(unreachable) - the
+    service does not respond. Otherwise, the HTTP status of its error.
+  returned: failure
+  type: raw
+  sample: 401
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {reason: '', method: GET, path: /v1/org/lic-0123456789abcdef/virtual-groups}
+"""
+
+import os
+import typing as t
+
+from ..module_utils.common.errors import InvalidOptions, ServiceError
+from ..module_utils.common.module import ArgumentSpec, BaseModule
+from ..module_utils.licensing.license_servers import PUBLIC_URL, Access, LicenseService, explain
+
+_KEY_ENV = "NLS_API_KEY"
+_SPEC: ArgumentSpec = {
+    "api_key": {"type": "str", "no_log": True},
+    "api_url": {"type": "str", "default": PUBLIC_URL},
+    "org": {"type": "str", "required": True},
+    "virtual_group": {"type": "int"},
+    "validate_certs": {"type": "bool", "default": True},
+    "ca_cert": {"type": "path"},
+    "request_timeout": {"type": "int", "default": 30},
+}
+
+
+class LicenseServerModule(BaseModule):
+    """A module with an API key."""
+
+    @property
+    def api_key(self) -> str:
+        """The key of the option, or of the environment; empty without one."""
+        return (self.params["api_key"] or os.environ.get(_KEY_ENV, "")).strip()
+
+    def secrets(self) -> set[str]:
+        """The key of the environment, too."""
+        return super().secrets() | ({self.api_key} if self.api_key else set())
+
+    def explain_error(self, error: ServiceError) -> str:
+        """The message with the remedy."""
+        return explain(error)
+
+
+def work(module: LicenseServerModule) -> dict[str, t.Any]:
+    """Read the license servers."""
+    params = module.params
+    if not module.api_key:
+        raise InvalidOptions([f"api_key: is missing; give it, or the environment variable {_KEY_ENV}"])
+    if not params["api_url"].startswith("https://"):
+        raise InvalidOptions(["api_url: must begin with https://, because requests contain the API key"])
+    access = Access(
+        params["api_url"], module.api_key, params["validate_certs"], params["ca_cert"], params["request_timeout"]
+    )
+    found = LicenseService(access, module.user_agent).read(params["org"], params["virtual_group"])
+    return {"changed": False, "license_servers": found.as_dict()}
+
+
+def main() -> None:
+    """Run the module."""
+    LicenseServerModule(_SPEC).run(work)
+
+
+if __name__ == "__main__":
+    main()
