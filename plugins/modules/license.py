@@ -14,8 +14,10 @@ author:
 description:
   - Writes the client configuration token and C(gridd.conf) into the Secret that the driver pods of vGPU nodes mount, with exactly the keys that the GPU
     operator reads.
-  - If pools have C(driver.type=vgpu), these are the Secrets in their C(driver.licensing_secret). M(accel.gpu.cluster_policy) names them in the NVIDIADriver
-    objects of the pools. Otherwise, the module names the Secret in the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted.
+  - If pools have C(driver.type=vgpu), these are the Secrets in their C(driver.licensing_secret). A pool without it inherits the name in the ClusterPolicy. The
+    module fails if that has none. M(accel.gpu.cluster_policy) names the Secrets in the NVIDIADriver objects of the pools.
+  - If no pool has C(driver), the module writes the name of the Secret into the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted.
+    If NVIDIADriver objects of another tool describe the driver, it writes the Secrets that they name.
   - A Secret is written before any object names it. The name of a Secret that is in use is kept, because another name restarts the driver on every node. Such a
     change is held back unless O(allow_driver_rollout) is set.
   - If the ClusterPolicy names a ConfigMap, its content is copied to a Secret of the same name, and the ClusterPolicy names the Secret instead. The ConfigMap is
@@ -35,7 +37,8 @@ extends_documentation_fragment:
 options:
   secret_name:
     description:
-      - Name of the Secret, if no pool declares C(driver.licensing_secret). By default, the name that the ClusterPolicy has, or else V(licensing-config).
+      - Name of the Secret that the module writes into the ClusterPolicy. By default, the name that the ClusterPolicy has, or else V(licensing-config).
+      - Has no effect if pools have C(driver) or if NVIDIADriver objects describe the driver, since these name the Secret.
     type: str
   feature_type:
     description:
@@ -182,14 +185,17 @@ from ..module_utils.licensing.targets import (
     LicenseTarget,
     Wiring,
     desired_targets,
+    has_secret_name,
     live_target,
     plan_wiring,
 )
 from ..module_utils.licensing.token import InvalidToken, parse_token, utc_now
-from ..module_utils.schema.messages import quote
+from ..module_utils.schema.messages import option_of_role, quote
 from ..module_utils.schema.validators import object_name
 
 Object = dict[str, t.Any]
+
+_ALLOW_CONFIGMAP = option_of_role("gpu_licensing_allow_configmap", "allow_configmap")
 
 _SPEC: ArgumentSpec = {
     "secret_name": {"type": "str", "no_log": False},
@@ -290,14 +296,19 @@ def _require_secret(
     module: LicenseModule, cluster: LicenseCluster, targets: t.Sequence[LicenseTarget], version: str
 ) -> None:
     """Raise InvalidOptions if the token would get into a ConfigMap without permission."""
+    named = {(each.kind, each.name) for each in (live_target(cluster.policy), *cluster.mounted) if each is not None}
     for target in targets:
-        in_use = live_target(cluster.policy) == target and module.license_token is None
+        in_use = (target.kind, target.name) in named and module.license_token is None
         if target.kind == CONFIG_MAP and not module.params["allow_configmap"] and not in_use:
+            label = target.label(cluster.namespace)
+            remedy = (
+                f"The driver mounts {label}. Set driver.licensing_secret of the pool"
+                if has_secret_name(version)
+                else f"GPU operator {version} has no secretName for the licensing token (since v25.10). Upgrade it"
+            )
             raise InvalidOptions(
                 [
-                    f"GPU operator {version} has no secretName for the licensing token (since v25.10). Upgrade it; or set "
-                    "gpu_licensing_allow_configmap (option allow_configmap of the module) to write the token into "
-                    f"{target.label(cluster.namespace)}, which more users can read than a Secret."
+                    f"{remedy}; or set {_ALLOW_CONFIGMAP} to write the token into {label}, which more users can read than a Secret."
                 ]
             )
 

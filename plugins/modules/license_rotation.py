@@ -160,7 +160,9 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
     """Raise InvalidOptions if the nodes would get files with which they lose their license."""
     if nodes and not cluster.mounted:
         raise InvalidOptions(
-            ["The ClusterPolicy names no Secret with a licensing token. Run the playbook license first."]
+            [
+                "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license first."
+            ]
         )
     problems = []
     for expected in cluster.expected.values():

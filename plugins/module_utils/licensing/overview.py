@@ -99,7 +99,7 @@ def _warnings(
 ) -> t.Iterator[str]:
     if states and not objects:
         yield (
-            "The ClusterPolicy names no Secret with a licensing token, and no pool declares driver.licensing_secret. Run the playbook license with a token."
+            "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
         )
     for expected in objects:
         if not expected.readable:

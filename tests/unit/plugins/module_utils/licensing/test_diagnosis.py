@@ -177,7 +177,10 @@ def test_the_overview() -> None:
     assert found["days_left"] == 364
     assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). Its token is not")
     assert problem_lines(states, 1)[-1] == "And 1 other problems; the result has all of them."
-    assert "names no Secret" in overview(states, [], NOW, min_days=30, limit=2)["warnings"][0]
+    assert (
+        "No NVIDIADriver and no ClusterPolicy names a Secret"
+        in overview(states, [], NOW, min_days=30, limit=2)["warnings"][0]
+    )
     unreadable = replace(VALID, files=LicenseFiles(), token=None, readable=False)
     assert "may not read Secret" in overview(states, [unreadable], NOW, min_days=30, limit=2)["warnings"][0]
     assert (

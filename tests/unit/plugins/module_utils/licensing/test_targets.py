@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import (
     CONFIG_MAP,
     SECRET,
@@ -15,6 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import
     desired_targets,
     has_secret_name,
     live_target,
+    mounted_targets,
     plan_wiring,
     target_of_pool,
     vgpu_pools,
@@ -102,13 +104,66 @@ def test_the_name_in_the_values_of_the_release() -> None:
     assert desired_targets(declared, None, NEWER, None) == [LicenseTarget(SECRET, "from-values")]
 
 
+def driver_object(secret: str | None, *, pool: str | None = None, kind: str = "vgpu", **fields: str) -> dict[str, Any]:
+    config = {**fields, **({"secretName": secret} if secret else {})}
+    selector = {"accel.gpu/pool": pool} if pool else {}
+    return {"spec": {"driverType": kind, "licensingConfig": config, "nodeSelector": selector}}
+
+
 def test_foreign_driver_objects() -> None:
-    drivers: list[dict[str, Any]] = [
-        {"spec": {"driverType": "vgpu", "licensingConfig": {"secretName": "theirs"}}},
-        {"spec": {"driverType": "vgpu"}},
-        {"spec": {"driverType": "gpu", "licensingConfig": {"secretName": "unused"}}},
+    drivers = [driver_object("theirs"), driver_object(None), driver_object("unused", kind="gpu")]
+    assert desired_targets(plan(), policy(crd=True), NEWER, "mine", drivers) == [LicenseTarget(SECRET, "theirs")]
+
+
+def test_a_pool_inherits_the_name_in_the_policy() -> None:
+    pools = plan(vgpu("a"), vgpu("b", "own"))
+    inherited = LicenseTarget(SECRET, "theirs", ("a",))
+    own = LicenseTarget(SECRET, "own", ("b",))
+    # The option is the name in the ClusterPolicy, which the module does not write if pools declare the driver.
+    for live in (policy(secretName="theirs"), policy(crd=True, secretName="theirs", configMapName="unused")):
+        assert desired_targets(pools, live, NEWER, "mine") == [inherited, own]
+    assert desired_targets(pools, policy(configMapName="old"), NEWER, None)[0] == LicenseTarget(
+        CONFIG_MAP, "old", ("a",)
+    )
+    declared = derive(
+        {"name": "prod", "operator": {"values": {"driver": {"licensingConfig": {"secretName": "theirs"}}}}},
+        {},
+        [vgpu("a")],
+    )
+    assert desired_targets(declared, None, NEWER, None) == [inherited]
+
+
+@pytest.mark.parametrize("option", [None, "mine"])
+@pytest.mark.parametrize("live", [None, policy(), policy(crd=True)])
+def test_a_pool_without_a_name_is_refused(live: dict[str, Any] | None, option: str | None) -> None:
+    with pytest.raises(
+        InvalidOptions, match=r"Pool b names no licensing Secret.* Set driver\.licensing_secret of the pool"
+    ):
+        desired_targets(plan(vgpu("a", "own"), vgpu("b")), live, NEWER, option)
+
+
+def test_a_secret_that_no_object_would_name_is_refused() -> None:
+    disabled = {"metadata": {}, "spec": {"driver": {"enabled": False}}}
+    for live, drivers in ((policy(crd=True), [driver_object(None)]), (disabled, [])):
+        with pytest.raises(InvalidOptions, match=r"Set driver\.type and driver\.licensing_secret of the pool"):
+            desired_targets(plan(), live, NEWER, "mine", drivers)
+
+
+def test_the_mounted_objects_are_those_that_driver_objects_and_the_policy_name() -> None:
+    drivers = [
+        driver_object("two", pool="b"),
+        driver_object("one", pool="a"),
+        driver_object("one", pool="c"),
+        driver_object(None, name="by-hand"),
+        driver_object("unused", kind="gpu"),
     ]
-    assert desired_targets(plan(), policy(crd=True), NEWER, None, drivers) == [LicenseTarget(SECRET, "theirs")]
+    assert mounted_targets(policy(crd=True, secretName="policy"), drivers) == [
+        LicenseTarget(CONFIG_MAP, "by-hand"),
+        LicenseTarget(SECRET, "one", ("a", "c")),
+        LicenseTarget(SECRET, "two", ("b",)),
+    ]
+    assert mounted_targets(policy(secretName="policy"), drivers) == [LicenseTarget(SECRET, "policy")]
+    assert mounted_targets(policy(), drivers) == mounted_targets(None) == []
 
 
 def test_the_wiring_of_the_policy() -> None:
