@@ -272,7 +272,7 @@ def _options(module: LicenseModule) -> LicenseOptions:
     try:
         token = module.license_token
         if token and (problem := parse_token(token).problem(utc_now())):
-            problems.append(f"token: the given token {problem}.")
+            problems.append(f"token: the given token {problem.reason}. {problem.remedy}.")
     except InvalidToken as error:
         problems.append(f"token: the given token {error}.")
     except InvalidOptions as error:
@@ -315,7 +315,8 @@ def _require_secret(
 
 def _require_valid(changes: t.Iterable[ObjectChange], namespace: str) -> None:
     problems = [
-        f"The token in {change.target.label(namespace)} {problem}, and set it (gpu_licensing_token or gpu_licensing_token_path)."
+        f"The token in {change.target.label(namespace)} {problem.reason}. "
+        + problem.remedy_with("set it (gpu_licensing_token or gpu_licensing_token_path)")
         for change in changes
         if (problem := change.desired.token.problem(utc_now()))
     ]

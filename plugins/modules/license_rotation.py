@@ -172,8 +172,9 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
             problems.append(
                 f"{expected.label} does not have a valid token and gridd.conf. Run the playbook license with a token."
             )
-        elif reason := expected.token.problem(utc_now()):
-            problems.append(f"The token in {expected.label} {reason}, and run the playbook license with it.")
+        elif invalid := expected.token.problem(utc_now()):
+            remedy = invalid.remedy_with("run the playbook license with it")
+            problems.append(f"The token in {expected.label} {invalid.reason}. {remedy}")
     if problems:
         raise InvalidOptions(problems)
 

@@ -132,7 +132,11 @@ def work(module: LicenseTokenMixin) -> dict[str, t.Any]:
     except InvalidToken as error:
         raise InvalidOptions([f"The token {error}."]) from None
     now = utc_now()
-    return {"changed": False, "license_token": {**found.as_dict(now), "problem": found.problem(now)}}
+    problem = found.problem(now)
+    return {
+        "changed": False,
+        "license_token": {**found.as_dict(now), "problem": problem.reason if problem is not None else ""},
+    }
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.vgpu_releases import BRANCHES, DLS_VERSION_NEEDED
+from ..catalog.vgpu_releases import DLS_VERSION_NEEDED, branch_of
 from ..schema.messages import join_words
 from . import gridd_conf
 from .content import LicenseFiles
@@ -101,7 +101,8 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
     if expected.matches(reading, TOKEN_PATH) is False:
         return f"Its token is not that of {expected.label}. Run the playbook license_rotate."
     if time_problem := expected.token.problem(now):
-        return f"The token in {expected.label} {time_problem}, and run the playbook license_rotate."
+        remedy = time_problem.remedy_with("run the playbook license_rotate with it")
+        return f"The token in {expected.label} {time_problem.reason}. {remedy}"
     kind = node.class_with(reading)
     if kind and (reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), kind)):
         return f"{reason}. Set feature_type (gpu_licensing_feature_type), and run the playbook license_rotate."
@@ -116,7 +117,7 @@ def _clock(reading: Reading, token: TokenInfo, now: datetime.datetime) -> str:
         return ""
     direction = "ahead of" if skew > 0 else "behind"
     effect = token.problem(now + datetime.timedelta(seconds=skew))
-    by_clock = f"; by its clock, the token {effect.partition(';')[0]}" if effect else ""
+    by_clock = f"; by its clock, the token {effect.reason}" if effect else ""
     return f"Its clock is {abs(skew):.0f} s {direction} this machine's{by_clock}. Correct the time synchronization (NTP) of the node and of its hypervisor."
 
 
@@ -129,15 +130,9 @@ def _server(node: LicenseNode, token: TokenInfo) -> str:
     texts = [
         f"No license from {join_words(list(addresses))}: from the node, check the name, the port and a proxy, and on the license server the free licenses."
     ]
-    if token.server_type != CLS and (release := vgpu_release(node.driver_version)) and release >= DLS_VERSION_NEEDED[0]:
+    if token.server_type != CLS and (release := branch_of(node.driver_version)) and release >= DLS_VERSION_NEEDED[0]:
         texts.append(f"vGPU {release} needs DLS {DLS_VERSION_NEEDED[1]} or later.")
     return " ".join(texts)
-
-
-def vgpu_release(driver_version: str) -> int | None:
-    """The major vGPU release of a guest driver; None if it is not known."""
-    branch = driver_version.partition(".")[0]
-    return BRANCHES.get(int(branch)) if branch.isdigit() else None
 
 
 def expiry_warning(expected: Expected, now: datetime.datetime, min_days: int) -> str:

@@ -61,6 +61,19 @@ class Service:
 
 
 @dataclass(frozen=True)
+class TokenProblem:
+    """Why clients do not accept a token, as the end of a sentence, and the remedy as the start of one."""
+
+    reason: str
+    remedy: str
+    needs_new_token: bool = False
+
+    def remedy_with(self, next_step: str) -> str:
+        """The remedy as a sentence; a new token also needs the next step."""
+        return f"{self.remedy}, and {next_step}." if self.needs_new_token else f"{self.remedy}."
+
+
+@dataclass(frozen=True)
 class TokenInfo:
     """The values of a token; those that it does not have are None or empty."""
 
@@ -89,18 +102,15 @@ class TokenInfo:
         left = self.seconds_left(now)
         return None if left is None else math.floor(left / 86400)
 
-    def problem(self, now: datetime.datetime) -> str:
-        """Why clients do not accept the token at this time, as the end of a sentence; empty if they do."""
+    def problem(self, now: datetime.datetime) -> TokenProblem | None:
+        """Why clients do not accept the token at this time; None if they do."""
         if self.expires is not None and self.expires <= now:
-            return (
-                f"expired at {format_time(self.expires)}; create a new client configuration token in the license system"
-            )
+            remedy = "Create a new client configuration token in the license system"
+            return TokenProblem(f"expired at {format_time(self.expires)}", remedy, needs_new_token=True)
         if self.not_before is not None and self.not_before > now:
-            return (
-                f"is not valid before {format_time(self.not_before)}; wait until then, or check the clocks of this machine "
-                "and of the license server"
-            )
-        return ""
+            remedy = "Wait until then, or check the clocks of this machine and of the license server"
+            return TokenProblem(f"is not valid before {format_time(self.not_before)}", remedy)
+        return None
 
     def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
         """The token in the format of results."""
@@ -111,7 +121,7 @@ class TokenInfo:
             "not_before": format_time(self.not_before),
             "issued": format_time(self.issued),
             "days_left": self.days_left(now),
-            "valid": not self.problem(now),
+            "valid": self.problem(now) is None,
             "server_type": self.server_type,
             "services": [service.as_dict() for service in self.services],
             "license_classes": list(self.license_classes),

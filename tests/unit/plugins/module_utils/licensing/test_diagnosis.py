@@ -16,7 +16,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis impo
     counts,
     expiry_warning,
     problem,
-    vgpu_release,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import (
     CONFIG_PATH,
@@ -85,7 +84,18 @@ def test_causes(wanted: Expected | None, found: Reading, text: str) -> None:
 
 def test_an_expired_token() -> None:
     old = expected(expires=-DAY)
-    assert "The token in Secret gpu-operator/licensing-config expired at" in problem(NODE, reading(old), old, NOW)
+    text = problem(NODE, reading(old), old, NOW)
+    assert "The token in Secret gpu-operator/licensing-config expired at" in text
+    assert text.endswith(
+        "Create a new client configuration token in the license system, and run the playbook license_rotate with it."
+    )
+
+
+def test_a_token_that_is_not_valid_yet() -> None:
+    later = expected(not_before=DAY)
+    text = problem(NODE, reading(later), later, NOW)
+    assert "The token in Secret gpu-operator/licensing-config is not valid before" in text
+    assert text.endswith("Wait until then, or check the clocks of this machine and of the license server.")
 
 
 def test_a_feature_type_of_another_class() -> None:
@@ -111,11 +121,6 @@ def test_nodes_without_a_running_driver() -> None:
     assert "It has no driver pod" in problem(replace(NODE, pod=None), Reading(), VALID, NOW)
     failing = license_node("n2", failure="pod driver-n2 container nvidia-driver-ctr: CrashLoopBackOff")
     assert "Its driver does not run: pod driver-n2 container" in problem(failing, Reading(), VALID, NOW)
-
-
-@pytest.mark.parametrize(("version", "release"), [("580.95.05", 19), ("550.163.01", 17), ("", None), ("abc", None)])
-def test_the_release_of_a_driver(version: str, release: int | None) -> None:
-    assert vgpu_release(version) == release
 
 
 def test_the_expiry_of_tokens() -> None:

@@ -91,15 +91,17 @@ def test_license_servers(host: str, kind: str, expected: str) -> None:
     ("options", "problem"),
     [
         ({}, ""),
-        ({"expires_in": -60}, "expired at 2026-03-01T11:59:00Z; create a new client configuration token"),
-        ({"expires_in": 0}, "expired at 2026-03-01T12:00:00Z"),
-        ({"starts_in": 120}, "is not valid before 2026-03-01T12:02:00Z; wait until then, or check the clocks"),
+        ({"expires_in": -60}, "expired at 2026-03-01T11:59:00Z. Create a new client configuration token in the license system, and set it."),
+        ({"expires_in": 0}, "expired at 2026-03-01T12:00:00Z."),
+        ({"starts_in": 120}, "is not valid before 2026-03-01T12:02:00Z. Wait until then, or check the clocks of this machine and of the license server."),
         ({"exp": None, "nbf": None}, ""),
     ],
-)
+)  # fmt: skip
 def test_the_time(options: dict[str, Any], problem: str) -> None:
     found = parsed(**options)
-    assert found.problem(NOW).startswith(problem) if problem else found.problem(NOW) == ""
+    invalid = found.problem(NOW)
+    shown = f"{invalid.reason}. {invalid.remedy_with('set it')}" if invalid else ""
+    assert shown.startswith(problem) if problem else shown == ""
     assert found.as_dict(NOW)["valid"] == (not problem)
 
 
