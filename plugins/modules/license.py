@@ -156,7 +156,10 @@ details:
     - Details of the failure. C(problems) lists all errors. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
-  sample: {problems: ["token_path: the token expired at 2026-03-01T12:00:00Z; create a new client configuration token in the license system"]}
+  sample:
+    problems:
+      - "gpu_licensing_token_path (option token_path of the module): the token expired at 2026-03-01T12:00:00Z. Create a new client configuration token in the
+        license system."
 """
 
 import dataclasses
@@ -178,7 +181,7 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.diagnosis import Expected, expiry_warning
 from ..module_utils.licensing.gridd_conf import GriddOptions, profile_class
-from ..module_utils.licensing.module import TOKEN, LicenseTokenMixin
+from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
 from ..module_utils.licensing.objects import LicenseObjects, LicenseOptions, ObjectChange
 from ..module_utils.licensing.targets import (
     CONFIG_MAP,
@@ -189,7 +192,7 @@ from ..module_utils.licensing.targets import (
     live_target,
     plan_wiring,
 )
-from ..module_utils.licensing.token import InvalidToken, parse_token, utc_now
+from ..module_utils.licensing.token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
 from ..module_utils.schema.messages import option_of_role, quote
 from ..module_utils.schema.validators import object_name
 
@@ -209,7 +212,7 @@ _SPEC: ArgumentSpec = {
 }
 
 
-class LicenseModule(LicenseTokenMixin, PlanModule):
+class LicenseModule(LicenseTokenModule, PlanModule):
     """A module with the options of the cluster, of the pools and of a token."""
 
 
@@ -270,11 +273,9 @@ def _options(module: LicenseModule) -> LicenseOptions:
     ]
     token = None
     try:
-        token = module.license_token
-        if token and (problem := parse_token(token).problem(utc_now())):
-            problems.append(f"token: the given token {problem.reason}. {problem.remedy}.")
-    except InvalidToken as error:
-        problems.append(f"token: the given token {error}.")
+        token, info = module.license_token, module.license_token_info
+        if info is not None and (problem := info.problem(utc_now())) is not None:
+            problems.append(f"{module.token_source}: the token {problem.reason}. {problem.remedy}.")
     except InvalidOptions as error:
         problems += error.problems
     if problems:
@@ -316,7 +317,7 @@ def _require_secret(
 def _require_valid(changes: t.Iterable[ObjectChange], namespace: str) -> None:
     problems = [
         f"The token in {change.target.label(namespace)} {problem.reason}. "
-        + problem.remedy_with("set it (gpu_licensing_token or gpu_licensing_token_path)")
+        + problem.remedy_with(f"set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}")
         for change in changes
         if (problem := change.desired.token.problem(utc_now()))
     ]

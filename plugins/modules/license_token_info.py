@@ -110,38 +110,34 @@ details:
   description: Details of the failure. C(problems) lists all errors.
   returned: failure
   type: dict
-  sample: {problems: ["token_path: the token is empty."]}
+  sample: {problems: ["gpu_licensing_token_path (option token_path of the module): the token is empty."]}
 """
 
 import typing as t
 
 from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.licensing.module import TOKEN, LicenseTokenMixin
-from ..module_utils.licensing.token import InvalidToken, parse_token, utc_now
+from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
+from ..module_utils.licensing.token import utc_now
 
 
-def work(module: LicenseTokenMixin) -> dict[str, t.Any]:
+def work(module: LicenseTokenModule) -> dict[str, t.Any]:
     """Read the token."""
-    text = module.license_token
-    if text is None:
+    info = module.license_token_info
+    if info is None:
         raise InvalidOptions(
             ["token: is missing; give token, token_path, or the environment variable NLS_CLIENT_TOKEN"]
         )
-    try:
-        found = parse_token(text)
-    except InvalidToken as error:
-        raise InvalidOptions([f"The token {error}."]) from None
     now = utc_now()
-    problem = found.problem(now)
+    problem = info.problem(now)
     return {
         "changed": False,
-        "license_token": {**found.as_dict(now), "problem": problem.reason if problem is not None else ""},
+        "license_token": {**info.as_dict(now), "problem": problem.reason if problem is not None else ""},
     }
 
 
 def main() -> None:
     """Run the module."""
-    LicenseTokenMixin(TOKEN).run(work)
+    LicenseTokenModule(TOKEN).run(work)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,16 @@ from ..schema.messages import abbreviate, join_words, quote
 from . import gridd_conf
 from .gridd_conf import GriddOptions
 from .targets import CONFIG_MAP, SECRET, LicenseTarget
-from .token import SHORT, InvalidToken, TokenInfo, fingerprint, normalize_token, parse_token
+from .token import (
+    SHORT,
+    TOKEN_OPTION,
+    TOKEN_PATH_OPTION,
+    InvalidToken,
+    TokenInfo,
+    fingerprint,
+    normalize_token,
+    parse_token,
+)
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -75,9 +84,7 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
 def missing_keys_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
     """Why driver pods get no license from the object, with the remedy."""
     name = target.label(namespace)
-    remedy = (
-        "Set the token (gpu_licensing_token or gpu_licensing_token_path; options token and token_path of the module)"
-    )
+    remedy = f"Set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
     if not exists:
         return f"{name} does not exist, and no token is given. {remedy}."
     missing = [key for key, value in ((TOKEN_KEY, files.token), (CONFIG_KEY, files.config)) if value is None]
@@ -133,7 +140,7 @@ def _config(
         text, content, setting = (
             live.config_text,
             live.config,
-            f"Correct it in {target.label(namespace)}, or set feature_type",
+            f"Correct it in {target.label(namespace)}, or set {gridd_conf.FEATURE_TYPE_OPTION}",
         )
     else:
         value = options.feature_type if options.feature_type is not None else gridd_conf.feature_type_for(classes)
@@ -144,7 +151,7 @@ def _config(
             # The proxy of an earlier run stays.
             options = _declared_in(live.config_text)
         text = gridd_conf.compose(options, value)
-        content, setting = text.encode(), "Set another feature_type, or remove it"
+        content, setting = text.encode(), f"Set another {gridd_conf.FEATURE_TYPE_OPTION}, or remove it"
     feature = gridd_conf.feature_type_of(text)
     mismatches = [reason for kind in sorted(classes) if (reason := gridd_conf.mismatch(feature, kind))]
     if mismatches:

@@ -105,7 +105,7 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
         return f"The token in {expected.label} {time_problem.reason}. {remedy}"
     kind = node.class_with(reading)
     if kind and (reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), kind)):
-        return f"{reason}. Set feature_type (gpu_licensing_feature_type), and run the playbook license_rotate."
+        return f"{reason}. Set {gridd_conf.FEATURE_TYPE_OPTION}, and run the playbook license_rotate."
     if expected.matches(reading, CONFIG_PATH) is False:
         return f"Its gridd.conf is not that of {expected.label}. Run the playbook license_rotate."
     return _clock(reading, expected.token, now) or _server(node, expected.token)

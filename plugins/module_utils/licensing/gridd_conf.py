@@ -12,6 +12,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..schema.messages import option_of_role
+
 # FeatureType, with the product that it requests.
 FEATURE_TYPES: dict[int, str] = {
     0: "no license",
@@ -20,6 +22,7 @@ FEATURE_TYPES: dict[int, str] = {
     4: "NVIDIA Virtual Compute Server",
 }
 UNLICENSED = 0
+FEATURE_TYPE_OPTION = option_of_role("gpu_licensing_feature_type", "feature_type")
 # The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A). The first
 # value is the one that is composed. With 1, the client requests the product that fits the vGPU type.
 _FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}

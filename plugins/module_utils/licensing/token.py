@@ -20,7 +20,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..schema.messages import quote
+from ..schema.messages import option_of_role, quote
 
 # A token has 2.7 KB; a Secret has at most 1 MiB.
 MAX_LENGTH = 64 * 1024
@@ -39,6 +39,9 @@ _MAX_EXPONENT = 2**32
 _SHA256_PREFIX = bytes.fromhex("3031300d060960864801650304020105000420")
 # The lengths of a fingerprint in results; the modules compare whole fingerprints.
 SHORT = 16
+# The options with the token, for messages.
+TOKEN_OPTION = option_of_role("gpu_licensing_token", "token")
+TOKEN_PATH_OPTION = option_of_role("gpu_licensing_token_path", "token_path")
 
 CONSISTENT, INCONSISTENT, UNKNOWN = "consistent", "inconsistent", "unknown"
 

@@ -59,8 +59,8 @@ def test_a_first_run_is_predicted(licensing: Licensing) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"expires": -60}, "the given token expired at"),
-        ({"not_before": DAY}, "the given token is not valid before"),
+        ({"expires": -60}, "the token expired at"),
+        ({"not_before": DAY}, "the token is not valid before"),
     ],
 )
 def test_unusable_tokens_are_refused_before_any_change(licensing: Licensing, options: Any, message: str) -> None:

@@ -128,7 +128,7 @@ def test_what_gives_no_license_is_refused() -> None:
 @pytest.mark.parametrize(
     ("live", "message"),
     [
-        (None, "Secret gpu-operator/licensing-config does not exist, and no token is given. Set the token (gpu_licensing_token"),
+        (None, "Secret gpu-operator/licensing-config does not exist, and no token is given. Set gpu_licensing_token (option token of the module) or gpu_licensing_token_path"),
         (LicenseFiles(None, b"", ("token.tok",)), f"lacks {TOKEN_KEY}, and has only token.tok; the GPU operator mounts exactly"),
         (LicenseFiles(), f"lacks {TOKEN_KEY} and {CONFIG_KEY}, and has none of the other keys"),
         (LicenseFiles(TOKEN.encode(), None), f"lacks {CONFIG_KEY}"),
