@@ -53,7 +53,9 @@ options:
     elements: str
     default: []
   proxy_address:
-    description: Name or address of an HTTP proxy through which nodes reach the license server. Needs O(proxy_port).
+    description:
+      - Name or address of an HTTP proxy through which nodes reach the license server. Needs O(proxy_port). By default, the proxy of an earlier run stays.
+      - To remove the proxy, delete the key C(gridd.conf) of the Secret, and run the module with a token.
     type: str
   proxy_port:
     description: Port of the proxy.

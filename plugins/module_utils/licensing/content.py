@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..catalog.names import CREATED_ANNOTATION
 from ..common.errors import InvalidOptions
@@ -143,13 +143,15 @@ def _config(
             f"Correct it in {target.label(namespace)}, or set {gridd_conf.FEATURE_TYPE_OPTION}",
         )
     else:
-        value = options.feature_type if options.feature_type is not None else gridd_conf.feature_type_for(classes)
-        if options.feature_type is None and not classes and gridd_conf.is_managed(live.config_text):
+        inherited = _declared_in(live.config_text) if gridd_conf.is_managed(live.config_text) else GriddOptions()
+        value = options.feature_type
+        if value is None and not classes:
             # Without nodes, nothing shows that another value is needed.
-            value = gridd_conf.feature_type_of(live.config_text) or value
-        if live.config is not None and not options.declared:
-            # The proxy of an earlier run stays.
-            options = _declared_in(live.config_text)
+            value = inherited.feature_type
+        if value is None:
+            value = gridd_conf.feature_type_for(classes)
+        if options.proxy_address is None:
+            options = replace(options, proxy_address=inherited.proxy_address, proxy_port=inherited.proxy_port)
         text = gridd_conf.compose(options, value)
         content, setting = text.encode(), f"Set another {gridd_conf.FEATURE_TYPE_OPTION}, or remove it"
     feature = gridd_conf.feature_type_of(text)
@@ -160,11 +162,12 @@ def _config(
 
 
 def _declared_in(text: str) -> GriddOptions:
-    found = gridd_conf.parse(text)
-    port = found.get("ProxyServerPort", "")
-    if not found.get("ProxyServerAddress") or not port.isdigit():
-        return GriddOptions()
-    return GriddOptions(proxy_address=found["ProxyServerAddress"], proxy_port=int(port))
+    """The parameters of a managed file."""
+    feature_type, parameters = gridd_conf.feature_type_of(text), gridd_conf.parse(text)
+    address, port = parameters.get("ProxyServerAddress"), parameters.get("ProxyServerPort", "")
+    if not address or not (port.isascii() and port.isdigit() and len(port) <= 5):
+        return GriddOptions(feature_type)
+    return GriddOptions(feature_type, address, int(port))
 
 
 def object_body(
