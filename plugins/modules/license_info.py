@@ -91,7 +91,7 @@ license_info:
       type: list
       elements: str
       returned: always
-      sample: ["Node gpu-7: Unlicensed (Restricted). Its token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."]
+      sample: ["Node gpu-7: Unlicensed (Restricted). The token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."]
     objects:
       description: The objects with the tokens. The values of a token are null if there is none, or if the user may not read it.
       type: list

@@ -142,7 +142,7 @@ class Rotator:
         node = rotation.node
 
         def text(reading: Reading) -> str:
-            return problem(node, reading, rotation.expected, utc_now()) or "It has no license yet."
+            return problem(node, reading, rotation.expected, utc_now()) or "No license yet."
 
         self._waiting.until(
             lambda: self._containers.read(node.pod),

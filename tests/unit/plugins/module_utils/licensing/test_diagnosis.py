@@ -59,19 +59,19 @@ VALID = expected(expires=364.5 * DAY)
     [
         (VALID, reading(VALID, LICENSED), ""),
         (None, Reading(LICENSED), ""),
-        (VALID, reading(VALID, LICENSED, token="0" * 64), "Licensed, but its token differs from Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
-        (VALID, reading(VALID, LICENSED, token="0" * 64, config=None), "Licensed, but its token and gridd.conf differ from"),
-        (VALID, reading(VALID, token=None), "Unlicensed (Restricted). Its container has no token: the driver pod started before"),
-        (VALID, reading(VALID, token="0" * 64), "Its token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
-        (VALID, reading(VALID, config="0" * 64), "Its gridd.conf is not that of Secret"),
-        (VALID, reading(VALID, skew=-3600), "Its clock is 3600 s behind this machine's. Correct the time synchronization (NTP)"),
-        (VALID, reading(VALID, skew=-2 * DAY), "by its clock, the token is not valid before"),
-        (VALID, reading(VALID, skew=400 * DAY), "by its clock, the token expired at"),
-        (VALID, reading(VALID), "No license from dls.example.com:443: from the node, check the name, the port and a proxy, and on the license server the free licenses. vGPU 19 needs DLS 3.4 or later."),
+        (VALID, reading(VALID, LICENSED, token="0" * 64), "Licensed, but the token differs from Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
+        (VALID, reading(VALID, LICENSED, token="0" * 64, config=None), "Licensed, but the token and gridd.conf differ from"),
+        (VALID, reading(VALID, token=None), "Unlicensed (Restricted). The driver container has no token: the driver pod started before"),
+        (VALID, reading(VALID, token="0" * 64), "The token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
+        (VALID, reading(VALID, config="0" * 64), "gridd.conf is not that of Secret"),
+        (VALID, reading(VALID, skew=-3600), "The clock is 3600 s behind this machine's. Correct the time synchronization (NTP)"),
+        (VALID, reading(VALID, skew=-2 * DAY), "by this clock, the token is not valid before"),
+        (VALID, reading(VALID, skew=400 * DAY), "by this clock, the token expired at"),
+        (VALID, reading(VALID), "dls.example.com:443 grants no license. Check from the node that the name resolves and the port is reachable, directly or through the proxy. Check that the license server has free licenses. vGPU 19 needs DLS 3.4 or later."),
         (replace(VALID, token=None), reading(VALID), "Secret gpu-operator/licensing-config has no valid token"),
         (replace(VALID, readable=False), Reading(UNLICENSED), "Check the licensing Secret"),
         (None, Reading(UNLICENSED), "Check the licensing Secret"),
-        (VALID, Reading(error="the kubelet does not answer."), "Its state could not be read: the kubelet does not answer."),
+        (VALID, Reading(error="the kubelet does not answer."), "The license state could not be read: the kubelet does not answer."),
         (VALID, Reading(LicenseStatus("unknown", "Pending")), "nvidia-smi reports no license state (Pending). Check the log of pod driver-n1."),
         (VALID, Reading(), "nvidia-smi reports no license state. Check"),
         (VALID, Reading(LicenseStatus("not_applicable")), "Check that the driver is the vGPU guest driver."),
@@ -108,8 +108,13 @@ def test_a_feature_type_of_another_class() -> None:
 def test_a_cloud_license_server_has_no_version() -> None:
     cloud = expected(hosts=[CLS_HOST])
     text = problem(NODE, reading(cloud), cloud, NOW)
-    assert f"No license from {CLS_HOST}:443" in text
+    assert f"{CLS_HOST}:443 grants no license." in text
     assert "DLS" not in text
+
+
+def test_a_token_with_several_servers() -> None:
+    several = expected(hosts=["a.example.com", "b.example.com"])
+    assert "a.example.com:443 and b.example.com:443 grant no license." in problem(NODE, reading(several), several, NOW)
 
 
 def test_a_token_without_a_server() -> None:
@@ -118,9 +123,9 @@ def test_a_token_without_a_server() -> None:
 
 
 def test_nodes_without_a_running_driver() -> None:
-    assert "It has no driver pod" in problem(replace(NODE, pod=None), Reading(), VALID, NOW)
+    assert "No driver pod" in problem(replace(NODE, pod=None), Reading(), VALID, NOW)
     failing = license_node("n2", failure="pod driver-n2 container nvidia-driver-ctr: CrashLoopBackOff")
-    assert "Its driver does not run: pod driver-n2 container" in problem(failing, Reading(), VALID, NOW)
+    assert "The driver does not run: pod driver-n2 container" in problem(failing, Reading(), VALID, NOW)
 
 
 def test_the_expiry_of_tokens() -> None:
@@ -180,7 +185,7 @@ def test_the_overview() -> None:
     assert [entry["name"] for entry in found["nodes"]] == ["n1", "n2"]
     assert found["nodes"][0]["token_matches"] is False
     assert found["days_left"] == 364
-    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). Its token is not")
+    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). The token is not")
     assert problem_lines(states, 1)[-1] == "And 1 other problems; the result has all of them."
     assert (
         "No NVIDIADriver and no ClusterPolicy names a Secret"
