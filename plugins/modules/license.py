@@ -184,15 +184,15 @@ from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.diagnosis import Expected, expiry_warning
 from ..module_utils.licensing.gridd_conf import GriddOptions, profile_class
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
-from ..module_utils.licensing.objects import LicenseObjects, LicenseOptions, ObjectChange
+from ..module_utils.licensing.objects import LicenseObjectChange, LicenseObjects, LicenseOptions
 from ..module_utils.licensing.targets import (
     CONFIG_MAP,
     LicenseTarget,
-    Wiring,
+    LicensingConfigDiff,
     desired_targets,
     has_secret_name,
     live_target,
-    plan_wiring,
+    plan_licensing_config,
 )
 from ..module_utils.licensing.token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
 from ..module_utils.schema.messages import option_of_role, quote
@@ -219,18 +219,18 @@ class LicenseModule(LicenseTokenModule, PlanModule):
 
 
 @dataclasses.dataclass(frozen=True)
-class PolicyChange:
-    """The change of the ClusterPolicy; `wiring` is None if it does not describe the driver, `rollout` None if no driver restarts."""
+class LicensingConfigChange:
+    """The change of the ClusterPolicy; `config` is None if it does not describe the driver, `rollout` None if no driver restarts."""
 
     name: str
-    wiring: Wiring | None
+    config: LicensingConfigDiff | None
     rollout: DriverRollout | None
     held_back: bool = False
 
     @property
     def applied(self) -> bool:
         """Whether the change is sent."""
-        return self.wiring is not None and self.wiring.changed and not self.held_back
+        return self.config is not None and self.config.changed and not self.held_back
 
 
 def work(module: LicenseModule) -> Object:
@@ -245,19 +245,19 @@ def work(module: LicenseModule) -> Object:
     objects = LicenseObjects(module.client, cluster, options)
     changes = [objects.compare(target) for target in targets]
     _require_valid(changes, cluster.namespace)
-    policy_change = _policy_change(module, cluster, targets[0], version)
-    if any(change.body for change in changes) or policy_change.applied:
+    config_change = _config_change(module, cluster, targets[0], version)
+    if any(change.body for change in changes) or config_change.applied:
         with module.lease() as lease:
             for change in changes:
                 lease.check()
                 # In check mode on a first run, the server cannot check an object in a namespace that does not exist yet.
                 if not (module.check_mode and cluster.namespace in module.expected.namespaces):
                     objects.write(change, check=module.check_mode)
-            if policy_change.applied:
+            if config_change.applied:
                 lease.check()
-                _apply_policy(module, policy_change)
-    _warn(module, cluster, changes, policy_change)
-    return _result(cluster, changes, policy_change)
+                _apply_config(module, config_change)
+    _warn(module, cluster, changes, config_change)
+    return _result(cluster, changes, config_change)
 
 
 def _options(module: LicenseModule) -> LicenseOptions:
@@ -316,7 +316,7 @@ def _require_secret(
             )
 
 
-def _require_valid(changes: t.Iterable[ObjectChange], namespace: str) -> None:
+def _require_valid(changes: t.Iterable[LicenseObjectChange], namespace: str) -> None:
     problems = [
         f"The token in {change.target.label(namespace)} {problem.reason}. "
         + problem.remedy_with(f"set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}")
@@ -327,32 +327,34 @@ def _require_valid(changes: t.Iterable[ObjectChange], namespace: str) -> None:
         raise InvalidOptions(problems)
 
 
-def _policy_change(module: LicenseModule, cluster: LicenseCluster, target: LicenseTarget, version: str) -> PolicyChange:
+def _config_change(
+    module: LicenseModule, cluster: LicenseCluster, target: LicenseTarget, version: str
+) -> LicensingConfigChange:
     """The change of the ClusterPolicy, and the driver restarts that it causes."""
-    wiring = plan_wiring(module.plan, cluster.policy, target)
-    if wiring is None or cluster.policy is None:
-        return PolicyChange("", None, None)
+    config = plan_licensing_config(module.plan, cluster.policy, target)
+    if config is None or cluster.policy is None:
+        return LicensingConfigChange("", None, None)
     name = cluster.policy["metadata"]["name"]
-    if not wiring.changed:
-        return PolicyChange(name, wiring, None)
+    if not config.changed:
+        return LicensingConfigChange(name, config, None)
     listed = module.client.list(collection_path("apps/v1", "DaemonSet", cluster.namespace))
     drivers = [item for item in listed if is_driver(item) and not driver_object_of(item)]
     nodes = driver_nodes(drivers).get("", 0)
     if not nodes:
-        return PolicyChange(name, wiring, None)
+        return LicensingConfigChange(name, config, None)
     upgrade_policy = UpgradePolicy.from_spec(cluster.policy["spec"])
-    reasons = tuple(f"spec.{'.'.join(path)} of the ClusterPolicy changes" for path in wiring.paths)
-    in_place = is_in_place(wiring.paths, version, upgrade_policy, drivers)
+    reasons = tuple(f"spec.{'.'.join(path)} of the ClusterPolicy changes" for path in config.paths)
+    in_place = is_in_place(config.paths, version, upgrade_policy, drivers)
     rollout = DriverRollout(nodes, upgrade_policy, reasons, in_place=in_place)
-    return PolicyChange(name, wiring, rollout, not (in_place or module.params["allow_driver_rollout"]))
+    return LicensingConfigChange(name, config, rollout, not (in_place or module.params["allow_driver_rollout"]))
 
 
-def _apply_policy(module: LicenseModule, change: PolicyChange) -> None:
+def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> None:
     body = {
         "apiVersion": "nvidia.com/v1",
         "kind": "ClusterPolicy",
         "metadata": {"name": change.name},
-        "spec": {"driver": {"licensingConfig": dict(change.wiring.after if change.wiring else {})}},
+        "spec": {"driver": {"licensingConfig": dict(change.config.after if change.config else {})}},
     }
     path = f"{CLUSTER_POLICIES}/{change.name}"
     try:
@@ -363,7 +365,10 @@ def _apply_policy(module: LicenseModule, change: PolicyChange) -> None:
 
 
 def _warn(
-    module: LicenseModule, cluster: LicenseCluster, changes: t.Sequence[ObjectChange], policy: PolicyChange
+    module: LicenseModule,
+    cluster: LicenseCluster,
+    changes: t.Sequence[LicenseObjectChange],
+    policy: LicensingConfigChange,
 ) -> None:
     for change in changes:
         label = change.target.label(cluster.namespace)
@@ -380,7 +385,7 @@ def _warn(
                 "restarted on every node."
             )
     if policy.rollout and policy.held_back:
-        paths = [f"spec.{'.'.join(path)}" for path in policy.wiring.paths] if policy.wiring else []
+        paths = [f"spec.{'.'.join(path)}" for path in policy.config.paths] if policy.config else []
         module.warn(held_back_warning(paths, policy.rollout))
     elif policy.rollout:
         module.warn(policy.rollout.announcement)
@@ -390,7 +395,7 @@ def _warn(
         )
 
 
-def _result(cluster: LicenseCluster, changes: t.Sequence[ObjectChange], policy: PolicyChange) -> Object:
+def _result(cluster: LicenseCluster, changes: t.Sequence[LicenseObjectChange], policy: LicensingConfigChange) -> Object:
     before: Object = {}
     after: Object = {}
     for change in changes:
@@ -398,18 +403,18 @@ def _result(cluster: LicenseCluster, changes: t.Sequence[ObjectChange], policy: 
             label = change.target.label(cluster.namespace)
             before |= {label: change.before.shown()} if change.live is not None else {}
             after[label] = change.desired.files.shown()
-    if policy.applied and policy.wiring is not None:
+    if policy.applied and policy.config is not None:
         label = f"ClusterPolicy {policy.name}"
-        before[label] = {"licensingConfig": dict(policy.wiring.before)}
-        wired = {**policy.wiring.before, **policy.wiring.after}
-        after[label] = {"licensingConfig": {key: value for key, value in wired.items() if value not in (None, "")}}
+        before[label] = {"licensingConfig": dict(policy.config.before)}
+        merged = {**policy.config.before, **policy.config.after}
+        after[label] = {"licensingConfig": {key: value for key, value in merged.items() if value not in (None, "")}}
     return {
         "changed": bool(after),
         "license": {
             "objects": [change.summary(cluster.namespace, utc_now()) for change in changes],
             "policy": policy.name,
-            "held_back": [f"spec.{'.'.join(path)}" for path in policy.wiring.paths]
-            if policy.held_back and policy.wiring
+            "held_back": [f"spec.{'.'.join(path)}" for path in policy.config.paths]
+            if policy.held_back and policy.config
             else [],
             "driver_nodes": policy.rollout.nodes if policy.rollout and not policy.held_back else 0,
         },

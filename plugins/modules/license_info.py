@@ -130,7 +130,7 @@ license_info:
       returned: always
       sample:
         - {name: gpu-1, pool: vdi, vgpu_type: NVIDIA-A100-10C, state: licensed, status: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)',
-           product: NVIDIA Virtual Compute Server, expires: '2026-03-02T12:00:00Z', pod: nvidia-driver-daemonset-x7k2p, since: '2026-03-01T08:00:00Z',
+           product: NVIDIA Virtual Compute Server, expires: '2026-03-02T12:00:00Z', pod: nvidia-driver-daemonset-x7k2p, driver_started: '2026-03-01T08:00:00Z',
            token_matches: true, config_matches: true, clock_skew: null, problem: ''}
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-1}
@@ -145,7 +145,7 @@ license_info:
         product: {description: The licensed product., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
         expires: {description: When the license must be renewed; null for a permanent one., type: str, returned: always, sample: '2026-03-02T12:00:00Z'}
         pod: {description: Its driver pod., type: str, returned: always, sample: nvidia-driver-daemonset-x7k2p}
-        since: {description: When the driver's container started., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
+        driver_started: {description: When the container of its driver started., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
         token_matches: {description: Whether it has the token of the Secret; null if this is not known., type: bool, returned: always, sample: true}
         config_matches: {description: Whether it has the C(gridd.conf) of the Secret., type: bool, returned: always, sample: true}
         clock_skew:
@@ -208,12 +208,12 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         done = {state.node.name for state in states if state.reading.is_licensed}
         nodes = cluster.license_nodes()
         pending = [node for node in nodes if node.name not in done]
-        found = containers.read_all(
+        fresh = containers.read_all(
             pending,
             files=params["compare_files"],
             on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(pending)),
         )
-        readings.update(found)
+        readings.update(fresh)
         states[:] = node_states(nodes, readings, cluster.expected_of, utc_now())
         return states
 
@@ -227,9 +227,9 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         waiting = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
         waiting.until(
             read,
-            lambda found: all(state.reading.is_licensed for state in found),
-            describe=lambda found: "\n".join([_summary(found), *problem_lines(_unlicensed(found))]),
-            partial=lambda dummy: result(),
+            lambda current: all(state.reading.is_licensed for state in current),
+            describe=lambda current: "\n".join([_summary(current), *problem_lines(_unlicensed(current))]),
+            partial=lambda current: result(),
             progress_text=_summary,
         )
     else:

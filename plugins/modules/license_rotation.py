@@ -197,10 +197,10 @@ def _diff(rotations: t.Sequence[NodeRotation], readings: t.Mapping[str, Reading]
     after: dict[str, t.Any] = {}
     for rotation in rotations[:MAX_LISTED]:
         name, reading = rotation.node.name, readings[rotation.node.name]
-        wanted = rotation.expected.fingerprints
+        digests = rotation.expected.fingerprints
         state = "licensed" if reading.is_licensed else "unlicensed"
-        before[name] = {"state": state, **{path: (reading.files.get(path) or "")[:SHORT] for path in wanted}}
-        after[name] = {"state": "licensed", **{path: digest[:SHORT] for path, digest in wanted.items()}}
+        before[name] = {"state": state, **{path: (reading.files.get(path) or "")[:SHORT] for path in digests}}
+        after[name] = {"state": "licensed", **{path: digest[:SHORT] for path, digest in digests.items()}}
     return diff_of(before, after, "licensing files of nodes")
 
 

@@ -56,12 +56,12 @@ class LicenseFiles:
 
     def shown(self) -> dict[str, t.Any]:
         """The content for a diff: parameters of gridd.conf, and the fingerprint of the token."""
-        found: dict[str, t.Any] = {}
+        content: dict[str, t.Any] = {}
         if self.config is not None:
-            found[CONFIG_KEY] = gridd_conf.shown(self.config_text)
+            content[CONFIG_KEY] = gridd_conf.shown(self.config_text)
         if self.token is not None:
-            found[TOKEN_KEY] = f"sha256:{fingerprint(self.token)[:SHORT]}"
-        return found
+            content[TOKEN_KEY] = f"sha256:{fingerprint(self.token)[:SHORT]}"
+        return content
 
 
 def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> LicenseFiles:

@@ -40,17 +40,17 @@ class Expected:
     @property
     def fingerprints(self) -> dict[str, str]:
         """The fingerprints that the files in the container must have, by path; empty if they are not known."""
-        found = {}
+        digests = {}
         if self.files.token is not None:
-            found[TOKEN_PATH] = fingerprint(self.files.token)
+            digests[TOKEN_PATH] = fingerprint(self.files.token)
         if self.files.config is not None:
-            found[CONFIG_PATH] = fingerprint(self.files.config)
-        return found
+            digests[CONFIG_PATH] = fingerprint(self.files.config)
+        return digests
 
     def matches(self, reading: Reading, path: str) -> bool | None:
         """Whether the container has the expected file; None if this is not known."""
-        wanted = self.fingerprints.get(path)
-        return None if wanted is None or path not in reading.files else reading.files[path] == wanted
+        digest = self.fingerprints.get(path)
+        return None if digest is None or path not in reading.files else reading.files[path] == digest
 
 
 def problem(node: LicenseNode, reading: Reading, expected: Expected | None, now: datetime.datetime) -> str:

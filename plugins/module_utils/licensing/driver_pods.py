@@ -82,12 +82,12 @@ class Reading:
 
 def parse_driver_pods(pods: t.Iterable[Document]) -> dict[str, DriverPod]:
     """The driver pods by node; of several pods on a node, the one that is not being deleted."""
-    found: dict[str, DriverPod] = {}
+    by_node: dict[str, DriverPod] = {}
     for pod in pods:
         node = node_of(pod)
-        if node and (node not in found or not pod["metadata"].get("deletionTimestamp")):
-            found[node] = _driver_pod(pod, node)
-    return found
+        if node and (node not in by_node or not pod["metadata"].get("deletionTimestamp")):
+            by_node[node] = _driver_pod(pod, node)
+    return by_node
 
 
 def _driver_pod(pod: Document, node: str) -> DriverPod:

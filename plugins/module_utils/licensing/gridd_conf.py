@@ -51,24 +51,24 @@ class GriddOptions:
 
     def problems(self) -> list[str]:
         """The mistakes in the options."""
-        found = []
+        texts = []
         if self.feature_type is not None and self.feature_type not in FEATURE_TYPES:
             known = ", ".join(f"{value} ({product})" for value, product in FEATURE_TYPES.items())
-            found.append(f"feature_type: {self.feature_type} is not known; use one of: {known}")
+            texts.append(f"feature_type: {self.feature_type} is not known; use one of: {known}")
         if self.proxy_address is not None and not _HOST.fullmatch(self.proxy_address):
-            found.append("proxy_address: is not a host; give a name or an address, without scheme, user and port")
+            texts.append("proxy_address: is not a host; give a name or an address, without scheme, user and port")
         if self.proxy_port is not None and not 0 < self.proxy_port <= _MAX_PORT:
-            found.append(f"proxy_port: {self.proxy_port} is not a port; give a number from 1 to {_MAX_PORT}")
+            texts.append(f"proxy_port: {self.proxy_port} is not a port; give a number from 1 to {_MAX_PORT}")
         if (self.proxy_address is None) != (self.proxy_port is None):
             missing = "proxy_port" if self.proxy_port is None else "proxy_address"
-            found.append(f"{missing}: is missing; proxy_address and proxy_port are set together")
-        return found
+            texts.append(f"{missing}: is missing; proxy_address and proxy_port are set together")
+        return texts
 
 
 def profile_class(product: str) -> str | None:
     """The class (Q, C, B or A) of a vGPU type, or of a GPU's product that ends with it; None for any other text."""
-    found = _PROFILE.search(product)
-    return found["kind"] if found else None
+    match = _PROFILE.search(product)
+    return match["kind"] if match else None
 
 
 def feature_type_for(classes: t.Collection[str]) -> int:
@@ -101,12 +101,12 @@ def is_managed(text: str) -> bool:
 
 def parse(text: str) -> dict[str, str]:
     """The parameters of a file, as written; lines of another form are left out."""
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
         if equals and re.fullmatch(r"[A-Za-z]+", name.strip()):
-            found[name.strip()] = value.strip().strip('"')
-    return found
+            parameters[name.strip()] = value.strip().strip('"')
+    return parameters
 
 
 def feature_type_of(text: str) -> int | None:
@@ -122,13 +122,13 @@ def shown(text: str) -> dict[str, str]:
 
 def warnings(text: str) -> list[str]:
     """Parameters that have no effect with the NVIDIA License System, each as a sentence."""
-    found = parse(text)
+    parameters = parse(text)
     texts = []
-    if found.get("ServerAddress"):
+    if parameters.get("ServerAddress"):
         texts.append(
             "gridd.conf has ServerAddress, a parameter of the legacy license server, which current drivers do not support. Remove it."
         )
-    path = found.get("ClientConfigTokenPath", "")
+    path = parameters.get("ClientConfigTokenPath", "")
     if path and path.rstrip("/") != "/etc/nvidia/ClientConfigToken":
         texts.append(
             "gridd.conf has ClientConfigTokenPath, but the driver container has the token in /etc/nvidia/ClientConfigToken. Remove it."

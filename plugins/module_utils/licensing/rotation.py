@@ -60,8 +60,7 @@ class RotationResult:
 
 def needed_action(reading: Reading, expected: Expected) -> str:
     """The change that a node needs."""
-    wanted = expected.fingerprints
-    if any(reading.files.get(path) != digest for path, digest in wanted.items()):
+    if any(reading.files.get(path) != digest for path, digest in expected.fingerprints.items()):
         return REPLACE
     return NONE if reading.is_licensed else RESTART
 
@@ -72,14 +71,14 @@ def plan_rotation(
     expected: t.Callable[[LicenseNode], Expected | None],
 ) -> list[NodeRotation]:
     """The nodes to rotate, those with other files first: a node without a license may fail again, and the first failure ends the run."""
-    found = []
+    rotations = []
     for node in nodes:
         files = expected(node)
         if files is not None and node.pod is not None and not node.pod.failure and not readings[node.name].error:
-            found.append(NodeRotation(node, files, needed_action(readings[node.name], files)))
+            rotations.append(NodeRotation(node, files, needed_action(readings[node.name], files)))
     order = (REPLACE, RESTART)
     return sorted(
-        (each for each in found if each.action != NONE), key=lambda each: (order.index(each.action), each.node.name)
+        (each for each in rotations if each.action != NONE), key=lambda each: (order.index(each.action), each.node.name)
     )
 
 

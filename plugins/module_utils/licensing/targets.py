@@ -45,7 +45,7 @@ class LicenseTarget:
 
 
 @dataclass(frozen=True)
-class Wiring:
+class LicensingConfigDiff:
     """The ClusterPolicy's licensingConfig, as it is and as it names the object."""
 
     before: Document
@@ -170,7 +170,7 @@ def target_of_pool(targets: t.Sequence[LicenseTarget], pool: str | None) -> Lice
     return own or (targets[0] if len(targets) == 1 else None)
 
 
-def plan_wiring(plan: Plan, policy: Document | None, target: LicenseTarget) -> Wiring | None:
+def plan_licensing_config(plan: Plan, policy: Document | None, target: LicenseTarget) -> LicensingConfigDiff | None:
     """How the ClusterPolicy must name the object; None if it does not describe the driver."""
     if policy is None or not _policy_describes_driver(plan, policy):
         return None
@@ -178,4 +178,4 @@ def plan_wiring(plan: Plan, policy: Document | None, target: LicenseTarget) -> W
     after: dict[str, t.Any] = {_FIELDS[target.kind]: target.name, "nlsEnabled": True}
     if target.kind == SECRET and before.get("configMapName"):
         after["configMapName"] = ""
-    return Wiring(before, after)
+    return LicensingConfigDiff(before, after)

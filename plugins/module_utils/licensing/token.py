@@ -51,7 +51,7 @@ class InvalidToken(ValueError):
 
 
 @dataclass(frozen=True)
-class Service:
+class LicenseService:
     """One service of the license server that a client connects to; the port is None if the token does not name it."""
 
     host: str
@@ -86,7 +86,7 @@ class TokenInfo:
     not_before: datetime.datetime | None = None
     issued: datetime.datetime | None = None
     server_type: str | None = None
-    services: tuple[Service, ...] = ()
+    services: tuple[LicenseService, ...] = ()
     license_classes: tuple[str, ...] = ()
     signature: str = UNKNOWN
     warnings: tuple[str, ...] = ()
@@ -259,11 +259,11 @@ def _time(claims: t.Mapping[str, t.Any], name: str, warnings: list[str]) -> date
         return None
 
 
-def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[Service, ...], str | None, list[str]]:
+def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[LicenseService, ...], str | None, list[str]]:
     """The services of each host, the kind of the license server, and warnings about entries that are left out."""
     instance = _map(claims.get("service_instance_configuration"))
     sets = {_key(item.get("idx")): item for item in map(_map, _list(instance.get("svc_port_set_list")))}
-    found: list[Service] = []
+    services: list[LicenseService] = []
     warnings: list[str] = []
     for node in map(_map, _list(instance.get("node_url_list"))[:_MAX_HOSTS]):
         host, port = _split_host(node.get("url"))
@@ -271,13 +271,13 @@ def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[Service, ...], str |
             warnings.append("an entry for a license server has no valid host")
             continue
         ports = map(_map, _list(_map(sets.get(_key(node.get("svc_port_set_idx")))).get("svc_port_map"))[:_MAX_HOSTS])
-        named = [Service(host, _port(item.get("port")), str(item.get("service") or "")[:32]) for item in ports]
-        found += named or [Service(host, port, "")]
-    hosts = {service.host for service in found}
+        named = [LicenseService(host, _port(item.get("port")), str(item.get("service") or "")[:32]) for item in ports]
+        services += named or [LicenseService(host, port, "")]
+    hosts = {service.host for service in services}
     if not hosts:
         return (), None, warnings
     of_cloud = [host for host in hosts if host == _CLS_DOMAIN or host.endswith(f".{_CLS_DOMAIN}")]
-    return tuple(found), CLS if of_cloud else DLS, warnings
+    return tuple(services), CLS if of_cloud else DLS, warnings
 
 
 def _split_host(url: t.Any) -> tuple[str, int | None]:
@@ -286,9 +286,9 @@ def _split_host(url: t.Any) -> tuple[str, int | None]:
         return "", None
     rest = url.strip().rpartition("://")[2].partition("/")[0]
     if rest.startswith("["):
-        host, dummy, after = rest[1:].partition("]")
+        host, after = rest[1:].partition("]")[::2]
         return (host.lower(), _port(after.removeprefix(":") or None)) if _HOST.fullmatch(host) else ("", None)
-    host, dummy, port = rest.partition(":") if rest.count(":") == 1 else (rest, "", "")
+    host, port = rest.partition(":")[::2] if rest.count(":") == 1 else (rest, "")
     return (host.lower(), _port(port or None)) if _HOST.fullmatch(host) else ("", None)
 
 

@@ -17,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import
     has_secret_name,
     live_target,
     mounted_targets,
-    plan_wiring,
+    plan_licensing_config,
     target_of_pool,
     vgpu_pools,
 )
@@ -166,33 +166,33 @@ def test_the_mounted_objects_are_those_that_driver_objects_and_the_policy_name()
     assert mounted_targets(policy(), drivers) == mounted_targets(None) == []
 
 
-def test_the_wiring_of_the_policy() -> None:
+def test_the_name_in_the_policy() -> None:
     target = LicenseTarget(SECRET, "licensing-config")
-    wiring = plan_wiring(plan(), policy(), target)
-    assert wiring is not None
-    assert wiring.changed
-    assert wiring.after == {"secretName": "licensing-config", "nlsEnabled": True}
-    assert wiring.paths == [("driver", "licensingConfig", "nlsEnabled"), ("driver", "licensingConfig", "secretName")]
-    done = plan_wiring(plan(), policy(**wiring.after, configMapName=""), target)
+    diff = plan_licensing_config(plan(), policy(), target)
+    assert diff is not None
+    assert diff.changed
+    assert diff.after == {"secretName": "licensing-config", "nlsEnabled": True}
+    assert diff.paths == [("driver", "licensingConfig", "nlsEnabled"), ("driver", "licensingConfig", "secretName")]
+    done = plan_licensing_config(plan(), policy(**diff.after, configMapName=""), target)
     assert done is not None
     assert not done.changed
 
 
-def test_the_wiring_of_a_config_map_made_by_hand() -> None:
+def test_a_config_map_made_manually() -> None:
     live = policy(configMapName="by-hand", nlsEnabled=True)
-    wiring = plan_wiring(plan(), live, LicenseTarget(SECRET, "by-hand"))
-    assert wiring is not None
-    assert wiring.after == {"secretName": "by-hand", "nlsEnabled": True, "configMapName": ""}
-    assert [path[-1] for path in wiring.paths] == ["configMapName", "secretName"]
-    old = plan_wiring(plan(), live, LicenseTarget(CONFIG_MAP, "by-hand"))
+    diff = plan_licensing_config(plan(), live, LicenseTarget(SECRET, "by-hand"))
+    assert diff is not None
+    assert diff.after == {"secretName": "by-hand", "nlsEnabled": True, "configMapName": ""}
+    assert [path[-1] for path in diff.paths] == ["configMapName", "secretName"]
+    old = plan_licensing_config(plan(), live, LicenseTarget(CONFIG_MAP, "by-hand"))
     assert old is not None
     assert not old.changed
 
 
-def test_the_policy_is_not_wired_where_other_objects_describe_the_driver() -> None:
+def test_the_policy_names_no_secret_where_other_objects_describe_the_driver() -> None:
     pool = vgpu("a", "one")
-    assert plan_wiring(plan(pool), policy(), LicenseTarget(SECRET, "one", ("a",))) is None
-    assert plan_wiring(plan(), policy(crd=True), LicenseTarget(SECRET, "one")) is None
-    assert plan_wiring(plan(), None, LicenseTarget(SECRET, "one")) is None
+    assert plan_licensing_config(plan(pool), policy(), LicenseTarget(SECRET, "one", ("a",))) is None
+    assert plan_licensing_config(plan(), policy(crd=True), LicenseTarget(SECRET, "one")) is None
+    assert plan_licensing_config(plan(), None, LicenseTarget(SECRET, "one")) is None
     disabled = {"metadata": {}, "spec": {"driver": {"enabled": False}}}
-    assert plan_wiring(plan(), disabled, LicenseTarget(SECRET, "one")) is None
+    assert plan_licensing_config(plan(), disabled, LicenseTarget(SECRET, "one")) is None
