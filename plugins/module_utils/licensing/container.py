@@ -12,10 +12,11 @@ import functools
 import time
 import typing as t
 
+from ..catalog.names import DRIVER_CONTAINER
 from ..common.errors import ModuleFailure
 from ..common.parallel import is_fatal, run_bounded
 from ..kube.errors import ApiError
-from .driver_pods import CONFIG_PATH, CONTAINER, TOKEN_PATH, DriverPod, LicenseNode, Reading
+from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
 from .status import parse_status
 from .token import fingerprint
 
@@ -110,7 +111,12 @@ class LicenseContainers:
         """Write a file next to the one in use; its content goes through the standard input only."""
         new = f"{path}.new"
         result = self._client.exec(
-            pod.path, CONTAINER, ["cp", "/dev/stdin", new], stdin=content, timeout=_WRITE_TIMEOUT, repeatable=True
+            pod.path,
+            DRIVER_CONTAINER,
+            ["cp", "/dev/stdin", new],
+            stdin=content,
+            timeout=_WRITE_TIMEOUT,
+            repeatable=True,
         )
         if not result.ok:
             raise CommandFailed(
@@ -154,7 +160,7 @@ class LicenseContainers:
 
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:
         """Run a command whose repetition is harmless."""
-        return self._client.exec(pod.path, CONTAINER, command, timeout=_READ_TIMEOUT, repeatable=True)
+        return self._client.exec(pod.path, DRIVER_CONTAINER, command, timeout=_READ_TIMEOUT, repeatable=True)
 
 
 def _runs(node: LicenseNode) -> bool:

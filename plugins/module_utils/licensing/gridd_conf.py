@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..schema.messages import option_of_role
+from .token import HOST, MAX_PORT
 
 # FeatureType, with the product that it requests.
 FEATURE_TYPES: dict[int, str] = {
@@ -21,7 +22,6 @@ FEATURE_TYPES: dict[int, str] = {
     2: "NVIDIA RTX Virtual Workstation",
     4: "NVIDIA Virtual Compute Server",
 }
-UNLICENSED = 0
 FEATURE_TYPE_OPTION = option_of_role("gpu_licensing_feature_type", "feature_type")
 # The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A). The first
 # value is the one that is composed. With 1, the client requests the product that fits the vGPU type.
@@ -32,8 +32,6 @@ _PROFILE = re.compile(r"-\d+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
 # The parameters that results and diffs show.
 SHOWN = ("FeatureType", "ProxyServerAddress", "ProxyServerPort", "ServerAddress", "ServerPort")
 _HEADER = "# Managed by accel.gpu"
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
-_MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,10 @@ class GriddOptions:
         if self.feature_type is not None and self.feature_type not in FEATURE_TYPES:
             known = ", ".join(f"{value} ({product})" for value, product in FEATURE_TYPES.items())
             texts.append(f"feature_type: {self.feature_type} is not known; use one of: {known}")
-        if self.proxy_address is not None and not _HOST.fullmatch(self.proxy_address):
+        if self.proxy_address is not None and not HOST.fullmatch(self.proxy_address):
             texts.append("proxy_address: is not a host; give a name or an address, without scheme, user and port")
-        if self.proxy_port is not None and not 0 < self.proxy_port <= _MAX_PORT:
-            texts.append(f"proxy_port: {self.proxy_port} is not a port; give a number from 1 to {_MAX_PORT}")
+        if self.proxy_port is not None and not 0 < self.proxy_port <= MAX_PORT:
+            texts.append(f"proxy_port: {self.proxy_port} is not a port; give a number from 1 to {MAX_PORT}")
         if (self.proxy_address is None) != (self.proxy_port is None):
             missing = "proxy_port" if self.proxy_port is None else "proxy_address"
             texts.append(f"{missing}: is missing; proxy_address and proxy_port are set together")

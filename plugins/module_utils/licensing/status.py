@@ -36,11 +36,6 @@ class LicenseStatus:
         """Whether every vGPU has a license."""
         return self.state == LICENSED
 
-    @property
-    def is_vgpu(self) -> bool:
-        """Whether the node has a GPU that needs a license."""
-        return self.state != NOT_APPLICABLE
-
 
 def parse_status(output: str) -> LicenseStatus:
     """The state of the node; with several vGPUs that of the one without a license."""

@@ -15,7 +15,6 @@ import datetime
 import hashlib
 import hmac
 import json
-import math
 import re
 import typing as t
 from dataclasses import dataclass
@@ -29,9 +28,9 @@ _CLS_DOMAIN = "licensing.nvidia.com"
 _ISSUER, _AUDIENCE = "NLS Service Instance", "NLS Licensed Client"
 _ALGORITHM = "RS256"
 _CHARACTERS = re.compile(r"[A-Za-z0-9_-]*")
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
 _MAX_HOSTS = 64
-_MAX_PORT = 65535
+MAX_PORT = 65535
 # Sizes of keys for which one verification takes milliseconds.
 _KEY_BITS = (1024, 8192)
 _MAX_EXPONENT = 2**32
@@ -91,19 +90,9 @@ class TokenInfo:
     signature: str = UNKNOWN
     warnings: tuple[str, ...] = ()
 
-    @property
-    def hosts(self) -> list[str]:
-        """The hosts of the license server, each once."""
-        return list(dict.fromkeys(service.host for service in self.services))
-
-    def seconds_left(self, now: datetime.datetime) -> float | None:
-        """Seconds until the token expires; negative afterwards, None without an expiry."""
-        return None if self.expires is None else (self.expires - now).total_seconds()
-
     def days_left(self, now: datetime.datetime) -> int | None:
         """Whole days until the token expires; negative afterwards, None without an expiry."""
-        left = self.seconds_left(now)
-        return None if left is None else math.floor(left / 86400)
+        return None if self.expires is None else (self.expires - now).days
 
     def problem(self, now: datetime.datetime) -> TokenProblem | None:
         """Why clients do not accept the token at this time; None if they do."""
@@ -287,15 +276,15 @@ def _split_host(url: t.Any) -> tuple[str, int | None]:
     rest = url.strip().rpartition("://")[2].partition("/")[0]
     if rest.startswith("["):
         host, after = rest[1:].partition("]")[::2]
-        return (host.lower(), _port(after.removeprefix(":") or None)) if _HOST.fullmatch(host) else ("", None)
+        return (host.lower(), _port(after.removeprefix(":") or None)) if HOST.fullmatch(host) else ("", None)
     host, port = rest.partition(":")[::2] if rest.count(":") == 1 else (rest, "")
-    return (host.lower(), _port(port or None)) if _HOST.fullmatch(host) else ("", None)
+    return (host.lower(), _port(port or None)) if HOST.fullmatch(host) else ("", None)
 
 
 def _port(value: t.Any) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 5:
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_PORT else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_PORT else None
 
 
 def _verify(signed: bytes, signature: bytes, claims: t.Mapping[str, t.Any]) -> str:

@@ -145,7 +145,6 @@ def pod(name: str, node: str, *, running: bool = True, deleted: bool = False) ->
     metadata = {
         "name": name,
         "namespace": NAMESPACE,
-        "uid": f"uid-{name}",
         **({"deletionTimestamp": "x"} if deleted else {}),
     }
     return {

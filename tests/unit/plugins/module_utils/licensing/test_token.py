@@ -67,7 +67,6 @@ def test_a_complete_token() -> None:
         "signature": CONSISTENT,
         "warnings": [],
     }
-    assert found.hosts == ["dls-a.example.com", "dls-b.example.com"]
     assert normalize_token(f" {text}\r\n") == text
 
 
@@ -84,7 +83,7 @@ def test_a_complete_token() -> None:
 )
 def test_license_servers(host: str, kind: str, expected: str) -> None:
     found = parsed(host)
-    assert (found.server_type, found.hosts) == (kind, [expected])
+    assert (found.server_type, {service.host for service in found.services}) == (kind, {expected})
 
 
 @pytest.mark.parametrize(
