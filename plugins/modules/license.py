@@ -21,11 +21,11 @@ description:
   - A Secret is written before any object names it. The name of a Secret that is in use is kept, because another name restarts the driver on every node. Such a
     change is held back unless O(allow_driver_rollout) is set.
   - If the ClusterPolicy names a ConfigMap, its content is copied to a Secret of the same name, and the ClusterPolicy names the Secret instead. The ConfigMap is
-    not deleted. GPU operators before v25.10 only know ConfigMaps; see O(allow_configmap).
+    not deleted. GPU operators before v25.10 can only mount a ConfigMap; see O(allow_configmap).
   - Without a token, the module only verifies that the objects have a valid one.
   - C(FeatureType) in C(gridd.conf) is derived from the vGPU types of the nodes. A C(gridd.conf) that another tool has written is kept unless
     O(feature_type) or O(proxy_address) is set, and refused if nodes would get no license with it.
-  - Drivers that are running do not read a new token. M(accel.gpu.license_rotation) gives it to them without restarting a pod.
+  - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it without restarting a pod.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -61,7 +61,7 @@ options:
     description: Port of the proxy.
     type: int
   min_days:
-    description: A warning is shown if a token expires in fewer days.
+    description: The module warns about a token that expires in fewer than this number of days.
     type: int
     default: 30
   allow_driver_rollout:
@@ -119,7 +119,7 @@ license:
         migrated_from: {description: The ConfigMap whose content it has; empty if it is not copied., type: str, returned: always, sample: ''}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
         expires: {description: When the token expires; null without an expiry., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
-        not_before: {description: From when on the token is valid., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+        not_before: {description: Start of the token's validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
         days_left: {description: Whole days until it expires., type: int, returned: always, sample: 364}
         server_type: {description: V(cls) or V(dls)., type: str, returned: always, sample: dls}
         services:

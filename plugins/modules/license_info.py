@@ -15,7 +15,7 @@ description:
   - Reads in the driver pod of each vGPU node whether its vGPUs have a license, until when, and whether it uses the token and the C(gridd.conf) of the Secret.
     The Kubernetes API shows none of this, and a vGPU without a license only becomes slow.
   - The pods are listed once, and the commands in them (C(nvidia-smi -q), C(sha256sum)) run in parallel. On nodes without a license, the clock is read, too.
-  - For each node without a license, the result has the most specific cause that the evidence shows, with the remedy.
+  - For each node without a license, the result has the most specific cause that the node's status and files indicate, with the remedy.
   - Nodes need a license if gpu-feature-discovery has labelled their GPU as a vGPU, or if their pool declares C(driver.type=vgpu).
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -40,7 +40,7 @@ options:
     type: bool
     default: true
   min_days:
-    description: A warning is in the result if a token expires in fewer days.
+    description: The module warns about a token that expires in fewer than this number of days.
     type: int
     default: 30
   limit:
@@ -109,7 +109,7 @@ license_info:
         readable: {description: Whether the user may read it., type: bool, returned: always, sample: true}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
         expires: {description: When the token expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
-        not_before: {description: From when on the token is valid., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+        not_before: {description: Start of the token's validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
         days_left: {description: Whole days until the token expires., type: int, returned: always, sample: 364}
         server_type: {description: V(cls) or V(dls)., type: str, returned: always, sample: dls}
         services:

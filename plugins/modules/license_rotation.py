@@ -13,7 +13,7 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - A driver pod copies the token and C(gridd.conf) when it starts, and the license client reads them only when it starts. A new token in the Secret therefore
-    reaches no running driver. This module brings it there, node by node, without restarting a pod.
+    has no effect on running drivers. This module loads it, node by node, without restarting a pod.
   - On each node whose files differ from the Secret, it writes the new files next to the old ones, ends the license client (C(nvidia-gridd)) with SIGTERM, so
     that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
   - The next node follows only after C(nvidia-smi -q) reports a license on this one. At the first node that gets none within O(wait_timeout), the module fails;
@@ -53,7 +53,7 @@ EXAMPLES = r"""
     gpu_pools: "{{ gpu_pools }}"
     token_path: /srv/nvidia/new.tok
 
-- name: Bring it to the running drivers
+- name: Load the token in running drivers
   accel.gpu.license_rotation:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"

@@ -88,7 +88,7 @@ def _outdated(node: LicenseNode, reading: Reading, expected: Expected | None) ->
 
 
 def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: datetime.datetime) -> str:
-    """The most specific cause that the evidence shows."""
+    """The most specific cause that the node's status and files indicate."""
     if expected is None or not expected.readable:
         return "Check the licensing Secret, and the log of the driver pod."
     if reading.files.get(TOKEN_PATH, "") is None:

@@ -157,7 +157,7 @@ def parse_token(text: str | bytes) -> TokenInfo:
     verified = _verify(f"{parts[0]}.{parts[1]}".encode(), signature, claims) if algorithm == _ALGORITHM else UNKNOWN
     if verified == INCONSISTENT:
         warnings.append(
-            "its signature does not fit the key in it; it was changed after it was signed, or the license server signs with another key"
+            "its signature does not match the key in it; it was changed after it was signed, or the license server signs with another key"
         )
     classes = claims.get("fulfillment_class_ref_list")
     return TokenInfo(
@@ -288,7 +288,7 @@ def _port(value: t.Any) -> int | None:
 
 
 def _verify(signed: bytes, signature: bytes, claims: t.Mapping[str, t.Any]) -> str:
-    """Whether the signature fits the public key in the token itself, which shows changes, but not who has signed it."""
+    """Whether the signature matches the public key in the token itself, which shows changes, but not who has signed it."""
     keys = _map(_map(claims.get("service_instance_public_key_configuration")).get("service_instance_public_key_me"))
     modulus, exponent = _integer(keys.get("mod"), 16), _integer(keys.get("exp"), 10)
     if modulus is None or exponent is None or not _KEY_BITS[0] <= modulus.bit_length() <= _KEY_BITS[1]:

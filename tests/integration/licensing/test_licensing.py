@@ -80,7 +80,7 @@ def test_truncated_tokens(licensing: Licensing, cut: int, message: str | None) -
     path.write_text(make_token()[:cut])
     result = licensing.license(path, check=True)
     if message is None:
-        assert "its signature does not fit the key in it" in str(result["warnings"])
+        assert "its signature does not match the key in it" in str(result["warnings"])
     else:
         assert message in result["msg"]
 

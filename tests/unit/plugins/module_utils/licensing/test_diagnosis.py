@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a node has no license: the most specific cause that the evidence shows."""
+"""Why a node has no license: the most specific cause that the node's status and files indicate."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_a_changed_token_is_inconsistent() -> None:
     changed = f"{head}.{encode(json.dumps(claims(expires_in=10**8)).encode())}.{signature}"
     found = parse_token(changed)
     assert found.signature == INCONSISTENT
-    assert "its signature does not fit the key in it" in found.warnings[-1]
+    assert "its signature does not match the key in it" in found.warnings[-1]
     assert parse_token(f"{head}.{changed.split('.')[1]}.{signature[:-8]}").signature == INCONSISTENT
 
 
