@@ -14,8 +14,9 @@ author:
 description:
   - Writes the client configuration token and C(gridd.conf) into the Secret that the driver pods of vGPU nodes mount, with exactly the keys that the GPU
     operator reads.
-  - If pools have C(driver.type=vgpu), these are the Secrets in their C(driver.licensing_secret). A pool without it inherits the name in the ClusterPolicy. The
-    module fails if that has none. M(accel.gpu.cluster_policy) names the Secrets in the NVIDIADriver objects of the pools.
+  - If pools have C(driver.type=vgpu), these are the Secrets in their C(driver.licensing_secret). A pool without it inherits the name in the ClusterPolicy.
+    M(accel.gpu.cluster_policy) names the Secrets in the NVIDIADriver objects of the pools. The module fails if a pool has no name and the ClusterPolicy has
+    none either, or does not set C(nlsEnabled).
   - If no pool has C(driver), the module writes the name of the Secret into the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted.
     If NVIDIADriver objects of another tool describe the driver, it writes the Secrets that they name.
   - A Secret is written before any object names it. The name of a Secret that is in use is kept, because another name restarts the driver on every node. Such a

@@ -113,7 +113,8 @@ def desired_targets(
     expected = policy if policy is not None else {"spec": plan.operator.values}
     live = live_target(expected)
     if pools := vgpu_pools(plan):
-        return _targets_of_pools(pools, live)
+        # The operator mounts the token only with nlsEnabled, which the pools inherit, too.
+        return _targets_of_pools(pools, live if licensing_of(expected).get("nlsEnabled") is True else None)
     if not _policy_describes_driver(plan, expected):
         if named := mounted_targets(policy, drivers):
             return named
@@ -140,8 +141,8 @@ def _targets_of_pools(pools: t.Iterable[PoolPlan], inherited: LicenseTarget | No
     if unnamed:
         raise InvalidOptions(
             [
-                f"Pool {name} names no licensing Secret, and neither does the ClusterPolicy. Set driver.licensing_secret of the pool, for example to "
-                f"{DEFAULT_NAME}."
+                f"Pool {name} names no licensing Secret, and neither does the ClusterPolicy with nlsEnabled. Set driver.licensing_secret of the pool, for "
+                f"example to {DEFAULT_NAME}."
                 for name in unnamed
             ]
         )

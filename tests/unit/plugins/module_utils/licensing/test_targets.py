@@ -69,7 +69,7 @@ def test_the_object_that_a_policy_names(licensing: dict[str, Any], expected: Lic
 
 def test_pools_name_their_secrets() -> None:
     pools = [vgpu("a", "one"), vgpu("b", "two"), vgpu("c", "one"), vgpu("d")]
-    found = desired_targets(plan(*pools), policy(secretName="three"), NEWER, "option")
+    found = desired_targets(plan(*pools), policy(secretName="three", nlsEnabled=True), NEWER, "option")
     assert found == [
         LicenseTarget(SECRET, "one", ("a", "c")),
         LicenseTarget(SECRET, "two", ("b",)),
@@ -120,13 +120,19 @@ def test_a_pool_inherits_the_name_in_the_policy() -> None:
     inherited = LicenseTarget(SECRET, "theirs", ("a",))
     own = LicenseTarget(SECRET, "own", ("b",))
     # The option is the name in the ClusterPolicy, which the module does not write if pools declare the driver.
-    for live in (policy(secretName="theirs"), policy(crd=True, secretName="theirs", configMapName="unused")):
+    for live in (
+        policy(secretName="theirs", nlsEnabled=True),
+        policy(crd=True, secretName="theirs", configMapName="unused", nlsEnabled=True),
+    ):
         assert desired_targets(pools, live, NEWER, "mine") == [inherited, own]
-    assert desired_targets(pools, policy(configMapName="old"), NEWER, None)[0] == LicenseTarget(
+    assert desired_targets(pools, policy(configMapName="old", nlsEnabled=True), NEWER, None)[0] == LicenseTarget(
         CONFIG_MAP, "old", ("a",)
     )
     declared = derive(
-        {"name": "prod", "operator": {"values": {"driver": {"licensingConfig": {"secretName": "theirs"}}}}},
+        {
+            "name": "prod",
+            "operator": {"values": {"driver": {"licensingConfig": {"secretName": "theirs", "nlsEnabled": True}}}},
+        },
         {},
         [vgpu("a")],
     )
@@ -134,7 +140,7 @@ def test_a_pool_inherits_the_name_in_the_policy() -> None:
 
 
 @pytest.mark.parametrize("option", [None, "mine"])
-@pytest.mark.parametrize("live", [None, policy(), policy(crd=True)])
+@pytest.mark.parametrize("live", [None, policy(), policy(crd=True), policy(secretName="off", nlsEnabled=False)])
 def test_a_pool_without_a_name_is_refused(live: dict[str, Any] | None, option: str | None) -> None:
     with pytest.raises(
         InvalidOptions, match=r"Pool b names no licensing Secret.* Set driver\.licensing_secret of the pool"
