@@ -1140,7 +1140,7 @@ options:
           licensing_secret:
             description:
               - A Secret with the configuration and the token of the NVIDIA License System. Only with C(type) V(vgpu). Needs
-                operator v25.10 or later.
+                operator v25.10 or later. Without it, a pool uses the Secret that the ClusterPolicy names with C(nlsEnabled).
             type: str
           upgrade:
             description:

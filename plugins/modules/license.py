@@ -14,16 +14,19 @@ author:
 description:
   - Writes the client configuration token and C(gridd.conf) into the Secret that the driver pods of vGPU nodes mount, with exactly the keys that the GPU
     operator reads.
-  - If pools have C(driver.type=vgpu), these are the Secrets in their C(driver.licensing_secret). M(accel.gpu.cluster_policy) names them in the NVIDIADriver
-    objects of the pools. Otherwise, the module names the Secret in the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted.
+  - If pools have C(driver.type=vgpu), these are the Secrets in their C(driver.licensing_secret). A pool without it inherits the name in the ClusterPolicy.
+    M(accel.gpu.cluster_policy) names the Secrets in the NVIDIADriver objects of the pools. The module fails if a pool has no name and the ClusterPolicy has
+    none either, or does not set C(nlsEnabled).
+  - If no pool has C(driver), the module writes the name of the Secret into the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted.
+    If NVIDIADriver objects of another tool describe the driver, it writes the Secrets that they name.
   - A Secret is written before any object names it. The name of a Secret that is in use is kept, because another name restarts the driver on every node. Such a
     change is held back unless O(allow_driver_rollout) is set.
   - If the ClusterPolicy names a ConfigMap, its content is copied to a Secret of the same name, and the ClusterPolicy names the Secret instead. The ConfigMap is
-    not deleted. GPU operators before v25.10 only know ConfigMaps; see O(allow_configmap).
+    not deleted. GPU operators before v25.10 can only mount a ConfigMap; see O(allow_configmap).
   - Without a token, the module only verifies that the objects have a valid one.
   - C(FeatureType) in C(gridd.conf) is derived from the vGPU types of the nodes. A C(gridd.conf) that another tool has written is kept unless
     O(feature_type) or O(proxy_address) is set, and refused if nodes would get no license with it.
-  - Drivers that are running do not read a new token. M(accel.gpu.license_rotation) gives it to them without restarting a pod.
+  - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it without restarting a pod.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -35,7 +38,8 @@ extends_documentation_fragment:
 options:
   secret_name:
     description:
-      - Name of the Secret, if no pool declares C(driver.licensing_secret). By default, the name that the ClusterPolicy has, or else V(licensing-config).
+      - Name of the Secret that the module writes into the ClusterPolicy. By default, the name that the ClusterPolicy has, or else V(licensing-config).
+      - Has no effect if pools have C(driver) or if NVIDIADriver objects describe the driver, since these name the Secret.
     type: str
   feature_type:
     description:
@@ -50,13 +54,15 @@ options:
     elements: str
     default: []
   proxy_address:
-    description: Name or address of an HTTP proxy through which nodes reach the license server. Needs O(proxy_port).
+    description:
+      - Name or address of an HTTP proxy through which nodes reach the license server. Needs O(proxy_port). By default, the proxy of an earlier run stays.
+      - To remove the proxy, delete the key C(gridd.conf) of the Secret, and run the module with a token.
     type: str
   proxy_port:
     description: Port of the proxy.
     type: int
   min_days:
-    description: A warning is shown if a token expires in fewer days.
+    description: The module warns about a token that expires in fewer than this number of days.
     type: int
     default: 30
   allow_driver_rollout:
@@ -114,7 +120,7 @@ license:
         migrated_from: {description: The ConfigMap whose content it has; empty if it is not copied., type: str, returned: always, sample: ''}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
         expires: {description: When the token expires; null without an expiry., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
-        not_before: {description: From when on the token is valid., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+        not_before: {description: Start of the token's validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
         days_left: {description: Whole days until it expires., type: int, returned: always, sample: 364}
         server_type: {description: V(cls) or V(dls)., type: str, returned: always, sample: dls}
         services:
@@ -153,7 +159,10 @@ details:
     - Details of the failure. C(problems) lists all errors. C(reason), C(method) and C(path) describe the failed request.
   returned: failure
   type: dict
-  sample: {problems: ["token_path: the token expired at 2026-03-01T12:00:00Z; create a new client configuration token in the license system"]}
+  sample:
+    problems:
+      - "gpu_licensing_token_path (option token_path of the module): the token expired at 2026-03-01T12:00:00Z. Create a new client configuration token in the
+        license system."
 """
 
 import dataclasses
@@ -175,21 +184,24 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.diagnosis import Expected, expiry_warning
 from ..module_utils.licensing.gridd_conf import GriddOptions, profile_class
-from ..module_utils.licensing.module import TOKEN, LicenseTokenMixin
-from ..module_utils.licensing.objects import LicenseObjects, LicenseOptions, ObjectChange
+from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
+from ..module_utils.licensing.objects import LicenseObjectChange, LicenseObjects, LicenseOptions
 from ..module_utils.licensing.targets import (
     CONFIG_MAP,
     LicenseTarget,
-    Wiring,
+    LicensingConfigDiff,
     desired_targets,
+    has_secret_name,
     live_target,
-    plan_wiring,
+    plan_licensing_config,
 )
-from ..module_utils.licensing.token import InvalidToken, parse_token, utc_now
-from ..module_utils.schema.messages import quote
+from ..module_utils.licensing.token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
+from ..module_utils.schema.messages import option_of_role, quote
 from ..module_utils.schema.validators import object_name
 
 Object = dict[str, t.Any]
+
+_ALLOW_CONFIGMAP = option_of_role("gpu_licensing_allow_configmap", "allow_configmap")
 
 _SPEC: ArgumentSpec = {
     "secret_name": {"type": "str", "no_log": False},
@@ -203,23 +215,23 @@ _SPEC: ArgumentSpec = {
 }
 
 
-class LicenseModule(LicenseTokenMixin, PlanModule):
+class LicenseModule(LicenseTokenModule, PlanModule):
     """A module with the options of the cluster, of the pools and of a token."""
 
 
 @dataclasses.dataclass(frozen=True)
-class PolicyChange:
-    """The change of the ClusterPolicy; `wiring` is None if it does not describe the driver, `rollout` None if no driver restarts."""
+class LicensingConfigChange:
+    """The change of the ClusterPolicy; `config` is None if it does not describe the driver, `rollout` None if no driver restarts."""
 
     name: str
-    wiring: Wiring | None
+    config: LicensingConfigDiff | None
     rollout: DriverRollout | None
     held_back: bool = False
 
     @property
     def applied(self) -> bool:
         """Whether the change is sent."""
-        return self.wiring is not None and self.wiring.changed and not self.held_back
+        return self.config is not None and self.config.changed and not self.held_back
 
 
 def work(module: LicenseModule) -> Object:
@@ -234,19 +246,19 @@ def work(module: LicenseModule) -> Object:
     objects = LicenseObjects(module.client, cluster, options)
     changes = [objects.compare(target) for target in targets]
     _require_valid(changes, cluster.namespace)
-    policy_change = _policy_change(module, cluster, targets[0], version)
-    if any(change.body for change in changes) or policy_change.applied:
+    config_change = _config_change(module, cluster, targets[0], version)
+    if any(change.body for change in changes) or config_change.applied:
         with module.lease() as lease:
             for change in changes:
                 lease.check()
                 # In check mode on a first run, the server cannot check an object in a namespace that does not exist yet.
                 if not (module.check_mode and cluster.namespace in module.expected.namespaces):
                     objects.write(change, check=module.check_mode)
-            if policy_change.applied:
+            if config_change.applied:
                 lease.check()
-                _apply_policy(module, policy_change)
-    _warn(module, cluster, changes, policy_change)
-    return _result(cluster, changes, policy_change)
+                _apply_config(module, config_change)
+    _warn(module, cluster, changes, config_change)
+    return _result(cluster, changes, config_change)
 
 
 def _options(module: LicenseModule) -> LicenseOptions:
@@ -264,11 +276,9 @@ def _options(module: LicenseModule) -> LicenseOptions:
     ]
     token = None
     try:
-        token = module.license_token
-        if token and (problem := parse_token(token).problem(utc_now())):
-            problems.append(f"token: the given token {problem}.")
-    except InvalidToken as error:
-        problems.append(f"token: the given token {error}.")
+        token, info = module.license_token, module.license_token_info
+        if info is not None and (problem := info.problem(utc_now())) is not None:
+            problems.append(f"{module.token_source}: the token {problem.reason}. {problem.remedy}.")
     except InvalidOptions as error:
         problems += error.problems
     if problems:
@@ -290,21 +300,27 @@ def _require_secret(
     module: LicenseModule, cluster: LicenseCluster, targets: t.Sequence[LicenseTarget], version: str
 ) -> None:
     """Raise InvalidOptions if the token would get into a ConfigMap without permission."""
+    named = {(each.kind, each.name) for each in (live_target(cluster.policy), *cluster.mounted) if each is not None}
     for target in targets:
-        in_use = live_target(cluster.policy) == target and module.license_token is None
+        in_use = (target.kind, target.name) in named and module.license_token is None
         if target.kind == CONFIG_MAP and not module.params["allow_configmap"] and not in_use:
+            label = target.label(cluster.namespace)
+            remedy = (
+                f"The driver mounts {label}. Set driver.licensing_secret of the pool"
+                if has_secret_name(version)
+                else f"GPU operator {version} has no secretName for the licensing token (since v25.10). Upgrade it"
+            )
             raise InvalidOptions(
                 [
-                    f"GPU operator {version} has no secretName for the licensing token (since v25.10). Upgrade it; or set "
-                    "gpu_licensing_allow_configmap (option allow_configmap of the module) to write the token into "
-                    f"{target.label(cluster.namespace)}, which more users can read than a Secret."
+                    f"{remedy}; or set {_ALLOW_CONFIGMAP} to write the token into {label}, which more users can read than a Secret."
                 ]
             )
 
 
-def _require_valid(changes: t.Iterable[ObjectChange], namespace: str) -> None:
+def _require_valid(changes: t.Iterable[LicenseObjectChange], namespace: str) -> None:
     problems = [
-        f"The token in {change.target.label(namespace)} {problem}, and set it (gpu_licensing_token or gpu_licensing_token_path)."
+        f"The token in {change.target.label(namespace)} {problem.reason}. "
+        + problem.remedy_with(f"set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}")
         for change in changes
         if (problem := change.desired.token.problem(utc_now()))
     ]
@@ -312,32 +328,34 @@ def _require_valid(changes: t.Iterable[ObjectChange], namespace: str) -> None:
         raise InvalidOptions(problems)
 
 
-def _policy_change(module: LicenseModule, cluster: LicenseCluster, target: LicenseTarget, version: str) -> PolicyChange:
+def _config_change(
+    module: LicenseModule, cluster: LicenseCluster, target: LicenseTarget, version: str
+) -> LicensingConfigChange:
     """The change of the ClusterPolicy, and the driver restarts that it causes."""
-    wiring = plan_wiring(module.plan, cluster.policy, target)
-    if wiring is None or cluster.policy is None:
-        return PolicyChange("", None, None)
+    config = plan_licensing_config(module.plan, cluster.policy, target)
+    if config is None or cluster.policy is None:
+        return LicensingConfigChange("", None, None)
     name = cluster.policy["metadata"]["name"]
-    if not wiring.changed:
-        return PolicyChange(name, wiring, None)
+    if not config.changed:
+        return LicensingConfigChange(name, config, None)
     listed = module.client.list(collection_path("apps/v1", "DaemonSet", cluster.namespace))
     drivers = [item for item in listed if is_driver(item) and not driver_object_of(item)]
     nodes = driver_nodes(drivers).get("", 0)
     if not nodes:
-        return PolicyChange(name, wiring, None)
+        return LicensingConfigChange(name, config, None)
     upgrade_policy = UpgradePolicy.from_spec(cluster.policy["spec"])
-    reasons = tuple(f"spec.{'.'.join(path)} of the ClusterPolicy changes" for path in wiring.paths)
-    in_place = is_in_place(wiring.paths, version, upgrade_policy, drivers)
+    reasons = tuple(f"spec.{'.'.join(path)} of the ClusterPolicy changes" for path in config.paths)
+    in_place = is_in_place(config.paths, version, upgrade_policy, drivers)
     rollout = DriverRollout(nodes, upgrade_policy, reasons, in_place=in_place)
-    return PolicyChange(name, wiring, rollout, not (in_place or module.params["allow_driver_rollout"]))
+    return LicensingConfigChange(name, config, rollout, not (in_place or module.params["allow_driver_rollout"]))
 
 
-def _apply_policy(module: LicenseModule, change: PolicyChange) -> None:
+def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> None:
     body = {
         "apiVersion": "nvidia.com/v1",
         "kind": "ClusterPolicy",
         "metadata": {"name": change.name},
-        "spec": {"driver": {"licensingConfig": dict(change.wiring.after if change.wiring else {})}},
+        "spec": {"driver": {"licensingConfig": dict(change.config.after if change.config else {})}},
     }
     path = f"{CLUSTER_POLICIES}/{change.name}"
     try:
@@ -348,7 +366,10 @@ def _apply_policy(module: LicenseModule, change: PolicyChange) -> None:
 
 
 def _warn(
-    module: LicenseModule, cluster: LicenseCluster, changes: t.Sequence[ObjectChange], policy: PolicyChange
+    module: LicenseModule,
+    cluster: LicenseCluster,
+    changes: t.Sequence[LicenseObjectChange],
+    policy: LicensingConfigChange,
 ) -> None:
     for change in changes:
         label = change.target.label(cluster.namespace)
@@ -365,7 +386,7 @@ def _warn(
                 "restarted on every node."
             )
     if policy.rollout and policy.held_back:
-        paths = [f"spec.{'.'.join(path)}" for path in policy.wiring.paths] if policy.wiring else []
+        paths = [f"spec.{'.'.join(path)}" for path in policy.config.paths] if policy.config else []
         module.warn(held_back_warning(paths, policy.rollout))
     elif policy.rollout:
         module.warn(policy.rollout.announcement)
@@ -375,7 +396,7 @@ def _warn(
         )
 
 
-def _result(cluster: LicenseCluster, changes: t.Sequence[ObjectChange], policy: PolicyChange) -> Object:
+def _result(cluster: LicenseCluster, changes: t.Sequence[LicenseObjectChange], policy: LicensingConfigChange) -> Object:
     before: Object = {}
     after: Object = {}
     for change in changes:
@@ -383,18 +404,18 @@ def _result(cluster: LicenseCluster, changes: t.Sequence[ObjectChange], policy: 
             label = change.target.label(cluster.namespace)
             before |= {label: change.before.shown()} if change.live is not None else {}
             after[label] = change.desired.files.shown()
-    if policy.applied and policy.wiring is not None:
+    if policy.applied and policy.config is not None:
         label = f"ClusterPolicy {policy.name}"
-        before[label] = {"licensingConfig": dict(policy.wiring.before)}
-        wired = {**policy.wiring.before, **policy.wiring.after}
-        after[label] = {"licensingConfig": {key: value for key, value in wired.items() if value not in (None, "")}}
+        before[label] = {"licensingConfig": dict(policy.config.before)}
+        merged = {**policy.config.before, **policy.config.after}
+        after[label] = {"licensingConfig": {key: value for key, value in merged.items() if value not in (None, "")}}
     return {
         "changed": bool(after),
         "license": {
             "objects": [change.summary(cluster.namespace, utc_now()) for change in changes],
             "policy": policy.name,
-            "held_back": [f"spec.{'.'.join(path)}" for path in policy.wiring.paths]
-            if policy.held_back and policy.wiring
+            "held_back": [f"spec.{'.'.join(path)}" for path in policy.config.paths]
+            if policy.held_back and policy.config
             else [],
             "driver_nodes": policy.rollout.nodes if policy.rollout and not policy.held_back else 0,
         },

@@ -15,7 +15,7 @@ description:
   - Reads in the driver pod of each vGPU node whether its vGPUs have a license, until when, and whether it uses the token and the C(gridd.conf) of the Secret.
     The Kubernetes API shows none of this, and a vGPU without a license only becomes slow.
   - The pods are listed once, and the commands in them (C(nvidia-smi -q), C(sha256sum)) run in parallel. On nodes without a license, the clock is read, too.
-  - For each node without a license, the result has the most specific cause that the evidence shows, with the remedy.
+  - For each node without a license, the result has the most specific cause that the node's status and files indicate, with the remedy.
   - Nodes need a license if gpu-feature-discovery has labelled their GPU as a vGPU, or if their pool declares C(driver.type=vgpu).
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -44,7 +44,7 @@ options:
     type: bool
     default: true
   min_days:
-    description: A warning is in the result if a token expires in fewer days.
+    description: The module warns about a token that expires in fewer than this number of days.
     type: int
     default: 30
   limit:
@@ -95,7 +95,7 @@ license_info:
       type: list
       elements: str
       returned: always
-      sample: ["Node gpu-7: Unlicensed (Restricted). Its token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."]
+      sample: ["Node gpu-7: Unlicensed (Restricted). The token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."]
     objects:
       description: The objects with the tokens. The values of a token are null if there is none, or if the user may not read it.
       type: list
@@ -113,7 +113,7 @@ license_info:
         readable: {description: Whether the user may read it., type: bool, returned: always, sample: true}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
         expires: {description: When the token expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
-        not_before: {description: From when on the token is valid., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+        not_before: {description: Start of the token's validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
         days_left: {description: Whole days until the token expires., type: int, returned: always, sample: 364}
         server_type: {description: V(cls) or V(dls)., type: str, returned: always, sample: dls}
         services:
@@ -134,7 +134,7 @@ license_info:
       returned: always
       sample:
         - {name: gpu-1, pool: vdi, vgpu_type: NVIDIA-A100-10C, state: licensed, status: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)',
-           product: NVIDIA Virtual Compute Server, expires: '2026-03-02T12:00:00Z', pod: nvidia-driver-daemonset-x7k2p, since: '2026-03-01T08:00:00Z',
+           product: NVIDIA Virtual Compute Server, expires: '2026-03-02T12:00:00Z', pod: nvidia-driver-daemonset-x7k2p, driver_started: '2026-03-01T08:00:00Z',
            token_matches: true, config_matches: true, clock_skew: null, services: [], problem: ''}
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-1}
@@ -149,7 +149,7 @@ license_info:
         product: {description: The licensed product., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
         expires: {description: When the license must be renewed; null for a permanent one., type: str, returned: always, sample: '2026-03-02T12:00:00Z'}
         pod: {description: Its driver pod., type: str, returned: always, sample: nvidia-driver-daemonset-x7k2p}
-        since: {description: When the driver's container started., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
+        driver_started: {description: When the container of its driver started., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
         token_matches: {description: Whether it has the token of the Secret; null if this is not known., type: bool, returned: always, sample: true}
         config_matches: {description: Whether it has the C(gridd.conf) of the Secret., type: bool, returned: always, sample: true}
         clock_skew:
@@ -225,12 +225,12 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         done = {state.node.name for state in states if state.reading.is_licensed}
         nodes = cluster.license_nodes()
         pending = [node for node in nodes if node.name not in done]
-        found = containers.read_all(
+        fresh = containers.read_all(
             pending,
             files=params["compare_files"],
             on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(pending)),
         )
-        readings.update(found)
+        readings.update(fresh)
         states[:] = node_states(nodes, readings, cluster.expected_of, utc_now())
         return states
 
@@ -254,9 +254,9 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         waiting = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
         waiting.until(
             read,
-            lambda found: all(state.reading.is_licensed for state in found),
-            describe=lambda found: "\n".join([_summary(found), *problem_lines(_unlicensed(explain()))]),
-            partial=lambda dummy: result(),
+            lambda current: all(state.reading.is_licensed for state in current),
+            describe=lambda current: "\n".join([_summary(current), *problem_lines(_unlicensed(explain()))]),
+            partial=lambda current: result(),
             progress_text=_summary,
         )
     else:

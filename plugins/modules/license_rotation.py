@@ -13,7 +13,7 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - A driver pod copies the token and C(gridd.conf) when it starts, and the license client reads them only when it starts. A new token in the Secret therefore
-    reaches no running driver. This module brings it there, node by node, without restarting a pod.
+    has no effect on running drivers. This module loads it, node by node, without restarting a pod.
   - On each node whose files differ from the Secret, it writes the new files next to the old ones, ends the license client (C(nvidia-gridd)) with SIGTERM, so
     that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
   - The next node follows only after C(nvidia-smi -q) reports a license on this one. At the first node that gets none within O(wait_timeout), the module fails;
@@ -59,7 +59,7 @@ EXAMPLES = r"""
     gpu_pools: "{{ gpu_pools }}"
     token_path: /srv/nvidia/new.tok
 
-- name: Bring it to the running drivers
+- name: Load the token in running drivers
   accel.gpu.license_rotation:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -177,7 +177,9 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
     """Raise InvalidOptions if the nodes would get files with which they lose their license."""
     if nodes and not cluster.mounted:
         raise InvalidOptions(
-            ["The ClusterPolicy names no Secret with a licensing token. Run the playbook license first."]
+            [
+                "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license first."
+            ]
         )
     problems = []
     for expected in cluster.expected.values():
@@ -187,8 +189,9 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
             problems.append(
                 f"{expected.label} does not have a valid token and gridd.conf. Run the playbook license with a token."
             )
-        elif reason := expected.token.problem(utc_now()):
-            problems.append(f"The token in {expected.label} {reason}, and run the playbook license with it.")
+        elif invalid := expected.token.problem(utc_now()):
+            remedy = invalid.remedy_with("run the playbook license with it")
+            problems.append(f"The token in {expected.label} {invalid.reason}. {remedy}")
     if problems:
         raise InvalidOptions(problems)
 
@@ -241,10 +244,10 @@ def _diff(rotations: t.Sequence[NodeRotation], readings: t.Mapping[str, Reading]
     after: dict[str, t.Any] = {}
     for rotation in rotations[:MAX_LISTED]:
         name, reading = rotation.node.name, readings[rotation.node.name]
-        wanted = rotation.expected.fingerprints
+        digests = rotation.expected.fingerprints
         state = "licensed" if reading.is_licensed else "unlicensed"
-        before[name] = {"state": state, **{path: (reading.files.get(path) or "")[:SHORT] for path in wanted}}
-        after[name] = {"state": "licensed", **{path: digest[:SHORT] for path, digest in wanted.items()}}
+        before[name] = {"state": state, **{path: (reading.files.get(path) or "")[:SHORT] for path in digests}}
+        after[name] = {"state": "licensed", **{path: digest[:SHORT] for path, digest in digests.items()}}
     return diff_of(before, after, "licensing files of nodes")
 
 

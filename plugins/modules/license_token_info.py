@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: license_token_info
-short_description: Read what a client configuration token of the NVIDIA License System says
+short_description: Read the claims of a client configuration token of the NVIDIA License System
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
@@ -53,7 +53,7 @@ license_token:
     fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
     algorithm: {description: Algorithm of its signature., type: str, returned: always, sample: RS256}
     expires: {description: When it expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
-    not_before: {description: From when on it is valid., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
+    not_before: {description: Start of its validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
     issued: {description: When it was created., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
     days_left: {description: Whole days until it expires; negative afterwards., type: int, returned: always, sample: 364}
     valid: {description: Whether it is valid now., type: bool, returned: always, sample: true}
@@ -76,7 +76,8 @@ license_token:
     license_classes: {description: The classes of licenses to which the token is limited., type: list, elements: str, returned: always, sample: []}
     signature:
       description:
-        - V(consistent) if the signature fits the public key in the token itself, V(inconsistent) if it does not, and V(unknown) if the token has no usable key.
+        - V(consistent) if the signature matches the public key in the token itself, V(inconsistent) if it does not, and V(unknown) if the token has no usable
+          key.
         - This shows changes to the token, not who has signed it.
       type: str
       returned: always
@@ -110,34 +111,34 @@ details:
   description: Details of the failure. C(problems) lists all errors.
   returned: failure
   type: dict
-  sample: {problems: ["token_path: the token is empty."]}
+  sample: {problems: ["gpu_licensing_token_path (option token_path of the module): the token is empty."]}
 """
 
 import typing as t
 
 from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.licensing.module import TOKEN, LicenseTokenMixin
-from ..module_utils.licensing.token import InvalidToken, parse_token, utc_now
+from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
+from ..module_utils.licensing.token import utc_now
 
 
-def work(module: LicenseTokenMixin) -> dict[str, t.Any]:
+def work(module: LicenseTokenModule) -> dict[str, t.Any]:
     """Read the token."""
-    text = module.license_token
-    if text is None:
+    info = module.license_token_info
+    if info is None:
         raise InvalidOptions(
             ["token: is missing; give token, token_path, or the environment variable NLS_CLIENT_TOKEN"]
         )
-    try:
-        found = parse_token(text)
-    except InvalidToken as error:
-        raise InvalidOptions([f"The token {error}."]) from None
     now = utc_now()
-    return {"changed": False, "license_token": {**found.as_dict(now), "problem": found.problem(now)}}
+    problem = info.problem(now)
+    return {
+        "changed": False,
+        "license_token": {**info.as_dict(now), "problem": problem.reason if problem is not None else ""},
+    }
 
 
 def main() -> None:
     """Run the module."""
-    LicenseTokenMixin(TOKEN).run(work)
+    LicenseTokenModule(TOKEN).run(work)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ def license_node(
     name: str, vgpu_type: str = "NVIDIA-A100-10C", pool: str | None = None, failure: str = ""
 ) -> LicenseNode:
     """A node with its driver pod."""
-    pod = DriverPod(f"driver-{name}", NAMESPACE, name, f"uid-{name}", "2026-01-01T00:00:00Z", failure)
+    pod = DriverPod(f"driver-{name}", NAMESPACE, name, "2026-01-01T00:00:00Z", failure)
     return LicenseNode(name, pool, vgpu_type, "580.95.05", pod)
 
 

@@ -106,6 +106,11 @@ VGPU_CONFIG_LABEL = "nvidia.com/vgpu.config"
 CLIENT_LABEL = "nvidia.com/gpu.deploy.client"
 PAUSED_FOR_MIG = "paused-for-mig-change"
 
+# The driver's DaemonSets and pods, and their container (gpu-operator: assets/state-driver, manifests/state-driver).
+COMPONENT_LABEL = "app.kubernetes.io/component"
+DRIVER_COMPONENT = "nvidia-driver"
+DRIVER_CONTAINER = "nvidia-driver-ctr"
+
 # The operator's upgrade controller (k8s-operator-libs: pkg/upgrade/consts.go)
 DRIVER_UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
 DRIVER_UPGRADE_SKIP_LABEL = "nvidia.com/gpu-driver-upgrade.skip"

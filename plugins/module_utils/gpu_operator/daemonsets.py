@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.names import COMPONENT_LABEL, DRIVER_COMPONENT, DRIVER_CONTAINER
 from ..catalog.taints import untolerated_taints
 from ..cluster_state import nvidia_driver
 from ..cluster_state.operand_pods import daemonset_status, is_ready, node_of
@@ -31,7 +32,6 @@ _ALWAYS_TOLERATED = (
 _HOST_NETWORK_TOLERATED = (("node.kubernetes.io/network-unavailable", "NoSchedule"),)
 # The operator keeps its own values of these labels, because they select pods.
 _NOT_COPIED = frozenset({"app", "app.kubernetes.io/part-of"})
-_DRIVER_CONTAINER = "nvidia-driver-ctr"
 # The DaemonSet controller maintains both an annotation of the DaemonSet and a label of its pods.
 _TEMPLATE_GENERATION, _POD_GENERATION = "deprecated.daemonset.template.generation", "pod-template-generation"
 
@@ -51,7 +51,7 @@ def driver_object_of(daemonset: Document) -> str:
 def is_driver(daemonset: Document) -> bool:
     """Whether this is a DaemonSet of the driver: there may be one for each NVIDIADriver, OS version and, precompiled, kernel."""
     labels = daemonset["metadata"].get("labels") or {}
-    return labels.get("app.kubernetes.io/component") == "nvidia-driver" and is_operand(daemonset)
+    return labels.get(COMPONENT_LABEL) == DRIVER_COMPONENT and is_operand(daemonset)
 
 
 def driver_nodes(daemonsets: t.Iterable[Document]) -> dict[str, int]:
@@ -169,7 +169,7 @@ def _lacks_labels(spec: Document, daemonset: Document) -> bool:
 
 def _lacks_driver(driver: Document, daemonset: Document) -> bool:
     containers = daemonset["spec"]["template"]["spec"].get("containers") or []
-    container = next((item for item in containers if item.get("name") == _DRIVER_CONTAINER), None)
+    container = next((item for item in containers if item.get("name") == DRIVER_CONTAINER), None)
     if container is None:
         return False
     # The operator appends the node's OS to the version; a digest follows an @.

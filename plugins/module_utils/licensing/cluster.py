@@ -69,8 +69,8 @@ class LicenseCluster:
 
     @functools.cached_property
     def mounted(self) -> list[LicenseTarget]:
-        """The objects that driver pods mount."""
-        return mounted_targets(self._plan, self.policy, self.drivers)
+        """The objects that NVIDIADrivers and the ClusterPolicy name."""
+        return mounted_targets(self.policy, self.drivers)
 
     @functools.cached_property
     def expected(self) -> dict[LicenseTarget, Expected]:

@@ -12,11 +12,12 @@ import functools
 import time
 import typing as t
 
+from ..catalog.names import DRIVER_CONTAINER
 from ..common.errors import ModuleFailure
 from ..common.parallel import is_fatal, run_bounded
 from ..kube.errors import ApiError
 from .connectivity import Server, ServiceCheck, check_command, evaluate_check, proxy_of, servers_of, unknown_check
-from .driver_pods import CONFIG_PATH, CONTAINER, TOKEN_PATH, DriverPod, LicenseNode, Reading
+from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
 from .status import parse_status
 from .token import fingerprint
 
@@ -67,7 +68,7 @@ class LicenseContainers:
     ) -> dict[str, Reading]:
         """The readings of all nodes by name, in parallel; an error of one node is in its reading. Raises errors that concern every node."""
         calls = [(node.name, functools.partial(self.read, node.pod, files=files)) for node in nodes if _runs(node)]
-        outcomes = run_bounded(calls, PARALLEL, lambda dummy, done: on_done(done), fatal=_concerns_all)
+        outcomes = run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=_concerns_all)
         readings = {node.name: Reading() for node in nodes}
         for outcome in outcomes:
             if outcome.error is not None and _concerns_all(outcome.error):
@@ -86,8 +87,8 @@ class LicenseContainers:
         if output.exit_code != 0 and not output.stdout:
             raise CommandFailed(f"nvidia-smi -q failed in pod {pod.name}: {_last_line(output)}.")
         status = parse_status(output.stdout)
-        found = self.fingerprints(pod, CONFIG_PATH, TOKEN_PATH) if files else {}
-        return Reading(status, found, None if status.is_licensed else self._clock_skew(pod))
+        digests = self.fingerprints(pod, CONFIG_PATH, TOKEN_PATH) if files else {}
+        return Reading(status, digests, None if status.is_licensed else self._clock_skew(pod))
 
     def check_services(self, pod: DriverPod, token: TokenInfo, proxy: str) -> tuple[ServiceCheck, ...]:
         """Whether the license servers of a token can be reached from a node."""
@@ -122,14 +123,14 @@ class LicenseContainers:
     def fingerprints(self, pod: DriverPod, *paths: str) -> dict[str, str | None]:
         """The SHA-256 digests of files in the container by path; None for a file that does not exist."""
         output = self._run(pod, "sha256sum", *paths)
-        found: dict[str, str | None] = dict.fromkeys(paths)
+        digests: dict[str, str | None] = dict.fromkeys(paths)
         for line in output.stdout.splitlines():
-            digest, dummy, path = line.partition("  ")
-            if path in found and len(digest) == 64:
-                found[path] = digest
+            digest, path = line.partition("  ")[::2]
+            if path in digests and len(digest) == 64:
+                digests[path] = digest
         if output.exit_code not in (0, 1):
             raise CommandFailed(f"sha256sum failed in pod {pod.name}: {_last_line(output)}.")
-        return found
+        return digests
 
     def _clock_skew(self, pod: DriverPod) -> float | None:
         before = self._wall_clock()
@@ -143,7 +144,12 @@ class LicenseContainers:
         """Write a file next to the one in use; its content goes through the standard input only."""
         new = f"{path}.new"
         result = self._client.exec(
-            pod.path, CONTAINER, ["cp", "/dev/stdin", new], stdin=content, timeout=_WRITE_TIMEOUT, repeatable=True
+            pod.path,
+            DRIVER_CONTAINER,
+            ["cp", "/dev/stdin", new],
+            stdin=content,
+            timeout=_WRITE_TIMEOUT,
+            repeatable=True,
         )
         if not result.ok:
             raise CommandFailed(
@@ -187,7 +193,7 @@ class LicenseContainers:
 
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:
         """Run a command whose repetition is harmless."""
-        return self._client.exec(pod.path, CONTAINER, command, timeout=_READ_TIMEOUT, repeatable=True)
+        return self._client.exec(pod.path, DRIVER_CONTAINER, command, timeout=_READ_TIMEOUT, repeatable=True)
 
 
 def _runs(node: LicenseNode) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..catalog.names import CREATED_ANNOTATION
 from ..common.errors import InvalidOptions
@@ -18,7 +18,16 @@ from ..schema.messages import abbreviate, join_words, quote
 from . import gridd_conf
 from .gridd_conf import GriddOptions
 from .targets import CONFIG_MAP, SECRET, LicenseTarget
-from .token import SHORT, InvalidToken, TokenInfo, fingerprint, normalize_token, parse_token
+from .token import (
+    SHORT,
+    TOKEN_OPTION,
+    TOKEN_PATH_OPTION,
+    InvalidToken,
+    TokenInfo,
+    fingerprint,
+    normalize_token,
+    parse_token,
+)
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
@@ -47,12 +56,12 @@ class LicenseFiles:
 
     def shown(self) -> dict[str, t.Any]:
         """The content for a diff: parameters of gridd.conf, and the fingerprint of the token."""
-        found: dict[str, t.Any] = {}
+        content: dict[str, t.Any] = {}
         if self.config is not None:
-            found[CONFIG_KEY] = gridd_conf.shown(self.config_text)
+            content[CONFIG_KEY] = gridd_conf.shown(self.config_text)
         if self.token is not None:
-            found[TOKEN_KEY] = f"sha256:{fingerprint(self.token)[:SHORT]}"
-        return found
+            content[TOKEN_KEY] = f"sha256:{fingerprint(self.token)[:SHORT]}"
+        return content
 
 
 def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> LicenseFiles:
@@ -75,9 +84,7 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
 def missing_keys_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
     """Why driver pods get no license from the object, with the remedy."""
     name = target.label(namespace)
-    remedy = (
-        "Set the token (gpu_licensing_token or gpu_licensing_token_path; options token and token_path of the module)"
-    )
+    remedy = f"Set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
     if not exists:
         return f"{name} does not exist, and no token is given. {remedy}."
     missing = [key for key, value in ((TOKEN_KEY, files.token), (CONFIG_KEY, files.config)) if value is None]
@@ -133,18 +140,20 @@ def _config(
         text, content, setting = (
             live.config_text,
             live.config,
-            f"Correct it in {target.label(namespace)}, or set feature_type",
+            f"Correct it in {target.label(namespace)}, or set {gridd_conf.FEATURE_TYPE_OPTION}",
         )
     else:
-        value = options.feature_type if options.feature_type is not None else gridd_conf.feature_type_for(classes)
-        if options.feature_type is None and not classes and gridd_conf.is_managed(live.config_text):
+        inherited = _declared_in(live.config_text) if gridd_conf.is_managed(live.config_text) else GriddOptions()
+        value = options.feature_type
+        if value is None and not classes:
             # Without nodes, nothing shows that another value is needed.
-            value = gridd_conf.feature_type_of(live.config_text) or value
-        if live.config is not None and not options.declared:
-            # The proxy of an earlier run stays.
-            options = _declared_in(live.config_text)
+            value = inherited.feature_type
+        if value is None:
+            value = gridd_conf.feature_type_for(classes)
+        if options.proxy_address is None:
+            options = replace(options, proxy_address=inherited.proxy_address, proxy_port=inherited.proxy_port)
         text = gridd_conf.compose(options, value)
-        content, setting = text.encode(), "Set another feature_type, or remove it"
+        content, setting = text.encode(), f"Set another {gridd_conf.FEATURE_TYPE_OPTION}, or remove it"
     feature = gridd_conf.feature_type_of(text)
     mismatches = [reason for kind in sorted(classes) if (reason := gridd_conf.mismatch(feature, kind))]
     if mismatches:
@@ -153,11 +162,12 @@ def _config(
 
 
 def _declared_in(text: str) -> GriddOptions:
-    found = gridd_conf.parse(text)
-    port = found.get("ProxyServerPort", "")
-    if not found.get("ProxyServerAddress") or not port.isdigit():
-        return GriddOptions()
-    return GriddOptions(proxy_address=found["ProxyServerAddress"], proxy_port=int(port))
+    """The parameters of a managed file."""
+    feature_type, parameters = gridd_conf.feature_type_of(text), gridd_conf.parse(text)
+    address, port = parameters.get("ProxyServerAddress"), parameters.get("ProxyServerPort", "")
+    if not address or not (port.isascii() and port.isdigit() and len(port) <= 5):
+        return GriddOptions(feature_type)
+    return GriddOptions(feature_type, address, int(port))
 
 
 def object_body(

@@ -8,7 +8,7 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.vgpu_releases import BRANCHES, DLS_VERSION_NEEDED
+from ..catalog.vgpu_releases import DLS_VERSION_NEEDED, branch_of
 from ..schema.messages import join_words
 from . import gridd_conf
 from .connectivity import are_unreachable
@@ -41,27 +41,27 @@ class Expected:
     @property
     def fingerprints(self) -> dict[str, str]:
         """The fingerprints that the files in the container must have, by path; empty if they are not known."""
-        found = {}
+        digests = {}
         if self.files.token is not None:
-            found[TOKEN_PATH] = fingerprint(self.files.token)
+            digests[TOKEN_PATH] = fingerprint(self.files.token)
         if self.files.config is not None:
-            found[CONFIG_PATH] = fingerprint(self.files.config)
-        return found
+            digests[CONFIG_PATH] = fingerprint(self.files.config)
+        return digests
 
     def matches(self, reading: Reading, path: str) -> bool | None:
         """Whether the container has the expected file; None if this is not known."""
-        wanted = self.fingerprints.get(path)
-        return None if wanted is None or path not in reading.files else reading.files[path] == wanted
+        digest = self.fingerprints.get(path)
+        return None if digest is None or path not in reading.files else reading.files[path] == digest
 
 
 def problem(node: LicenseNode, reading: Reading, expected: Expected | None, now: datetime.datetime) -> str:
     """Why the node has no license, or not the expected files, as a sentence with the remedy; empty if all is as expected."""
     if node.pod is None:
-        return "It has no driver pod. Check the driver of its pool, and the taints and labels of the node."
+        return "No driver pod. Check the driver of the pool, and the taints and labels of the node."
     if node.pod.failure:
-        return f"Its driver does not run: {node.pod.failure}."
+        return f"The driver does not run: {node.pod.failure}."
     if reading.error:
-        return f"Its state could not be read: {reading.error}"
+        return f"The license state could not be read: {reading.error}"
     status = reading.status
     if status is None or status.state == UNKNOWN:
         text = f" ({status.text})" if status is not None and status.text else ""
@@ -85,29 +85,30 @@ def _outdated(node: LicenseNode, reading: Reading, expected: Expected | None) ->
     if not changed:
         return ""
     verb = "differs" if len(changed) == 1 else "differ"
-    return f"Licensed, but its {join_words(changed)} {verb} from {expected.label}. Run the playbook license_rotate."
+    return f"Licensed, but the {join_words(changed)} {verb} from {expected.label}. Run the playbook license_rotate."
 
 
 def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: datetime.datetime) -> str:
-    """The most specific cause that the evidence shows."""
+    """The most specific cause that the node's status and files indicate."""
     if expected is None or not expected.readable:
-        return "Check the licensing Secret, and the log of its driver pod."
+        return "Check the licensing Secret, and the log of the driver pod."
     if reading.files.get(TOKEN_PATH, "") is None:
         return (
-            f"Its container has no token: the driver pod started before {expected.label} was named with nlsEnabled. Restart the driver pod, "
+            f"The driver container has no token: the driver pod started before {expected.label} was named with nlsEnabled. Restart the driver pod, "
             "or run the playbook license."
         )
     if expected.token is None:
         return f"{expected.label} has no valid token. Run the playbook license with a token."
     if expected.matches(reading, TOKEN_PATH) is False:
-        return f"Its token is not that of {expected.label}. Run the playbook license_rotate."
+        return f"The token is not that of {expected.label}. Run the playbook license_rotate."
     if time_problem := expected.token.problem(now):
-        return f"The token in {expected.label} {time_problem}, and run the playbook license_rotate."
+        remedy = time_problem.remedy_with("run the playbook license_rotate with it")
+        return f"The token in {expected.label} {time_problem.reason}. {remedy}"
     kind = node.class_with(reading)
     if kind and (reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), kind)):
-        return f"{reason}. Set feature_type (gpu_licensing_feature_type), and run the playbook license_rotate."
+        return f"{reason}. Set {gridd_conf.FEATURE_TYPE_OPTION}, and run the playbook license_rotate."
     if expected.matches(reading, CONFIG_PATH) is False:
-        return f"Its gridd.conf is not that of {expected.label}. Run the playbook license_rotate."
+        return f"gridd.conf is not that of {expected.label}. Run the playbook license_rotate."
     return _clock(reading, expected.token, now) or _server(node, reading, expected.token)
 
 
@@ -117,8 +118,8 @@ def _clock(reading: Reading, token: TokenInfo, now: datetime.datetime) -> str:
         return ""
     direction = "ahead of" if skew > 0 else "behind"
     effect = token.problem(now + datetime.timedelta(seconds=skew))
-    by_clock = f"; by its clock, the token {effect.partition(';')[0]}" if effect else ""
-    return f"Its clock is {abs(skew):.0f} s {direction} this machine's{by_clock}. Correct the time synchronization (NTP) of the node and of its hypervisor."
+    by_clock = f"; by this clock, the token {effect.reason}" if effect else ""
+    return f"The clock is {abs(skew):.0f} s {direction} this machine's{by_clock}. Correct the time synchronization (NTP) of the node and of its hypervisor."
 
 
 def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
@@ -131,22 +132,18 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
     )
     answering = [check.address for check in reading.services if not check.layer]
     if answering:
+        verb, them = ("grants", "it") if len(answering) == 1 else ("grant", "them")
         texts = [
-            f"No license, even though the node reaches {join_words(answering)}: check the free licenses on the server."
+            f"{join_words(answering)} {verb} no license, even though the node reaches {them}. Check that the license server has free licenses."
         ]
     else:
         texts = [
-            f"No license from {join_words(list(addresses))}: from the node, check the name, the port and a proxy, and on the license server the free licenses."
+            f"{join_words(list(addresses))} {'grants' if len(addresses) == 1 else 'grant'} no license. Check from the node that the name resolves and the port is "
+            "reachable, directly or through the proxy. Check that the license server has free licenses."
         ]
-    if token.server_type != CLS and (release := vgpu_release(node.driver_version)) and release >= DLS_VERSION_NEEDED[0]:
+    if token.server_type != CLS and (release := branch_of(node.driver_version)) and release >= DLS_VERSION_NEEDED[0]:
         texts.append(f"vGPU {release} needs DLS {DLS_VERSION_NEEDED[1]} or later.")
     return " ".join(texts)
-
-
-def vgpu_release(driver_version: str) -> int | None:
-    """The major vGPU release of a guest driver; None if it is not known."""
-    branch = driver_version.partition(".")[0]
-    return BRANCHES.get(int(branch)) if branch.isdigit() else None
 
 
 def expiry_warning(expected: Expected, now: datetime.datetime, min_days: int) -> str:

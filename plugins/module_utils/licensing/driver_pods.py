@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import LIVE_PODS, VGPU_PRESENT_LABEL
+from ..catalog.names import COMPONENT_LABEL, DRIVER_COMPONENT, DRIVER_CONTAINER, LIVE_PODS, VGPU_PRESENT_LABEL
 from ..cluster_state.node import Node
 from ..cluster_state.operand_pods import container_failures, node_of
 from ..kube.paths import object_path
@@ -25,8 +25,7 @@ if t.TYPE_CHECKING:
 
 Document = t.Mapping[str, t.Any]
 
-SELECTOR, FIELDS = "app.kubernetes.io/component=nvidia-driver", LIVE_PODS
-CONTAINER = "nvidia-driver-ctr"
+SELECTOR, FIELDS = f"{COMPONENT_LABEL}={DRIVER_COMPONENT}", LIVE_PODS
 # The files of the license client in the driver's container (gpu-driver-container rhel9/nvidia-driver).
 CONFIG_PATH = "/etc/nvidia/gridd.conf"
 TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
@@ -39,7 +38,6 @@ class DriverPod:
     name: str
     namespace: str
     node: str
-    uid: str
     started: str | None = None
     failure: str = ""
 
@@ -90,23 +88,23 @@ class Reading:
 
 def parse_driver_pods(pods: t.Iterable[Document]) -> dict[str, DriverPod]:
     """The driver pods by node; of several pods on a node, the one that is not being deleted."""
-    found: dict[str, DriverPod] = {}
+    by_node: dict[str, DriverPod] = {}
     for pod in pods:
         node = node_of(pod)
-        if node and (node not in found or not pod["metadata"].get("deletionTimestamp")):
-            found[node] = _driver_pod(pod, node)
-    return found
+        if node and (node not in by_node or not pod["metadata"].get("deletionTimestamp")):
+            by_node[node] = _driver_pod(pod, node)
+    return by_node
 
 
 def _driver_pod(pod: Document, node: str) -> DriverPod:
     metadata, status = pod["metadata"], pod.get("status") or {}
     states = {item["name"]: item.get("state") or {} for item in status.get("containerStatuses") or ()}
-    started = (states.get(CONTAINER, {}).get("running") or {}).get("startedAt")
+    started = (states.get(DRIVER_CONTAINER, {}).get("running") or {}).get("startedAt")
     failure = ""
     if started is None:
         failures = [str(each) for each in container_failures([pod]).get(node, ())]
         failure = failures[0] if failures else f"pod {metadata['name']} is in phase {status.get('phase') or 'unknown'}"
-    return DriverPod(metadata["name"], metadata["namespace"], node, str(metadata.get("uid") or ""), started, failure)
+    return DriverPod(metadata["name"], metadata["namespace"], node, started, failure)
 
 
 def license_nodes(

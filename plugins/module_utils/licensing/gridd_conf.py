@@ -12,6 +12,9 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..schema.messages import option_of_role
+from .token import HOST, MAX_PORT
+
 # FeatureType, with the product that it requests.
 FEATURE_TYPES: dict[int, str] = {
     0: "no license",
@@ -19,7 +22,7 @@ FEATURE_TYPES: dict[int, str] = {
     2: "NVIDIA RTX Virtual Workstation",
     4: "NVIDIA Virtual Compute Server",
 }
-UNLICENSED = 0
+FEATURE_TYPE_OPTION = option_of_role("gpu_licensing_feature_type", "feature_type")
 # The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A). The first
 # value is the one that is composed. With 1, the client requests the product that fits the vGPU type.
 _FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}
@@ -29,8 +32,6 @@ _PROFILE = re.compile(r"-\d+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
 # The parameters that results and diffs show.
 SHOWN = ("FeatureType", "ProxyServerAddress", "ProxyServerPort", "ServerAddress", "ServerPort")
 _HEADER = "# Managed by accel.gpu"
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
-_MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -48,24 +49,24 @@ class GriddOptions:
 
     def problems(self) -> list[str]:
         """The mistakes in the options."""
-        found = []
+        texts = []
         if self.feature_type is not None and self.feature_type not in FEATURE_TYPES:
             known = ", ".join(f"{value} ({product})" for value, product in FEATURE_TYPES.items())
-            found.append(f"feature_type: {self.feature_type} is not known; use one of: {known}")
-        if self.proxy_address is not None and not _HOST.fullmatch(self.proxy_address):
-            found.append("proxy_address: is not a host; give a name or an address, without scheme, user and port")
-        if self.proxy_port is not None and not 0 < self.proxy_port <= _MAX_PORT:
-            found.append(f"proxy_port: {self.proxy_port} is not a port; give a number from 1 to {_MAX_PORT}")
+            texts.append(f"feature_type: {self.feature_type} is not known; use one of: {known}")
+        if self.proxy_address is not None and not HOST.fullmatch(self.proxy_address):
+            texts.append("proxy_address: is not a host; give a name or an address, without scheme, user and port")
+        if self.proxy_port is not None and not 0 < self.proxy_port <= MAX_PORT:
+            texts.append(f"proxy_port: {self.proxy_port} is not a port; give a number from 1 to {MAX_PORT}")
         if (self.proxy_address is None) != (self.proxy_port is None):
             missing = "proxy_port" if self.proxy_port is None else "proxy_address"
-            found.append(f"{missing}: is missing; proxy_address and proxy_port are set together")
-        return found
+            texts.append(f"{missing}: is missing; proxy_address and proxy_port are set together")
+        return texts
 
 
 def profile_class(product: str) -> str | None:
     """The class (Q, C, B or A) of a vGPU type, or of a GPU's product that ends with it; None for any other text."""
-    found = _PROFILE.search(product)
-    return found["kind"] if found else None
+    match = _PROFILE.search(product)
+    return match["kind"] if match else None
 
 
 def feature_type_for(classes: t.Collection[str]) -> int:
@@ -98,12 +99,12 @@ def is_managed(text: str) -> bool:
 
 def parse(text: str) -> dict[str, str]:
     """The parameters of a file, as written; lines of another form are left out."""
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
         if equals and re.fullmatch(r"[A-Za-z]+", name.strip()):
-            found[name.strip()] = value.strip().strip('"')
-    return found
+            parameters[name.strip()] = value.strip().strip('"')
+    return parameters
 
 
 def feature_type_of(text: str) -> int | None:
@@ -119,13 +120,13 @@ def shown(text: str) -> dict[str, str]:
 
 def warnings(text: str) -> list[str]:
     """Parameters that have no effect with the NVIDIA License System, each as a sentence."""
-    found = parse(text)
+    parameters = parse(text)
     texts = []
-    if found.get("ServerAddress"):
+    if parameters.get("ServerAddress"):
         texts.append(
             "gridd.conf has ServerAddress, a parameter of the legacy license server, which current drivers do not support. Remove it."
         )
-    path = found.get("ClientConfigTokenPath", "")
+    path = parameters.get("ClientConfigTokenPath", "")
     if path and path.rstrip("/") != "/etc/nvidia/ClientConfigToken":
         texts.append(
             "gridd.conf has ClientConfigTokenPath, but the driver container has the token in /etc/nvidia/ClientConfigToken. Remove it."

@@ -10,7 +10,15 @@ import typing as t
 
 from ..common.errors import InvalidOptions
 from ..common.module import ArgumentSpec, BaseModule
-from .token import MAX_LENGTH, InvalidToken, normalize_token
+from .token import (
+    MAX_LENGTH,
+    TOKEN_OPTION,
+    TOKEN_PATH_OPTION,
+    InvalidToken,
+    TokenInfo,
+    normalize_token,
+    parse_token,
+)
 
 TOKEN_ENV = "NLS_CLIENT_TOKEN"
 TOKEN: ArgumentSpec = {
@@ -19,7 +27,7 @@ TOKEN: ArgumentSpec = {
 }
 
 
-class LicenseTokenMixin(BaseModule):
+class LicenseTokenModule(BaseModule):
     """A module with the options `token` and `token_path`."""
 
     def secrets(self) -> set[str]:
@@ -29,27 +37,46 @@ class LicenseTokenMixin(BaseModule):
     @functools.cached_property
     def license_token(self) -> str | None:
         """The given token, None without one; raises InvalidOptions for a file that cannot be read, and for text that is no token."""
-        content, source = self._given()
-        if content is None:
+        if self._content is None:
             return None
         try:
-            text = normalize_token(content)
+            text = normalize_token(self._content)
         except InvalidToken as error:
-            raise InvalidOptions([f"{source}: the token {error}."]) from None
+            raise self._invalid(error) from None
         self.no_log_values.add(text)
         return text
 
-    def _given(self) -> tuple[str | bytes | None, str]:
-        """The content, and the option from which it comes."""
+    @functools.cached_property
+    def license_token_info(self) -> TokenInfo | None:
+        """The values of the given token, None without one; raises InvalidOptions as `license_token` does."""
+        if self.license_token is None:
+            return None
+        try:
+            return parse_token(self.license_token)
+        except InvalidToken as error:
+            raise self._invalid(error) from None
+
+    @property
+    def token_source(self) -> str:
+        """The option or the variable that has the token, for messages."""
+        if self.params["token"]:
+            return TOKEN_OPTION
+        return TOKEN_PATH_OPTION if self.params["token_path"] else f"The environment variable {TOKEN_ENV}"
+
+    def _invalid(self, error: InvalidToken) -> InvalidOptions:
+        return InvalidOptions([f"{self.token_source}: the token {error}."])
+
+    @functools.cached_property
+    def _content(self) -> str | bytes | None:
         token, path = self.params["token"], self.params["token_path"]
         if token and path:
-            raise InvalidOptions(["token: is given together with token_path; give one of them"])
+            raise InvalidOptions([f"{TOKEN_OPTION}: is given together with {TOKEN_PATH_OPTION}; give one of them"])
         if token:
-            return t.cast("str", token), "token"
+            return t.cast("str", token)
         if path:
             try:
                 with open(path, "rb") as file:
-                    return file.read(MAX_LENGTH + 1), "token_path"
+                    return file.read(MAX_LENGTH + 1)
             except OSError as error:
-                raise InvalidOptions([f"token_path: {path} cannot be read: {error.strerror}"]) from None
-        return os.environ.get(TOKEN_ENV) or None, TOKEN_ENV
+                raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} cannot be read: {error.strerror}"]) from None
+        return os.environ.get(TOKEN_ENV) or None

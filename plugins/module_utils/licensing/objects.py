@@ -32,7 +32,7 @@ class LicenseOptions:
 
 
 @dataclass(frozen=True)
-class ObjectChange:
+class LicenseObjectChange:
     """One object: as it is, and as it must be; `body` is what has to be sent, None if nothing."""
 
     target: LicenseTarget
@@ -78,13 +78,13 @@ class LicenseObjects:
         self._cluster = cluster
         self._options = options
 
-    def compare(self, target: LicenseTarget) -> ObjectChange:
+    def compare(self, target: LicenseTarget) -> LicenseObjectChange:
         """The change of one object; raises InvalidOptions if nodes would get no license from it."""
         namespace = self._cluster.namespace
         live = self._cluster.read(target)
         before = known = read_files(target, live, namespace)
         origin = None
-        if not before.is_complete and (origin := self._by_hand(target)) is not None:
+        if not before.is_complete and (origin := self._migration_source(target)) is not None:
             files = read_files(origin, self._cluster.read(origin), namespace)
             known = LicenseFiles(before.token or files.token, before.config or files.config, before.stray)
         classes = self._cluster.classes(target) | self._options.classes
@@ -98,14 +98,14 @@ class LicenseObjects:
             exists=live is not None or known.token is not None,
         )
         body = object_body(target, namespace, live, before, desired.files)
-        return ObjectChange(target, live, before, desired, body, origin)
+        return LicenseObjectChange(target, live, before, desired, body, origin)
 
-    def _by_hand(self, target: LicenseTarget) -> LicenseTarget | None:
+    def _migration_source(self, target: LicenseTarget) -> LicenseTarget | None:
         """The ConfigMap that the ClusterPolicy names instead of this Secret."""
         live = live_target(self._cluster.policy)
         return live if live is not None and live.kind == CONFIG_MAP and live != target else None
 
-    def write(self, change: ObjectChange, *, check: bool) -> None:
+    def write(self, change: LicenseObjectChange, *, check: bool) -> None:
         """Create or patch the object; after a conflict, it is compared again."""
 
         def send(body: Object) -> None:

@@ -42,7 +42,7 @@ class NodeState:
             "product": status.product if status is not None else "",
             "expires": format_time(status.expires) if status is not None else None,
             "pod": node.pod.name if node.pod is not None else None,
-            "since": node.pod.started if node.pod is not None else None,
+            "driver_started": node.pod.started if node.pod is not None else None,
             "token_matches": self.expected.matches(reading, TOKEN_PATH) if self.expected is not None else None,
             "config_matches": self.expected.matches(reading, CONFIG_PATH) if self.expected is not None else None,
             "clock_skew": reading.clock_skew,
@@ -100,7 +100,7 @@ def _warnings(
 ) -> t.Iterator[str]:
     if states and not objects:
         yield (
-            "The ClusterPolicy names no Secret with a licensing token, and no pool declares driver.licensing_secret. Run the playbook license with a token."
+            "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
         )
     for expected in objects:
         if not expected.readable:

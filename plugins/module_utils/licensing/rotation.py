@@ -61,8 +61,7 @@ class RotationResult:
 
 def needed_action(reading: Reading, expected: Expected) -> str:
     """The change that a node needs."""
-    wanted = expected.fingerprints
-    if any(reading.files.get(path) != digest for path, digest in wanted.items()):
+    if any(reading.files.get(path) != digest for path, digest in expected.fingerprints.items()):
         return REPLACE
     return NONE if reading.is_licensed else RESTART
 
@@ -73,14 +72,14 @@ def plan_rotation(
     expected: t.Callable[[LicenseNode], Expected | None],
 ) -> list[NodeRotation]:
     """The nodes to rotate, those with other files first: a node without a license may fail again, and the first failure ends the run."""
-    found = []
+    rotations = []
     for node in nodes:
         files = expected(node)
         if files is not None and node.pod is not None and not node.pod.failure and not readings[node.name].error:
-            found.append(NodeRotation(node, files, needed_action(readings[node.name], files)))
+            rotations.append(NodeRotation(node, files, needed_action(readings[node.name], files)))
     order = (REPLACE, RESTART)
     return sorted(
-        (each for each in found if each.action != NONE), key=lambda each: (order.index(each.action), each.node.name)
+        (each for each in rotations if each.action != NONE), key=lambda each: (order.index(each.action), each.node.name)
     )
 
 
@@ -145,7 +144,7 @@ class Rotator:
         def text(reading: Reading) -> str:
             services = self._containers.check_all([node], lambda dummy: rotation.expected).get(node.name, ())
             reading = dataclasses.replace(reading, services=services)
-            return problem(node, reading, rotation.expected, utc_now()) or "It has no license yet."
+            return problem(node, reading, rotation.expected, utc_now()) or "No license yet."
 
         self._waiting.until(
             lambda: self._containers.read(node.pod),

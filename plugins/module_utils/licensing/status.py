@@ -36,18 +36,13 @@ class LicenseStatus:
         """Whether every vGPU has a license."""
         return self.state == LICENSED
 
-    @property
-    def is_vgpu(self) -> bool:
-        """Whether the node has a GPU that needs a license."""
-        return self.state != NOT_APPLICABLE
-
 
 def parse_status(output: str) -> LicenseStatus:
     """The state of the node; with several vGPUs that of the one without a license."""
-    found = [_status(fields) for fields in _sections(output)]
-    if not found:
+    statuses = [_status(fields) for fields in _sections(output)]
+    if not statuses:
         return LicenseStatus(NOT_APPLICABLE if "NVSMI LOG" in output else UNKNOWN)
-    return min(found, key=lambda status: (_WORST_FIRST.index(status.state), status.expires or _NEVER))
+    return min(statuses, key=lambda status: (_WORST_FIRST.index(status.state), status.expires or _NEVER))
 
 
 _NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
@@ -58,7 +53,7 @@ def _sections(output: str) -> t.Iterator[dict[str, str]]:
     lines = output.splitlines()
     gpu = ""
     for number, line in enumerate(lines):
-        name, dummy, value = line.partition(":")
+        name, value = line.partition(":")[::2]
         if name.strip() == _NAME:
             gpu = _printable(value)
         if line.strip() != _SECTION:
@@ -68,7 +63,7 @@ def _sections(output: str) -> t.Iterator[dict[str, str]]:
         for below in lines[number + 1 :]:
             if _indentation(below) <= indentation:
                 break
-            name, dummy, value = below.partition(":")
+            name, value = below.partition(":")[::2]
             fields[name.strip()] = _printable(value)
         yield fields
 
@@ -84,11 +79,11 @@ def _status(fields: t.Mapping[str, str]) -> LicenseStatus:
 
 
 def _expiry(text: str) -> datetime.datetime | None:
-    found = _EXPIRY.search(text)
-    if found is None:
+    match = _EXPIRY.search(text)
+    if match is None:
         return None
     try:
-        return datetime.datetime(*map(int, found.groups()), tzinfo=datetime.UTC)  # type: ignore[arg-type,misc]
+        return datetime.datetime(*map(int, match.groups()), tzinfo=datetime.UTC)  # type: ignore[arg-type,misc]
     except ValueError:
         return None
 

@@ -9,10 +9,12 @@ tags v24.9.2 to v26.7.0: secretName exists since v25.10 and has precedence over 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..catalog.names import POOL_LABEL
 from ..catalog.releases import LICENSING_SECRET_SINCE, release_of
 from ..cluster_state.cluster_policy import uses_driver_objects
+from ..common.errors import InvalidOptions
 from ..common.nested import get_nested
 from ..schema.driver import VGPU_TYPE
 
@@ -25,6 +27,7 @@ Path = tuple[str, ...]
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 DEFAULT_NAME = "licensing-config"
 _FIELDS = {SECRET: "secretName", CONFIG_MAP: "configMapName"}
+_DRIVER_FIELDS = {SECRET: "secretName", CONFIG_MAP: "name"}
 PATH: Path = ("driver", "licensingConfig")
 
 
@@ -42,7 +45,7 @@ class LicenseTarget:
 
 
 @dataclass(frozen=True)
-class Wiring:
+class LicensingConfigDiff:
     """The ClusterPolicy's licensingConfig, as it is and as it names the object."""
 
     before: Document
@@ -76,8 +79,20 @@ def licensing_of(policy: Document | None) -> Document:
 
 def live_target(policy: Document | None) -> LicenseTarget | None:
     """The object that the ClusterPolicy names; None if it names none."""
-    given = licensing_of(policy)
-    return next((LicenseTarget(kind, str(given[field])) for kind, field in _FIELDS.items() if given.get(field)), None)
+    return _named_in(licensing_of(policy), _FIELDS)
+
+
+def _named_in(config: t.Any, fields: t.Mapping[str, str]) -> LicenseTarget | None:
+    """The object that a licensingConfig names: the Secret has precedence."""
+    given = config if isinstance(config, dict) else {}
+    return next((LicenseTarget(kind, str(given[field])) for kind, field in fields.items() if given.get(field)), None)
+
+
+def _policy_describes_driver(plan: Plan, policy: Document) -> bool:
+    """Whether the driver's DaemonSet is that of the ClusterPolicy, and not those of NVIDIADriver objects, or of no operator."""
+    spec = policy.get("spec") or {}
+    enabled = get_nested(spec, "driver", "enabled") is not False
+    return enabled and not plan.declares_drivers and not uses_driver_objects(spec)
 
 
 def vgpu_pools(plan: Plan) -> list[PoolPlan]:
@@ -86,44 +101,68 @@ def vgpu_pools(plan: Plan) -> list[PoolPlan]:
 
 
 def desired_targets(
-    plan: Plan, policy: Document | None, version: str, name: str | None, drivers: t.Iterable[Document] = ()
+    plan: Plan, policy: Document | None, version: str, secret_name: str | None, drivers: t.Iterable[Document] = ()
 ) -> list[LicenseTarget]:
-    """The objects that must have the token. `name` is the user's choice, `drivers` are NVIDIADriver objects that no pool has declared.
+    """The objects that must have the token; raises InvalidOptions if the driver pods of a pool would mount none.
 
-    A name that is in use is kept, because another name restarts the driver on every node.
+    With vGPU pools, the name is `driver.licensing_secret` of the pool, else the one in the ClusterPolicy, which the NVIDIADriver of the pool inherits.
+    Without, it is the one in NVIDIADriver objects if these describe the driver. Otherwise, the name in the ClusterPolicy is `secret_name`, else the one that
+    it has, else the default: another name restarts the driver on every node. `drivers` are the NVIDIADriver objects.
     """
-    live = live_target(policy)
-    inherited = live.name if live is not None and live.kind == SECRET else name
-    by_name: dict[str, list[str]] = {}
-    for pool in vgpu_pools(plan):
-        own = (pool.driver or {}).get("licensing_secret") or inherited or DEFAULT_NAME
-        by_name.setdefault(str(own), []).append(pool.name)
-    if by_name:
-        return [LicenseTarget(SECRET, own, tuple(pools)) for own, pools in by_name.items()]
-    if by_objects := _names_of_objects(policy, drivers):
-        return [LicenseTarget(SECRET, own) for own in by_objects]
-    declared = get_nested(plan.operator.values, *PATH, "secretName")
-    chosen = name or (live.name if live else None) or (declared if isinstance(declared, str) else None) or DEFAULT_NAME
-    return [LicenseTarget(SECRET if has_secret_name(version) else CONFIG_MAP, chosen)]
+    # A ClusterPolicy that does not exist yet is created from the values.
+    expected = policy if policy is not None else {"spec": plan.operator.values}
+    live = live_target(expected)
+    if pools := vgpu_pools(plan):
+        # The operator mounts the token only with nlsEnabled, which the pools inherit, too.
+        return _targets_of_pools(pools, live if licensing_of(expected).get("nlsEnabled") is True else None)
+    if not _policy_describes_driver(plan, expected):
+        if named := mounted_targets(policy, drivers):
+            return named
+        raise InvalidOptions(
+            [
+                "No driver pod mounts a licensing token: no pool has driver.type: vgpu, and no NVIDIADriver names a Secret. Set driver.type and "
+                "driver.licensing_secret of the pool."
+            ]
+        )
+    name = secret_name or (live.name if live is not None else DEFAULT_NAME)
+    return [LicenseTarget(SECRET if has_secret_name(version) else CONFIG_MAP, name)]
 
 
-def mounted_targets(plan: Plan, policy: Document | None, drivers: t.Iterable[Document] = ()) -> list[LicenseTarget]:
-    """The objects that driver pods mount; empty if the ClusterPolicy names none."""
-    live = live_target(policy)
-    if vgpu_pools(plan) or _names_of_objects(policy, drivers := list(drivers)):
-        return desired_targets(plan, policy, "", None, drivers)
-    return [live] if live is not None else []
+def _targets_of_pools(pools: t.Iterable[PoolPlan], inherited: LicenseTarget | None) -> list[LicenseTarget]:
+    by_target: dict[LicenseTarget, list[str]] = {}
+    unnamed = []
+    for pool in pools:
+        own = (pool.driver or {}).get("licensing_secret")
+        target = LicenseTarget(SECRET, str(own)) if own else inherited
+        if target is None:
+            unnamed.append(pool.name)
+        else:
+            by_target.setdefault(target, []).append(pool.name)
+    if unnamed:
+        raise InvalidOptions(
+            [
+                f"Pool {name} names no licensing Secret, and neither does the ClusterPolicy with nlsEnabled. Set driver.licensing_secret of the pool, for "
+                f"example to {DEFAULT_NAME}."
+                for name in unnamed
+            ]
+        )
+    return [replace(target, pools=tuple(names)) for target, names in by_target.items()]
 
 
-def _names_of_objects(policy: Document | None, drivers: t.Iterable[Document]) -> list[str]:
+def mounted_targets(policy: Document | None, drivers: t.Iterable[Document] = ()) -> list[LicenseTarget]:
+    """The objects that NVIDIADrivers, or the ClusterPolicy if it describes the driver, name; empty if they name none."""
     if not uses_driver_objects((policy or {}).get("spec") or {}):
-        return []
-    named = [
-        str(get_nested(item, "spec", "licensingConfig", "secretName") or "")
-        for item in drivers
-        if get_nested(item, "spec", "driverType") == VGPU_TYPE
-    ]
-    return sorted({own for own in named if own})
+        live = live_target(policy)
+        return [live] if live is not None else []
+    by_target: dict[LicenseTarget, list[str]] = {}
+    for item in drivers:
+        target = _named_in(get_nested(item, "spec", "licensingConfig"), _DRIVER_FIELDS)
+        if target is not None and get_nested(item, "spec", "driverType") == VGPU_TYPE:
+            pool = get_nested(item, "spec", "nodeSelector", POOL_LABEL)
+            by_target.setdefault(target, []).append(str(pool or ""))
+    # An NVIDIADriver that selects no pool may be that of any node.
+    named = [replace(target, pools=tuple(pools) if all(pools) else ()) for target, pools in by_target.items()]
+    return sorted(named, key=lambda target: target.name)
 
 
 def target_of_pool(targets: t.Sequence[LicenseTarget], pool: str | None) -> LicenseTarget | None:
@@ -132,15 +171,12 @@ def target_of_pool(targets: t.Sequence[LicenseTarget], pool: str | None) -> Lice
     return own or (targets[0] if len(targets) == 1 else None)
 
 
-def plan_wiring(plan: Plan, policy: Document | None, target: LicenseTarget) -> Wiring | None:
-    """How the ClusterPolicy must name the object; None if it does not describe the driver, because NVIDIADriver objects do."""
-    spec = (policy or {}).get("spec") or {}
-    if policy is None or plan.declares_drivers or uses_driver_objects(spec) or target.pools:
-        return None
-    if get_nested(spec, "driver", "enabled") is False:
+def plan_licensing_config(plan: Plan, policy: Document | None, target: LicenseTarget) -> LicensingConfigDiff | None:
+    """How the ClusterPolicy must name the object; None if it does not describe the driver."""
+    if policy is None or not _policy_describes_driver(plan, policy):
         return None
     before = licensing_of(policy)
     after: dict[str, t.Any] = {_FIELDS[target.kind]: target.name, "nlsEnabled": True}
     if target.kind == SECRET and before.get("configMapName"):
         after["configMapName"] = ""
-    return Wiring(before, after)
+    return LicensingConfigDiff(before, after)

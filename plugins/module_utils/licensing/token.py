@@ -15,12 +15,11 @@ import datetime
 import hashlib
 import hmac
 import json
-import math
 import re
 import typing as t
 from dataclasses import dataclass
 
-from ..schema.messages import quote
+from ..schema.messages import option_of_role, quote
 
 # A token has 2.7 KB; a Secret has at most 1 MiB.
 MAX_LENGTH = 64 * 1024
@@ -29,9 +28,9 @@ _CLS_DOMAIN = "licensing.nvidia.com"
 _ISSUER, _AUDIENCE = "NLS Service Instance", "NLS Licensed Client"
 _ALGORITHM = "RS256"
 _CHARACTERS = re.compile(r"[A-Za-z0-9_-]*")
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
 _MAX_HOSTS = 64
-_MAX_PORT = 65535
+MAX_PORT = 65535
 # Sizes of keys for which one verification takes milliseconds.
 _KEY_BITS = (1024, 8192)
 _MAX_EXPONENT = 2**32
@@ -39,6 +38,9 @@ _MAX_EXPONENT = 2**32
 _SHA256_PREFIX = bytes.fromhex("3031300d060960864801650304020105000420")
 # The lengths of a fingerprint in results; the modules compare whole fingerprints.
 SHORT = 16
+# The options with the token, for messages.
+TOKEN_OPTION = option_of_role("gpu_licensing_token", "token")
+TOKEN_PATH_OPTION = option_of_role("gpu_licensing_token_path", "token_path")
 
 CONSISTENT, INCONSISTENT, UNKNOWN = "consistent", "inconsistent", "unknown"
 
@@ -48,7 +50,7 @@ class InvalidToken(ValueError):
 
 
 @dataclass(frozen=True)
-class Service:
+class LicenseService:
     """One service of the license server that a client connects to; the port is None if the token does not name it."""
 
     host: str
@@ -61,6 +63,19 @@ class Service:
 
 
 @dataclass(frozen=True)
+class TokenProblem:
+    """Why clients do not accept a token, as the end of a sentence, and the remedy as the start of one."""
+
+    reason: str
+    remedy: str
+    needs_new_token: bool = False
+
+    def remedy_with(self, next_step: str) -> str:
+        """The remedy as a sentence; a new token also needs the next step."""
+        return f"{self.remedy}, and {next_step}." if self.needs_new_token else f"{self.remedy}."
+
+
+@dataclass(frozen=True)
 class TokenInfo:
     """The values of a token; those that it does not have are None or empty."""
 
@@ -70,37 +85,24 @@ class TokenInfo:
     not_before: datetime.datetime | None = None
     issued: datetime.datetime | None = None
     server_type: str | None = None
-    services: tuple[Service, ...] = ()
+    services: tuple[LicenseService, ...] = ()
     license_classes: tuple[str, ...] = ()
     signature: str = UNKNOWN
     warnings: tuple[str, ...] = ()
 
-    @property
-    def hosts(self) -> list[str]:
-        """The hosts of the license server, each once."""
-        return list(dict.fromkeys(service.host for service in self.services))
-
-    def seconds_left(self, now: datetime.datetime) -> float | None:
-        """Seconds until the token expires; negative afterwards, None without an expiry."""
-        return None if self.expires is None else (self.expires - now).total_seconds()
-
     def days_left(self, now: datetime.datetime) -> int | None:
         """Whole days until the token expires; negative afterwards, None without an expiry."""
-        left = self.seconds_left(now)
-        return None if left is None else math.floor(left / 86400)
+        return None if self.expires is None else (self.expires - now).days
 
-    def problem(self, now: datetime.datetime) -> str:
-        """Why clients do not accept the token at this time, as the end of a sentence; empty if they do."""
+    def problem(self, now: datetime.datetime) -> TokenProblem | None:
+        """Why clients do not accept the token at this time; None if they do."""
         if self.expires is not None and self.expires <= now:
-            return (
-                f"expired at {format_time(self.expires)}; create a new client configuration token in the license system"
-            )
+            remedy = "Create a new client configuration token in the license system"
+            return TokenProblem(f"expired at {format_time(self.expires)}", remedy, needs_new_token=True)
         if self.not_before is not None and self.not_before > now:
-            return (
-                f"is not valid before {format_time(self.not_before)}; wait until then, or check the clocks of this machine "
-                "and of the license server"
-            )
-        return ""
+            remedy = "Wait until then, or check the clocks of this machine and of the license server"
+            return TokenProblem(f"is not valid before {format_time(self.not_before)}", remedy)
+        return None
 
     def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
         """The token in the format of results."""
@@ -111,7 +113,7 @@ class TokenInfo:
             "not_before": format_time(self.not_before),
             "issued": format_time(self.issued),
             "days_left": self.days_left(now),
-            "valid": not self.problem(now),
+            "valid": self.problem(now) is None,
             "server_type": self.server_type,
             "services": [service.as_dict() for service in self.services],
             "license_classes": list(self.license_classes),
@@ -155,7 +157,7 @@ def parse_token(text: str | bytes) -> TokenInfo:
     verified = _verify(f"{parts[0]}.{parts[1]}".encode(), signature, claims) if algorithm == _ALGORITHM else UNKNOWN
     if verified == INCONSISTENT:
         warnings.append(
-            "its signature does not fit the key in it; it was changed after it was signed, or the license server signs with another key"
+            "its signature does not match the key in it; it was changed after it was signed, or the license server signs with another key"
         )
     classes = claims.get("fulfillment_class_ref_list")
     return TokenInfo(
@@ -246,11 +248,11 @@ def _time(claims: t.Mapping[str, t.Any], name: str, warnings: list[str]) -> date
         return None
 
 
-def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[Service, ...], str | None, list[str]]:
+def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[LicenseService, ...], str | None, list[str]]:
     """The services of each host, the kind of the license server, and warnings about entries that are left out."""
     instance = _map(claims.get("service_instance_configuration"))
     sets = {_key(item.get("idx")): item for item in map(_map, _list(instance.get("svc_port_set_list")))}
-    found: list[Service] = []
+    services: list[LicenseService] = []
     warnings: list[str] = []
     for node in map(_map, _list(instance.get("node_url_list"))[:_MAX_HOSTS]):
         host, port = _split_host(node.get("url"))
@@ -258,13 +260,13 @@ def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[Service, ...], str |
             warnings.append("an entry for a license server has no valid host")
             continue
         ports = map(_map, _list(_map(sets.get(_key(node.get("svc_port_set_idx")))).get("svc_port_map"))[:_MAX_HOSTS])
-        named = [Service(host, _port(item.get("port")), str(item.get("service") or "")[:32]) for item in ports]
-        found += named or [Service(host, port, "")]
-    hosts = {service.host for service in found}
+        named = [LicenseService(host, _port(item.get("port")), str(item.get("service") or "")[:32]) for item in ports]
+        services += named or [LicenseService(host, port, "")]
+    hosts = {service.host for service in services}
     if not hosts:
         return (), None, warnings
     of_cloud = [host for host in hosts if host == _CLS_DOMAIN or host.endswith(f".{_CLS_DOMAIN}")]
-    return tuple(found), CLS if of_cloud else DLS, warnings
+    return tuple(services), CLS if of_cloud else DLS, warnings
 
 
 def _split_host(url: t.Any) -> tuple[str, int | None]:
@@ -273,20 +275,20 @@ def _split_host(url: t.Any) -> tuple[str, int | None]:
         return "", None
     rest = url.strip().rpartition("://")[2].partition("/")[0]
     if rest.startswith("["):
-        host, dummy, after = rest[1:].partition("]")
-        return (host.lower(), _port(after.removeprefix(":") or None)) if _HOST.fullmatch(host) else ("", None)
-    host, dummy, port = rest.partition(":") if rest.count(":") == 1 else (rest, "", "")
-    return (host.lower(), _port(port or None)) if _HOST.fullmatch(host) else ("", None)
+        host, after = rest[1:].partition("]")[::2]
+        return (host.lower(), _port(after.removeprefix(":") or None)) if HOST.fullmatch(host) else ("", None)
+    host, port = rest.partition(":")[::2] if rest.count(":") == 1 else (rest, "")
+    return (host.lower(), _port(port or None)) if HOST.fullmatch(host) else ("", None)
 
 
 def _port(value: t.Any) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 5:
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_PORT else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_PORT else None
 
 
 def _verify(signed: bytes, signature: bytes, claims: t.Mapping[str, t.Any]) -> str:
-    """Whether the signature fits the public key in the token itself, which shows changes, but not who has signed it."""
+    """Whether the signature matches the public key in the token itself, which shows changes, but not who has signed it."""
     keys = _map(_map(claims.get("service_instance_public_key_configuration")).get("service_instance_public_key_me"))
     modulus, exponent = _integer(keys.get("mod"), 16), _integer(keys.get("exp"), 10)
     if modulus is None or exponent is None or not _KEY_BITS[0] <= modulus.bit_length() <= _KEY_BITS[1]:

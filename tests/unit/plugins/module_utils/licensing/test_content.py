@@ -116,6 +116,22 @@ def test_the_configuration_of_an_earlier_run() -> None:
     assert desired(LicenseFiles(TOKEN.encode(), proxy), classes={"C"}).files.config == proxy.replace(b"=2", b"=1")
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (GriddOptions(feature_type=4), ("4", "proxy", "3128")),
+        (GriddOptions(None, "other", 80), ("2", "other", "80")),
+        (GriddOptions(1, "other", 80), ("1", "other", "80")),
+    ],
+)
+def test_parameters_that_are_not_declared_stay(options: GriddOptions, expected: tuple[str, str, str]) -> None:
+    managed = b"# Managed by accel.gpu\nFeatureType=2\nProxyServerAddress=proxy\nProxyServerPort=3128\n"
+    files = desired(LicenseFiles(TOKEN.encode(), managed), options=options).files
+    assert files.config == (
+        "# Managed by accel.gpu\nFeatureType={}\nProxyServerAddress={}\nProxyServerPort={}\n".format(*expected).encode()
+    )
+
+
 def test_what_gives_no_license_is_refused() -> None:
     with pytest.raises(
         InvalidOptions, match="FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C"
@@ -128,7 +144,7 @@ def test_what_gives_no_license_is_refused() -> None:
 @pytest.mark.parametrize(
     ("live", "message"),
     [
-        (None, "Secret gpu-operator/licensing-config does not exist, and no token is given. Set the token (gpu_licensing_token"),
+        (None, "Secret gpu-operator/licensing-config does not exist, and no token is given. Set gpu_licensing_token (option token of the module) or gpu_licensing_token_path"),
         (LicenseFiles(None, b"", ("token.tok",)), f"lacks {TOKEN_KEY}, and has only token.tok; the GPU operator mounts exactly"),
         (LicenseFiles(), f"lacks {TOKEN_KEY} and {CONFIG_KEY}, and has none of the other keys"),
         (LicenseFiles(TOKEN.encode(), None), f"lacks {CONFIG_KEY}"),

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a node has no license: the most specific cause that the evidence shows."""
+"""Why a node has no license: the most specific cause that the node's status and files indicate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis impo
     counts,
     expiry_warning,
     problem,
-    vgpu_release,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import (
     CONFIG_PATH,
@@ -61,22 +60,22 @@ VALID = expected(expires=364.5 * DAY)
     [
         (VALID, reading(VALID, LICENSED), ""),
         (None, Reading(LICENSED), ""),
-        (VALID, reading(VALID, LICENSED, token="0" * 64), "Licensed, but its token differs from Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
-        (VALID, reading(VALID, LICENSED, token="0" * 64, config=None), "Licensed, but its token and gridd.conf differ from"),
-        (VALID, reading(VALID, token=None), "Unlicensed (Restricted). Its container has no token: the driver pod started before"),
-        (VALID, reading(VALID, token="0" * 64), "Its token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
-        (VALID, reading(VALID, config="0" * 64), "Its gridd.conf is not that of Secret"),
-        (VALID, reading(VALID, skew=-3600), "Its clock is 3600 s behind this machine's. Correct the time synchronization (NTP)"),
-        (VALID, reading(VALID, skew=-2 * DAY), "by its clock, the token is not valid before"),
-        (VALID, reading(VALID, skew=400 * DAY), "by its clock, the token expired at"),
-        (VALID, reading(VALID), "No license from dls.example.com:443: from the node, check the name, the port and a proxy, and on the license server the free licenses. vGPU 19 needs DLS 3.4 or later."),
+        (VALID, reading(VALID, LICENSED, token="0" * 64), "Licensed, but the token differs from Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
+        (VALID, reading(VALID, LICENSED, token="0" * 64, config=None), "Licensed, but the token and gridd.conf differ from"),
+        (VALID, reading(VALID, token=None), "Unlicensed (Restricted). The driver container has no token: the driver pod started before"),
+        (VALID, reading(VALID, token="0" * 64), "The token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
+        (VALID, reading(VALID, config="0" * 64), "gridd.conf is not that of Secret"),
+        (VALID, reading(VALID, skew=-3600), "The clock is 3600 s behind this machine's. Correct the time synchronization (NTP)"),
+        (VALID, reading(VALID, skew=-2 * DAY), "by this clock, the token is not valid before"),
+        (VALID, reading(VALID, skew=400 * DAY), "by this clock, the token expired at"),
+        (VALID, reading(VALID), "dls.example.com:443 grants no license. Check from the node that the name resolves and the port is reachable, directly or through the proxy. Check that the license server has free licenses. vGPU 19 needs DLS 3.4 or later."),
         (VALID, replace(reading(VALID), services=(ServiceCheck("a:1", "tcp", "Not a."), ServiceCheck("b:1", "dns", "Not b."))), "Unlicensed (Restricted). Not a. Not b."),
-        (VALID, replace(reading(VALID), services=(ServiceCheck("a:1"), ServiceCheck("b:1", "dns", "Not b."))), "No license, even though the node reaches a:1: check the free licenses on the server. vGPU 19 needs"),
-        (VALID, replace(reading(VALID), services=(ServiceCheck("a:1", "unknown", "Not a."),)), "No license from dls.example.com:443: from"),
+        (VALID, replace(reading(VALID), services=(ServiceCheck("a:1"), ServiceCheck("b:1", "dns", "Not b."))), "a:1 grants no license, even though the node reaches it. Check that the license server has free licenses. vGPU 19 needs"),
+        (VALID, replace(reading(VALID), services=(ServiceCheck("a:1", "unknown", "Not a."),)), "dls.example.com:443 grants no license. Check from the node"),
         (replace(VALID, token=None), reading(VALID), "Secret gpu-operator/licensing-config has no valid token"),
         (replace(VALID, readable=False), Reading(UNLICENSED), "Check the licensing Secret"),
         (None, Reading(UNLICENSED), "Check the licensing Secret"),
-        (VALID, Reading(error="the kubelet does not answer."), "Its state could not be read: the kubelet does not answer."),
+        (VALID, Reading(error="the kubelet does not answer."), "The license state could not be read: the kubelet does not answer."),
         (VALID, Reading(LicenseStatus("unknown", "Pending")), "nvidia-smi reports no license state (Pending). Check the log of pod driver-n1."),
         (VALID, Reading(), "nvidia-smi reports no license state. Check"),
         (VALID, Reading(LicenseStatus("not_applicable")), "Check that the driver is the vGPU guest driver."),
@@ -89,7 +88,18 @@ def test_causes(wanted: Expected | None, found: Reading, text: str) -> None:
 
 def test_an_expired_token() -> None:
     old = expected(expires=-DAY)
-    assert "The token in Secret gpu-operator/licensing-config expired at" in problem(NODE, reading(old), old, NOW)
+    text = problem(NODE, reading(old), old, NOW)
+    assert "The token in Secret gpu-operator/licensing-config expired at" in text
+    assert text.endswith(
+        "Create a new client configuration token in the license system, and run the playbook license_rotate with it."
+    )
+
+
+def test_a_token_that_is_not_valid_yet() -> None:
+    later = expected(not_before=DAY)
+    text = problem(NODE, reading(later), later, NOW)
+    assert "The token in Secret gpu-operator/licensing-config is not valid before" in text
+    assert text.endswith("Wait until then, or check the clocks of this machine and of the license server.")
 
 
 def test_a_feature_type_of_another_class() -> None:
@@ -102,8 +112,13 @@ def test_a_feature_type_of_another_class() -> None:
 def test_a_cloud_license_server_has_no_version() -> None:
     cloud = expected(hosts=[CLS_HOST])
     text = problem(NODE, reading(cloud), cloud, NOW)
-    assert f"No license from {CLS_HOST}:443" in text
+    assert f"{CLS_HOST}:443 grants no license." in text
     assert "DLS" not in text
+
+
+def test_a_token_with_several_servers() -> None:
+    several = expected(hosts=["a.example.com", "b.example.com"])
+    assert "a.example.com:443 and b.example.com:443 grant no license." in problem(NODE, reading(several), several, NOW)
 
 
 def test_a_token_without_a_server() -> None:
@@ -112,14 +127,9 @@ def test_a_token_without_a_server() -> None:
 
 
 def test_nodes_without_a_running_driver() -> None:
-    assert "It has no driver pod" in problem(replace(NODE, pod=None), Reading(), VALID, NOW)
+    assert "No driver pod" in problem(replace(NODE, pod=None), Reading(), VALID, NOW)
     failing = license_node("n2", failure="pod driver-n2 container nvidia-driver-ctr: CrashLoopBackOff")
-    assert "Its driver does not run: pod driver-n2 container" in problem(failing, Reading(), VALID, NOW)
-
-
-@pytest.mark.parametrize(("version", "release"), [("580.95.05", 19), ("550.163.01", 17), ("", None), ("abc", None)])
-def test_the_release_of_a_driver(version: str, release: int | None) -> None:
-    assert vgpu_release(version) == release
+    assert "The driver does not run: pod driver-n2 container" in problem(failing, Reading(), VALID, NOW)
 
 
 def test_the_expiry_of_tokens() -> None:
@@ -139,7 +149,6 @@ def pod(name: str, node: str, *, running: bool = True, deleted: bool = False) ->
     metadata = {
         "name": name,
         "namespace": NAMESPACE,
-        "uid": f"uid-{name}",
         **({"deletionTimestamp": "x"} if deleted else {}),
     }
     return {
@@ -179,9 +188,12 @@ def test_the_overview() -> None:
     assert [entry["name"] for entry in found["nodes"]] == ["n1", "n2"]
     assert found["nodes"][0]["token_matches"] is False
     assert found["days_left"] == 364
-    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). Its token is not")
+    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). The token is not")
     assert problem_lines(states, 1)[-1] == "And 1 other problems; the result has all of them."
-    assert "names no Secret" in overview(states, [], NOW, min_days=30, limit=2)["warnings"][0]
+    assert (
+        "No NVIDIADriver and no ClusterPolicy names a Secret"
+        in overview(states, [], NOW, min_days=30, limit=2)["warnings"][0]
+    )
     unreadable = replace(VALID, files=LicenseFiles(), token=None, readable=False)
     assert "may not read Secret" in overview(states, [unreadable], NOW, min_days=30, limit=2)["warnings"][0]
     assert (

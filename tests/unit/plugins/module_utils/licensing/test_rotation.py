@@ -141,7 +141,7 @@ def test_the_first_node_without_a_license_ends_the_run() -> None:
         rotate(containers)
     message = str(error.value)
     assert "The rotation stopped at node n1: Not done within" in message
-    assert "No license, even though the node reaches new.example.com:443" in message
+    assert "new.example.com:443 grants no license, even though the node reaches it." in message
     assert "Done: node n0." in message
     assert "Not started: node n2." in message
     assert "run again" in message

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import (
     CONFIG_MAP,
     SECRET,
@@ -15,7 +16,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import
     desired_targets,
     has_secret_name,
     live_target,
-    plan_wiring,
+    mounted_targets,
+    plan_licensing_config,
     target_of_pool,
     vgpu_pools,
 )
@@ -67,7 +69,7 @@ def test_the_object_that_a_policy_names(licensing: dict[str, Any], expected: Lic
 
 def test_pools_name_their_secrets() -> None:
     pools = [vgpu("a", "one"), vgpu("b", "two"), vgpu("c", "one"), vgpu("d")]
-    found = desired_targets(plan(*pools), policy(secretName="three"), NEWER, "option")
+    found = desired_targets(plan(*pools), policy(secretName="three", nlsEnabled=True), NEWER, "option")
     assert found == [
         LicenseTarget(SECRET, "one", ("a", "c")),
         LicenseTarget(SECRET, "two", ("b",)),
@@ -102,42 +104,101 @@ def test_the_name_in_the_values_of_the_release() -> None:
     assert desired_targets(declared, None, NEWER, None) == [LicenseTarget(SECRET, "from-values")]
 
 
+def driver_object(secret: str | None, *, pool: str | None = None, kind: str = "vgpu", **fields: str) -> dict[str, Any]:
+    config = {**fields, **({"secretName": secret} if secret else {})}
+    selector = {"accel.gpu/pool": pool} if pool else {}
+    return {"spec": {"driverType": kind, "licensingConfig": config, "nodeSelector": selector}}
+
+
 def test_foreign_driver_objects() -> None:
-    drivers: list[dict[str, Any]] = [
-        {"spec": {"driverType": "vgpu", "licensingConfig": {"secretName": "theirs"}}},
-        {"spec": {"driverType": "vgpu"}},
-        {"spec": {"driverType": "gpu", "licensingConfig": {"secretName": "unused"}}},
+    drivers = [driver_object("theirs"), driver_object(None), driver_object("unused", kind="gpu")]
+    assert desired_targets(plan(), policy(crd=True), NEWER, "mine", drivers) == [LicenseTarget(SECRET, "theirs")]
+
+
+def test_a_pool_inherits_the_name_in_the_policy() -> None:
+    pools = plan(vgpu("a"), vgpu("b", "own"))
+    inherited = LicenseTarget(SECRET, "theirs", ("a",))
+    own = LicenseTarget(SECRET, "own", ("b",))
+    # The option is the name in the ClusterPolicy, which the module does not write if pools declare the driver.
+    for live in (
+        policy(secretName="theirs", nlsEnabled=True),
+        policy(crd=True, secretName="theirs", configMapName="unused", nlsEnabled=True),
+    ):
+        assert desired_targets(pools, live, NEWER, "mine") == [inherited, own]
+    assert desired_targets(pools, policy(configMapName="old", nlsEnabled=True), NEWER, None)[0] == LicenseTarget(
+        CONFIG_MAP, "old", ("a",)
+    )
+    declared = derive(
+        {
+            "name": "prod",
+            "operator": {"values": {"driver": {"licensingConfig": {"secretName": "theirs", "nlsEnabled": True}}}},
+        },
+        {},
+        [vgpu("a")],
+    )
+    assert desired_targets(declared, None, NEWER, None) == [inherited]
+
+
+@pytest.mark.parametrize("option", [None, "mine"])
+@pytest.mark.parametrize("live", [None, policy(), policy(crd=True), policy(secretName="off", nlsEnabled=False)])
+def test_a_pool_without_a_name_is_refused(live: dict[str, Any] | None, option: str | None) -> None:
+    with pytest.raises(
+        InvalidOptions, match=r"Pool b names no licensing Secret.* Set driver\.licensing_secret of the pool"
+    ):
+        desired_targets(plan(vgpu("a", "own"), vgpu("b")), live, NEWER, option)
+
+
+def test_a_secret_that_no_object_would_name_is_refused() -> None:
+    disabled = {"metadata": {}, "spec": {"driver": {"enabled": False}}}
+    for live, drivers in ((policy(crd=True), [driver_object(None)]), (disabled, [])):
+        with pytest.raises(InvalidOptions, match=r"Set driver\.type and driver\.licensing_secret of the pool"):
+            desired_targets(plan(), live, NEWER, "mine", drivers)
+
+
+def test_the_mounted_objects_are_those_that_driver_objects_and_the_policy_name() -> None:
+    drivers = [
+        driver_object("two", pool="b"),
+        driver_object("one", pool="a"),
+        driver_object("one", pool="c"),
+        driver_object(None, name="by-hand"),
+        driver_object("unused", kind="gpu"),
     ]
-    assert desired_targets(plan(), policy(crd=True), NEWER, None, drivers) == [LicenseTarget(SECRET, "theirs")]
+    assert mounted_targets(policy(crd=True, secretName="policy"), drivers) == [
+        LicenseTarget(CONFIG_MAP, "by-hand"),
+        LicenseTarget(SECRET, "one", ("a", "c")),
+        LicenseTarget(SECRET, "two", ("b",)),
+    ]
+    assert mounted_targets(policy(secretName="policy"), drivers) == [LicenseTarget(SECRET, "policy")]
+    assert mounted_targets(policy(), drivers) == mounted_targets(None) == []
 
 
-def test_the_wiring_of_the_policy() -> None:
+def test_the_name_in_the_policy() -> None:
     target = LicenseTarget(SECRET, "licensing-config")
-    wiring = plan_wiring(plan(), policy(), target)
-    assert wiring is not None
-    assert wiring.changed
-    assert wiring.after == {"secretName": "licensing-config", "nlsEnabled": True}
-    assert wiring.paths == [("driver", "licensingConfig", "nlsEnabled"), ("driver", "licensingConfig", "secretName")]
-    done = plan_wiring(plan(), policy(**wiring.after, configMapName=""), target)
+    diff = plan_licensing_config(plan(), policy(), target)
+    assert diff is not None
+    assert diff.changed
+    assert diff.after == {"secretName": "licensing-config", "nlsEnabled": True}
+    assert diff.paths == [("driver", "licensingConfig", "nlsEnabled"), ("driver", "licensingConfig", "secretName")]
+    done = plan_licensing_config(plan(), policy(**diff.after, configMapName=""), target)
     assert done is not None
     assert not done.changed
 
 
-def test_the_wiring_of_a_config_map_made_by_hand() -> None:
+def test_a_config_map_made_manually() -> None:
     live = policy(configMapName="by-hand", nlsEnabled=True)
-    wiring = plan_wiring(plan(), live, LicenseTarget(SECRET, "by-hand"))
-    assert wiring is not None
-    assert wiring.after == {"secretName": "by-hand", "nlsEnabled": True, "configMapName": ""}
-    assert [path[-1] for path in wiring.paths] == ["configMapName", "secretName"]
-    old = plan_wiring(plan(), live, LicenseTarget(CONFIG_MAP, "by-hand"))
+    diff = plan_licensing_config(plan(), live, LicenseTarget(SECRET, "by-hand"))
+    assert diff is not None
+    assert diff.after == {"secretName": "by-hand", "nlsEnabled": True, "configMapName": ""}
+    assert [path[-1] for path in diff.paths] == ["configMapName", "secretName"]
+    old = plan_licensing_config(plan(), live, LicenseTarget(CONFIG_MAP, "by-hand"))
     assert old is not None
     assert not old.changed
 
 
-def test_the_policy_is_not_wired_where_other_objects_describe_the_driver() -> None:
+def test_the_policy_names_no_secret_where_other_objects_describe_the_driver() -> None:
     pool = vgpu("a", "one")
-    assert plan_wiring(plan(pool), policy(), LicenseTarget(SECRET, "one", ("a",))) is None
-    assert plan_wiring(plan(), policy(crd=True), LicenseTarget(SECRET, "one")) is None
-    assert plan_wiring(plan(), None, LicenseTarget(SECRET, "one")) is None
+    assert plan_licensing_config(plan(pool), policy(), LicenseTarget(SECRET, "one", ("a",))) is None
+    assert plan_licensing_config(plan(), policy(crd=True), LicenseTarget(SECRET, "one")) is None
+    assert plan_licensing_config(plan(), None, LicenseTarget(SECRET, "one")) is None
     disabled = {"metadata": {}, "spec": {"driver": {"enabled": False}}}
-    assert plan_wiring(plan(), disabled, LicenseTarget(SECRET, "one")) is None
+    assert plan_licensing_config(plan(), disabled, LicenseTarget(SECRET, "one")) is None

@@ -47,17 +47,36 @@ def test_an_expired_token_is_no_error() -> None:
     ("options", "message"),
     [
         ({}, "token: is missing; give token, token_path, or the environment variable NLS_CLIENT_TOKEN"),
-        ({"token": TOKEN, "token_path": "/x"}, "token: is given together with token_path"),
+        (
+            {"token": TOKEN, "token_path": "/x"},
+            "gpu_licensing_token (option token of the module): is given together with gpu_licensing_token_path",
+        ),
         (
             {"token_path": "/nonexistent/a.tok"},
-            "token_path: /nonexistent/a.tok cannot be read: No such file or directory",
+            "gpu_licensing_token_path (option token_path of the module): /nonexistent/a.tok cannot be read: No such file or directory",
         ),
-        ({"token": f"'{TOKEN}'"}, "token: the token contains characters that no token has"),
-        ({"token": TOKEN[:50]}, "The token has 2 parts instead of 3"),
-        ({"token": "e" * 70_000}, "token: the token has 70000 bytes"),
+        (
+            {"token": f"'{TOKEN}'"},
+            "gpu_licensing_token (option token of the module): the token contains characters that no token has",
+        ),
+        ({"token": TOKEN[:50]}, "gpu_licensing_token (option token of the module): the token has 2 parts instead of 3"),
+        ({"token": "e" * 70_000}, "gpu_licensing_token (option token of the module): the token has 70000 bytes"),
     ],
 )
 def test_failures(options: dict[str, Any], message: str) -> None:
     result = run(**options)
     assert result["code"] == "invalid"
     assert message in result["msg"]
+
+
+def test_messages_name_the_source_of_the_token(tmp_path: Path) -> None:
+    path = tmp_path / "a.tok"
+    for text in ("", TOKEN[:50]):
+        path.write_text(text)
+        assert (
+            "gpu_licensing_token_path (option token_path of the module): the token " in run(token_path=str(path))["msg"]
+        )
+    assert (
+        "The environment variable NLS_CLIENT_TOKEN: the token has 2 parts"
+        in run({"NLS_CLIENT_TOKEN": TOKEN[:50]})["msg"]
+    )

@@ -64,3 +64,8 @@ DECLARED: list[tuple[Object, Object]] = [
 @pytest.mark.parametrize(("driver", "spec"), DECLARED)
 def test_driver_of_a_pool(driver: Object, spec: Object) -> None:
     assert declared_spec(driver, BASE) == spec
+
+
+def test_a_vgpu_pool_inherits_the_licensing_secret_of_the_policy() -> None:
+    inherited = inherited_driver({"spec": {"driver": {"licensingConfig": {"secretName": "s", "nlsEnabled": True}}}})
+    assert declared_spec({"type": "vgpu"}, inherited)["licensingConfig"] == {"secretName": "s", "nlsEnabled": True}
