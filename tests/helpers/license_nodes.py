@@ -46,6 +46,8 @@ class Container:
     # How many reads of the state it takes until the client has its license.
     delay: int = 0
     waiting: int = 0
+    # How many starts of the client fail.
+    refused_starts: int = 0
 
     def __post_init__(self) -> None:
         self.loaded = dict(self.files) if self.pid else {}
@@ -96,7 +98,12 @@ class Container:
                     return ExecResult(1, "", f"kill: ({pid}) - No such process\n")
                 self.pid, self.loaded = None, {}
                 return ExecResult(0, "", "")
-            case ("nvidia-gridd",):
+            case ("env", libraries, "nvidia-gridd"):
+                folders = ["/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"]
+                assert libraries == "LD_LIBRARY_PATH=" + ":".join(f"{folder}/nvidia/gridd" for folder in folders)
+                if self.refused_starts > 0:
+                    self.refused_starts -= 1
+                    return ExecResult(1, "", "nvidia-gridd: cannot start\n")
                 assert self.pid is None, "a second client was started"
                 self.started += 1
                 self.pid, self.loaded, self.waiting = 100 + self.started, dict(self.files), self.delay
@@ -133,7 +140,7 @@ class Containers:
 
     def mutations(self) -> list[tuple[str, tuple[str, ...]]]:
         """The commands that change something."""
-        return [each for each in self.commands if each[1][0] in ("cp", "mv", "kill", "nvidia-gridd")]
+        return [each for each in self.commands if each[1][0] in ("cp", "mv", "kill", "env")]
 
 
 def license_node(

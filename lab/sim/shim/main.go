@@ -25,7 +25,11 @@ const (
 	unknown = 127
 	suffix  = ".new"
 	input   = "/dev/stdin"
+	gridd   = "nvidia-gridd"
 )
+
+// The folders with the private libraries of nvidia-gridd: in images of the RHEL family, and in those of the Debian family.
+var libraries = []string{"/usr/lib64/nvidia/gridd", "/usr/lib/x86_64-linux-gnu/nvidia/gridd", "/usr/lib/aarch64-linux-gnu/nvidia/gridd"}
 
 // The files that can be replaced, by a copy with the suffix .new that is renamed.
 var replaceable = []string{driverpod.ConfigPath, driverpod.TokenPath}
@@ -87,9 +91,13 @@ func (s *session) run(command []string) int {
 		if len(arguments) == 2 && arguments[0] == "-TERM" {
 			return s.terminate(arguments[1])
 		}
-	case "nvidia-gridd":
+	case gridd:
 		if len(arguments) == 0 && s.state.Licensed {
-			return s.start()
+			return s.noLibrary()
+		}
+	case "env":
+		if len(arguments) == 2 && strings.Contains(arguments[0], "=") && arguments[1] == gridd && s.state.Licensed {
+			return s.startWith(arguments[0])
 		}
 	}
 	return s.notFound(command)
@@ -193,6 +201,22 @@ func (s *session) terminate(process string) int {
 		}
 	}
 	return s.announce()
+}
+
+// startWith starts nvidia-gridd with an environment variable, which must name a folder with its libraries.
+func (s *session) startWith(variable string) int {
+	name, value, _ := strings.Cut(variable, "=")
+	found := slices.ContainsFunc(strings.Split(value, ":"), func(folder string) bool { return slices.Contains(libraries, folder) })
+	if name != "LD_LIBRARY_PATH" || !found {
+		return s.noLibrary()
+	}
+	return s.start()
+}
+
+// noLibrary fails as the dynamic linker does.
+func (s *session) noLibrary() int {
+	s.fail("%s: error while loading shared libraries: libFlxCore64.so: cannot open shared object file: No such file or directory", gridd)
+	return unknown
 }
 
 // start starts nvidia-gridd, unless its last process has not ended.

@@ -14,6 +14,11 @@ import (
 	"lab.invalid/sim/driverpod"
 )
 
+const (
+	startCommand = "env LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd:/usr/lib/x86_64-linux-gnu/nvidia/gridd nvidia-gridd"
+	noLibrary    = "nvidia-gridd: error while loading shared libraries: libFlxCore64.so: cannot open shared object file: No such file or directory\n"
+)
+
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // newContainer returns a running container with a token; its daemon is licensed.
@@ -64,16 +69,19 @@ func TestCommands(t *testing.T) {
 		{0, "mv " + token + ".new " + token, 1, "mv: cannot stat '" + token + ".new': No such file or directory\n"},
 		{0, "cp /dev/stdin " + token + ".new", 0, ""},
 		{0, "mv " + token + ".new " + token, 0, ""},
-		{0, "nvidia-gridd", 1, "nvidia-gridd: already running (412)\n"},
+		{0, startCommand, 1, "nvidia-gridd: already running (412)\n"},
 		{0, "cat " + driverpod.PIDPath, 0, "412\n"},
 		{0, "kill -TERM 411", 1, "kill: (411) - No such process\n"},
 		{0, "kill -TERM 412", 0, ""},
 		{0, "nvidia-smi -q", 0, "    License Status : Unlicensed (Unrestricted)\n"},
-		{0, "nvidia-gridd", 1, "nvidia-gridd: already running (412)\n"},
+		{0, startCommand, 1, "nvidia-gridd: already running (412)\n"},
 		{0, "cat " + driverpod.PIDPath, 0, "412\n"},
 		{time.Second, "cat " + driverpod.PIDPath, 1, "cat: " + driverpod.PIDPath + ": No such file or directory\n"},
 		{time.Second, "kill -TERM 412", 1, "kill: (412) - No such process\n"},
-		{time.Second, "nvidia-gridd", 0, ""},
+		{time.Second, "nvidia-gridd", 127, noLibrary},
+		{time.Second, "env LD_LIBRARY_PATH=/usr/lib64 nvidia-gridd", 127, noLibrary},
+		{time.Second, "env X=/usr/lib64/nvidia/gridd nvidia-gridd", 127, noLibrary},
+		{time.Second, startCommand, 0, ""},
 		{time.Second, "cat " + driverpod.PIDPath, 0, "413\n"},
 		{time.Second, "nvidia-smi -q", 0, "    License Status : Unlicensed (Unrestricted)\n"},
 		{0, "cat /etc/passwd", 127, "cat /etc/passwd: command not found in this lab\n"},
@@ -84,6 +92,8 @@ func TestCommands(t *testing.T) {
 		{0, "sha256sum /etc/passwd", 127, ""},
 		{0, "kill -9 413", 127, ""},
 		{0, "nvidia-smi", 127, ""},
+		{0, "env LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd sh", 127, ""},
+		{0, "env nvidia-gridd", 127, ""},
 		{0, "sh -c true", 127, "sh -c true: command not found in this lab\n"},
 		{0, "", 127, ""},
 	} {
@@ -122,7 +132,7 @@ func TestAContainerWithoutLicense(t *testing.T) {
 	if status, output := run(t, folder, start, "", "nvidia-smi -q"); status != 0 || output != "    License Status : N/A\n" {
 		t.Errorf("%d %q", status, output)
 	}
-	if status, _ := run(t, folder, start, "", "nvidia-gridd"); status != unknown {
+	if status, _ := run(t, folder, start, "", startCommand); status != unknown {
 		t.Errorf("nvidia-gridd: %d", status)
 	}
 }

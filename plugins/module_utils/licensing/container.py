@@ -25,6 +25,15 @@ if t.TYPE_CHECKING:
 
 # Each command has a connection of its own, and takes most of its time on the node.
 PARALLEL = 32
+# The private libraries of the license client, in each image of the driver. Source: NVIDIA/gpu-driver-container, rhel9/nvidia-driver, _load_driver
+# ("LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd nvidia-gridd"), and ubuntu24.04/nvidia-driver, _start_daemons
+# ("LD_LIBRARY_PATH=/usr/lib/$DRIVER_ARCH-linux-gnu/nvidia/gridd nvidia-gridd"; DRIVER_ARCH is x86_64 or aarch64).
+_LIBRARIES = (
+    "/usr/lib64/nvidia/gridd",
+    "/usr/lib/x86_64-linux-gnu/nvidia/gridd",
+    "/usr/lib/aarch64-linux-gnu/nvidia/gridd",
+)
+START = ("env", f"LD_LIBRARY_PATH={':'.join(_LIBRARIES)}", "nvidia-gridd")
 _PID_FILE = "/var/run/nvidia-gridd/nvidia-gridd.pid"
 # Seconds for one command; nvidia-smi waits for the driver.
 _READ_TIMEOUT, _WRITE_TIMEOUT = 30.0, 60.0
@@ -147,10 +156,15 @@ class LicenseContainers:
             self._sleep(0.5)
 
     def start(self, pod: DriverPod) -> None:
-        """Start the license client, which reads its files only now."""
-        result = self._run(pod, "nvidia-gridd")
+        """Start the license client, which reads its files only now; a second time if it fails."""
+        result = self._run(pod, *START)
         if not result.ok:
-            raise CommandFailed(f"nvidia-gridd does not start in pod {pod.name}: {_last_line(result)}.")
+            result = self._run(pod, *START)
+        if not result.ok:
+            raise CommandFailed(
+                f"nvidia-gridd does not start in pod {pod.name}: {_last_line(result)}. The license client of this node is stopped. Correct the cause and run "
+                "license_rotate again, or restart the driver pod."
+            )
 
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:
         """Run a command whose repetition is harmless."""

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import START, LicenseContainers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import Expected
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
@@ -94,7 +94,7 @@ def test_every_node_gets_the_new_token_one_after_the_other() -> None:
         ("kill", "-TERM", "100"),
         ("mv", f"{TOKEN_PATH}.new", TOKEN_PATH),
         ("mv", f"{CONFIG_PATH}.new", CONFIG_PATH),
-        ("nvidia-gridd",),
+        START,
     ]
     order = [node for node, dummy in containers.mutations()]
     assert order == sorted(order)
@@ -235,6 +235,23 @@ def test_a_client_that_does_not_end() -> None:
         PartialFailure, match=r"nvidia-gridd \(PID 100\) in pod driver-n0 has not ended 60 s after SIGTERM"
     ):
         rotator.run(plan(containers)[1], RotationResult())
+
+
+def test_a_start_that_fails_once_is_repeated() -> None:
+    assert rotate(cluster(1, refused_starts=1)).rotated == ["n0"]
+
+
+def test_a_client_that_does_not_start() -> None:
+    containers = cluster(2, refused_starts=2)
+    with pytest.raises(PartialFailure) as error:
+        rotate(containers)
+    assert (
+        "The rotation stopped at node n0: nvidia-gridd does not start in pod driver-n0: nvidia-gridd: cannot start. The license client of this node is "
+        "stopped. Correct the cause and run license_rotate again, or restart the driver pod."
+    ) in str(error.value)
+    assert containers.by_node["n0"].pid is None
+    containers.by_node["n1"].refused_starts = 0
+    assert sorted(rotate(containers).rotated) == ["n0", "n1"]
 
 
 def test_the_lease_is_checked_before_each_change() -> None:
