@@ -46,6 +46,11 @@ class Container:
     # How many reads of the state it takes until the client has its license.
     delay: int = 0
     waiting: int = 0
+    # The content of the PID file without a client, and the process of the node that has this number (empty: none).
+    stale_pid: int | None = None
+    stale_name: str = ""
+    # Whether the client does not end after SIGTERM.
+    immortal: bool = False
     # How many starts of the client fail.
     refused_starts: int = 0
 
@@ -92,10 +97,17 @@ class Container:
                 self.files[target] = self.files.pop(source)
                 return ExecResult(0, "", "")
             case ("cat", path) if path == PID_FILE:
-                return ExecResult(0, f"{self.pid}\n", "") if self.pid else missing("cat", path)
+                pid = self.pid or self.stale_pid
+                return ExecResult(0, f"{pid}\n", "") if pid else missing("cat", path)
+            case ("cat", path) if path.startswith("/proc/"):
+                names = {f"/proc/{self.pid}/comm": "nvidia-gridd", f"/proc/{self.stale_pid}/comm": self.stale_name}
+                return ExecResult(0, f"{names[path]}\n", "") if names.get(path) else missing("cat", path)
             case ("kill", "-TERM", pid):
+                assert not (self.pid is None and str(self.stale_pid) == pid and self.stale_name), "another process was ended"
                 if str(self.pid) != pid:
                     return ExecResult(1, "", f"kill: ({pid}) - No such process\n")
+                if self.immortal:
+                    return ExecResult(0, "", "")
                 self.pid, self.loaded = None, {}
                 return ExecResult(0, "", "")
             case ("env", libraries, "nvidia-gridd"):

@@ -87,9 +87,12 @@ func (s *session) run(command []string) int {
 		if slices.Equal(arguments, []string{driverpod.PIDPath}) {
 			return s.process()
 		}
+		if pid, ok := commOf(arguments); ok {
+			return s.comm(pid)
+		}
 	case "kill":
-		if len(arguments) == 2 && arguments[0] == "-TERM" {
-			return s.terminate(arguments[1])
+		if len(arguments) == 2 && slices.Contains([]string{"-0", "-TERM", "-KILL"}, arguments[0]) {
+			return s.signal(arguments[0], arguments[1])
 		}
 	case gridd:
 		if len(arguments) == 0 && s.state.Licensed {
@@ -179,26 +182,59 @@ func (s *session) move(from, to string) int {
 
 func (s *session) process() int {
 	daemon, err := s.folder.Daemon()
-	if err != nil || !daemon.Exists(s.now) {
+	if err != nil || !daemon.Exists(s.now) && (daemon == nil || daemon.Other != daemon.PID) {
 		return s.fail("cat: %s: No such file or directory", driverpod.PIDPath)
 	}
 	fmt.Fprintln(s.out, daemon.PID)
 	return 0
 }
 
-func (s *session) terminate(process string) int {
+// commOf returns the process id in the path of the file with the name of a process.
+func commOf(paths []string) (int, bool) {
+	if len(paths) != 1 {
+		return 0, false
+	}
+	process, found := strings.CutPrefix(paths[0], "/proc/")
+	process, ends := strings.CutSuffix(process, "/comm")
+	pid, err := strconv.Atoi(process)
+	return pid, found && ends && err == nil && pid > 0
+}
+
+func (s *session) comm(pid int) int {
+	daemon, err := s.folder.Daemon()
+	switch {
+	case err == nil && daemon.Exists(s.now) && daemon.PID == pid:
+		fmt.Fprintln(s.out, gridd)
+	case err == nil && daemon != nil && daemon.Other == pid:
+		fmt.Fprintln(s.out, "sleep")
+	default:
+		return s.fail("cat: /proc/%d/comm: No such file or directory", pid)
+	}
+	return 0
+}
+
+func (s *session) signal(name, process string) int {
 	pid, err := strconv.Atoi(process)
 	if err != nil {
 		return s.fail("kill: %s: arguments must be process or job IDs", process)
 	}
 	daemon, err := s.folder.Daemon()
-	if err != nil || !daemon.Exists(s.now) || daemon.PID != pid {
+	exists := err == nil && daemon.Exists(s.now) && daemon.PID == pid
+	other := err == nil && daemon != nil && daemon.Other == pid
+	switch {
+	case !exists && !other:
 		return s.fail("kill: (%d) - No such process", pid)
+	case name == "-0":
+		return 0
+	case !exists:
+		err = s.folder.KillOther(daemon)
+	case name == "-KILL":
+		err = s.folder.KillDaemon(daemon, s.now)
+	case daemon.Runs():
+		err = s.folder.StopDaemon(daemon, s.now, s.state.StopTime)
 	}
-	if daemon.Runs() {
-		if err := s.folder.StopDaemon(daemon, s.now, s.state.StopTime); err != nil {
-			return s.fail("kill: %v", err)
-		}
+	if err != nil {
+		return s.fail("kill: %v", err)
 	}
 	return s.announce()
 }

@@ -33,7 +33,8 @@ _LIBRARIES = (
     "/usr/lib/x86_64-linux-gnu/nvidia/gridd",
     "/usr/lib/aarch64-linux-gnu/nvidia/gridd",
 )
-START = ("env", f"LD_LIBRARY_PATH={':'.join(_LIBRARIES)}", "nvidia-gridd")
+_CLIENT = "nvidia-gridd"
+START = ("env", f"LD_LIBRARY_PATH={':'.join(_LIBRARIES)}", _CLIENT)
 _PID_FILE = "/var/run/nvidia-gridd/nvidia-gridd.pid"
 # Seconds for one command; nvidia-smi waits for the driver.
 _READ_TIMEOUT, _WRITE_TIMEOUT = 30.0, 60.0
@@ -140,27 +141,41 @@ class LicenseContainers:
 
     def stop(self, pod: DriverPod) -> None:
         """End the license client, so that it returns its license, and wait until it has ended."""
+        pid = self.running(pod)
+        if not pid:
+            return
+        # Not repeated after a lost response: by then, another process may have the number.
+        signalled = self._client.exec(pod.path, CONTAINER, ("kill", "-TERM", pid), timeout=_READ_TIMEOUT)
         deadline = self._clock() + _STOP_TIMEOUT
-        while True:
-            pid = self._run(pod, "cat", _PID_FILE)
-            text = pid.stdout.strip()
-            if pid.exit_code != 0 or not text.isdigit() or int(text) <= 1:
-                return
-            # A process that has ended cannot be signalled. Further signals to one that is ending have no effect.
-            if not self._run(pod, "kill", "-TERM", text).ok:
-                return
+        while self._is_client(pod, pid):
+            if not signalled.ok:
+                raise CommandFailed(
+                    f"nvidia-gridd (PID {pid}) in pod {pod.name} cannot be ended: {_last_line(signalled)}."
+                )
             if self._clock() > deadline:
                 raise CommandFailed(
-                    f"nvidia-gridd (PID {text}) in pod {pod.name} has not ended {_STOP_TIMEOUT:.0f} s after SIGTERM."
+                    f"nvidia-gridd (PID {pid}) in pod {pod.name} has not ended {_STOP_TIMEOUT:.0f} s after SIGTERM."
                 )
             self._sleep(0.5)
+
+    def running(self, pod: DriverPod) -> str:
+        """The process ID of the license client; empty if it does not run, also if its PID file is left from an earlier process."""
+        file = self._run(pod, "cat", _PID_FILE)
+        pid = file.stdout.strip()
+        return pid if file.ok and pid.isdecimal() and int(pid) > 1 and self._is_client(pod, pid) else ""
+
+    def _is_client(self, pod: DriverPod, pid: str) -> bool:
+        """Whether a process is the license client. Driver pods share the process IDs of their node (hostPID), so the number may be that of any process."""
+        name = self._run(pod, "cat", f"/proc/{pid}/comm")
+        return name.ok and name.stdout.strip() == _CLIENT
 
     def start(self, pod: DriverPod) -> None:
         """Start the license client, which reads its files only now; a second time if it fails."""
         result = self._run(pod, *START)
-        if not result.ok:
+        # It may have been started by a command whose response was lost.
+        if not result.ok and not self.running(pod):
             result = self._run(pod, *START)
-        if not result.ok:
+        if not result.ok and not self.running(pod):
             raise CommandFailed(
                 f"nvidia-gridd does not start in pod {pod.name}: {_last_line(result)}. The license client of this node is stopped. Correct the cause and run "
                 "license_rotate again, or restart the driver pod."

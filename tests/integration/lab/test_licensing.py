@@ -221,6 +221,18 @@ def test_a_new_token_is_active_after_a_restart_of_the_daemon(site: Site) -> None
     assert site.license("vgpu-2")["token_sha256"] == digest(site.token)
 
 
+def test_a_killed_daemon_leaves_its_pid_file(site: Site) -> None:
+    pid = site.output("vgpu-1", "cat", PID).strip()
+    assert site.output("vgpu-1", "cat", f"/proc/{pid}/comm") == "nvidia-gridd\n"
+    site.output("vgpu-1", "kill", "-0", pid)
+    site.output("vgpu-1", "kill", "-KILL", pid)
+    assert site.output("vgpu-1", "cat", PID).strip() == pid
+    assert site.output("vgpu-1", "cat", f"/proc/{pid}/comm") == "sleep\n"
+    site.output("vgpu-1", *START)
+    site.await_status("vgpu-1", "Licensed", site.token)
+    assert site.output("vgpu-1", "cat", PID).strip() != pid
+
+
 def test_a_killed_copy_leaves_the_file(site: Site) -> None:
     call = site.exec_call("vgpu-1", "cp", "/dev/stdin", f"{TOKEN}.new")
     with subprocess.Popen(call, stdin=subprocess.PIPE, env=site.lab.environment) as copy:

@@ -200,6 +200,16 @@ def test_a_rotation_restarts_no_pod(licensing: Licensing) -> None:
     assert licensing.play("license_rotate", token=token).require_success().changed("lab") == 0
 
 
+def test_a_stale_pid_file_ends_no_other_process(licensing: Licensing) -> None:
+    pid = licensing.run("vdi-1", "cat", "/var/run/nvidia-gridd/nvidia-gridd.pid").strip()
+    licensing.run("vdi-1", "kill", "-KILL", pid)
+    licensing.license(licensing.token(NEW_HOST))
+    done = licensing.rotate(node_names=["vdi-1"], wait_timeout=30)
+    assert done["license_rotation"]["rotated"] == ["vdi-1"], done
+    assert licensing.states()["vdi-1"]["server"] == NEW_HOST
+    assert licensing.run("vdi-1", "cat", f"/proc/{pid}/comm") == "sleep\n"
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seconds", [3.0, 4.5, 8.0, 15.0])
 def test_a_killed_rotation_is_continued(licensing: Licensing, seconds: float) -> None:

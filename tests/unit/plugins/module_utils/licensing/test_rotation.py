@@ -221,20 +221,22 @@ def test_a_container_without_the_folder_of_the_token() -> None:
     assert containers.by_node["n0"].pid == 100
 
 
+@pytest.mark.parametrize("name", ["", "systemd"])
+def test_a_stale_pid_file_names_no_client(name: str) -> None:
+    containers = cluster(1, pid=None, stale_pid=4711, stale_name=name)
+    assert rotate(containers).rotated == ["n0"]
+    assert "kill" not in {command[0] for dummy, command in containers.commands}
+
+
 def test_a_client_that_does_not_end() -> None:
-    containers = cluster(1)
-
-    def revive(node: str, command: tuple[str, ...]) -> None:
-        if command[0] == "kill":
-            containers.by_node[node].pid = 100
-
-    containers.after = revive
+    containers = cluster(1, immortal=True)
     access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=iter(range(0, 1000, 10)).__next__)
     rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease()))
     with pytest.raises(
         PartialFailure, match=r"nvidia-gridd \(PID 100\) in pod driver-n0 has not ended 60 s after SIGTERM"
     ):
         rotator.run(plan(containers)[1], RotationResult())
+    assert len([command for dummy, command in containers.commands if command[0] == "kill"]) == 1
 
 
 def test_a_start_that_fails_once_is_repeated() -> None:
