@@ -16,10 +16,11 @@ description:
     reaches no running driver. This module brings it there, node by node, without restarting a pod.
   - On each node whose files differ from the Secret, it writes the new files next to the old ones, ends the license client (C(nvidia-gridd)) with SIGTERM, so
     that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
-  - The next node follows only after C(nvidia-smi -q) reports a license on this one. At the first node that gets none within O(wait_timeout), the module fails;
-    the nodes after it keep their license.
+  - The next node follows only after C(nvidia-smi -q) reports a license of the new client on this one - the license of the former client has ended before,
+    or the new one expires later. At the first node that gets none within O(wait_timeout), the module fails; the nodes after it keep their license.
   - On a node with the files of the Secret but without a license, only the client is restarted. Those nodes come last.
-  - If a run is killed, the next one continues. Nodes that are finished are recognized by the digests of their files, and are not changed again.
+  - If a run is killed, the next one continues. Nodes that are finished are recognized by the digests of their files and by a running client with a
+    license, and are not changed again.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -132,7 +133,9 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     _require_tokens(cluster, nodes)
     containers = LicenseContainers(module.client)
     readings = containers.read_all(
-        nodes, on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(nodes))
+        nodes,
+        client=True,
+        on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(nodes)),
     )
     rotations = plan_rotation(nodes, readings, cluster.expected_of)
     skipped = _skipped(module, nodes, readings)

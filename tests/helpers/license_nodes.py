@@ -51,6 +51,9 @@ class Container:
     stale_name: str = ""
     # Whether the client does not end after SIGTERM.
     immortal: bool = False
+    # Whether the driver shows the license of an earlier client until the next one has got its own, and the state that it shows.
+    sticky: bool = False
+    shown: str = "Unlicensed (Unrestricted)"
     # How many starts of the client fail.
     refused_starts: int = 0
 
@@ -71,11 +74,14 @@ class Container:
         match tuple(command):
             case ("nvidia-smi", "-q"):
                 self.waiting -= 1
-                text = "Licensed (Expiry: 2030-1-5 4:02:01 GMT)" if self.licensed else "Unlicensed (Unrestricted)"
+                if self.licensed:
+                    self.shown = f"Licensed (Expiry: 2030-1-5 4:02:{self.started} GMT)"
+                elif not self.sticky:
+                    self.shown = "Unlicensed (Unrestricted)"
                 return ExecResult(
                     0,
                     "==============NVSMI LOG==============\n    vGPU Software Licensed Product\n"
-                    f"        Product Name : NVIDIA Virtual Compute Server\n        License Status : {text}\n",
+                    f"        Product Name : NVIDIA Virtual Compute Server\n        License Status : {self.shown}\n",
                     "",
                 )
             case ("sha256sum", *paths):
@@ -103,7 +109,9 @@ class Container:
                 names = {f"/proc/{self.pid}/comm": "nvidia-gridd", f"/proc/{self.stale_pid}/comm": self.stale_name}
                 return ExecResult(0, f"{names[path]}\n", "") if names.get(path) else missing("cat", path)
             case ("kill", "-TERM", pid):
-                assert not (self.pid is None and str(self.stale_pid) == pid and self.stale_name), "another process was ended"
+                assert not (self.pid is None and str(self.stale_pid) == pid and self.stale_name), (
+                    "another process was ended"
+                )
                 if str(self.pid) != pid:
                     return ExecResult(1, "", f"kill: ({pid}) - No such process\n")
                 if self.immortal:

@@ -16,7 +16,7 @@ from ..common.errors import ModuleFailure
 from ..common.parallel import is_fatal, run_bounded
 from ..kube.errors import ApiError
 from .driver_pods import CONFIG_PATH, CONTAINER, TOKEN_PATH, DriverPod, LicenseNode, Reading
-from .status import parse_status
+from .status import LicenseStatus, parse_status
 from .token import fingerprint
 
 if t.TYPE_CHECKING:
@@ -70,10 +70,15 @@ class LicenseContainers:
         nodes: t.Sequence[LicenseNode],
         *,
         files: bool = True,
+        client: bool = False,
         on_done: t.Callable[[int], None] = lambda done: None,
     ) -> dict[str, Reading]:
         """The readings of all nodes by name, in parallel; an error of one node is in its reading. Raises errors that concern every node."""
-        calls = [(node.name, functools.partial(self.read, node.pod, files=files)) for node in nodes if _runs(node)]
+        calls = [
+            (node.name, functools.partial(self.read, node.pod, files=files, client=client))
+            for node in nodes
+            if _runs(node)
+        ]
         outcomes = run_bounded(calls, PARALLEL, lambda dummy, done: on_done(done), fatal=_concerns_all)
         readings = {node.name: Reading() for node in nodes}
         for outcome in outcomes:
@@ -85,16 +90,22 @@ class LicenseContainers:
                 readings[outcome.name] = outcome.value
         return readings
 
-    def read(self, pod: DriverPod | None, *, files: bool = True) -> Reading:
-        """The state of one node; of a node without a license, its clock, too."""
+    def read(self, pod: DriverPod | None, *, files: bool = True, client: bool = False) -> Reading:
+        """The state of one node; of a node without a license, its clock, too, and with `client` of one with a license whether its client runs."""
         if pod is None:
             return Reading()
+        status = self.status(pod)
+        found = self.fingerprints(pod, CONFIG_PATH, TOKEN_PATH) if files else {}
+        if status.is_licensed:
+            return Reading(status, found, client_runs=bool(self.running(pod)) if client else None)
+        return Reading(status, found, self._clock_skew(pod))
+
+    def status(self, pod: DriverPod) -> LicenseStatus:
+        """The state of the license."""
         output = self._run(pod, "nvidia-smi", "-q")
         if output.exit_code != 0 and not output.stdout:
             raise CommandFailed(f"nvidia-smi -q failed in pod {pod.name}: {_last_line(output)}.")
-        status = parse_status(output.stdout)
-        found = self.fingerprints(pod, CONFIG_PATH, TOKEN_PATH) if files else {}
-        return Reading(status, found, None if status.is_licensed else self._clock_skew(pod))
+        return parse_status(output.stdout)
 
     def fingerprints(self, pod: DriverPod, *paths: str) -> dict[str, str | None]:
         """The SHA-256 digests of files in the container by path; None for a file that does not exist."""

@@ -73,6 +73,8 @@ class Reading:
     # Seconds by which the node's clock differs from that of this machine, the positive values for a clock that is fast.
     clock_skew: float | None = None
     error: str = ""
+    # Whether the license client runs; None if this was not read.
+    client_runs: bool | None = None
 
     @property
     def is_licensed(self) -> bool:

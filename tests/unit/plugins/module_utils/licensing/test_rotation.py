@@ -63,7 +63,7 @@ def cluster(count: int = 3, **options: Any) -> Containers:
 def plan(containers: Containers, names: Sequence[str] | None = None) -> tuple[LicenseContainers, list[NodeRotation]]:
     access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None)
     nodes = [license_node(name) for name in names or containers.by_node]
-    return access, plan_rotation(nodes, access.read_all(nodes), lambda dummy: expected())
+    return access, plan_rotation(nodes, access.read_all(nodes, client=True), lambda dummy: expected())
 
 
 def rotate(containers: Containers, timeout: float = 0.1) -> RotationResult:
@@ -159,10 +159,11 @@ def count_commands() -> int:
     return len(containers.commands)
 
 
+@pytest.mark.parametrize("sticky", [False, True])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_run_that_is_killed_at_any_command_is_continued(moment: str) -> None:
+def test_a_run_that_is_killed_at_any_command_is_continued(moment: str, sticky: bool) -> None:
     for number in range(count_commands()):
-        containers = cluster(2)
+        containers = cluster(2, sticky=sticky)
         access, rotations = plan(containers)
         left = number
 
@@ -219,6 +220,36 @@ def test_a_container_without_the_folder_of_the_token() -> None:
         rotator.run(rotations, RotationResult())
     assert containers.by_node["n0"].licensed
     assert containers.by_node["n0"].pid == 100
+
+
+def test_the_license_of_the_former_client_is_no_evidence() -> None:
+    containers = cluster(1, sticky=True, accepts=lambda token: token == OLD.encode())
+    with pytest.raises(PartialFailure, match="nvidia-smi still shows the license of the former client"):
+        rotate(containers)
+    assert rotate(cluster(1, sticky=True, delay=2)).rotated == ["n0"]
+
+
+def test_a_client_that_ends_after_its_start() -> None:
+    containers = cluster(1, sticky=True)
+
+    def end(node: str, command: tuple[str, ...]) -> None:
+        container = containers.by_node[node]
+        if command == ("nvidia-smi", "-q") and container.started:
+            container.pid = None
+
+    containers.after = end
+    with pytest.raises(PartialFailure, match="Its license client \\(nvidia-gridd\\) does not run"):
+        rotate(containers)
+
+
+def test_a_node_without_a_client_is_not_finished() -> None:
+    files = {TOKEN_PATH: NEW.encode(), CONFIG_PATH: CONFIG.encode()}
+    containers = Containers(
+        {"n0": Container(files, pid=None, sticky=True, shown="Licensed (Expiry: 2030-1-5 4:02:0 GMT)")}
+    )
+    assert [each.action for each in plan(containers)[1]] == [RESTART]
+    assert rotate(containers).rotated == ["n0"]
+    assert plan(containers)[1] == []
 
 
 @pytest.mark.parametrize("name", ["", "systemd"])
