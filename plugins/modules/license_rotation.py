@@ -29,6 +29,11 @@ extends_documentation_fragment:
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
+  provided:
+    description:
+      - RV(accel.gpu.license#module:license) of M(accel.gpu.license) in the same run. In check mode, nodes are compared with the files that it would write;
+        otherwise, the option has no effect.
+    type: dict
   node_names:
     description: Rotate only these nodes. By default, all vGPU nodes.
     type: list
@@ -53,11 +58,13 @@ EXAMPLES = r"""
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
     token_path: /srv/nvidia/new.tok
+  register: written
 
 - name: Bring it to the running drivers
   accel.gpu.license_rotation:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
+    provided: "{{ written.license }}"
 """
 
 RETURN = r"""
@@ -119,6 +126,7 @@ from ..module_utils.licensing.token import SHORT, utc_now
 from ..module_utils.schema.messages import abbreviate, abbreviate_nodes
 
 _SPEC: ArgumentSpec = {
+    "provided": {"type": "dict"},
     "node_names": {"type": "list", "elements": "str", "default": []},
     "wait_timeout": {"type": "int", "default": 300},
     "wait_sleep": {"type": "int", "default": 1},
@@ -129,6 +137,8 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     """Read all nodes, and rotate those that differ from their Secret."""
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
+    if module.check_mode and module.params["provided"]:
+        cluster.predict(module.params["provided"])
     nodes = _selected(cluster.license_nodes(), module.params["node_names"])
     _require_tokens(cluster, nodes)
     containers = LicenseContainers(module.client)
@@ -167,6 +177,8 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
         )
     problems = []
     for expected in cluster.expected.values():
+        if expected.predicted is not None:
+            continue
         if not expected.readable:
             problems.append(f"This user may not read {expected.label}. Grant the right to get it.")
         elif expected.token is None or not expected.files.is_complete:

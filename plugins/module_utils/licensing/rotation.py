@@ -80,8 +80,7 @@ class RotationResult:
 
 def needed_action(reading: Reading, expected: Expected) -> str:
     """The change that a node needs."""
-    wanted = expected.fingerprints
-    if any(reading.files.get(path) != digest for path, digest in wanted.items()):
+    if any(not expected.matches(reading, path) for path in expected.fingerprints):
         return REPLACE
     return NONE if reading.is_licensed and reading.client_runs is not False else RESTART
 

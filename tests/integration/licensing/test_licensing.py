@@ -191,9 +191,12 @@ def test_a_rotation_restarts_no_pod(licensing: Licensing) -> None:
     token = licensing.token(NEW_HOST)
     predicted = licensing.play("license_rotate", token=token, arguments=("--check",)).require_success()
     run = licensing.play("license_rotate", token=token).require_success()
-    assert predicted.changed("lab") == 1
+    assert predicted.changed("lab") == 2
     assert run.changed("lab") == 2
     (result,) = run.module_results("accel.gpu.license_rotation")
+    (expected,) = predicted.module_results("accel.gpu.license_rotation")
+    assert expected["license_rotation"] == result["license_rotation"]
+    assert expected["diff"] == result["diff"]
     assert result["license_rotation"]["rotated_count"] == NODES
     assert licensing.pods() == before
     assert {state["token_sha256"] for state in licensing.states().values()} == {licensing.digest()}
