@@ -79,12 +79,13 @@ license_info:
       description: The number of nodes that need a license, and how many of them are in each state.
       type: dict
       returned: always
-      sample: {nodes: 20, licensed: 19, unlicensed: 1, unknown: 0}
+      sample: {nodes: 20, licensed: 19, unlicensed: 1, unknown: 0, outdated: 1}
       contains:
         nodes: {description: Nodes that need a license., type: int, returned: always, sample: 20}
         licensed: {description: Nodes with a license., type: int, returned: always, sample: 19}
         unlicensed: {description: Nodes without a license., type: int, returned: always, sample: 1}
         unknown: {description: Nodes whose state could not be read., type: int, returned: always, sample: 0}
+        outdated: {description: Nodes that run another token than that of their Secret., type: int, returned: always, sample: 1}
     days_left: {description: Whole days until the first token expires; null without an expiry., type: int, returned: always, sample: 364}
     warnings:
       description: Problems of nodes and objects, as sentences with their remedies.
@@ -98,7 +99,7 @@ license_info:
       elements: dict
       returned: always
       sample:
-        - {kind: Secret, name: licensing-config, namespace: gpu-operator, pools: [vdi], readable: true, fingerprint: 5e9d51ee2b5cd3c0,
+        - {kind: Secret, name: licensing-config, namespace: gpu-operator, pools: [vdi], readable: true, complete: true, fingerprint: 5e9d51ee2b5cd3c0,
            expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
            services: [{host: dls.example.com, port: 443, service: lease}], valid: true}
       contains:
@@ -106,6 +107,7 @@ license_info:
         name: {description: Name., type: str, returned: always, sample: licensing-config}
         namespace: {description: Namespace of the operator., type: str, returned: always, sample: gpu-operator}
         pools: {description: The pools that declare it., type: list, elements: str, returned: always, sample: [vdi]}
+        complete: {description: Whether it has a token and C(gridd.conf)., type: bool, returned: always, sample: true}
         readable: {description: Whether the user may read it., type: bool, returned: always, sample: true}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
         expires: {description: When the token expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
@@ -131,7 +133,7 @@ license_info:
       sample:
         - {name: gpu-1, pool: vdi, vgpu_type: NVIDIA-A100-10C, state: licensed, status: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)',
            product: NVIDIA Virtual Compute Server, expires: '2026-03-02T12:00:00Z', pod: nvidia-driver-daemonset-x7k2p, since: '2026-03-01T08:00:00Z',
-           token_matches: true, config_matches: true, clock_skew: null, problem: ''}
+           token_matches: true, token_days_left: 364, config_matches: true, clock_skew: null, problem: ''}
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-1}
         pool: {description: Its pool; null without one., type: str, returned: always, sample: vdi}
@@ -147,6 +149,11 @@ license_info:
         pod: {description: Its driver pod., type: str, returned: always, sample: nvidia-driver-daemonset-x7k2p}
         since: {description: When the driver's container started., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
         token_matches: {description: Whether it has the token of the Secret; null if this is not known., type: bool, returned: always, sample: true}
+        token_days_left:
+          description: Whole days until the token of the node expires, if it is that of the Secret. Otherwise null, because nobody knows the content of its token.
+          type: int
+          returned: always
+          sample: 364
         config_matches: {description: Whether it has the C(gridd.conf) of the Secret., type: bool, returned: always, sample: true}
         clock_skew:
           description: Seconds by which its clock is ahead of this machine's; only read on nodes without a license.

@@ -23,6 +23,13 @@ def report_problems(report: Document, min_days: int) -> list[str]:
     missing = int(counts.get("nodes") or 0) - int(counts.get("licensed") or 0)
     if missing > 0:
         found.append(f"{missing} of {counts.get('nodes')} nodes have no verified license.")
+    if outdated := int(counts.get("outdated") or 0):
+        found.append(
+            f"{outdated} {'node runs' if outdated == 1 else 'nodes run'} another token than that of their Secret. Run the playbook license_rotate."
+        )
+    if not info.get("objects") and counts.get("nodes"):
+        found.append("No Secret with a licensing token is named. Run the playbook license with a token.")
+    found += [text for item in info.get("objects") or () if (text := _object_problem(item))]
     left = info.get("days_left")
     if left is not None and left < min_days:
         found.append(
@@ -31,12 +38,25 @@ def report_problems(report: Document, min_days: int) -> list[str]:
     return found
 
 
+def _object_problem(item: Document) -> str:
+    """Why new driver pods get no license from an object; empty for a token that has expired, which the days left show."""
+    name = f"{item['kind']} {item['namespace']}/{item['name']}"
+    if not item["readable"]:
+        return f"This user may not read {name}, so its token is not verified."
+    if item["valid"] is None or not item["complete"]:
+        return f"{name} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
+    left = item["days_left"]
+    if not item["valid"] and (left is None or left >= 0):
+        return f"The token in {name} is not valid before {item['not_before']}. Wait until then, or correct the clock of this machine or of the license server."
+    return ""
+
+
 def report_lines(reports: t.Mapping[str, Document], min_days: int, width: int = WIDTH) -> list[str]:
     """One table with a line for each cluster, and the problems of each cluster below it."""
     lines = table(_COLUMNS, sorted(reports.items()), width)
     for name, report in sorted(reports.items()):
         info = report.get("license_info")
-        texts = [*report_problems(report, min_days), *((info or {}).get("warnings") or ())]
+        texts = dict.fromkeys([*report_problems(report, min_days), *((info or {}).get("warnings") or ())])
         if texts:
             lines += ["", *wrap([(name, text) for text in texts], width)]
     return lines
@@ -74,6 +94,7 @@ _COLUMNS = (
     Column("LICENSED", _count("licensed"), number=True),
     Column("UNLICENSED", _count("unlicensed"), number=True),
     Column("UNKNOWN", _count("unknown"), number=True),
+    Column("OUTDATED", _count("outdated"), number=True),
     Column("TOKEN EXPIRES", _first_expiry),
     Column("DAYS LEFT", _days, number=True),
     Column("LICENSE SERVER", _servers, cuts=True),

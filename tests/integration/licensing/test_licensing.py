@@ -36,7 +36,13 @@ def test_site_licenses_every_node(licensing: Licensing) -> None:
     verified = licensing.play("license").require_success()
     assert verified.changed("lab") == 0
     (info,) = verified.module_results("accel.gpu.license_info")
-    assert info["license_info"]["counts"] == {"nodes": NODES, "licensed": NODES, "unlicensed": 0, "unknown": 0}
+    assert info["license_info"]["counts"] == {
+        "nodes": NODES,
+        "licensed": NODES,
+        "unlicensed": 0,
+        "unknown": 0,
+        "outdated": 0,
+    }
     assert info["license_info"]["warnings"] == []
 
 
@@ -308,7 +314,7 @@ def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     assert run.rc == 2
     lines = run.stderr.splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("CLUSTER"))
-    assert lines[head + 1].split()[:5] == ["first", "20", "20", "0", "0"]
+    assert lines[head + 1].split()[:6] == ["first", "20", "20", "0", "0", "0"]
     assert lines[head + 2].split()[:2] == ["second", "-"]
     assert run.shown("second: The cluster could not be read: The kubeconfig")
     assert run.stats["first"]["failures"] == 0
@@ -317,3 +323,7 @@ def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     assert soon.rc == 2
     assert "A token expires in 364 days, which is less than 400." in soon.failure()
     assert licensing.play("license_report", gpu_licensing_min_days=300).rc == 0
+    licensing.license(licensing.token(NEW_HOST))
+    outdated = licensing.play("license_report", gpu_licensing_min_days=300)
+    assert outdated.rc == 2
+    assert f"{NODES} nodes run another token than that of their Secret." in outdated.failure()

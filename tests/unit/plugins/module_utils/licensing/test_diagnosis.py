@@ -171,9 +171,12 @@ def test_the_overview() -> None:
     }
     states = node_states(nodes, readings, lambda dummy: VALID, NOW)
     found = overview(states, [VALID], NOW, min_days=30, limit=2)
-    assert found["counts"] == {"nodes": 4, "licensed": 1, "unlicensed": 2, "unknown": 1} == counts(readings)
+    assert found["counts"] == {**counts(readings), "outdated": 2}
+    assert counts(readings) == {"nodes": 4, "licensed": 1, "unlicensed": 2, "unknown": 1}
     assert [entry["name"] for entry in found["nodes"]] == ["n1", "n2"]
     assert found["nodes"][0]["token_matches"] is False
+    assert found["nodes"][0]["token_days_left"] is None
+    assert states[-1].as_dict(NOW)["token_days_left"] == 364
     assert found["days_left"] == 364
     assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). Its token is not")
     assert problem_lines(states, 1)[-1] == "And 1 other problems; the result has all of them."
@@ -193,6 +196,7 @@ def test_the_overview() -> None:
         "LICENSED",
         "UNLICENSED",
         "UNKNOWN",
+        "OUTDATED",
         "TOKEN",
         "EXPIRES",
         "DAYS",
@@ -200,10 +204,34 @@ def test_the_overview() -> None:
         "LICENSE",
         "SERVER",
     ]
-    assert shown[1].split()[:5] == ["prod", "4", "1", "2", "1"]
+    assert shown[1].split()[:6] == ["prod", "4", "1", "2", "1", "2"]
     assert shown[2].split()[:2] == ["test", "-"]
     assert report_problems(reports["prod"], 400) == [
         "3 of 4 nodes have no verified license.",
+        "2 nodes run another token than that of their Secret. Run the playbook license_rotate.",
         "A token expires in 364 days, which is less than 400.",
     ]
     assert report_problems(reports["test"], 1) == ["The cluster could not be read: unreachable"]
+
+
+def problems_of(*objects: Expected, nodes: int = 1) -> list[str]:
+    """The problems of a cluster with licensed nodes."""
+    readings = {f"n{index}": Reading(LICENSED) for index in range(nodes)}
+    states = node_states([license_node(name) for name in readings], readings, lambda dummy: None, NOW)
+    return report_problems({"license_info": overview(states, objects, NOW, min_days=30, limit=2)}, 30)
+
+
+def test_problems_of_objects() -> None:
+    name = f"Secret {NAMESPACE}/licensing-config"
+    assert problems_of(VALID) == []
+    assert problems_of(nodes=0) == []
+    assert problems_of() == ["No Secret with a licensing token is named. Run the playbook license with a token."]
+    assert problems_of(replace(VALID, files=LicenseFiles(), token=None, readable=False)) == [
+        f"This user may not read {name}, so its token is not verified."
+    ]
+    invalid = f"{name} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
+    assert problems_of(replace(VALID, token=None)) == [invalid]
+    assert problems_of(replace(VALID, files=replace(VALID.files, config=None))) == [invalid]
+    (early,) = problems_of(expected(not_before=DAY))
+    assert early.startswith(f"The token in {name} is not valid before ")
+    assert problems_of(expected(expires=-DAY)) == ["A token has expired."]
