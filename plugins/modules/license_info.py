@@ -24,7 +24,9 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   require_licensed:
-    description: Whether the module waits until every node has a license, and fails if this takes longer than O(wait_timeout).
+    description:
+      - Whether the module waits until every node has a license, and fails if this takes longer than O(wait_timeout).
+      - For nodes that are not ready, and for nodes without a driver pod that are cordoned or in no pool, there is only a warning.
     type: bool
     default: false
   wait_timeout:
@@ -79,12 +81,17 @@ license_info:
       description: The number of nodes that need a license, and how many of them are in each state.
       type: dict
       returned: always
-      sample: {nodes: 20, licensed: 19, unlicensed: 1, unknown: 0, outdated: 1}
+      sample: {nodes: 20, licensed: 19, unlicensed: 1, unknown: 0, outdated: 1, not_required: 0}
       contains:
         nodes: {description: Nodes that need a license., type: int, returned: always, sample: 20}
         licensed: {description: Nodes with a license., type: int, returned: always, sample: 19}
         unlicensed: {description: Nodes without a license., type: int, returned: always, sample: 1}
         unknown: {description: Nodes whose state could not be read., type: int, returned: always, sample: 0}
+        not_required:
+          description: Nodes without a license that need none now - those that are not ready, and those without a driver pod that are cordoned or in no pool.
+          type: int
+          returned: always
+          sample: 0
         outdated: {description: Nodes that run another token than that of their Secret., type: int, returned: always, sample: 1}
     days_left: {description: Whole days until the first token expires; null without an expiry., type: int, returned: always, sample: 364}
     warnings:
@@ -150,7 +157,7 @@ license_info:
         since: {description: When the driver's container started., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
         token_matches: {description: Whether it has the token of the Secret; null if this is not known., type: bool, returned: always, sample: true}
         token_days_left:
-          description: Whole days until the token of the node expires, if it is that of the Secret. Otherwise null, because nobody knows the content of its token.
+          description: Whole days until the token of the node expires, if it is that of the Secret. Null for other tokens.
           type: int
           returned: always
           sample: 364
@@ -214,7 +221,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         # Pods may be replaced during a wait. Nodes with a license are not read again.
         done = {state.node.name for state in states if state.reading.is_licensed}
         nodes = cluster.license_nodes()
-        pending = [node for node in nodes if node.name not in done]
+        pending = [node for node in nodes if node.name not in (readings if node.not_required else done)]
         found = containers.read_all(
             pending,
             files=params["compare_files"],
@@ -234,8 +241,8 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         waiting = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
         waiting.until(
             read,
-            lambda found: all(state.reading.is_licensed for state in found),
-            describe=lambda found: "\n".join([_summary(found), *problem_lines(_unlicensed(found))]),
+            lambda found: not _missing(found),
+            describe=lambda found: "\n".join([_summary(found), *problem_lines(_missing(found))]),
             partial=lambda dummy: result(),
             progress_text=_summary,
         )
@@ -244,13 +251,12 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     return {"changed": False, **result()}
 
 
-def _unlicensed(states: t.Iterable[NodeState]) -> list[NodeState]:
-    return [state for state in states if not state.reading.is_licensed]
+def _missing(states: t.Iterable[NodeState]) -> list[NodeState]:
+    return [state for state in states if state.is_missing]
 
 
 def _summary(states: t.Sequence[NodeState]) -> str:
-    missing = sum(not state.reading.is_licensed for state in states)
-    return f"{missing} of {len(states)} nodes have no license."
+    return f"{len(_missing(states))} of {len(states)} nodes have no license."
 
 
 def main() -> None:

@@ -31,6 +31,11 @@ class NodeState:
     problem: str
 
     @property
+    def is_missing(self) -> bool:
+        """Whether the node should have a license now, but has none."""
+        return not self.reading.is_licensed and not self.node.not_required
+
+    @property
     def token_matches(self) -> bool | None:
         """Whether the node has the token of its Secret; None if this is not known."""
         return self.expected.matches(self.reading, TOKEN_PATH) if self.expected is not None else None
@@ -67,7 +72,10 @@ def node_states(
     states = []
     for node in nodes:
         expected, reading = expected_of(node), readings[node.name]
-        states.append(NodeState(node, reading, expected, problem(node, reading, expected, now)))
+        text = problem(node, reading, expected, now)
+        if node.not_required and not reading.is_licensed:
+            text = f"Not verified: {node.not_required}."
+        states.append(NodeState(node, reading, expected, text))
     return sorted(states, key=lambda state: (not state.problem, state.node.name))
 
 
@@ -97,6 +105,7 @@ def overview(
         "counts": {
             **counts({state.node.name: state.reading for state in states}),
             "outdated": sum(state.token_matches is False for state in states),
+            "not_required": sum(not state.reading.is_licensed and not state.is_missing for state in states),
         },
         "nodes": [state.as_dict(now) for state in states[:limit]],
         "objects": found,

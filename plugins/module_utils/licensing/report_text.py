@@ -20,7 +20,8 @@ def report_problems(report: Document, min_days: int) -> list[str]:
         return [f"The cluster could not be read: {report.get('msg') or 'unknown error'}"]
     found = []
     counts = info.get("counts") or {}
-    missing = int(counts.get("nodes") or 0) - int(counts.get("licensed") or 0)
+    nodes, licensed, not_required = (int(counts.get(name) or 0) for name in ("nodes", "licensed", "not_required"))
+    missing = nodes - licensed - not_required
     if missing > 0:
         found.append(f"{missing} of {counts.get('nodes')} nodes have no verified license.")
     if outdated := int(counts.get("outdated") or 0):

@@ -42,6 +42,7 @@ def test_site_licenses_every_node(licensing: Licensing) -> None:
         "unlicensed": 0,
         "unknown": 0,
         "outdated": 0,
+        "not_required": 0,
     }
     assert info["license_info"]["warnings"] == []
 
@@ -207,6 +208,26 @@ def test_a_rotation_restarts_no_pod(licensing: Licensing) -> None:
     assert licensing.pods() == before
     assert {state["token_sha256"] for state in licensing.states().values()} == {licensing.digest()}
     assert licensing.play("license_rotate", token=token).require_success().changed("lab") == 0
+
+
+def test_site_reports_a_missing_license(licensing: Licensing) -> None:
+    licensing.fault("license-denied", "vdi-1")
+    licensing.run(
+        "vdi-1", "kill", "-KILL", licensing.run("vdi-1", "cat", "/var/run/nvidia-gridd/nvidia-gridd.pid").strip()
+    )
+    tags = ("--tags", "licensing,report")
+    token = licensing.token()
+    run = licensing.play("site", token=token, arguments=tags, gpu_licensing_wait_timeout=5)
+    assert run.rc == 2
+    assert "1 of 20 nodes have no license." in run.failure()
+    assert len(run.module_results("accel.gpu.gpu_info")) == 1
+
+
+def test_a_node_that_is_not_ready_needs_no_license(licensing: Licensing) -> None:
+    licensing.lab.command("fault", "inject", "node-not-ready", "--nodes", "vdi-1")
+    until(
+        lambda: "vdi-1: Not verified: it is not ready." in str(licensing.info()["license_info"]["warnings"]), limit=60
+    )
 
 
 def test_a_stale_pid_file_ends_no_other_process(licensing: Licensing) -> None:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import (
     Expected,
@@ -21,7 +23,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis impo
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import (
     CONFIG_PATH,
     TOKEN_PATH,
+    LicenseNode,
     Reading,
+    license_nodes,
     parse_driver_pods,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.overview import node_states, overview, problem_lines
@@ -171,7 +175,7 @@ def test_the_overview() -> None:
     }
     states = node_states(nodes, readings, lambda dummy: VALID, NOW)
     found = overview(states, [VALID], NOW, min_days=30, limit=2)
-    assert found["counts"] == {**counts(readings), "outdated": 2}
+    assert found["counts"] == {**counts(readings), "outdated": 2, "not_required": 0}
     assert counts(readings) == {"nodes": 4, "licensed": 1, "unlicensed": 2, "unknown": 1}
     assert [entry["name"] for entry in found["nodes"]] == ["n1", "n2"]
     assert found["nodes"][0]["token_matches"] is False
@@ -212,6 +216,48 @@ def test_the_overview() -> None:
         "A token expires in 364 days, which is less than 400.",
     ]
     assert report_problems(reports["test"], 1) == ["The cluster could not be read: unreachable"]
+
+
+def vgpu_node(name: str, *, ready: bool = True, cordoned: bool = False) -> Node:
+    return Node(name, labels={"nvidia.com/vgpu.present": "true"}, ready=ready, unschedulable=cordoned)
+
+
+def required_nodes() -> list[LicenseNode]:
+    """One node for each reason for which it needs a license now, or needs none."""
+    nodes = [
+        vgpu_node("pool"),
+        vgpu_node("pool-down", ready=False),
+        vgpu_node("pool-cordoned", cordoned=True),
+        vgpu_node("cordoned-with-pod", cordoned=True),
+        vgpu_node("alone"),
+        vgpu_node("alone-with-pod"),
+    ]
+    members = {"vdi": ["pool", "pool-down", "pool-cordoned"]}
+    pods = parse_driver_pods([pod(f"p-{name}", name) for name in ("pool-down", "cordoned-with-pod", "alone-with-pod")])
+    plan = SimpleNamespace(pools=[])
+    return license_nodes(cast(Any, plan), nodes, cast(Any, SimpleNamespace(by_pool=members)), pods)
+
+
+def test_nodes_that_need_no_license_now() -> None:
+    nodes = required_nodes()
+    assert {node.name: node.not_required for node in nodes if node.not_required} == {
+        "alone": "it is in no pool, and has no driver pod",
+        "pool-cordoned": "it is cordoned, and has no driver pod",
+        "pool-down": "it is not ready",
+    }
+    states = node_states(nodes, {node.name: Reading() for node in nodes}, lambda dummy: None, NOW)
+    assert {state.node.name for state in states if state.is_missing} == {"pool", "cordoned-with-pod", "alone-with-pod"}
+    found = overview(states, [VALID], NOW, min_days=30, limit=10)
+    assert found["counts"]["not_required"] == 3
+    assert report_problems({"license_info": found}, 30) == ["3 of 6 nodes have no verified license."]
+    assert any(text.endswith("Not verified: it is in no pool, and has no driver pod.") for text in found["warnings"])
+
+
+def test_a_licensed_node_that_is_cordoned() -> None:
+    node = next(node for node in required_nodes() if node.name == "pool-down")
+    (state,) = node_states([node], {node.name: reading(VALID, LICENSED)}, lambda dummy: VALID, NOW)
+    assert (state.problem, state.is_missing) == ("", False)
+    assert overview([state], [VALID], NOW, min_days=30, limit=1)["counts"]["not_required"] == 0
 
 
 def problems_of(*objects: Expected, nodes: int = 1) -> list[str]:

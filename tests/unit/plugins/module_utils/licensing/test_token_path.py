@@ -18,7 +18,13 @@ from tests.helpers.modules import run_module
 
 @pytest.mark.parametrize(
     ("given", "resolved"),
-    [("new.tok", "{cwd}/new.tok"), ("../x/new.tok", "{parent}/x/new.tok"), ("~/a.tok", "/home/a/a.tok"), ("/b.tok", "/b.tok"), (None, None)],
+    [
+        ("new.tok", "{cwd}/new.tok"),
+        ("../x/new.tok", "{parent}/x/new.tok"),
+        ("~/a.tok", "/home/a/a.tok"),
+        ("/b.tok", "/b.tok"),
+        (None, None),
+    ],
 )
 def test_a_relative_path_is_that_of_the_folder_of_the_user(
     given: str | None, resolved: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
