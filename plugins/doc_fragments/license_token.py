@@ -18,6 +18,6 @@ options:
     type: str
   token_path:
     description:
-      - Path of a file with the token, instead of O(token).
+      - Path of a file with the token, instead of O(token). M(accel.gpu.license) resolves a relative path in the folder where C(ansible-playbook) was started.
     type: path
 """

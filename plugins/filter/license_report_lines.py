@@ -46,8 +46,8 @@ _value:
   type: list
   elements: str
   sample:
-    - "CLUSTER  NODES  LICENSED  UNLICENSED  UNKNOWN  TOKEN EXPIRES  DAYS LEFT  LICENSE SERVER"
-    - "prod        20        20           0        0  2027-03-01           364  dls.example.com"
+    - "CLUSTER  NODES  LICENSED  UNLICENSED  UNKNOWN  OUTDATED  TOKEN EXPIRES  DAYS LEFT  LICENSE SERVER"
+    - "prod        20        20           0        0         0  2027-03-01           364  dls.example.com"
 """
 
 import typing as t

@@ -24,7 +24,9 @@ extends_documentation_fragment:
   - accel.gpu.attributes.info
 options:
   require_licensed:
-    description: Whether the module waits until every node has a license, and fails if this takes longer than O(wait_timeout).
+    description:
+      - Whether the module waits until every node has a license, and fails if this takes longer than O(wait_timeout).
+      - For nodes that are not ready, and for nodes without a driver pod that are cordoned or in no pool, there is only a warning.
     type: bool
     default: false
   wait_timeout:
@@ -83,12 +85,18 @@ license_info:
       description: The number of nodes that need a license, and how many of them are in each state.
       type: dict
       returned: always
-      sample: {nodes: 20, licensed: 19, unlicensed: 1, unknown: 0}
+      sample: {nodes: 20, licensed: 19, unlicensed: 1, unknown: 0, outdated: 1, not_required: 0}
       contains:
         nodes: {description: Nodes that need a license., type: int, returned: always, sample: 20}
         licensed: {description: Nodes with a license., type: int, returned: always, sample: 19}
         unlicensed: {description: Nodes without a license., type: int, returned: always, sample: 1}
         unknown: {description: Nodes whose state could not be read., type: int, returned: always, sample: 0}
+        not_required:
+          description: Nodes without a license that need none now - those that are not ready, and those without a driver pod that are cordoned or in no pool.
+          type: int
+          returned: always
+          sample: 0
+        outdated: {description: Nodes that run another token than that of their Secret., type: int, returned: always, sample: 1}
     days_left: {description: Whole days until the first token expires; null without an expiry., type: int, returned: always, sample: 364}
     warnings:
       description: Problems of nodes and objects, as sentences with their remedies.
@@ -102,7 +110,7 @@ license_info:
       elements: dict
       returned: always
       sample:
-        - {kind: Secret, name: licensing-config, namespace: gpu-operator, pools: [vdi], readable: true, fingerprint: 5e9d51ee2b5cd3c0,
+        - {kind: Secret, name: licensing-config, namespace: gpu-operator, pools: [vdi], readable: true, complete: true, fingerprint: 5e9d51ee2b5cd3c0,
            expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
            services: [{host: dls.example.com, port: 443, service: lease}], valid: true}
       contains:
@@ -110,6 +118,7 @@ license_info:
         name: {description: Name., type: str, returned: always, sample: licensing-config}
         namespace: {description: Namespace of the operator., type: str, returned: always, sample: gpu-operator}
         pools: {description: The pools that declare it., type: list, elements: str, returned: always, sample: [vdi]}
+        complete: {description: Whether it has a token and C(gridd.conf)., type: bool, returned: always, sample: true}
         readable: {description: Whether the user may read it., type: bool, returned: always, sample: true}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
         expires: {description: When the token expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
@@ -135,7 +144,7 @@ license_info:
       sample:
         - {name: gpu-1, pool: vdi, vgpu_type: NVIDIA-A100-10C, state: licensed, status: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)',
            product: NVIDIA Virtual Compute Server, expires: '2026-03-02T12:00:00Z', pod: nvidia-driver-daemonset-x7k2p, driver_started: '2026-03-01T08:00:00Z',
-           token_matches: true, config_matches: true, clock_skew: null, services: [], problem: ''}
+           token_matches: true, token_days_left: 364, config_matches: true, clock_skew: null, services: [], problem: ''}
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-1}
         pool: {description: Its pool; null without one., type: str, returned: always, sample: vdi}
@@ -151,6 +160,11 @@ license_info:
         pod: {description: Its driver pod., type: str, returned: always, sample: nvidia-driver-daemonset-x7k2p}
         driver_started: {description: When the container of its driver started., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
         token_matches: {description: Whether it has the token of the Secret; null if this is not known., type: bool, returned: always, sample: true}
+        token_days_left:
+          description: Whole days until the token of the node expires, if it is that of the Secret. Null for other tokens.
+          type: int
+          returned: always
+          sample: 364
         config_matches: {description: Whether it has the C(gridd.conf) of the Secret., type: bool, returned: always, sample: true}
         clock_skew:
           description: Seconds by which its clock is ahead of this machine's; only read on nodes without a license.
@@ -224,7 +238,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         # Pods may be replaced during a wait. Nodes with a license are not read again.
         done = {state.node.name for state in states if state.reading.is_licensed}
         nodes = cluster.license_nodes()
-        pending = [node for node in nodes if node.name not in done]
+        pending = [node for node in nodes if node.name not in (readings if node.not_required else done)]
         fresh = containers.read_all(
             pending,
             files=params["compare_files"],
@@ -235,9 +249,9 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         return states
 
     def explain() -> list[NodeState]:
-        """Check the license servers from the nodes without a license."""
+        """Check the license servers from the nodes that need a license now and have none."""
         if params["check_services"]:
-            unlicensed = [state.node for state in states if state.reading.is_unlicensed]
+            unlicensed = [state.node for state in states if state.is_missing and state.reading.is_unlicensed]
             for name, services in containers.check_all(unlicensed, cluster.expected_of).items():
                 readings[name] = dataclasses.replace(readings[name], services=services)
             nodes = [state.node for state in states]
@@ -254,8 +268,8 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         waiting = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
         waiting.until(
             read,
-            lambda current: all(state.reading.is_licensed for state in current),
-            describe=lambda current: "\n".join([_summary(current), *problem_lines(_unlicensed(explain()))]),
+            lambda current: not _missing(current),
+            describe=lambda current: "\n".join([_summary(current), *problem_lines(_missing(explain()))]),
             partial=lambda current: result(),
             progress_text=_summary,
         )
@@ -265,13 +279,12 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     return {"changed": False, **result()}
 
 
-def _unlicensed(states: t.Iterable[NodeState]) -> list[NodeState]:
-    return [state for state in states if not state.reading.is_licensed]
+def _missing(states: t.Iterable[NodeState]) -> list[NodeState]:
+    return [state for state in states if state.is_missing]
 
 
 def _summary(states: t.Sequence[NodeState]) -> str:
-    missing = sum(not state.reading.is_licensed for state in states)
-    return f"{missing} of {len(states)} nodes have no license."
+    return f"{len(_missing(states))} of {len(states)} nodes have no license."
 
 
 def main() -> None:

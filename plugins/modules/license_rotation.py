@@ -16,12 +16,13 @@ description:
     has no effect on running drivers. This module loads it, node by node, without restarting a pod.
   - On each node whose files differ from the Secret, it writes the new files next to the old ones, ends the license client (C(nvidia-gridd)) with SIGTERM, so
     that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
-  - The next node follows only after C(nvidia-smi -q) reports a license on this one. At the first node that gets none within O(wait_timeout), the module fails;
-    the nodes after it keep their license.
+  - The next node follows only after C(nvidia-smi -q) reports a license of the new client on this one - the license of the former client has ended before,
+    or the new one expires later. At the first node that gets none within O(wait_timeout), the module fails; the nodes after it keep their license.
   - Before the first node gets a new token, every node that needs it checks, in its driver pod, whether it reaches a license server of the token (name,
     connection and TLS). If one does not, the module fails with O(preflight=true), and no node is changed.
   - On a node with the files of the Secret but without a license, only the client is restarted. Those nodes come last.
-  - If a run is killed, the next one continues. Nodes that are finished are recognized by the digests of their files, and are not changed again.
+  - If a run is killed, the next one continues. Nodes that are finished are recognized by the digests of their files and by a running client with a
+    license, and are not changed again.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -30,13 +31,20 @@ extends_documentation_fragment:
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
+  provided:
+    description:
+      - RV(accel.gpu.license#module:license) of M(accel.gpu.license) in the same run. In check mode, nodes are compared with the files that it would write;
+        otherwise, the option has no effect.
+    type: dict
   node_names:
     description: Rotate only these nodes. By default, all vGPU nodes.
     type: list
     elements: str
     default: []
   preflight:
-    description: Whether the license servers of the token are checked from all nodes before the first node is changed.
+    description:
+      - Whether the license servers of the token are checked from all nodes before the first node is changed.
+      - In check mode with O(provided), they are not checked, because the module does not have the new token.
     type: bool
     default: true
   wait_timeout:
@@ -58,11 +66,13 @@ EXAMPLES = r"""
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
     token_path: /srv/nvidia/new.tok
+  register: written
 
 - name: Load the token in running drivers
   accel.gpu.license_rotation:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
+    provided: "{{ written.license }}"
 """
 
 RETURN = r"""
@@ -132,6 +142,7 @@ from ..module_utils.licensing.token import SHORT, utc_now
 from ..module_utils.schema.messages import abbreviate, abbreviate_nodes
 
 _SPEC: ArgumentSpec = {
+    "provided": {"type": "dict"},
     "node_names": {"type": "list", "elements": "str", "default": []},
     "preflight": {"type": "bool", "default": True},
     "wait_timeout": {"type": "int", "default": 300},
@@ -143,11 +154,15 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     """Read all nodes, and rotate those that differ from their Secret."""
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
+    if module.check_mode and module.params["provided"]:
+        cluster.predict(module.params["provided"])
     nodes = _selected(cluster.license_nodes(), module.params["node_names"])
     _require_tokens(cluster, nodes)
     containers = LicenseContainers(module.client)
     readings = containers.read_all(
-        nodes, on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(nodes))
+        nodes,
+        client=True,
+        on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(nodes)),
     )
     rotations = plan_rotation(nodes, readings, cluster.expected_of)
     skipped = _skipped(module, nodes, readings)
@@ -183,6 +198,8 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
         )
     problems = []
     for expected in cluster.expected.values():
+        if expected.predicted is not None:
+            continue
         if not expected.readable:
             problems.append(f"This user may not read {expected.label}. Grant the right to get it.")
         elif expected.token is None or not expected.files.is_complete:

@@ -48,6 +48,16 @@ class Container:
     waiting: int = 0
     # The result of a connection to a license server.
     connection: ExecResult = field(default_factory=lambda: ExecResult(0, "0.1 0.2 0.3", ""))
+    # The content of the PID file without a client, and the process of the node that has this number (empty: none).
+    stale_pid: int | None = None
+    stale_name: str = ""
+    # Whether the client does not end after SIGTERM.
+    immortal: bool = False
+    # Whether the driver shows the license of an earlier client until the next one has got its own, and the state that it shows.
+    sticky: bool = False
+    shown: str = "Unlicensed (Unrestricted)"
+    # How many starts of the client fail.
+    refused_starts: int = 0
 
     def __post_init__(self) -> None:
         self.loaded = dict(self.files) if self.pid else {}
@@ -66,11 +76,14 @@ class Container:
         match tuple(command):
             case ("nvidia-smi", "-q"):
                 self.waiting -= 1
-                text = "Licensed (Expiry: 2030-1-5 4:02:01 GMT)" if self.licensed else "Unlicensed (Unrestricted)"
+                if self.licensed:
+                    self.shown = f"Licensed (Expiry: 2030-1-5 4:02:{self.started} GMT)"
+                elif not self.sticky:
+                    self.shown = "Unlicensed (Unrestricted)"
                 return ExecResult(
                     0,
                     "==============NVSMI LOG==============\n    vGPU Software Licensed Product\n"
-                    f"        Product Name : NVIDIA Virtual Compute Server\n        License Status : {text}\n",
+                    f"        Product Name : NVIDIA Virtual Compute Server\n        License Status : {self.shown}\n",
                     "",
                 )
             case ("sha256sum", *paths):
@@ -92,15 +105,29 @@ class Container:
                 self.files[target] = self.files.pop(source)
                 return ExecResult(0, "", "")
             case ("cat", path) if path == PID_FILE:
-                return ExecResult(0, f"{self.pid}\n", "") if self.pid else missing("cat", path)
+                pid = self.pid or self.stale_pid
+                return ExecResult(0, f"{pid}\n", "") if pid else missing("cat", path)
+            case ("cat", path) if path.startswith("/proc/"):
+                names = {f"/proc/{self.pid}/comm": "nvidia-gridd", f"/proc/{self.stale_pid}/comm": self.stale_name}
+                return ExecResult(0, f"{names[path]}\n", "") if names.get(path) else missing("cat", path)
             case ("kill", "-TERM", pid):
+                assert not (self.pid is None and str(self.stale_pid) == pid and self.stale_name), (
+                    "another process was ended"
+                )
                 if str(self.pid) != pid:
                     return ExecResult(1, "", f"kill: ({pid}) - No such process\n")
+                if self.immortal:
+                    return ExecResult(0, "", "")
                 self.pid, self.loaded = None, {}
                 return ExecResult(0, "", "")
             case ("curl", *dummy):
                 return self.connection
-            case ("nvidia-gridd",):
+            case ("env", libraries, "nvidia-gridd"):
+                folders = ["/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"]
+                assert libraries == "LD_LIBRARY_PATH=" + ":".join(f"{folder}/nvidia/gridd" for folder in folders)
+                if self.refused_starts > 0:
+                    self.refused_starts -= 1
+                    return ExecResult(1, "", "nvidia-gridd: cannot start\n")
                 assert self.pid is None, "a second client was started"
                 self.started += 1
                 self.pid, self.loaded, self.waiting = 100 + self.started, dict(self.files), self.delay
@@ -137,7 +164,7 @@ class Containers:
 
     def mutations(self) -> list[tuple[str, tuple[str, ...]]]:
         """The commands that change something."""
-        return [each for each in self.commands if each[1][0] in ("cp", "mv", "kill", "nvidia-gridd")]
+        return [each for each in self.commands if each[1][0] in ("cp", "mv", "kill", "env")]
 
 
 def license_node(

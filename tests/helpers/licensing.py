@@ -149,6 +149,13 @@ class Licensing:
             and not request.uri.partition("?")[0].endswith("/exec")
         ]
 
+    def run(self, node: str, *command: str) -> str:
+        """The output of a command in the driver pod of a node."""
+        selector = ("-l", "app.kubernetes.io/component=nvidia-driver", f"--field-selector=spec.nodeName={node}")
+        (pod,) = self.cluster.get("pods", "-n", NAMESPACE, *selector)["items"]
+        name = pod["metadata"]["name"]
+        return str(self.cluster.kubectl("exec", "-n", NAMESPACE, name, "-c", "nvidia-driver-ctr", "--", *command))
+
     def fault(self, fault: str, node: str) -> None:
         """Inject a fault into one node."""
         self.lab.command("fault", "inject", fault, "--nodes", node)

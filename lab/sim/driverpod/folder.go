@@ -64,6 +64,8 @@ type Daemon struct {
 	// Stopped is when it received SIGTERM, and End when it ends or has ended.
 	Stopped time.Time `json:"stopped"`
 	End     time.Time `json:"end"`
+	// Other is another process of the node, which got the process id of a daemon that was killed; 0 if there is none.
+	Other int `json:"other"`
 }
 
 // Exists returns whether the process exists at a time.
@@ -133,7 +135,7 @@ func (f Folder) StartDaemon() error {
 	}
 	next := Daemon{PID: firstPID}
 	if before != nil {
-		next.PID = before.PID + 1
+		next.PID, next.Other = before.PID+1, before.Other
 	}
 	if next.Config, err = f.Read(ConfigPath); err != nil {
 		return err
@@ -149,6 +151,20 @@ func (f Folder) StopDaemon(d *Daemon, now time.Time, after time.Duration) error 
 	stopped := *d
 	stopped.Stopped, stopped.End = now, now.Add(after)
 	return f.store("daemon.json", stopped)
+}
+
+// KillDaemon ends nvidia-gridd immediately. Its PID file remains, and the node gives its process id to another process.
+func (f Folder) KillDaemon(d *Daemon, now time.Time) error {
+	killed := *d
+	killed.Stopped, killed.End, killed.Other = now, now, d.PID
+	return f.store("daemon.json", killed)
+}
+
+// KillOther ends the process that has the process id of a former daemon.
+func (f Folder) KillOther(d *Daemon) error {
+	alone := *d
+	alone.Other = 0
+	return f.store("daemon.json", alone)
 }
 
 // Announce notifies the simulator of a change of the container.

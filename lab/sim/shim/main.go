@@ -25,7 +25,11 @@ const (
 	unknown = 127
 	suffix  = ".new"
 	input   = "/dev/stdin"
+	gridd   = "nvidia-gridd"
 )
+
+// The folders with the private libraries of nvidia-gridd: in images of the RHEL family, and in those of the Debian family.
+var libraries = []string{"/usr/lib64/nvidia/gridd", "/usr/lib/x86_64-linux-gnu/nvidia/gridd", "/usr/lib/aarch64-linux-gnu/nvidia/gridd"}
 
 // The files that can be replaced, by a copy with the suffix .new that is renamed.
 var replaceable = []string{driverpod.ConfigPath, driverpod.TokenPath}
@@ -83,17 +87,24 @@ func (s *session) run(command []string) int {
 		if slices.Equal(arguments, []string{driverpod.PIDPath}) {
 			return s.process()
 		}
+		if pid, ok := commOf(arguments); ok {
+			return s.comm(pid)
+		}
 	case "kill":
-		if len(arguments) == 2 && arguments[0] == "-TERM" {
-			return s.terminate(arguments[1])
+		if len(arguments) == 2 && slices.Contains([]string{"-0", "-TERM", "-KILL"}, arguments[0]) {
+			return s.signal(arguments[0], arguments[1])
 		}
 	case "curl":
 		if host, ok := checked(arguments); ok {
 			return s.connect(host)
 		}
-	case "nvidia-gridd":
+	case gridd:
 		if len(arguments) == 0 && s.state.Licensed {
-			return s.start()
+			return s.noLibrary()
+		}
+	case "env":
+		if len(arguments) == 2 && strings.Contains(arguments[0], "=") && arguments[1] == gridd && s.state.Licensed {
+			return s.startWith(arguments[0])
 		}
 	}
 	return s.notFound(command)
@@ -210,28 +221,77 @@ func (s *session) move(from, to string) int {
 
 func (s *session) process() int {
 	daemon, err := s.folder.Daemon()
-	if err != nil || !daemon.Exists(s.now) {
+	if err != nil || !daemon.Exists(s.now) && (daemon == nil || daemon.Other != daemon.PID) {
 		return s.fail("cat: %s: No such file or directory", driverpod.PIDPath)
 	}
 	fmt.Fprintln(s.out, daemon.PID)
 	return 0
 }
 
-func (s *session) terminate(process string) int {
+// commOf returns the process id in the path of the file with the name of a process.
+func commOf(paths []string) (int, bool) {
+	if len(paths) != 1 {
+		return 0, false
+	}
+	process, found := strings.CutPrefix(paths[0], "/proc/")
+	process, ends := strings.CutSuffix(process, "/comm")
+	pid, err := strconv.Atoi(process)
+	return pid, found && ends && err == nil && pid > 0
+}
+
+func (s *session) comm(pid int) int {
+	daemon, err := s.folder.Daemon()
+	switch {
+	case err == nil && daemon.Exists(s.now) && daemon.PID == pid:
+		fmt.Fprintln(s.out, gridd)
+	case err == nil && daemon != nil && daemon.Other == pid:
+		fmt.Fprintln(s.out, "sleep")
+	default:
+		return s.fail("cat: /proc/%d/comm: No such file or directory", pid)
+	}
+	return 0
+}
+
+func (s *session) signal(name, process string) int {
 	pid, err := strconv.Atoi(process)
 	if err != nil {
 		return s.fail("kill: %s: arguments must be process or job IDs", process)
 	}
 	daemon, err := s.folder.Daemon()
-	if err != nil || !daemon.Exists(s.now) || daemon.PID != pid {
+	exists := err == nil && daemon.Exists(s.now) && daemon.PID == pid
+	other := err == nil && daemon != nil && daemon.Other == pid
+	switch {
+	case !exists && !other:
 		return s.fail("kill: (%d) - No such process", pid)
+	case name == "-0":
+		return 0
+	case !exists:
+		err = s.folder.KillOther(daemon)
+	case name == "-KILL":
+		err = s.folder.KillDaemon(daemon, s.now)
+	case daemon.Runs():
+		err = s.folder.StopDaemon(daemon, s.now, s.state.StopTime)
 	}
-	if daemon.Runs() {
-		if err := s.folder.StopDaemon(daemon, s.now, s.state.StopTime); err != nil {
-			return s.fail("kill: %v", err)
-		}
+	if err != nil {
+		return s.fail("kill: %v", err)
 	}
 	return s.announce()
+}
+
+// startWith starts nvidia-gridd with an environment variable, which must name a folder with its libraries.
+func (s *session) startWith(variable string) int {
+	name, value, _ := strings.Cut(variable, "=")
+	found := slices.ContainsFunc(strings.Split(value, ":"), func(folder string) bool { return slices.Contains(libraries, folder) })
+	if name != "LD_LIBRARY_PATH" || !found {
+		return s.noLibrary()
+	}
+	return s.start()
+}
+
+// noLibrary fails as the dynamic linker does.
+func (s *session) noLibrary() int {
+	s.fail("%s: error while loading shared libraries: libFlxCore64.so: cannot open shared object file: No such file or directory", gridd)
+	return unknown
 }
 
 // start starts nvidia-gridd, unless its last process has not ended.

@@ -14,6 +14,11 @@ import (
 	"lab.invalid/sim/driverpod"
 )
 
+const (
+	startCommand = "env LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd:/usr/lib/x86_64-linux-gnu/nvidia/gridd nvidia-gridd"
+	noLibrary    = "nvidia-gridd: error while loading shared libraries: libFlxCore64.so: cannot open shared object file: No such file or directory\n"
+)
+
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // newContainer returns a running container with a token; its daemon is licensed.
@@ -64,16 +69,26 @@ func TestCommands(t *testing.T) {
 		{0, "mv " + token + ".new " + token, 1, "mv: cannot stat '" + token + ".new': No such file or directory\n"},
 		{0, "cp /dev/stdin " + token + ".new", 0, ""},
 		{0, "mv " + token + ".new " + token, 0, ""},
-		{0, "nvidia-gridd", 1, "nvidia-gridd: already running (412)\n"},
+		{0, startCommand, 1, "nvidia-gridd: already running (412)\n"},
 		{0, "cat " + driverpod.PIDPath, 0, "412\n"},
+		{0, "cat /proc/412/comm", 0, "nvidia-gridd\n"},
+		{0, "cat /proc/411/comm", 1, "cat: /proc/411/comm: No such file or directory\n"},
+		{0, "cat /proc/self/comm", 127, ""},
+		{0, "kill -0 412", 0, ""},
+		{0, "kill -0 411", 1, "kill: (411) - No such process\n"},
 		{0, "kill -TERM 411", 1, "kill: (411) - No such process\n"},
 		{0, "kill -TERM 412", 0, ""},
 		{0, "nvidia-smi -q", 0, "    License Status : Unlicensed (Unrestricted)\n"},
-		{0, "nvidia-gridd", 1, "nvidia-gridd: already running (412)\n"},
+		{0, startCommand, 1, "nvidia-gridd: already running (412)\n"},
 		{0, "cat " + driverpod.PIDPath, 0, "412\n"},
 		{time.Second, "cat " + driverpod.PIDPath, 1, "cat: " + driverpod.PIDPath + ": No such file or directory\n"},
+		{time.Second, "cat /proc/412/comm", 1, "cat: /proc/412/comm: No such file or directory\n"},
+		{time.Second, "kill -0 412", 1, "kill: (412) - No such process\n"},
 		{time.Second, "kill -TERM 412", 1, "kill: (412) - No such process\n"},
-		{time.Second, "nvidia-gridd", 0, ""},
+		{time.Second, "nvidia-gridd", 127, noLibrary},
+		{time.Second, "env LD_LIBRARY_PATH=/usr/lib64 nvidia-gridd", 127, noLibrary},
+		{time.Second, "env X=/usr/lib64/nvidia/gridd nvidia-gridd", 127, noLibrary},
+		{time.Second, startCommand, 0, ""},
 		{time.Second, "cat " + driverpod.PIDPath, 0, "413\n"},
 		{time.Second, "nvidia-smi -q", 0, "    License Status : Unlicensed (Unrestricted)\n"},
 		{0, "cat /etc/passwd", 127, "cat /etc/passwd: command not found in this lab\n"},
@@ -84,6 +99,8 @@ func TestCommands(t *testing.T) {
 		{0, "sha256sum /etc/passwd", 127, ""},
 		{0, "kill -9 413", 127, ""},
 		{0, "nvidia-smi", 127, ""},
+		{0, "env LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd sh", 127, ""},
+		{0, "env nvidia-gridd", 127, ""},
 		{0, "sh -c true", 127, "sh -c true: command not found in this lab\n"},
 		{0, "", 127, ""},
 	} {
@@ -99,6 +116,32 @@ func TestCommands(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(string(folder)), driverpod.EventsFolder, "ns_driver_1")); err != nil {
 		t.Error("the simulator was not notified of the restart")
+	}
+}
+
+func TestAKilledDaemonLeavesItsFile(t *testing.T) {
+	folder := newContainer(t)
+	for _, step := range []struct {
+		command string
+		output  string
+	}{
+		{"kill -KILL 412", ""},
+		{"nvidia-smi -q", "    License Status : Unlicensed (Unrestricted)\n"},
+		{"cat " + driverpod.PIDPath, "412\n"},
+		{"cat /proc/412/comm", "sleep\n"},
+		{"kill -0 412", ""},
+		{startCommand, ""},
+		{"cat " + driverpod.PIDPath, "413\n"},
+		{"cat /proc/413/comm", "nvidia-gridd\n"},
+		{"cat /proc/412/comm", "sleep\n"},
+		{"kill -TERM 412", ""},
+	} {
+		if status, output := run(t, folder, start, "", step.command); status != 0 || output != step.output {
+			t.Errorf("%s: %d %q", step.command, status, output)
+		}
+	}
+	if status, _ := run(t, folder, start, "", "kill -0 412"); status != 1 {
+		t.Error("the other process exists after SIGTERM")
 	}
 }
 
@@ -148,7 +191,7 @@ func TestAContainerWithoutLicense(t *testing.T) {
 	if status, output := run(t, folder, start, "", "nvidia-smi -q"); status != 0 || output != "    License Status : N/A\n" {
 		t.Errorf("%d %q", status, output)
 	}
-	if status, _ := run(t, folder, start, "", "nvidia-gridd"); status != unknown {
+	if status, _ := run(t, folder, start, "", startCommand); status != unknown {
 		t.Errorf("nvidia-gridd: %d", status)
 	}
 }

@@ -13,9 +13,17 @@ from ..cluster_state.pool_assignment import assign_pools
 from ..common.errors import InvalidOptions
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
-from .content import LicenseFiles, read_files
+from .content import CONFIG_KEY, TOKEN_KEY, LicenseFiles, read_files
 from .diagnosis import Expected
-from .driver_pods import FIELDS, SELECTOR, LicenseNode, license_nodes, parse_driver_pods
+from .driver_pods import (
+    CONFIG_PATH,
+    FIELDS,
+    SELECTOR,
+    TOKEN_PATH,
+    LicenseNode,
+    license_nodes,
+    parse_driver_pods,
+)
 from .gridd_conf import profile_class
 from .targets import LicenseTarget, mounted_targets, target_of_pool
 from .token import InvalidToken, TokenInfo, parse_token
@@ -81,6 +89,23 @@ class LicenseCluster:
         """The files that a node should use; None if no object is mounted there."""
         target = target_of_pool(self.mounted, node.pool)
         return self.expected[target] if target is not None else None
+
+    def predict(self, provided: t.Mapping[str, t.Any]) -> None:
+        """Expect the files that the module license would write, by its result in check mode."""
+        found = {(item["kind"], item["name"]): item for item in provided["objects"]}
+        if provided["policy"] and not provided["held_back"]:
+            self.mounted = [LicenseTarget(kind, name) for kind, name in found]
+        self.expected = {
+            target: self._predicted(target, found[target.kind, target.name])
+            if (target.kind, target.name) in found
+            else self.expected[target]
+            for target in self.mounted
+        }
+
+    def _predicted(self, target: LicenseTarget, item: t.Mapping[str, t.Any]) -> Expected:
+        paths = {TOKEN_KEY: TOKEN_PATH, CONFIG_KEY: CONFIG_PATH}
+        predicted = {paths[key]: digest for key, digest in item["files"].items()}
+        return Expected(target, self.namespace, LicenseFiles(), predicted=predicted)
 
     def _expected(self, target: LicenseTarget) -> Expected:
         try:

@@ -18,7 +18,7 @@ from ..common.parallel import is_fatal, run_bounded
 from ..kube.errors import ApiError
 from .connectivity import Server, ServiceCheck, check_command, evaluate_check, proxy_of, servers_of, unknown_check
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
-from .status import parse_status
+from .status import LicenseStatus, parse_status
 from .token import fingerprint
 
 if t.TYPE_CHECKING:
@@ -29,6 +29,16 @@ if t.TYPE_CHECKING:
 
 # Each command has a connection of its own, and takes most of its time on the node.
 PARALLEL = 32
+# The private libraries of the license client, in each image of the driver. Source: NVIDIA/gpu-driver-container, rhel9/nvidia-driver, _load_driver
+# ("LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd nvidia-gridd"), and ubuntu24.04/nvidia-driver, _start_daemons
+# ("LD_LIBRARY_PATH=/usr/lib/$DRIVER_ARCH-linux-gnu/nvidia/gridd nvidia-gridd"; DRIVER_ARCH is x86_64 or aarch64).
+_LIBRARIES = (
+    "/usr/lib64/nvidia/gridd",
+    "/usr/lib/x86_64-linux-gnu/nvidia/gridd",
+    "/usr/lib/aarch64-linux-gnu/nvidia/gridd",
+)
+_CLIENT = "nvidia-gridd"
+START = ("env", f"LD_LIBRARY_PATH={':'.join(_LIBRARIES)}", _CLIENT)
 _PID_FILE = "/var/run/nvidia-gridd/nvidia-gridd.pid"
 # Seconds for one command; nvidia-smi waits for the driver.
 _READ_TIMEOUT, _WRITE_TIMEOUT = 30.0, 60.0
@@ -64,10 +74,15 @@ class LicenseContainers:
         nodes: t.Sequence[LicenseNode],
         *,
         files: bool = True,
+        client: bool = False,
         on_done: t.Callable[[int], None] = lambda done: None,
     ) -> dict[str, Reading]:
         """The readings of all nodes by name, in parallel; an error of one node is in its reading. Raises errors that concern every node."""
-        calls = [(node.name, functools.partial(self.read, node.pod, files=files)) for node in nodes if _runs(node)]
+        calls = [
+            (node.name, functools.partial(self.read, node.pod, files=files, client=client))
+            for node in nodes
+            if _runs(node)
+        ]
         outcomes = run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=_concerns_all)
         readings = {node.name: Reading() for node in nodes}
         for outcome in outcomes:
@@ -79,16 +94,22 @@ class LicenseContainers:
                 readings[outcome.name] = outcome.value
         return readings
 
-    def read(self, pod: DriverPod | None, *, files: bool = True) -> Reading:
-        """The state of one node; of a node without a license, its clock, too."""
+    def read(self, pod: DriverPod | None, *, files: bool = True, client: bool = False) -> Reading:
+        """The state of one node; of a node without a license, its clock, too, and with `client` of one with a license whether its client runs."""
         if pod is None:
             return Reading()
+        status = self.status(pod)
+        digests = self.fingerprints(pod, CONFIG_PATH, TOKEN_PATH) if files else {}
+        if status.is_licensed:
+            return Reading(status, digests, client_runs=bool(self.running(pod)) if client else None)
+        return Reading(status, digests, self._clock_skew(pod))
+
+    def status(self, pod: DriverPod) -> LicenseStatus:
+        """The state of the license."""
         output = self._run(pod, "nvidia-smi", "-q")
         if output.exit_code != 0 and not output.stdout:
             raise CommandFailed(f"nvidia-smi -q failed in pod {pod.name}: {_last_line(output)}.")
-        status = parse_status(output.stdout)
-        digests = self.fingerprints(pod, CONFIG_PATH, TOKEN_PATH) if files else {}
-        return Reading(status, digests, None if status.is_licensed else self._clock_skew(pod))
+        return parse_status(output.stdout)
 
     def check_services(self, pod: DriverPod, token: TokenInfo, proxy: str) -> tuple[ServiceCheck, ...]:
         """Whether the license servers of a token can be reached from a node."""
@@ -170,26 +191,45 @@ class LicenseContainers:
 
     def stop(self, pod: DriverPod) -> None:
         """End the license client, so that it returns its license, and wait until it has ended."""
+        pid = self.running(pod)
+        if not pid:
+            return
+        # Not repeated after a lost response: by then, another process may have the number.
+        signalled = self._client.exec(pod.path, DRIVER_CONTAINER, ("kill", "-TERM", pid), timeout=_READ_TIMEOUT)
         deadline = self._clock() + _STOP_TIMEOUT
-        while True:
-            pid = self._run(pod, "cat", _PID_FILE)
-            text = pid.stdout.strip()
-            if pid.exit_code != 0 or not text.isdigit() or int(text) <= 1:
-                return
-            # A process that has ended cannot be signalled. Further signals to one that is ending have no effect.
-            if not self._run(pod, "kill", "-TERM", text).ok:
-                return
+        while self._is_client(pod, pid):
+            if not signalled.ok:
+                raise CommandFailed(
+                    f"nvidia-gridd (PID {pid}) in pod {pod.name} cannot be ended: {_last_line(signalled)}."
+                )
             if self._clock() > deadline:
                 raise CommandFailed(
-                    f"nvidia-gridd (PID {text}) in pod {pod.name} has not ended {_STOP_TIMEOUT:.0f} s after SIGTERM."
+                    f"nvidia-gridd (PID {pid}) in pod {pod.name} has not ended {_STOP_TIMEOUT:.0f} s after SIGTERM."
                 )
             self._sleep(0.5)
 
+    def running(self, pod: DriverPod) -> str:
+        """The process ID of the license client; empty if it does not run, also if its PID file is left from an earlier process."""
+        file = self._run(pod, "cat", _PID_FILE)
+        pid = file.stdout.strip()
+        return pid if file.ok and pid.isdecimal() and int(pid) > 1 and self._is_client(pod, pid) else ""
+
+    def _is_client(self, pod: DriverPod, pid: str) -> bool:
+        """Whether a process is the license client. Driver pods share the process IDs of their node (hostPID), so the number may be that of any process."""
+        name = self._run(pod, "cat", f"/proc/{pid}/comm")
+        return name.ok and name.stdout.strip() == _CLIENT
+
     def start(self, pod: DriverPod) -> None:
-        """Start the license client, which reads its files only now."""
-        result = self._run(pod, "nvidia-gridd")
-        if not result.ok:
-            raise CommandFailed(f"nvidia-gridd does not start in pod {pod.name}: {_last_line(result)}.")
+        """Start the license client, which reads its files only now; a second time if it fails."""
+        result = self._run(pod, *START)
+        # It may have been started by a command whose response was lost.
+        if not result.ok and not self.running(pod):
+            result = self._run(pod, *START)
+        if not result.ok and not self.running(pod):
+            raise CommandFailed(
+                f"nvidia-gridd does not start in pod {pod.name}: {_last_line(result)}. The license client of this node is stopped. Correct the cause and run "
+                "license_rotate again, or restart the driver pod."
+            )
 
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:
         """Run a command whose repetition is harmless."""

@@ -54,6 +54,11 @@ class LicenseFiles:
         """gridd.conf as text; empty if it is missing."""
         return (self.config or b"").decode(errors="replace")
 
+    def digests(self) -> dict[str, str]:
+        """The first digits of the fingerprints of the files, by key."""
+        files = {TOKEN_KEY: self.token, CONFIG_KEY: self.config}
+        return {key: fingerprint(content)[:SHORT] for key, content in files.items() if content is not None}
+
     def shown(self) -> dict[str, t.Any]:
         """The content for a diff: parameters of gridd.conf, and the fingerprint of the token."""
         content: dict[str, t.Any] = {}

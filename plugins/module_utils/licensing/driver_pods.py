@@ -49,13 +49,14 @@ class DriverPod:
 
 @dataclass(frozen=True)
 class LicenseNode:
-    """A node that needs a license, its pool (None without one), and its driver pod (None without one)."""
+    """A node that needs a license, its pool (None without one), its driver pod (None without one), and why it may lack a license now (empty: it may not)."""
 
     name: str
     pool: str | None
     vgpu_type: str
     driver_version: str
     pod: DriverPod | None
+    not_required: str = ""
 
     def class_with(self, reading: Reading) -> str | None:
         """The class of its vGPU type, by the driver or by the labels; None if it is not known."""
@@ -74,6 +75,8 @@ class Reading:
     error: str = ""
     # The license servers, as far as they were checked from the node.
     services: tuple[ServiceCheck, ...] = ()
+    # Whether the license client runs; None if this was not read.
+    client_runs: bool | None = None
 
     @property
     def is_licensed(self) -> bool:
@@ -113,9 +116,25 @@ def license_nodes(
     """The nodes that need a license, sorted: those whose GPU is a vGPU by its label, and those of pools with a vGPU driver."""
     pool_of = {name: pool for pool, names in membership.by_pool.items() for name in names}
     declared = {pool.name for pool in plan.pools if (pool.driver or {}).get("type") == VGPU_TYPE}
+
+    def license_node(node: Node) -> LicenseNode:
+        pool, pod = pool_of.get(node.name), pods.get(node.name)
+        return LicenseNode(node.name, pool, node.product, node.driver or "", pod, _not_required(node, pool, pod))
+
     return [
-        LicenseNode(node.name, pool_of.get(node.name), node.product, node.driver or "", pods.get(node.name))
+        license_node(node)
         for node in sorted(nodes, key=lambda node: node.name)
         if node.labels.get(VGPU_PRESENT_LABEL) == "true"
         or (pool_of.get(node.name) in declared and node.has_gpu and node.labels.get(VGPU_PRESENT_LABEL) != "false")
     ]
+
+
+def _not_required(node: Node, pool: str | None, pod: DriverPod | None) -> str:
+    """Why a node may lack a license now, as the end of a sentence; empty if it may not."""
+    if not node.ready:
+        return "it is not ready"
+    if pod is None and node.unschedulable:
+        return "it is cordoned, and has no driver pod"
+    if pod is None and pool is None:
+        return "it is in no pool, and has no driver pod"
+    return ""

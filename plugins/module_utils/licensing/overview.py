@@ -30,8 +30,19 @@ class NodeState:
     expected: Expected | None
     problem: str
 
-    def as_dict(self) -> dict[str, t.Any]:
+    @property
+    def is_missing(self) -> bool:
+        """Whether the node should have a license now, but has none."""
+        return not self.reading.is_licensed and not self.node.not_required
+
+    @property
+    def token_matches(self) -> bool | None:
+        """Whether the node has the token of its Secret; None if this is not known."""
+        return self.expected.matches(self.reading, TOKEN_PATH) if self.expected is not None else None
+
+    def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
         """The node in the format of results."""
+        token = self.expected.token if self.expected is not None and self.token_matches else None
         node, reading, status = self.node, self.reading, self.reading.status
         return {
             "name": node.name,
@@ -43,7 +54,8 @@ class NodeState:
             "expires": format_time(status.expires) if status is not None else None,
             "pod": node.pod.name if node.pod is not None else None,
             "driver_started": node.pod.started if node.pod is not None else None,
-            "token_matches": self.expected.matches(reading, TOKEN_PATH) if self.expected is not None else None,
+            "token_matches": self.token_matches,
+            "token_days_left": token.days_left(now) if token is not None else None,
             "config_matches": self.expected.matches(reading, CONFIG_PATH) if self.expected is not None else None,
             "clock_skew": reading.clock_skew,
             "services": [check.as_dict() for check in reading.services],
@@ -61,7 +73,10 @@ def node_states(
     states = []
     for node in nodes:
         expected, reading = expected_of(node), readings[node.name]
-        states.append(NodeState(node, reading, expected, problem(node, reading, expected, now)))
+        text = problem(node, reading, expected, now)
+        if node.not_required and not reading.is_licensed:
+            text = f"Not verified: {node.not_required}."
+        states.append(NodeState(node, reading, expected, text))
     return sorted(states, key=lambda state: (not state.problem, state.node.name))
 
 
@@ -76,6 +91,7 @@ def object_result(expected: Expected, now: datetime.datetime) -> dict[str, t.Any
         "namespace": expected.namespace,
         "pools": list(expected.target.pools),
         "readable": expected.readable,
+        "complete": expected.files.is_complete,
         **{name: values[name] for name in names},
     }
 
@@ -87,8 +103,12 @@ def overview(
     found = [object_result(expected, now) for expected in objects]
     left = [item["days_left"] for item in found if item["days_left"] is not None]
     return {
-        "counts": counts({state.node.name: state.reading for state in states}),
-        "nodes": [state.as_dict() for state in states[:limit]],
+        "counts": {
+            **counts({state.node.name: state.reading for state in states}),
+            "outdated": sum(state.token_matches is False for state in states),
+            "not_required": sum(not state.reading.is_licensed and not state.is_missing for state in states),
+        },
+        "nodes": [state.as_dict(now) for state in states[:limit]],
         "objects": found,
         "days_left": min(left, default=None),
         "warnings": list(_warnings(states, objects, now, min_days)),

@@ -20,9 +20,17 @@ def report_problems(report: Document, min_days: int) -> list[str]:
         return [f"The cluster could not be read: {report.get('msg') or 'unknown error'}"]
     found = []
     counts = info.get("counts") or {}
-    missing = int(counts.get("nodes") or 0) - int(counts.get("licensed") or 0)
+    nodes, licensed, not_required = (int(counts.get(name) or 0) for name in ("nodes", "licensed", "not_required"))
+    missing = nodes - licensed - not_required
     if missing > 0:
         found.append(f"{missing} of {counts.get('nodes')} nodes have no verified license.")
+    if outdated := int(counts.get("outdated") or 0):
+        found.append(
+            f"{outdated} {'node runs' if outdated == 1 else 'nodes run'} another token than that of their Secret. Run the playbook license_rotate."
+        )
+    if not info.get("objects") and counts.get("nodes"):
+        found.append("No Secret with a licensing token is named. Run the playbook license with a token.")
+    found += [text for item in info.get("objects") or () if (text := _object_problem(item))]
     left = info.get("days_left")
     if left is not None and left < min_days:
         found.append(
@@ -36,6 +44,19 @@ def report_problems(report: Document, min_days: int) -> list[str]:
     return found
 
 
+def _object_problem(item: Document) -> str:
+    """Why new driver pods get no license from an object; empty for a token that has expired, which the days left show."""
+    name = f"{item['kind']} {item['namespace']}/{item['name']}"
+    if not item["readable"]:
+        return f"This user may not read {name}, so its token is not verified."
+    if item["valid"] is None or not item["complete"]:
+        return f"{name} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
+    left = item["days_left"]
+    if not item["valid"] and (left is None or left >= 0):
+        return f"The token in {name} is not valid before {item['not_before']}. Wait until then, or correct the clock of this machine or of the license server."
+    return ""
+
+
 def report_lines(reports: t.Mapping[str, Document], min_days: int, width: int = WIDTH) -> list[str]:
     """One table with a line for each cluster, and the problems of each cluster below it.
 
@@ -45,7 +66,7 @@ def report_lines(reports: t.Mapping[str, Document], min_days: int, width: int = 
     lines = table(columns, sorted(reports.items()), width)
     for name, report in sorted(reports.items()):
         info = report.get("license_info")
-        texts = [*report_problems(report, min_days), *((info or {}).get("warnings") or ())]
+        texts = dict.fromkeys([*report_problems(report, min_days), *((info or {}).get("warnings") or ())])
         if texts:
             lines += ["", *wrap([(name, text) for text in texts], width)]
     return lines
@@ -87,14 +108,15 @@ _CLUSTER_COLUMNS = (
     Column("LICENSED", _count("licensed"), number=True),
     Column("UNLICENSED", _count("unlicensed"), number=True),
     Column("UNKNOWN", _count("unknown"), number=True),
+    Column("OUTDATED", _count("outdated"), number=True),
     Column("TOKEN EXPIRES", _first_expiry),
     Column("DAYS LEFT", _days, number=True),
     Column("LICENSE SERVER", _servers, cuts=True),
 )
 # Between the nodes and the tokens.
 _COLUMNS = (
-    *_CLUSTER_COLUMNS[:5],
+    *_CLUSTER_COLUMNS[:6],
     Column("LICENSES", _licenses("total"), number=True),
     Column("LEASES", _licenses("leases"), number=True),
-    *_CLUSTER_COLUMNS[5:],
+    *_CLUSTER_COLUMNS[6:],
 )

@@ -23,7 +23,10 @@ from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Readin
 from .token import utc_now
 
 if t.TYPE_CHECKING:
+    import datetime
+
     from ..kube.lease import Lease
+    from .status import LicenseStatus
 
 REPLACE, RESTART, NONE = "replace", "restart", "none"
 # How often a node is tried if the API server or the kubelet fails temporarily.
@@ -37,6 +40,23 @@ class NodeRotation:
     node: LicenseNode
     expected: Expected
     action: str
+
+
+@dataclass
+class FormerLicense:
+    """The license of the client that was ended: whether its end was seen, and its expiry. A driver might show it longer than its client runs."""
+
+    expires: datetime.datetime | None = None
+    ended: bool = False
+
+    def see(self, status: LicenseStatus | None) -> None:
+        """Take notice of a state in which the node has no license."""
+        self.ended |= status is not None and not status.is_licensed
+
+    def is_shown_by(self, reading: Reading) -> bool:
+        """Whether the reading may still show this license."""
+        expires = reading.status.expires if reading.status is not None else None
+        return not self.ended and (expires is None or self.expires is None or expires <= self.expires)
 
 
 @dataclass
@@ -61,9 +81,9 @@ class RotationResult:
 
 def needed_action(reading: Reading, expected: Expected) -> str:
     """The change that a node needs."""
-    if any(reading.files.get(path) != digest for path, digest in expected.fingerprints.items()):
+    if any(not expected.matches(reading, path) for path in expected.fingerprints):
         return REPLACE
-    return NONE if reading.is_licensed else RESTART
+    return NONE if reading.is_licensed and reading.client_runs is not False else RESTART
 
 
 def plan_rotation(
@@ -111,14 +131,14 @@ class Rotator:
         """Rotate one node; after a temporary error from its current state."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self._apply(rotation)
+                former = self._apply(rotation)
                 break
             except ServiceError as error:
                 if not error.transient or attempt == _ATTEMPTS:
                     raise
-        self._verify(rotation)
+        self._verify(rotation, former)
 
-    def _apply(self, rotation: NodeRotation) -> None:
+    def _apply(self, rotation: NodeRotation) -> FormerLicense:
         pod, containers = t.cast("DriverPod", rotation.node.pod), self._containers
         contents = {TOKEN_PATH: rotation.expected.files.token, CONFIG_PATH: rotation.expected.files.config}
         current = containers.fingerprints(pod, *contents)
@@ -127,28 +147,54 @@ class Rotator:
             for path, content in contents.items()
             if content is not None and current[path] != rotation.expected.fingerprints[path]
         }
+        before = self._status(pod)
+        former = FormerLicense(before.expires if before is not None else None)
+        former.see(before)
+
+        def stop() -> None:
+            containers.stop(pod)
+            former.see(self._status(pod))
+
         steps: list[t.Callable[[], None]] = [
             *(functools.partial(containers.write_new, pod, path, content) for path, content in changed.items()),
-            functools.partial(containers.stop, pod),
+            stop,
             *(functools.partial(containers.move_new, pod, path, content) for path, content in changed.items()),
             functools.partial(containers.start, pod),
         ]
         for step in steps:
             self._lease.check()
             step()
+        return former
 
-    def _verify(self, rotation: NodeRotation) -> None:
-        """Wait until the node has a license with the new files."""
+    def _status(self, pod: DriverPod) -> LicenseStatus | None:
+        """The state of the license, None if it cannot be read: the steps between the end and the start of a client must not fail because of it."""
+        try:
+            return self._containers.status(pod)
+        except CommandFailed:
+            return None
+
+    def _verify(self, rotation: NodeRotation, former: FormerLicense) -> None:
+        """Wait until the new client runs, and has got a license with the new files."""
         node = rotation.node
 
+        def read() -> Reading:
+            reading = self._containers.read(node.pod, client=True)
+            former.see(reading.status)
+            return reading
+
         def text(reading: Reading) -> str:
-            services = self._containers.check_all([node], lambda dummy: rotation.expected).get(node.name, ())
-            reading = dataclasses.replace(reading, services=services)
-            return problem(node, reading, rotation.expected, utc_now()) or "No license yet."
+            if reading.is_licensed and reading.client_runs is False:
+                return "The license client (nvidia-gridd) does not run."
+            if not reading.is_licensed:
+                services = self._containers.check_all([node], lambda dummy: rotation.expected).get(node.name, ())
+                reading = dataclasses.replace(reading, services=services)
+            if reason := problem(node, reading, rotation.expected, utc_now()):
+                return reason
+            return "nvidia-smi still shows the license of the former client."
 
         self._waiting.until(
-            lambda: self._containers.read(node.pod),
-            lambda reading: needed_action(reading, rotation.expected) == NONE,
+            read,
+            lambda reading: needed_action(reading, rotation.expected) == NONE and not former.is_shown_by(reading),
             describe=text,
             progress_text=lambda reading: (
                 f"rotating the license of {node.name}: {reading.status.text if reading.status else 'unknown'}"

@@ -30,6 +30,7 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 CONFIG = "/etc/nvidia/gridd.conf"
 TOKEN = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
+START = ("env", "LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/nvidia/gridd", "nvidia-gridd")
 PID = "/var/run/nvidia-gridd/nvidia-gridd.pid"
 PRODUCT = "NVIDIA Virtual Compute Server"
 # Full performance without a license lasts 20 minutes, multiplied by this.
@@ -99,7 +100,7 @@ class Site:
     def restart_daemon(self, node: str) -> None:
         self.output(node, "kill", "-TERM", self.output(node, "cat", PID).strip())
         until(lambda: self.run(node, "cat", PID).returncode == 1, 10)
-        self.output(node, "nvidia-gridd")
+        self.output(node, *START)
 
     def rotate(self, node: str, token: str) -> None:
         """Replace the token of a node and start the daemon again."""
@@ -194,7 +195,7 @@ def test_unknown_commands(site: Site, command: str) -> None:
 
 
 def test_a_driver_without_vgpu_has_no_daemon(site: Site) -> None:
-    assert site.run("t4-1", "nvidia-gridd").returncode == 127
+    assert site.run("t4-1", *START).returncode == 127
 
 
 def test_a_new_token_is_active_after_a_restart_of_the_daemon(site: Site) -> None:
@@ -207,17 +208,29 @@ def test_a_new_token_is_active_after_a_restart_of_the_daemon(site: Site) -> None
     site.output("vgpu-1", "kill", "-TERM", pid)
     assert "License Status                    : Unlicensed (Unrestricted)" in site.output("vgpu-1", "nvidia-smi", "-q")
     until(lambda: site.license("vgpu-1").get("reason") == "nvidia-gridd is not running", 20)
-    site.output("vgpu-1", "nvidia-gridd")
+    site.output("vgpu-1", *START)
     state = site.await_status("vgpu-1", "Licensed", token)
     assert state["server"] == "other.example.com"
     assert site.output("vgpu-1", "cat", PID).strip() != pid
     assert site.run("vgpu-1", "kill", "-TERM", pid).returncode == 1
-    assert site.run("vgpu-1", "nvidia-gridd").returncode == 1
+    assert site.run("vgpu-1", *START).returncode == 1
     after = site.pod("vgpu-1")
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert [one["restartCount"] for one in after["status"]["containerStatuses"]] == [0]
     # The Secret is mounted by a subPath: only a new start of the container reads it.
     assert site.license("vgpu-2")["token_sha256"] == digest(site.token)
+
+
+def test_a_killed_daemon_leaves_its_pid_file(site: Site) -> None:
+    pid = site.output("vgpu-1", "cat", PID).strip()
+    assert site.output("vgpu-1", "cat", f"/proc/{pid}/comm") == "nvidia-gridd\n"
+    site.output("vgpu-1", "kill", "-0", pid)
+    site.output("vgpu-1", "kill", "-KILL", pid)
+    assert site.output("vgpu-1", "cat", PID).strip() == pid
+    assert site.output("vgpu-1", "cat", f"/proc/{pid}/comm") == "sleep\n"
+    site.output("vgpu-1", *START)
+    site.await_status("vgpu-1", "Licensed", site.token)
+    assert site.output("vgpu-1", "cat", PID).strip() != pid
 
 
 def test_a_killed_copy_leaves_the_file(site: Site) -> None:
@@ -371,7 +384,7 @@ def test_a_stopped_daemon_returns_its_lease_and_a_deleted_machine_does_not(site:
     site.output("vgpu-1", "kill", "-TERM", site.output("vgpu-1", "cat", PID).strip())
     until(lambda: len(nls.leases()) == 2, 20)
     until(lambda: site.run("vgpu-1", "cat", PID).returncode == 1, 10)
-    site.output("vgpu-1", "nvidia-gridd")
+    site.output("vgpu-1", *START)
     until(lambda: len(nls.leases()) == 3, 20)
     site.lab.command("nodes", "scale", "vgpu", "2")
     assert len(nls.leases()) == 3

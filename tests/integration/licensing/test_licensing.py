@@ -36,7 +36,14 @@ def test_site_licenses_every_node(licensing: Licensing) -> None:
     verified = licensing.play("license").require_success()
     assert verified.changed("lab") == 0
     (info,) = verified.module_results("accel.gpu.license_info")
-    assert info["license_info"]["counts"] == {"nodes": NODES, "licensed": NODES, "unlicensed": 0, "unknown": 0}
+    assert info["license_info"]["counts"] == {
+        "nodes": NODES,
+        "licensed": NODES,
+        "unlicensed": 0,
+        "unknown": 0,
+        "outdated": 0,
+        "not_required": 0,
+    }
     assert info["license_info"]["warnings"] == []
 
 
@@ -194,14 +201,47 @@ def test_a_rotation_restarts_no_pod(licensing: Licensing) -> None:
     token = licensing.token(NEW_HOST)
     predicted = licensing.play("license_rotate", token=token, arguments=("--check",)).require_success()
     run = licensing.play("license_rotate", token=token).require_success()
-    assert predicted.changed("lab") == 1
+    assert predicted.changed("lab") == 2
     assert run.changed("lab") == 2
     (result,) = run.module_results("accel.gpu.license_rotation")
+    (expected,) = predicted.module_results("accel.gpu.license_rotation")
+    assert expected["license_rotation"] == result["license_rotation"]
+    assert expected["diff"] == result["diff"]
     assert result["license_rotation"]["rotated_count"] == NODES
     assert licensing.pods() == before
     assert licensing.pod_changes(since) == []
     assert {state["token_sha256"] for state in licensing.states().values()} == {licensing.digest()}
     assert licensing.play("license_rotate", token=token).require_success().changed("lab") == 0
+
+
+def test_site_reports_a_missing_license(licensing: Licensing) -> None:
+    licensing.fault("license-denied", "vdi-1")
+    licensing.run(
+        "vdi-1", "kill", "-KILL", licensing.run("vdi-1", "cat", "/var/run/nvidia-gridd/nvidia-gridd.pid").strip()
+    )
+    tags = ("--tags", "licensing,report")
+    token = licensing.token()
+    run = licensing.play("site", token=token, arguments=tags, gpu_licensing_wait_timeout=5)
+    assert run.rc == 2
+    assert "1 of 20 nodes have no license." in run.failure()
+    assert len(run.module_results("accel.gpu.gpu_info")) == 1
+
+
+def test_a_node_that_is_not_ready_needs_no_license(licensing: Licensing) -> None:
+    licensing.lab.command("fault", "inject", "node-not-ready", "--nodes", "vdi-1")
+    until(
+        lambda: "vdi-1: Not verified: it is not ready." in str(licensing.info()["license_info"]["warnings"]), limit=60
+    )
+
+
+def test_a_stale_pid_file_ends_no_other_process(licensing: Licensing) -> None:
+    pid = licensing.run("vdi-1", "cat", "/var/run/nvidia-gridd/nvidia-gridd.pid").strip()
+    licensing.run("vdi-1", "kill", "-KILL", pid)
+    licensing.license(licensing.token(NEW_HOST))
+    done = licensing.rotate(node_names=["vdi-1"], wait_timeout=30)
+    assert done["license_rotation"]["rotated"] == ["vdi-1"], done
+    assert licensing.states()["vdi-1"]["server"] == NEW_HOST
+    assert licensing.run("vdi-1", "cat", f"/proc/{pid}/comm") == "sleep\n"
 
 
 def test_a_config_map_by_hand_becomes_a_secret(vgpu_lab: Lab, tmp_path: Any) -> None:
@@ -296,8 +336,8 @@ def test_a_report_with_licenses_and_leases(licensing: Licensing) -> None:
         assert key not in run.stdout + run.stderr
         lines = run.stderr.splitlines()
         head = next(number for number, line in enumerate(lines) if line.startswith("CLUSTER"))
-        assert lines[head].split()[4:7] == ["UNKNOWN", "LICENSES", "LEASES"]
-        return lines[head + 1].split()[5:7]
+        assert lines[head].split()[4:8] == ["UNKNOWN", "OUTDATED", "LICENSES", "LEASES"]
+        return lines[head + 1].split()[6:8]
 
     # Of four products.
     until(lambda: licenses_and_leases() == ["400", str(NODES)], limit=60)
@@ -318,7 +358,7 @@ def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     assert run.rc == 2
     lines = run.stderr.splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("CLUSTER"))
-    assert lines[head + 1].split()[:5] == ["first", "20", "20", "0", "0"]
+    assert lines[head + 1].split()[:6] == ["first", "20", "20", "0", "0", "0"]
     assert lines[head + 2].split()[:2] == ["second", "-"]
     assert run.shown("second: The cluster could not be read: The kubeconfig")
     assert run.stats["first"]["failures"] == 0
@@ -327,3 +367,7 @@ def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     assert soon.rc == 2
     assert "A token expires in 364 days, which is less than 400." in soon.failure()
     assert licensing.play("license_report", gpu_licensing_min_days=300).rc == 0
+    licensing.license(licensing.token(NEW_HOST))
+    outdated = licensing.play("license_report", gpu_licensing_min_days=300)
+    assert outdated.rc == 2
+    assert f"{NODES} nodes run another token than that of their Secret." in outdated.failure()

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.connectivity import ServiceCheck
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import (
@@ -21,7 +23,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis impo
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import (
     CONFIG_PATH,
     TOKEN_PATH,
+    LicenseNode,
     Reading,
+    license_nodes,
     parse_driver_pods,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.overview import node_states, overview, problem_lines
@@ -184,9 +188,12 @@ def test_the_overview() -> None:
     }
     states = node_states(nodes, readings, lambda dummy: VALID, NOW)
     found = overview(states, [VALID], NOW, min_days=30, limit=2)
-    assert found["counts"] == {"nodes": 4, "licensed": 1, "unlicensed": 2, "unknown": 1} == counts(readings)
+    assert found["counts"] == {**counts(readings), "outdated": 2, "not_required": 0}
+    assert counts(readings) == {"nodes": 4, "licensed": 1, "unlicensed": 2, "unknown": 1}
     assert [entry["name"] for entry in found["nodes"]] == ["n1", "n2"]
     assert found["nodes"][0]["token_matches"] is False
+    assert found["nodes"][0]["token_days_left"] is None
+    assert states[-1].as_dict(NOW)["token_days_left"] == 364
     assert found["days_left"] == 364
     assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). The token is not")
     assert problem_lines(states, 1)[-1] == "And 1 other problems; the result has all of them."
@@ -209,6 +216,7 @@ def test_the_overview() -> None:
         "LICENSED",
         "UNLICENSED",
         "UNKNOWN",
+        "OUTDATED",
         "TOKEN",
         "EXPIRES",
         "DAYS",
@@ -216,17 +224,83 @@ def test_the_overview() -> None:
         "LICENSE",
         "SERVER",
     ]
-    assert shown[1].split()[:5] == ["prod", "4", "1", "2", "1"]
+    assert shown[1].split()[:6] == ["prod", "4", "1", "2", "1", "2"]
     assert shown[2].split()[:2] == ["test", "-"]
     assert report_problems(reports["prod"], 400) == [
         "3 of 4 nodes have no verified license.",
+        "2 nodes run another token than that of their Secret. Run the playbook license_rotate.",
         "A token expires in 364 days, which is less than 400.",
     ]
     held: dict[str, Any] = {"total": 50, "in_use": 50, "leases": 49}
     reports["prod"]["license_servers"] = held
-    assert report_lines(reports, 1)[0].split()[4:8] == ["UNKNOWN", "LICENSES", "LEASES", "TOKEN"]
-    assert report_lines(reports, 1)[1].split()[4:7] == ["1", "50", "49"]
+    assert report_lines(reports, 1)[0].split()[4:9] == ["UNKNOWN", "OUTDATED", "LICENSES", "LEASES", "TOKEN"]
+    assert report_lines(reports, 1)[1].split()[4:8] == ["1", "2", "50", "49"]
     assert report_problems(reports["prod"], 1)[-1] == "All 50 licenses in the pools are held."
     failed = {"license_info": found, "license_servers_failure": "no answer."}
     assert report_problems(failed, 1)[-1] == "The license servers could not be read: no answer."
     assert report_problems(reports["test"], 1) == ["The cluster could not be read: unreachable"]
+
+
+def vgpu_node(name: str, *, ready: bool = True, cordoned: bool = False) -> Node:
+    return Node(name, labels={"nvidia.com/vgpu.present": "true"}, ready=ready, unschedulable=cordoned)
+
+
+def required_nodes() -> list[LicenseNode]:
+    """One node for each reason for which it needs a license now, or needs none."""
+    nodes = [
+        vgpu_node("pool"),
+        vgpu_node("pool-down", ready=False),
+        vgpu_node("pool-cordoned", cordoned=True),
+        vgpu_node("cordoned-with-pod", cordoned=True),
+        vgpu_node("alone"),
+        vgpu_node("alone-with-pod"),
+    ]
+    members = {"vdi": ["pool", "pool-down", "pool-cordoned"]}
+    pods = parse_driver_pods([pod(f"p-{name}", name) for name in ("pool-down", "cordoned-with-pod", "alone-with-pod")])
+    plan = SimpleNamespace(pools=[])
+    return license_nodes(cast(Any, plan), nodes, cast(Any, SimpleNamespace(by_pool=members)), pods)
+
+
+def test_nodes_that_need_no_license_now() -> None:
+    nodes = required_nodes()
+    assert {node.name: node.not_required for node in nodes if node.not_required} == {
+        "alone": "it is in no pool, and has no driver pod",
+        "pool-cordoned": "it is cordoned, and has no driver pod",
+        "pool-down": "it is not ready",
+    }
+    states = node_states(nodes, {node.name: Reading() for node in nodes}, lambda dummy: None, NOW)
+    assert {state.node.name for state in states if state.is_missing} == {"pool", "cordoned-with-pod", "alone-with-pod"}
+    found = overview(states, [VALID], NOW, min_days=30, limit=10)
+    assert found["counts"]["not_required"] == 3
+    assert report_problems({"license_info": found}, 30) == ["3 of 6 nodes have no verified license."]
+    assert any(text.endswith("Not verified: it is in no pool, and has no driver pod.") for text in found["warnings"])
+
+
+def test_a_licensed_node_that_is_cordoned() -> None:
+    node = next(node for node in required_nodes() if node.name == "pool-down")
+    (state,) = node_states([node], {node.name: reading(VALID, LICENSED)}, lambda dummy: VALID, NOW)
+    assert (state.problem, state.is_missing) == ("", False)
+    assert overview([state], [VALID], NOW, min_days=30, limit=1)["counts"]["not_required"] == 0
+
+
+def problems_of(*objects: Expected, nodes: int = 1) -> list[str]:
+    """The problems of a cluster with licensed nodes."""
+    readings = {f"n{index}": Reading(LICENSED) for index in range(nodes)}
+    states = node_states([license_node(name) for name in readings], readings, lambda dummy: None, NOW)
+    return report_problems({"license_info": overview(states, objects, NOW, min_days=30, limit=2)}, 30)
+
+
+def test_problems_of_objects() -> None:
+    name = f"Secret {NAMESPACE}/licensing-config"
+    assert problems_of(VALID) == []
+    assert problems_of(nodes=0) == []
+    assert problems_of() == ["No Secret with a licensing token is named. Run the playbook license with a token."]
+    assert problems_of(replace(VALID, files=LicenseFiles(), token=None, readable=False)) == [
+        f"This user may not read {name}, so its token is not verified."
+    ]
+    invalid = f"{name} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
+    assert problems_of(replace(VALID, token=None)) == [invalid]
+    assert problems_of(replace(VALID, files=replace(VALID.files, config=None))) == [invalid]
+    (early,) = problems_of(expected(not_before=DAY))
+    assert early.startswith(f"The token in {name} is not valid before ")
+    assert problems_of(expected(expires=-DAY)) == ["A token has expired."]

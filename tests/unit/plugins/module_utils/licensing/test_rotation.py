@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.progress import P
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import START, LicenseContainers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import Expected
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
@@ -65,7 +65,7 @@ def cluster(count: int = 3, **options: Any) -> Containers:
 def plan(containers: Containers, names: Sequence[str] | None = None) -> tuple[LicenseContainers, list[NodeRotation]]:
     access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None)
     nodes = [license_node(name) for name in names or containers.by_node]
-    return access, plan_rotation(nodes, access.read_all(nodes), lambda dummy: expected())
+    return access, plan_rotation(nodes, access.read_all(nodes, client=True), lambda dummy: expected())
 
 
 def rotate(containers: Containers, timeout: float = 0.1) -> RotationResult:
@@ -96,7 +96,7 @@ def test_every_node_gets_the_new_token_one_after_the_other() -> None:
         ("kill", "-TERM", "100"),
         ("mv", f"{TOKEN_PATH}.new", TOKEN_PATH),
         ("mv", f"{CONFIG_PATH}.new", CONFIG_PATH),
-        ("nvidia-gridd",),
+        START,
     ]
     order = [node for node, dummy in containers.mutations()]
     assert order == sorted(order)
@@ -161,10 +161,11 @@ def count_commands() -> int:
     return len(containers.commands)
 
 
+@pytest.mark.parametrize("sticky", [False, True])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_run_that_is_killed_at_any_command_is_continued(moment: str) -> None:
+def test_a_run_that_is_killed_at_any_command_is_continued(moment: str, sticky: bool) -> None:
     for number in range(count_commands()):
-        containers = cluster(2)
+        containers = cluster(2, sticky=sticky)
         access, rotations = plan(containers)
         left = number
 
@@ -223,20 +224,69 @@ def test_a_container_without_the_folder_of_the_token() -> None:
     assert containers.by_node["n0"].pid == 100
 
 
+def test_the_license_of_the_former_client_is_no_evidence() -> None:
+    containers = cluster(1, sticky=True, accepts=lambda token: token == OLD.encode())
+    with pytest.raises(PartialFailure, match="nvidia-smi still shows the license of the former client"):
+        rotate(containers)
+    assert rotate(cluster(1, sticky=True, delay=2)).rotated == ["n0"]
+
+
+def test_a_client_that_ends_after_its_start() -> None:
+    containers = cluster(1, sticky=True)
+
+    def end(node: str, command: tuple[str, ...]) -> None:
+        container = containers.by_node[node]
+        if command == ("nvidia-smi", "-q") and container.started:
+            container.pid = None
+
+    containers.after = end
+    with pytest.raises(PartialFailure, match="The license client \\(nvidia-gridd\\) does not run"):
+        rotate(containers)
+
+
+def test_a_node_without_a_client_is_not_finished() -> None:
+    files = {TOKEN_PATH: NEW.encode(), CONFIG_PATH: CONFIG.encode()}
+    containers = Containers(
+        {"n0": Container(files, pid=None, sticky=True, shown="Licensed (Expiry: 2030-1-5 4:02:0 GMT)")}
+    )
+    assert [each.action for each in plan(containers)[1]] == [RESTART]
+    assert rotate(containers).rotated == ["n0"]
+    assert plan(containers)[1] == []
+
+
+@pytest.mark.parametrize("name", ["", "systemd"])
+def test_a_stale_pid_file_names_no_client(name: str) -> None:
+    containers = cluster(1, pid=None, stale_pid=4711, stale_name=name)
+    assert rotate(containers).rotated == ["n0"]
+    assert "kill" not in {command[0] for dummy, command in containers.commands}
+
+
 def test_a_client_that_does_not_end() -> None:
-    containers = cluster(1)
-
-    def revive(node: str, command: tuple[str, ...]) -> None:
-        if command[0] == "kill":
-            containers.by_node[node].pid = 100
-
-    containers.after = revive
+    containers = cluster(1, immortal=True)
     access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=iter(range(0, 1000, 10)).__next__)
     rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease()))
     with pytest.raises(
         PartialFailure, match=r"nvidia-gridd \(PID 100\) in pod driver-n0 has not ended 60 s after SIGTERM"
     ):
         rotator.run(plan(containers)[1], RotationResult())
+    assert len([command for dummy, command in containers.commands if command[0] == "kill"]) == 1
+
+
+def test_a_start_that_fails_once_is_repeated() -> None:
+    assert rotate(cluster(1, refused_starts=1)).rotated == ["n0"]
+
+
+def test_a_client_that_does_not_start() -> None:
+    containers = cluster(2, refused_starts=2)
+    with pytest.raises(PartialFailure) as error:
+        rotate(containers)
+    assert (
+        "The rotation stopped at node n0: nvidia-gridd does not start in pod driver-n0: nvidia-gridd: cannot start. The license client of this node is "
+        "stopped. Correct the cause and run license_rotate again, or restart the driver pod."
+    ) in str(error.value)
+    assert containers.by_node["n0"].pid is None
+    containers.by_node["n1"].refused_starts = 0
+    assert sorted(rotate(containers).rotated) == ["n0", "n1"]
 
 
 def test_the_lease_is_checked_before_each_change() -> None:
