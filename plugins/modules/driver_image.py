@@ -185,6 +185,7 @@ from ..module_utils.registry.image_copy import ImageCopier
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 from ..module_utils.registry.reference import InvalidReference, parse_repository
 from ..module_utils.schema.cluster import operator_version_problems
+from ..module_utils.schema.messages import quote
 
 _SPEC: ArgumentSpec = {
     "installers": {"type": "path"},
@@ -307,7 +308,7 @@ def _copied(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[
     try:
         source = parse_repository(module.params["source"])
     except InvalidReference as error:
-        raise InvalidOptions([f"source: {module.params['source']!r} {error}"]) from None
+        raise InvalidOptions([f"source: {quote(module.params['source'])} {error}"]) from None
     copier = ImageCopier(module.registry_client, module.image_tools)
     states = copier.compare(CopiedImages(module.registry_client, copier, source).specs(images))
     if not module.params["force"]:

@@ -17,7 +17,7 @@ from ..schema.messages import quote
 from .client import RegistryClient
 from .credentials import AUTH_FILE_VARIABLE, Credentials, InvalidAuthFile, Login, read_credentials
 from .programs import ImageTools
-from .reference import InvalidReference, parse_repository
+from .reference import InvalidReference, parse_repository, password_in
 from .transport import RegistryAccess, RegistryTransport
 
 REGISTRY: ArgumentSpec = {
@@ -37,6 +37,8 @@ REGISTRY: ArgumentSpec = {
     "auth_file": {"type": "path"},
     "request_timeout": {"type": "int", "default": 30},
 }
+# The options of all modules for images that have names of images, registries or folders in them.
+_NAMES = ("images", "mirror", "registries", "source", "upstreams")
 _MAX_TIMEOUT = 86400
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Where docker and podman keep their logins, the first file that exists (containers-auth.json.5.md).
@@ -47,8 +49,12 @@ class RegistryAccessMixin(BaseModule):
     """The clients of a module that has the options REGISTRY."""
 
     def secrets(self) -> set[str]:
-        """The passwords of the options, of the auth file and of the environment."""
-        return super().secrets() | (self.__dict__["credentials"].secrets if "credentials" in self.__dict__ else set())
+        """The passwords of the options, of the auth file and of the environment, and those in names of images, which are rejected."""
+        known = self.__dict__["credentials"].secrets if "credentials" in self.__dict__ else set()
+        misplaced = {
+            password for name in _NAMES for text in _texts(self.params.get(name)) if (password := password_in(text))
+        }
+        return super().secrets() | known | misplaced
 
     @functools.cached_property
     def credentials(self) -> Credentials:
@@ -99,11 +105,9 @@ class RegistryAccessMixin(BaseModule):
                     f"{path}.registry: {quote(option['registry'])} has an entry already; remove one of them"
                 )
             try:
-                parse_repository(f"{host}/x")
-            except InvalidReference:
-                problems.append(
-                    f"{path}.registry: {quote(option['registry'])} is not a registry; write host[:port], as in registry.example.com"
-                )
+                parse_repository(option["registry"] if "/" in option["registry"] else f"{host}/x")
+            except InvalidReference as error:
+                problems.append(f"{path}.registry: {quote(option['registry'])} {error}")
             if bool(option["username"]) != bool(option["password"]):
                 missing = "password" if option["username"] else "username"
                 problems.append(f"{path}.{missing}: is missing; set both, or neither")
@@ -160,3 +164,15 @@ class RegistryModule(RegistryAccessMixin):
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
         """Compose the argument spec; a module's own options override the shared ones of the same name."""
         super().__init__(merge_specs(REGISTRY, argument_spec), **kwargs)
+
+
+def _texts(value: t.Any) -> t.Iterator[str]:
+    """All texts in an option."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common import private_file
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Credentials, Login
-from ansible_collections.accel.gpu.plugins.modules import image_set, pull_secret, registry_image_info
+from ansible_collections.accel.gpu.plugins.modules import (
+    driver_image,
+    image_set,
+    pull_secret,
+    registry_image,
+    registry_image_info,
+)
 from tests.helpers.modules import run_module
 
 HOST = "registry.invalid"
@@ -30,6 +37,35 @@ def test_the_value_of_a_misspelled_suboption_is_not_shown() -> None:
     failed = read(registries=[{"registry": HOST, "username": "u", "passwort": "planted-Secret-9"}])
     assert "passwort" in failed["msg"]
     assert "planted" not in json.dumps(failed)
+
+
+@pytest.mark.parametrize(
+    ("main", "options", "where"),
+    [
+        (registry_image_info.main, {"registries": [{"registry": f"robot:planted@{HOST}"}]}, "registries[0].registry"),
+        (registry_image_info.main, {"images": [f"robot:planted@{HOST}/x:1"]}, "images[0]"),
+        (registry_image_info.main, {"images": [f"docker://robot:pl/nted@{HOST}/x@sha256:{'0' * 64}"]}, "images[0]"),
+        (
+            registry_image.main,
+            {"images": [{"source": f"robot:planted@{HOST}/x:1", "destination": f"robot:pl/nted@{HOST}/y:1"}]},
+            "images[0].source",
+        ),
+        (driver_image.main, {"source": f"robot:planted@{HOST}/x", "operating_systems": ["rhel9.6"]}, "source"),
+        (image_set.main, {"mirror": f"robot:planted@{HOST}/x"}, "mirror"),
+        (image_set.main, {"upstreams": {"nvcr.io": f"robot:planted@{HOST}"}}, "upstreams"),
+    ],
+)
+def test_a_password_in_the_name_of_an_image_or_a_registry(
+    main: Callable[[], None], options: dict[str, Any], where: str
+) -> None:
+    cluster = {"gpu_cluster": {"name": "c", "operator": {"version": "v25.10.1"}}, "gpu_pools": []}
+    needed = {"images": [f"{HOST}/a:1"]} if main is registry_image_info.main else {}
+    failed = run_module(main, {**({} if "images" in options else needed or cluster), **options})
+    assert failed["code"] == "invalid", failed
+    assert failed["msg"].partition("\n")[2 if "\n" in failed["msg"] else 0].startswith(where)
+    assert "contains a user or a password; set username and password in registries" in failed["msg"]
+    for secret in ("planted", "pl/nted"):
+        assert secret not in json.dumps(failed)
 
 
 @pytest.mark.parametrize("timeout", [-1, 0, 10**12])
