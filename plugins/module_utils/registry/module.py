@@ -13,6 +13,7 @@ import typing as t
 
 from ..common.errors import ConnectionProblem, InvalidOptions
 from ..common.module import ArgumentSpec, BaseModule, merge_specs
+from ..common.parallel import call_within
 from ..schema.messages import quote
 from .client import RegistryClient
 from .credentials import AUTH_FILE_VARIABLE, Credentials, InvalidAuthFile, Login, read_credentials
@@ -140,22 +141,35 @@ class RegistryAccessMixin(BaseModule):
         program = self.get_bin_path(f"docker-credential-{helper}") if _HELPER.fullmatch(helper) else None
         if not program:
             return None
-        try:
+        name, limit, started = f"docker-credential-{helper}", self.params["request_timeout"], list[t.Any]()
+        call = functools.partial(
+            self.run_command,
+            [program, "get"],
+            data=registry,
             # Without its handling, a program that ends before it has read its input fails the module.
-            status, output, dummy = self.run_command(
-                [program, "get"], data=registry, handle_exceptions=False, expand_user_and_vars=False
-            )
+            handle_exceptions=False,
+            expand_user_and_vars=False,
+            before_communicate_callback=started.append,
+        )
+        try:
+            status, output, dummy = call_within(call, limit)
             found = json.loads(output) if status == 0 else {}
+        except TimeoutError:
+            for process in started:
+                process.kill()
+            raise ConnectionProblem(
+                f"The credential helper {name} has returned no login for {registry} within {limit} seconds. Run it yourself: echo {registry} | {name} get. "
+                "It must not ask for input. Or set username and password of the registry, or raise request_timeout."
+            ) from None
         except (OSError, ValueError, RecursionError):
             return None
         values = (found.get("Username"), found.get("Secret")) if isinstance(found, dict) else ()
         if not values or not all(isinstance(value, str) for value in values):
             return None
         user, password = values
-        source = f"docker-credential-{helper}"
         if user == "<token>" and password:
-            return Login("", "", source, identity_token=password)
-        return Login(user, password, source) if user and password else None
+            return Login("", "", name, identity_token=password)
+        return Login(user, password, name) if user and password else None
 
 
 class RegistryModule(RegistryAccessMixin):

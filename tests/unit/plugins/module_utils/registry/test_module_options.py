@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,8 +93,23 @@ def test_credential_helpers_without_a_login(tmp_path: Path, output: str) -> None
     helper.write_text(f"#!/bin/sh\necho '{output}'\n")
     helper.chmod(0o755)
     (tmp_path / "auth.json").write_text(json.dumps({"credHelpers": {HOST: "test", "other.invalid": "../x"}}))
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert read(environment, auth_file=str(tmp_path / "auth.json"), request_timeout=10)["code"] == "unreachable"
+
+
+def test_a_credential_helper_that_hangs(tmp_path: Path) -> None:
+    helper = tmp_path / "docker-credential-test"
+    helper.write_text("#!/bin/sh\nexec sleep 20\n")
+    helper.chmod(0o755)
+    (tmp_path / "auth.json").write_text(json.dumps({"credHelpers": {HOST: "test"}}))
+    began = time.monotonic()
     failed = read({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, auth_file=str(tmp_path / "auth.json"))
-    assert failed["code"] == "unreachable"
+    assert time.monotonic() - began < 10
+    assert (failed["code"], failed["msg"]) == (
+        "connection",
+        f"The credential helper docker-credential-test has returned no login for {HOST} within 1 seconds. Run it yourself: echo {HOST} | "
+        "docker-credential-test get. It must not ask for input. Or set username and password of the registry, or raise request_timeout.",
+    )
 
 
 def test_a_password_that_is_not_unicode() -> None:
