@@ -294,7 +294,6 @@ def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[s
     }
     if not module.check_mode:
         built.apply(states, module.progress.report)
-        built.clean([state for state, action in zip(states, actions, strict=True) if action == "built"])
     results = []
     for image in images:
         own = [(state, action) for state, action in zip(states, actions, strict=True) if state.image is image]

@@ -15,6 +15,7 @@ import tempfile
 import typing as t
 from dataclasses import dataclass, field
 
+from ..common import file_lock, private_file
 from ..common.errors import InvalidOptions
 from ..registry.programs import ImageTools
 from ..registry.reference import ImageReference
@@ -156,6 +157,14 @@ class ImageBuilder:
     def __init__(self, tools: ImageTools, temporary: str) -> None:
         """temporary: a folder for the build context, which holds a link to the installer or a copy."""
         self._tools, self._temporary = tools, temporary
+
+    def exclusive(self, spec: BuildSpec, report: t.Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
+        """Wait until no other run on this machine builds the same image, because both would use and remove it under one name."""
+        folder = spec.options.storage_root or tempfile.gettempdir()
+        name = f"accel-gpu-build-{os.geteuid()}-{spec.folder}-{spec.inputs[:24]}.lock"
+        path = os.path.join(folder, name)
+        private_file.make_folder(path)
+        return file_lock.hold(path, lambda: report(f"waiting for another run that builds {spec.local_name}"))
 
     def build(self, spec: BuildSpec, inputs: str) -> None:
         """Build the image, unless a killed run has left it."""

@@ -7,7 +7,9 @@ The registry and buildah's storage are dictionaries: these tests are about decis
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,6 +49,10 @@ class World:
         self.images: dict[str, Manifest] = {}
         self.done: list[str] = []
         self.builds = 0
+        # The images in buildah's storage, those that may be used there, and the work of another run while this one waits for them.
+        self.stored: set[str] = set()
+        self.held: list[str] = []
+        self.while_waiting: Callable[[], Any] = lambda: None
 
     def store(self, tag: str, labels: dict[str, str], media_type: str = OCI_MANIFEST) -> None:
         """Store an image under a tag and its digest."""
@@ -70,10 +76,25 @@ class World:
         self.images |= {str(image): manifest, str(image.with_digest(manifest.digest)): manifest}
 
     # buildah.
+    @contextlib.contextmanager
+    def exclusive(self, spec: BuildSpec, dummy: Any) -> Iterator[None]:
+        self.while_waiting()
+        self.held.append(spec.local_name)
+        yield
+        self.held.remove(spec.local_name)
+
     def build(self, spec: BuildSpec, dummy: str) -> None:
-        self.done.append(f"build {spec.folder}")
+        assert spec.local_name in self.held
+        if spec.local_name not in self.stored:
+            self.done.append(f"build {spec.folder}")
+        self.stored.add(spec.local_name)
+
+    def remove(self, spec: BuildSpec) -> None:
+        assert spec.local_name in self.held
+        self.stored.remove(spec.local_name)
 
     def push(self, spec: BuildSpec, image: ImageReference) -> None:
+        assert spec.local_name in self.stored
         # Two builds from the same inputs have different digests, as with real layers.
         self.builds += 1
         labels = {**spec.labels(spec.inputs), "build": str(self.builds)}
@@ -93,6 +114,7 @@ class World:
         again = built.compare(images)
         built.apply(again, lambda dummy: None)
         assert (self.done, {state.action for state in again}) == ([], {"unchanged"})
+        assert (self.stored, self.held) == (set(), [])
         assert all(len(set(state.actual.values())) == 1 for state in again)
         return done
 
@@ -108,9 +130,9 @@ def options(tmp_path: Path) -> BuildOptions:
     return BuildOptions(context=str(tmp_path), installers=str(installer))
 
 
-def image(**folders: tuple[str, ...]) -> DriverImage:
+def image(repository: str = REPOSITORY, **folders: tuple[str, ...]) -> DriverImage:
     """The driver image of one pool."""
-    return DriverImage(("vdi",), parse_repository(REPOSITORY), VERSION, folders or {"rhel9": (NEW, OLD)})
+    return DriverImage(("vdi",), parse_repository(repository), VERSION, folders or {"rhel9": (NEW, OLD)})
 
 
 def test_an_image_is_built_once_for_all_tags_of_its_folder(options: BuildOptions) -> None:
@@ -213,22 +235,16 @@ def test_a_copy_replaces_no_other_image() -> None:
         require_no_replacement([CopyState(spec, desired="sha256:a", actual={name: "sha256:b"})])
 
 
-def test_an_image_for_two_repositories_is_removed_from_the_storage_once() -> None:
-    """A second removal would fail, although everything is done."""
+def test_an_image_for_two_repositories_is_built_and_removed_once(options: BuildOptions) -> None:
+    other = image("registry.example.com/other/driver")
+    assert World().run(options, image(), other) == [
+        "build rhel9",
+        *(text for dummy in range(2) for text in (f"push {NEW}", f"tag {OLD}")),
+    ]
 
-    class Spec:
-        local_name = "localhost/accel-gpu/driver:rhel9-0123"
 
-    class State:
-        spec = Spec()
-
-    class Builder:
-        removed = 0
-
-        def remove(self, dummy: Any) -> None:
-            self.removed += 1
-
-    builder = Builder()
-    built = BuiltImages(cast("Any", None), cast("Any", builder), cast("Any", None), force=False)
-    built.clean(cast("Any", [State(), State()]))
-    assert builder.removed == 1
+def test_an_image_that_another_run_has_built_in_the_meantime(options: BuildOptions) -> None:
+    world, other = World(), World()
+    other.run(options, image(rhel9=(NEW,)))
+    world.while_waiting = lambda: world.images.update(other.images)
+    assert world.run(options, image()) == [f"tag {OLD}"]
