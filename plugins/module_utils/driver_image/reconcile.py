@@ -59,10 +59,14 @@ class BuiltImages:
             for folder, tags in image.folders.items():
                 try:
                     spec = find_spec(folder, image.version, self._options)
+                    inputs = spec.inputs
                 except InvalidOptions as error:
                     problems += error.problems
                     continue
-                states.append(self._compare(image, spec, tags))
+                except OSError as error:
+                    problems.append(f"{error.filename}: cannot be read: {error.strerror}")
+                    continue
+                states.append(self._compare(image, spec, inputs, tags))
         if not self._force:
             problems += [
                 f"{state.image.repository.with_tag(tag)}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
@@ -73,11 +77,9 @@ class BuiltImages:
             raise InvalidOptions(list(dict.fromkeys(problems)))
         return states
 
-    def _compare(self, image: DriverImage, spec: BuildSpec, tags: t.Sequence[str]) -> FolderState:
+    def _compare(self, image: DriverImage, spec: BuildSpec, inputs: str, tags: t.Sequence[str]) -> FolderState:
         references = {tag: image.repository.with_tag(tag) for tag in tags}
-        state = FolderState(
-            image, spec, spec.inputs, {tag: self._client.digest(one) for tag, one in references.items()}
-        )
+        state = FolderState(image, spec, inputs, {tag: self._client.digest(one) for tag, one in references.items()})
         read: dict[str, str] = {}
         for tag, digest in state.actual.items():
             if digest is None:
@@ -107,7 +109,7 @@ class BuiltImages:
             for state in states:
                 if state.action == "built":
                     # Another run may have built the image in the meantime.
-                    fresh = self._compare(state.image, state.spec, list(state.actual))
+                    fresh = self._compare(state.image, state.spec, state.inputs, list(state.actual))
                     state.actual, state.built = fresh.actual, fresh.built
                 if state.action == "built":
                     built[state.spec.local_name] = state.spec

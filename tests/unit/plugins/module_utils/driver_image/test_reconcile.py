@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.driver_image import build
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import (
     INPUTS_LABEL,
     BuildOptions,
@@ -196,6 +198,24 @@ def test_all_problems_are_reported_once(options: BuildOptions) -> None:
     with pytest.raises(InvalidOptions) as raised:
         world.built(broken).compare([image(), image(**{"ubuntu22.04": (f"{VERSION}-ubuntu22.04",)})])
     assert raised.value.problems == ["installers: there is no file or folder /nowhere"]
+
+
+def test_files_that_cannot_be_read(options: BuildOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> str:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(build, "_file_digest", refuse)
+    with pytest.raises(InvalidOptions) as raised:
+        World().built(options).compare([image()])
+    assert raised.value.problems == [f"{options.installers}: cannot be read: Permission denied"]
+
+
+def test_pipes_in_all_folders_are_reported(options: BuildOptions) -> None:
+    for folder in ("rhel9", "ubuntu22.04"):
+        os.mkfifo(Path(options.context) / folder / "pipe")
+    with pytest.raises(InvalidOptions) as raised:
+        World().built(options).compare([image(rhel9=(NEW,), **{"ubuntu22.04": (f"{VERSION}-ubuntu22.04",)})])
+    assert len(raised.value.problems) == 2
 
 
 def specs(world: World, *images: DriverImage) -> list[tuple[str, str]]:
