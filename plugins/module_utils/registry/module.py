@@ -11,9 +11,11 @@ import re
 import threading
 import typing as t
 
+from ..catalog.secrets import NOT_SHOWN
 from ..common.errors import ConnectionProblem, InvalidOptions
 from ..common.module import ArgumentSpec, BaseModule, merge_specs
 from ..common.parallel import call_within
+from ..schema import coercion
 from ..schema.messages import quote
 from .client import RegistryClient
 from .credentials import AUTH_FILE_VARIABLE, Credentials, InvalidAuthFile, Login, read_credentials
@@ -48,6 +50,22 @@ _AUTH_FILES = ("$XDG_RUNTIME_DIR/containers/auth.json", "~/.config/containers/au
 
 class RegistryAccessMixin(BaseModule):
     """The clients of a module that has the options REGISTRY."""
+
+    def _load_params(self) -> None:
+        """Convert registries that are JSON text, as from a survey: Ansible would split the text at commas, and quote a part of it."""
+        super()._load_params()
+        given = self.params.get("registries")
+        if not isinstance(given, str):
+            return
+        found = [] if coercion.is_blank(given) else coercion.from_json(given)
+        if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+            self.params["registries"] = NOT_SHOWN
+            self.fail_json(
+                msg="registries: is text, but not a list of maps as JSON; write it as "
+                '[{"registry": "registry.example.com", "username": "...", "password": "..."}]',
+                code="invalid",
+            )
+        self.params["registries"] = found
 
     def secrets(self) -> set[str]:
         """The passwords of the options, of the auth file and of the environment, and those in names of images, which are rejected."""
@@ -109,6 +127,10 @@ class RegistryAccessMixin(BaseModule):
                 parse_repository(option["registry"] if "/" in option["registry"] else f"{host}/x")
             except InvalidReference as error:
                 problems.append(f"{path}.registry: {quote(option['registry'])} {error}")
+            if ":" in (option["username"] or ""):
+                problems.append(
+                    f"{path}.username: has a colon, which separates user and password; set them in username and password"
+                )
             if bool(option["username"]) != bool(option["password"]):
                 missing = "password" if option["username"] else "username"
                 problems.append(f"{path}.{missing}: is missing; set both, or neither")

@@ -206,6 +206,15 @@ def test_the_catalog_of_nvidia_decides(builds: Builds) -> None:
         assert problem in result.get("msg", "")
 
 
+@pytest.mark.parametrize("text", ["[", "5", "driver: 5", "\xff", ""])
+def test_files_that_are_no_catalogs(builds: Builds, text: str) -> None:
+    path = builds.folder / "catalog.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    refused = builds.run(manager_version=VERSION, catalog_file=str(path), check=True)
+    assert refused["code"] == "invalid"
+    assert refused["msg"].startswith(f"catalog_file: {path} ")
+
+
 INPUTS: list[tuple[str, str, str]] = [
     ("-vgpu-kvm", VERSION, "is the vGPU manager for KVM hosts"),
     ("", VERSION, "is the data center driver"),

@@ -69,6 +69,66 @@ def test_a_password_in_the_name_of_an_image_or_a_registry(
         assert secret not in json.dumps(failed)
 
 
+@pytest.mark.parametrize(
+    "text", ["", " ", "[]", json.dumps([{"registry": HOST, "username": "u", "password": "planted"}])]
+)
+def test_registries_as_text(text: str) -> None:
+    failed = read(registries=text)
+    assert failed["code"] == "unreachable", failed
+    assert "planted" not in json.dumps(failed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"registry": HOST, "password": "planted"}),
+        json.dumps(["planted"]),
+        json.dumps([{"registry": HOST, "password": "planted"}])[:-1],
+        "registry=x,password=planted",
+        "5",
+    ],
+)
+def test_text_that_is_no_list_of_registries(text: str) -> None:
+    cluster = {"gpu_cluster": {"name": "c"}, "names": ["a"], "namespaces": ["a"]}
+    for main, options in ((registry_image_info.main, {"images": [f"{HOST}/a:1"]}), (pull_secret.main, cluster)):
+        failed = run_module(main, {**options, "registries": text})
+        assert (failed["code"], failed["msg"]) == (
+            "invalid",
+            'registries: is text, but not a list of maps as JSON; write it as [{"registry": "registry.example.com", "username": "...", "password": "..."}]',
+        )
+        assert "planted" not in json.dumps(failed)
+        assert failed["invocation"]["module_args"]["registries"] == "(not shown)"
+
+
+@pytest.mark.parametrize("value", [5, {"registry": HOST, "password": "planted"}, ["planted"], [5], [None], None])
+def test_registries_of_another_type(value: Any) -> None:
+    failed = read(registries=value)
+    assert failed["failed"]
+    assert "Traceback" not in json.dumps(failed)
+    assert "planted" not in failed["msg"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"registry": f"{HOST}/"}, 'registry: "registry.invalid/" has an invalid repository'),
+        ({"registry": f"{HOST}/Folder"}, 'registry: "registry.invalid/Folder" has an invalid repository'),
+        ({"registry": f"{HOST}/a:1"}, 'registry: "registry.invalid/a:1" has a tag or a digest'),
+        ({"registry": f"https://{HOST}/a"}, 'registry: "https://registry.invalid/a" is an address'),
+        ({"registry": "nvcr"}, 'registry: "nvcr" names no registry'),
+        (
+            {"registry": HOST, "username": "robot:planted", "password": "x"},
+            "username: has a colon, which separates user and password; set them in username and password",
+        ),
+    ],
+)
+def test_entries_that_are_no_registries(entry: dict[str, str], problem: str) -> None:
+    failed = read(registries=[entry])
+    assert failed["code"] == "invalid"
+    assert failed["msg"].startswith(f"registries[0].{problem}")
+    assert "planted" not in failed["msg"]
+
+
 @pytest.mark.parametrize("timeout", [-1, 0, 10**12])
 def test_time_limits(timeout: int) -> None:
     assert read(request_timeout=timeout)["details"]["problems"] == ["request_timeout: must be from 1 to 86400 seconds"]
