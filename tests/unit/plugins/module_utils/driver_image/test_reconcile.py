@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -132,9 +133,9 @@ def options(tmp_path: Path) -> BuildOptions:
     return BuildOptions(context=str(tmp_path), installers=str(installer))
 
 
-def image(repository: str = REPOSITORY, **folders: tuple[str, ...]) -> DriverImage:
+def image(**folders: tuple[str, ...]) -> DriverImage:
     """The driver image of one pool."""
-    return DriverImage(("vdi",), parse_repository(repository), VERSION, folders or {"rhel9": (NEW, OLD)})
+    return DriverImage(("vdi",), parse_repository(REPOSITORY), VERSION, folders or {"rhel9": (NEW, OLD)})
 
 
 def test_an_image_is_built_once_for_all_tags_of_its_folder(options: BuildOptions) -> None:
@@ -256,7 +257,7 @@ def test_a_copy_replaces_no_other_image() -> None:
 
 
 def test_an_image_for_two_repositories_is_built_and_removed_once(options: BuildOptions) -> None:
-    other = image("registry.example.com/other/driver")
+    other = replace(image(), repository=parse_repository("registry.example.com/other/driver"))
     assert World().run(options, image(), other) == [
         "build rhel9",
         *(text for dummy in range(2) for text in (f"push {NEW}", f"tag {OLD}")),
