@@ -207,8 +207,8 @@ options:
             type: int
           expanders:
             description:
-              - The expanders with which the autoscaler chooses between MachineSets that fit, in order of precedence. Without
-                this field, a ClusterAutoscaler chooses at random.
+              - The expanders, in order of precedence. They determine which MachineSet the autoscaler scales up if a pod fits
+                on several. Without this field, the autoscaler chooses at random.
             type: list
             elements: str
           pod_priority_threshold:
@@ -626,8 +626,8 @@ options:
         suboptions:
           image:
             description:
-              - Image of the CUDA kernel for all nodes, with C(vectorAdd), C(sh) and C(timeout) in its PATH or in C(/cuda-samples).
-                By default, the image in C(images) that matches the driver of the node.
+              - Image of the CUDA kernel for all nodes. It must contain C(vectorAdd), C(sh) and C(timeout) in its PATH or in
+                C(/cuda-samples). By default, the image in C(images) that matches the driver of the node.
             type: str
           images:
             description:
@@ -637,13 +637,14 @@ options:
             type: dict
           load_image:
             description:
-              - 'Image of the load test for all nodes (C(gpu_validation_load_seconds)), with C(nbody) in its PATH. By default,
-                the newest of these images that the driver supports: V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0).'
+              - 'Image of the load test (C(gpu_validation_load_seconds)) for all nodes. It must contain C(nbody) in its PATH.
+                By default, the newest of these images that the driver supports: V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1),
+                V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0).'
             type: str
           nccl_image:
             description:
-              - Image of the all-reduce test, with C(mpirun), C(torchrun), and C(all_reduce_perf_mpi) from nccl-tests. By default,
-                V(nvcr.io/nvidia/pytorch:26.01-py3).
+              - Image of the all-reduce test. It must contain C(mpirun), C(torchrun), and C(all_reduce_perf_mpi) from nccl-tests.
+                By default, V(nvcr.io/nvidia/pytorch:26.01-py3).
             type: str
           namespace:
             description:
@@ -749,8 +750,8 @@ options:
             type: str
           flavor:
             description:
-              - Flavor of the nodes, which determines their GPUs. Required; with MachineSets, C(nodes.template) may replace
-                it. With MachineSets, the machine type on AWS, Azure and Google Cloud.
+              - Flavor of the nodes, which determines their GPUs. Required. With MachineSets, it is the machine type on AWS,
+                Azure and Google Cloud; on vSphere, set C(nodes.template) instead.
             type: str
           count:
             description:
