@@ -128,7 +128,7 @@ options:
         suboptions:
           magnum:
             description:
-              - The cluster belongs to OpenStack Magnum. An empty map (C({})) is sufficient.
+              - The cluster is managed by OpenStack Magnum. An empty map (C({})) is sufficient.
             type: dict
             suboptions:
               cloud:
@@ -157,7 +157,7 @@ options:
                 default: magnum.openstack.org/nodegroup
           vks:
             description:
-              - The cluster belongs to VNG Cloud's VKS. An empty map (C({})) is sufficient.
+              - The cluster is managed by VNG Cloud's VKS. An empty map (C({})) is sufficient.
             type: dict
             suboptions:
               cluster:
@@ -207,8 +207,8 @@ options:
             type: int
           expanders:
             description:
-              - The expanders with which the autoscaler chooses between MachineSets that fit, in order of precedence. Without
-                this field, a ClusterAutoscaler chooses at random.
+              - The expanders, in order of precedence. They determine which MachineSet the autoscaler scales up if a pod fits
+                on several. Without this field, the autoscaler chooses at random.
             type: list
             elements: str
           pod_priority_threshold:
@@ -626,8 +626,8 @@ options:
         suboptions:
           image:
             description:
-              - Image of the CUDA kernel for all nodes, with C(vectorAdd), C(sh) and C(timeout) in its PATH or in C(/cuda-samples).
-                By default, the image in C(images) that matches the driver of the node.
+              - Image of the CUDA kernel for all nodes. It must contain C(vectorAdd), C(sh) and C(timeout) in its PATH or in
+                C(/cuda-samples). By default, the image in C(images) that matches the driver of the node.
             type: str
           images:
             description:
@@ -637,14 +637,14 @@ options:
             type: dict
           load_image:
             description:
-              - Image of the load test for all nodes (C(gpu_validation_load_seconds)), with C(nbody) in its PATH. By default,
-                the newest image of V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1), V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0)
-                that the driver supports.
+              - 'Image of the load test (C(gpu_validation_load_seconds)) for all nodes. It must contain C(nbody) in its PATH.
+                By default, the newest of these images that the driver supports: V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda11.7.1),
+                V(nvcr.io/nvidia/k8s/cuda-sample:nbody-cuda12.5.0).'
             type: str
           nccl_image:
             description:
-              - Image of the all-reduce test, with C(mpirun), C(torchrun), and C(all_reduce_perf_mpi) from nccl-tests. By default,
-                V(nvcr.io/nvidia/pytorch:26.01-py3).
+              - Image of the all-reduce test. It must contain C(mpirun), C(torchrun), and C(all_reduce_perf_mpi) from nccl-tests.
+                By default, V(nvcr.io/nvidia/pytorch:26.01-py3).
             type: str
           namespace:
             description:
@@ -653,7 +653,7 @@ options:
   gpu_defaults:
     description:
       - Defaults of all pools. They are merged into each pool. Maps are merged at every depth, and lists are replaced.
-      - Every key of C(gpu_pools) except C(name), C(nodes.name), C(sharing.layout) and C(sharing.demand).
+      - All keys of C(gpu_pools) are allowed, except C(name), C(nodes.name), C(sharing.layout) and C(sharing.demand).
     type: dict
     suboptions:
       match:
@@ -745,13 +745,13 @@ options:
         suboptions:
           name:
             description:
-              - Name of the node group. By default, the name of the pool. With VKS, it has 5 to 15 characters of C(a-z), C(0-9)
-                and C(-). Not allowed in C(gpu_defaults).
+              - Name of the node group. By default, the name of the pool. With VKS, it must consist of 5 to 15 characters from
+                C(a-z), C(0-9) and C(-). Not allowed in C(gpu_defaults).
             type: str
           flavor:
             description:
-              - Flavor of the nodes, which determines their GPUs. Required; with MachineSets, C(nodes.template) may replace
-                it. With MachineSets, the machine type on AWS, Azure and Google Cloud.
+              - Flavor of the nodes, which determines their GPUs. Required. With MachineSets, it is the machine type on AWS,
+                Azure and Google Cloud; on vSphere, set C(nodes.template) instead.
             type: str
           count:
             description:
@@ -912,8 +912,9 @@ options:
         type: int
       labels:
         description:
-          - Labels for the nodes. Prefixes that other components write (C(accel.gpu/), C(nvidia.com/), C(feature.node.kubernetes.io/))
-            are not allowed, except the labels with which users select the operator's workloads on a node.
+          - Labels for the nodes. Labels with a prefix that other components use (C(accel.gpu/), C(nvidia.com/), C(feature.node.kubernetes.io/))
+            are not allowed. The only exceptions are the labels with which users choose the operator's workloads that run on
+            a node.
         type: dict
       taints:
         description:
@@ -923,8 +924,8 @@ options:
         suboptions:
           key:
             description:
-              - Key of the taint. Keys below C(accel.gpu/), C(node.kubernetes.io/), C(node.cloudprovider.kubernetes.io/) or
-                C(startup-taint.cluster-autoscaler.kubernetes.io/) are not allowed. C(nvidia.com/gpu) is allowed.
+              - Key of the taint. Keys with the prefix C(accel.gpu/), C(node.kubernetes.io/), C(node.cloudprovider.kubernetes.io/)
+                or C(startup-taint.cluster-autoscaler.kubernetes.io/) are not allowed. C(nvidia.com/gpu) is allowed.
             type: str
             required: true
           value:
@@ -1030,7 +1031,8 @@ options:
             default: 600
           order:
             description:
-              - V(idle-first) changes the nodes with the fewest pods to evict first. V(name) sorts the nodes by name.
+              - With V(idle-first), the nodes with the fewest pods to evict are changed first. With V(name), the nodes are changed
+                in order of their names.
             type: str
             choices:
               - idle-first
@@ -1043,7 +1045,8 @@ options:
             type: raw
           pause_on_failure:
             description:
-              - Whether the rollout of the pool stops after a node has failed. Nodes that are already being changed are finished.
+              - Whether the rollout of the pool stops after a node has failed. Changes to nodes that are already in progress
+                are completed.
             type: bool
             default: true
           on_failure:

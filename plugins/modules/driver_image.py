@@ -43,7 +43,8 @@ options:
     type: path
   source:
     description:
-      - A repository that has the images already, without tag, such as V(nvcr.io/nvidia/vgpu/vgpu-guest-driver-5). The images are copied instead of built.
+      - A repository that already contains the images, without a tag, such as V(nvcr.io/nvidia/vgpu/vgpu-guest-driver-5).
+      - The images are copied instead of built.
     type: str
   operating_systems:
     description:
@@ -54,7 +55,7 @@ options:
     default: []
   operator_versions:
     description:
-      - Releases of the GPU operator that will ask for the images, such as V(v25.10.1).
+      - Releases of the GPU operator that will request the images, such as V(v25.10.1).
       - By default, C(gpu_cluster.operator.version), and the installed release unless O(operating_systems) is set, because the cluster is then not read.
     type: list
     elements: str
@@ -64,10 +65,10 @@ options:
     type: str
   catalog_file:
     description:
-      - Path of NVIDIA's C(vgpuDriverCatalog.yaml). It is copied into the image, and overrides the collection's own table of releases.
+      - Path to NVIDIA's C(vgpuDriverCatalog.yaml). It is copied into the image, and overrides the collection's own table of releases.
     type: path
   version_check:
-    description: Whether the driver container checks at its start that the vGPU manager supports its version. This needs O(catalog_file).
+    description: Whether the driver container checks, when it starts, that the vGPU manager supports the driver version. This needs O(catalog_file).
     type: bool
     default: false
   build_args:

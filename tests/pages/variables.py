@@ -49,7 +49,7 @@ _POOLS = (
 )
 _DEFAULTS = (
     "Defaults of all pools. They are merged into each pool. Maps are merged at every depth, and lists are replaced.",
-    "Every key of C(gpu_pools) except C(name), C(nodes.name), C(sharing.layout) and C(sharing.demand).",
+    "All keys of C(gpu_pools) are allowed, except C(name), C(nodes.name), C(sharing.layout) and C(sharing.demand).",
 )
 _CLUSTER = "The settings that all pools of one cluster share. An inventory host is a cluster."
 

@@ -87,7 +87,7 @@ class Scaling:
         return [request.uri for request in found if any(part in request.uri for part in parts)]
 
     def create_autoscaler(self) -> None:
-        """The objects that the operator of the autoscaler reads, as someone writes them without the collection."""
+        """The objects that the Cluster Autoscaler Operator reads, as someone writes them without the collection."""
         header: Object = {"apiVersion": "autoscaling.openshift.io/v1", "kind": "ClusterAutoscaler"}
         spec: Object = {"maxNodeProvisionTime": "30m", "scaleDown": {"enabled": True, "delayAfterAdd": "20m"}}
         self.api.apply(CLUSTER, {**header, "metadata": {"name": "default"}, "spec": spec})
