@@ -15,7 +15,7 @@ from ..cluster_state.pool_assignment import awaited_nodes
 from ..drain.operand_diagnosis import failing_operands
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
-from .operands import LABELS_LATE
+from . import operands
 from .reader import ClusterState
 
 if t.TYPE_CHECKING:
@@ -120,12 +120,12 @@ class ReadinessWatch:
             for name, finding in findings.items()
             if finding.labels_only and name not in self._restarted
         }
-        late = [name for name, seconds in ages.items() if seconds >= LABELS_LATE]
+        late = [name for name, seconds in ages.items() if seconds >= operands.LABELS_LATE]
         if late:
             self._context.progress.report(f"restarting gpu-feature-discovery on {len(late)} nodes")
             self._restarted.update(late)
             self.restart_discovery(late)
-        return min((LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
+        return min((operands.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
 
     def _undiscovered(self, nodes: t.Mapping[str, Node], state: ClusterState) -> set[str]:
         names = awaited_nodes(self._context.plan.pools, nodes.values(), state.membership)
