@@ -122,7 +122,9 @@ class ImagesBenchmark:
 def _module_ratios(own: list[list[Measurement]], other: list[list[Measurement]]) -> tuple[float, ...]:
     """The seconds in the module by those of skopeo, in each round; the start of Ansible copies nothing."""
     return tuple(
-        statistics.median((one.module_seconds or 0) / foreign.seconds for one, foreign in zip(runs, others, strict=True))
+        statistics.median(
+            (one.module_seconds or 0) / foreign.seconds for one, foreign in zip(runs, others, strict=True)
+        )
         for runs, others in zip(own, other, strict=True)
     )
 
