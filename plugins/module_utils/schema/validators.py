@@ -183,7 +183,7 @@ def known_model(value: str) -> str | None:
         if similar
         else f"known: {', '.join(m.key for m in models.MODELS)}."
     )
-    return f"is not a GPU model of the catalog; {hint} Match other models by labels: {names.PRODUCT_LABEL}"
+    return f"is not a GPU model in the catalog; {hint} Match other models by labels: {names.PRODUCT_LABEL}"
 
 
 def not_in_defaults(remedy: str) -> Rule:

@@ -58,7 +58,7 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"labels": {"accel.gpu/pool": "x"}}, ".labels['accel.gpu/pool']: the key \"accel.gpu/pool\" is reserved: this"),
     ({"labels": {"nvidia.com/mig.config": "x"}}, ".labels['nvidia.com/mig.config']: the key"),
     ({"labels": {"kubernetes.io/hostname": "x"}}, ".labels['kubernetes.io/hostname']: the key"),
-    ({"match": {"model": "T9"}}, '.match.model: "T9" is not a GPU model of the catalog; did you mean T4?'),
+    ({"match": {"model": "T9"}}, '.match.model: "T9" is not a GPU model in the catalog; did you mean T4?'),
     ({"match": {"model": ["T4"]}}, ".match.model: is a list, not text; give one value"),
     ({"match": "T4"}, '.match: "T4" is text, not a map; write it as `key: value` lines'),
     ({"match": {"labels": {"accel.gpu/pool": "x"}}}, ".match.labels['accel.gpu/pool']: the key"),

@@ -169,7 +169,7 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         ".autoscale.max: 0 is not allowed: a group without nodes needs no autoscaler",
     ),
     (MAGNUM, {"model": "T4", "match": {"model": "T4"}}, {}, ".model: cannot be combined with match.model; remove one"),
-    (MAGNUM, {"model": "T9"}, {}, '.model: "T9" is not a GPU model of the catalog; did you mean T4?'),
+    (MAGNUM, {"model": "T9"}, {}, '.model: "T9" is not a GPU model in the catalog; did you mean T4?'),
     (
         MAGNUM,
         {"model": "L40S", "sharing": MIG},
