@@ -127,7 +127,7 @@ def label_value(value: str) -> str | None:
     if len(value) > names.LABEL_LENGTH:
         return f"has {len(value)} characters; a label's value has at most {names.LABEL_LENGTH}"
     if value and not _QUALIFIED.fullmatch(value):
-        return f"is not a label value; use {_LETTERS}"
+        return f"is not a valid label value; use {_LETTERS}"
     return None
 
 

@@ -40,7 +40,7 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"labels": {"a b": "c"}}, ".labels['a b']: the key \"a b\" is not a label key"),
     ({"labels": {"-/a": "c"}}, ".labels['-/a']: the key \"-/a\" is not a label key; the part before '/'"),
     ({"labels": {"a/b/c": "d"}}, ".labels['a/b/c']: the key"),
-    ({"labels": {"a": "b c"}}, '.labels.a: "b c" is not a label value; use a-z'),
+    ({"labels": {"a": "b c"}}, '.labels.a: "b c" is not a valid label value; use a-z'),
     ({"labels": {"a": "x" * 64}}, ".labels.a: "),
     ({"labels": {"a": "{{ team }}"}}, '.labels.a: "{{ team }}" still contains a template'),
     (

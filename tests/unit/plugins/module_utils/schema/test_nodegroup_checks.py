@@ -142,7 +142,7 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
     (VKS, {}, {"name": "GPU_A"}, '.nodes.name: "GPU_A" is not a VKS node group name'),
     (VKS, {}, {"name": "a-name-that-is-long"}, '.nodes.name: "a-name-that-is-long" is not a VKS node group name'),
     (MAGNUM, {}, {"name": "x" * 64}, f'.nodes.name: "{"x" * 56}... has 64 characters; a label'),
-    (MAGNUM, {}, {"name": "a b"}, '.nodes.name: "a b" is not a label value; use a-z'),
+    (MAGNUM, {}, {"name": "a b"}, '.nodes.name: "a b" is not a valid label value; use a-z'),
     (
         MAGNUM,
         {"autoscale": {"min": 3, "max": 6}},
