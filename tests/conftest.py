@@ -22,6 +22,9 @@ from tests.scheduling import LabScheduling, machine_slot
 SEED = int(os.environ.setdefault("ACCEL_GPU_SEED", str(random.SystemRandom().randrange(2**32))))
 os.environ.setdefault(RUN, str(os.getpid()))
 
+# A failed assertion in a helper shows its values, too. Before the first import of a helper.
+pytest.register_assert_rewrite("tests.helpers")
+
 # Every process of the tests keeps its compiled bytecode below build/, even if the environment disables bytecode.
 os.environ.update(PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=str(BUILD / "pycache"))
 sys.dont_write_bytecode, sys.pycache_prefix = False, str(BUILD / "pycache")

@@ -96,8 +96,14 @@ def _limits(one: SchemaField) -> str:
     limits += ["or null"] if one.nullable else []
     limits += [f"one of {', '.join(one.choices)}"] if one.choices else []
     limits += [f"`{one.pattern}`"] if one.pattern else []
-    low, high = ("" if limit is None else str(limit) for limit in (one.low, one.high))
-    return ", ".join([*limits, f"{low} to {high}".strip()] if low or high else limits)
+    unit = " entries" if one.kind[0] in "[{" else " characters" if one.kind == "string" else ""
+    if one.low is not None and one.high is not None:
+        limits += [f"{one.low} to {one.high}{unit}"]
+    elif one.low is not None:
+        limits += [f"at least {one.low}{unit}"]
+    elif one.high is not None:
+        limits += [f"at most {one.high}{unit}"]
+    return ", ".join(limits)
 
 
 if __name__ == "__main__":

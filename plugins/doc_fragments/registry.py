@@ -49,7 +49,8 @@ options:
   request_timeout:
     description:
       - Seconds to wait for the response to a request.
-      - If a request fails temporarily, it is retried for up to twice this time.
+      - If a request fails temporarily, it is retried for up to twice this time. A request ends after three times this time, however slow the response is.
+      - A credential helper must also return within this time.
     type: int
     default: 30
 requirements:

@@ -20,7 +20,7 @@ description:
     module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
   - With C(autoscale.priority) in pools, adds their MachineSets to the ConfigMap C(cluster-autoscaler-priority-expander). Foreign expressions are kept.
   - A MachineAutoscaler of this module has the label C(accel.gpu/nodegroup). One that no pool declares any longer is reported and stays.
-  - Waits until the operator of the autoscaler has written the range of each MachineAutoscaler into its MachineSet.
+  - Waits until the Cluster Autoscaler Operator has written the range of each MachineAutoscaler into its MachineSet.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables
@@ -60,7 +60,7 @@ options:
     type: bool
     default: false
   wait_timeout:
-    description: Seconds to wait for the operator of the autoscaler. After this time, the module fails, and names the MachineSets without their range.
+    description: Seconds to wait for the Cluster Autoscaler Operator. After this time, the module fails, and names the MachineSets without their range.
     type: int
     default: 120
 notes:
@@ -140,7 +140,7 @@ autoscaling:
       sample: "not checked by the server: this user may not send a dry run"
 code:
   description:
-    - Reason of the failure. V(timeout) - the operator of the autoscaler has not written the ranges after O(wait_timeout).
+    - Reason of the failure. V(timeout) - the Cluster Autoscaler Operator has not written the ranges after O(wait_timeout).
     - V(invalid) - errors in the options or variables, a missing MachineSet, or the cluster has no Machine API. V(wrong_cluster) - the connection leads to a
       different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP
       status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.

@@ -361,6 +361,8 @@ def _compare(
     rollout = dataclasses.replace(rollout, in_place=in_place)
     if module.params["allow_driver_rollout"] or in_place:
         return _PolicyDiff(live, change, rollout, objects=objects)
+    expected = [f"{path} of the ClusterPolicy would change" for path in paths] if nodes else []
+    rollout = dataclasses.replace(rollout, reasons=(*expected, *objects.reasons))
     held_back = [*(paths if nodes else ()), *(f"NVIDIADriver {item.name}" for item in objects.changes if item.nodes)]
     if nodes:
         change = plan_change(live, desired, seeded=seeded, hold_driver=True)

@@ -43,7 +43,8 @@ options:
     type: path
   source:
     description:
-      - A repository that has the images already, without tag, such as V(nvcr.io/nvidia/vgpu/vgpu-guest-driver-5). The images are copied instead of built.
+      - A repository that already contains the images, without a tag, such as V(nvcr.io/nvidia/vgpu/vgpu-guest-driver-5).
+      - The images are copied instead of built.
     type: str
   operating_systems:
     description:
@@ -54,7 +55,7 @@ options:
     default: []
   operator_versions:
     description:
-      - Releases of the GPU operator that will ask for the images, such as V(v25.10.1).
+      - Releases of the GPU operator that will request the images, such as V(v25.10.1).
       - By default, C(gpu_cluster.operator.version), and the installed release unless O(operating_systems) is set, because the cluster is then not read.
     type: list
     elements: str
@@ -64,10 +65,10 @@ options:
     type: str
   catalog_file:
     description:
-      - Path of NVIDIA's C(vgpuDriverCatalog.yaml). It is copied into the image, and overrides the collection's own table of releases.
+      - Path to NVIDIA's C(vgpuDriverCatalog.yaml). It is copied into the image, and overrides the collection's own table of releases.
     type: path
   version_check:
-    description: Whether the driver container checks at its start that the vGPU manager supports its version. This needs O(catalog_file).
+    description: Whether the driver container checks, when it starts, that the vGPU manager supports the driver version. This needs O(catalog_file).
     type: bool
     default: false
   build_args:
@@ -174,17 +175,18 @@ from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.driver_image.build import BuildOptions, ImageBuilder
-from ..module_utils.driver_image.compatibility import check_compatibility
+from ..module_utils.driver_image.compatibility import catalog_problem, check_compatibility
 from ..module_utils.driver_image.plan import DriverImage, plan_images
 from ..module_utils.driver_image.reconcile import BuiltImages, CopiedImages, require_no_replacement
 from ..module_utils.gpu_operator.detect import find_operator
-from ..module_utils.helm.chart import load
 from ..module_utils.kube.paths import NODES
 from ..module_utils.kube.plan_module import PlanModule
+from ..module_utils.nvidia_config import yaml_text
 from ..module_utils.registry.image_copy import ImageCopier
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 from ..module_utils.registry.reference import InvalidReference, parse_repository
 from ..module_utils.schema.cluster import operator_version_problems
+from ..module_utils.schema.messages import quote
 
 _SPEC: ArgumentSpec = {
     "installers": {"type": "path"},
@@ -250,12 +252,15 @@ def _check_compatibility(module: DriverImageModule, images: t.Sequence[DriverIma
     if path:
         try:
             with open(path, encoding="utf-8") as file:
-                catalog = load(file.read())
-        except (OSError, ValueError) as error:
-            raise InvalidOptions([f"catalog_file: {path} cannot be read: {error}"]) from None
-        if not isinstance(catalog, dict):
+                catalog = yaml_text.parse(file.read())
+        except (OSError, ValueError, RecursionError) as error:
+            reason = getattr(error, "strerror", None) or "it is not YAML"
+            raise InvalidOptions([f"catalog_file: {path} cannot be read: {reason}"]) from None
+        if problem := catalog_problem(catalog):
             raise InvalidOptions(
-                [f"catalog_file: {path} is not a catalog of vGPU drivers; it must be YAML with branch and driver"]
+                [
+                    f"catalog_file: {path} is not a catalog of vGPU drivers: {problem}. Download vgpuDriverCatalog.yaml again"
+                ]
             )
     verdicts = [check_compatibility(image.version, manager, catalog) for image in images]
     problems = [f"manager_version: {verdict.problem}" for verdict in verdicts if verdict.problem]
@@ -293,7 +298,6 @@ def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[s
     }
     if not module.check_mode:
         built.apply(states, module.progress.report)
-        built.clean([state for state, action in zip(states, actions, strict=True) if action == "built"])
     results = []
     for image in images:
         own = [(state, action) for state, action in zip(states, actions, strict=True) if state.image is image]
@@ -307,7 +311,7 @@ def _copied(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[
     try:
         source = parse_repository(module.params["source"])
     except InvalidReference as error:
-        raise InvalidOptions([f"source: {module.params['source']!r} {error}"]) from None
+        raise InvalidOptions([f"source: {quote(module.params['source'])} {error}"]) from None
     copier = ImageCopier(module.registry_client, module.image_tools)
     states = copier.compare(CopiedImages(module.registry_client, copier, source).specs(images))
     if not module.params["force"]:

@@ -350,8 +350,9 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 def _warn_about_driver(module: GpuModule, decision: UpgradeDecision) -> None:
     if decision.rollout and decision.held_back:
+        was, change = ("was", "it") if len(decision.held_back) == 1 else ("were", "they")
         module.warn(
-            f"{', '.join(decision.held_back)} of the Helm values {'was' if len(decision.held_back) == 1 else 'were'} held back, because {decision.rollout}. "
+            f"{', '.join(decision.held_back)} of the Helm values {was} held back, because {decision.rollout.refused(change)}. "
             f"Set {ALLOW_DRIVER_ROLLOUT} to allow it."
         )
     elif decision.rollout:

@@ -78,7 +78,7 @@ options:
         O(verify=true) reads the digests from the public registries.
     type: path
   binary_path:
-    description: Path of C(helm). By default, C(helm) is searched for in C(PATH).
+    description: Path to C(helm). By default, C(helm) is searched for in C(PATH).
     type: path
 requirements:
   - helm, unless OLM installs the operators

@@ -61,7 +61,7 @@ options:
         suboptions:
           model:
             description:
-              - A GPU model of the catalog.
+              - A GPU model in the catalog.
             type: str
           pool:
             description:

@@ -17,7 +17,8 @@ description:
   - Digests are preserved. An index with several platforms is copied with all of them, unless O(images[].platforms) selects some.
   - If the repository already has the image under one of the tags, the other tags cost one request each.
   - Layers that the destination has are not sent again, also after an interrupted run.
-  - All references are checked, and all images are compared, before the first one is copied.
+  - All references are checked, and all images are compared, before the first one is copied. If sources are missing, all of them are reported, and nothing is
+    copied.
 extends_documentation_fragment:
   - accel.gpu.registry
   - accel.gpu.attributes

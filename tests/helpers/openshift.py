@@ -132,8 +132,14 @@ class OpenShift:
         return list(self.client.list(f"{_ALPHA}/namespaces/{namespace}/installplans"))
 
     def wait_succeeded(self, namespace: str, csv: str) -> None:
-        """Wait until a ClusterServiceVersion is in phase Succeeded."""
-        until(lambda: self.csv(namespace, csv).get("phase") == "Succeeded", limit=90)
+        """Wait until a ClusterServiceVersion is in phase Succeeded, and a Subscription shows it as installed, which OLM writes later."""
+
+        def succeeded() -> bool:
+            subscriptions = self.client.list_known(f"{_ALPHA}/namespaces/{namespace}/subscriptions")
+            shown = {item.get("status", {}).get("installedCSV") for item in subscriptions}
+            return self.csv(namespace, csv).get("phase") == "Succeeded" and csv in shown
+
+        until(succeeded, limit=90)
 
     def catalog_state(self, name: str) -> str:
         """The last observed connection state of a CatalogSource in openshift-marketplace."""

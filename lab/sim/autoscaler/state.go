@@ -37,7 +37,7 @@ type State struct {
 	Pods        []*corev1.Pod
 	// Autoscaler is the ClusterAutoscaler named default; without it no autoscaler runs.
 	Autoscaler *machineapi.ClusterAutoscaler
-	// Priorities is the ConfigMap of the expander Priority: patterns of group names by priority.
+	// Priorities is the ConfigMap of the Priority expander: patterns of group names by priority.
 	Priorities map[int][]string
 	// Cached contains the last node of each group as a template: the autoscaler remembers it until it is restarted.
 	Cached map[string]*corev1.Node

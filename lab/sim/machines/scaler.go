@@ -248,7 +248,7 @@ func (s *scaler) removeNode(ctx context.Context, state *autoscaler.State, node *
 	return nil
 }
 
-// reconcileScaler is the operator of the autoscaler, for one MachineAutoscaler: it annotates the MachineSet.
+// reconcileScaler is the Cluster Autoscaler Operator, for one MachineAutoscaler: it annotates the MachineSet.
 func (s *Simulator) reconcileScaler(ctx context.Context, scaler *machineapi.MachineAutoscaler) error {
 	set := s.set(scaler.Spec.ScaleTargetRef.Name)
 	if scaler.DeletionTimestamp != nil {

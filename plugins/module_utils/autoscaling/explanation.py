@@ -43,7 +43,7 @@ def add_scaling(
     """Add the explanations of all pools to the result of gpu_info; returns the autoscaler's rules, None if they are not known.
 
     Sends no request for clusters that are not OpenShift, and for clouds that scale node groups themselves; otherwise four, and one for the ConfigMap of
-    the expander Priority if the autoscaler uses it, or will use it. `preview` returns the MachineSets after a run with node groups.
+    the Priority expander if the autoscaler uses it, or will use it. `preview` returns the MachineSets after a run with node groups.
     """
     cloud = plan.cluster.cloud
     if not plan.pools or (cloud is not None and not PROVIDERS[cloud.provider].describes_future_nodes):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The changes of the ClusterAutoscaler, the MachineAutoscalers and the ConfigMap of the expander Priority (pure)."""
+"""The changes of the ClusterAutoscaler, the MachineAutoscalers and the ConfigMap of the Priority expander (pure)."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def deletion(live: Object) -> AutoscalerChange:
 def priorities_change(
     live: Object | None, desired: t.Mapping[str, int], kept: t.Collection[str], namespace: str
 ) -> tuple[AutoscalerChange | None, str]:
-    """The change of the ConfigMap of the expander Priority, and why its text cannot be merged; None if there is nothing to write."""
+    """The change of the ConfigMap of the Priority expander, and why its text cannot be merged; None if there is nothing to write."""
     text = expander_priorities.text_of(live)
     merged = expander_priorities.merge_priorities(text, expander_priorities.record_of(live), desired, kept)
     if merged.problem:

@@ -105,7 +105,7 @@ def plan_scaling(
 
 
 def uses_priorities(plan: Plan, cluster_autoscaler: Document | None) -> bool:
-    """Whether the ConfigMap of the expander Priority is needed: for the declared or actual expanders, or for the priority of a pool."""
+    """Whether the ConfigMap of the Priority expander is needed: for the declared or actual expanders, or for the priority of a pool."""
     declared = plan.autoscaler.spec if plan.autoscaler else {}
     expanders = [
         *(get_nested(declared, "expanders") or ()),

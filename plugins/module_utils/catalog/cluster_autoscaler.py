@@ -10,7 +10,7 @@ NAME = "default"
 MACHINE_AUTOSCALER_API_VERSION, MACHINE_AUTOSCALER_KIND = "autoscaling.openshift.io/v1beta1", "MachineAutoscaler"
 MACHINE_SET_KIND = "MachineSet"
 
-# The ConfigMap of the expander Priority, in the namespace of the autoscaler (kubernetes/autoscaler, expander/priority/priority.go).
+# The ConfigMap of the Priority expander, in the namespace of the autoscaler (kubernetes/autoscaler, expander/priority/priority.go).
 PRIORITY_CONFIGMAP, PRIORITY_KEY = "cluster-autoscaler-priority-expander", "priorities"
 PRIORITY_EXPANDER = "Priority"
 EXPANDERS = ("LeastWaste", PRIORITY_EXPANDER, "Random")
@@ -23,5 +23,5 @@ DEFAULT_DELAY_AFTER_ADD, DEFAULT_MAX_NODE_PROVISION_TIME = "10m", "15m"
 
 
 def group_id(namespace: str, machine_set: str) -> str:
-    """The name of a MachineSet's node group, which the expressions of the expander Priority are compared with."""
+    """The name of a MachineSet's node group, which the expressions of the Priority expander are compared with."""
     return f"{MACHINE_SET_KIND}/{namespace}/{machine_set}"

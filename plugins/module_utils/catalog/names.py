@@ -40,7 +40,7 @@ LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
 FAILED_KEY = "accel.gpu/failed"
 # On a MachineSet and its MachineAutoscaler: the mark that this collection manages it; the value is the declared name of the node group.
 NODEGROUP_LABEL = "accel.gpu/nodegroup"
-# On the ClusterAutoscaler: the collection's entries of resourceLimits.gpus; on the ConfigMap of the expander Priority: its expressions. Both as JSON.
+# On the ClusterAutoscaler: the collection's entries of resourceLimits.gpus; on the ConfigMap of the Priority expander: its expressions. Both as JSON.
 GPU_LIMITS_ANNOTATION = "accel.gpu/gpu-limits"
 PRIORITIES_ANNOTATION = "accel.gpu/priorities"
 # The CronJob of the role new_nodes, and all its objects.

@@ -287,7 +287,8 @@ def _limit_findings(
         yield Finding(
             "gpu_limit_type",
             "note",
-            f"{path}.gpus has no entry of type {kind}, the value of the label {ACCELERATOR_LABEL}, so its GPUs are not limited",
+            f"resourceLimits.gpus of ClusterAutoscaler {autoscaler.NAME} has no entry for the type {kind} (the value of the MachineSet's label "
+            f"{ACCELERATOR_LABEL}), so the number of these GPUs is not limited",
             "run the role autoscaling, which adds the entry",
         )
 

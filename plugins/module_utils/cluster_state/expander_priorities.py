@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection's expressions in the ConfigMap of the expander Priority (pure).
+"""The collection's expressions in the ConfigMap of the Priority expander (pure).
 
 Its key `priorities` is YAML text: lists of regular expressions by priority (kubernetes/autoscaler, expander/priority/priority.go). Lines of others keep
 their text and order as far as the text is block YAML; otherwise a new text with the same content replaces it.

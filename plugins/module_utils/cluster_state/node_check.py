@@ -118,12 +118,10 @@ def all_final(findings: t.Mapping[str, NodeDrift]) -> bool:
     return all(finding.final for finding in findings.values())
 
 
-def pending_message(findings: t.Mapping[str, NodeDrift], undiscovered: t.Collection[str]) -> str:
-    """A description of the nodes that a wait still waits for."""
-    waiting = [f"{len(findings)} nodes not as declared yet"] if findings else []
-    if undiscovered:
-        waiting.append(f"{len(undiscovered)} GPU nodes not discovered yet")
-    return ", ".join(waiting) or "all nodes as declared"
+def progress_text(undiscovered: t.Collection[str]) -> str:
+    """The progress of a wait; it follows the number of nodes that are as declared, and of all nodes of the pools."""
+    waiting = f"; {len(undiscovered)} GPU nodes are not discovered yet" if undiscovered else ""
+    return f"nodes match the declaration{waiting}"
 
 
 def _operands(node: Node, pool: PoolPlan) -> t.Iterator[str]:

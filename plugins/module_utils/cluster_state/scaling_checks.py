@@ -249,7 +249,7 @@ def label_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineS
                 f"label {key}",
                 SOME_PODS,
                 f"label {key}={value} {state} in {place} of MachineSet {machine_set.name}, so no node is added for pods that select nodes by "
-                "this label" + (" or use a volume of this zone" if key in machine_set.zone_labels else ""),
+                "this label" + (" or use a volume in this zone" if key in machine_set.zone_labels else ""),
                 "run the role nodegroups, which writes it, or add it",
                 key,
             )

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bounded parallel calls. A fatal error stops new calls, but every started call is still reported."""
+"""Bounded parallel calls, and calls with a time limit. A fatal error stops new calls, but every started call is still reported."""
 
 from __future__ import annotations
 
@@ -91,6 +91,20 @@ def call_all(
         if outcome.error is not None:
             raise outcome.error
     return [t.cast("T", outcome.value) for outcome in outcomes if outcome.made]
+
+
+def call_within(call: t.Callable[[], T], seconds: float) -> T:
+    """The result of a call; raises TimeoutError after this time. The call is then abandoned, in a thread that does not keep the process from ending."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future.result(seconds)
 
 
 def _outcome(name: str, future: Future[T]) -> Outcome[T]:

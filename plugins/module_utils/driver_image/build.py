@@ -11,10 +11,12 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import typing as t
 from dataclasses import dataclass, field
 
+from ..common import file_lock, private_file
 from ..common.errors import InvalidOptions
 from ..registry.programs import ImageTools
 from ..registry.reference import ImageReference
@@ -62,11 +64,16 @@ class BuildSpec:
 
     @functools.cached_property
     def inputs(self) -> str:
-        """The digest of all inputs: installer, files of the context, arguments. The files are read once, because an installer is large."""
+        """The digest of all inputs: installer, files of the context, arguments. The files are read once, because an installer is large.
+
+        Raises InvalidOptions or OSError for files that cannot be read.
+        """
         document = {
             "folder": self.folder,
             "installer": _file_digest(self.installer),
-            "context": _tree_digest(os.path.join(self.options.context, self.folder)),
+            "context": _tree_digest(
+                os.path.join(self.options.context, self.folder), with_catalog=not self.options.catalog_file
+            ),
             "catalog": _file_digest(self.options.catalog_file) if self.options.catalog_file else "",
             "arguments": self.arguments,
         }
@@ -115,7 +122,11 @@ def _installer_path(installers: str, version: str) -> str:
     if not os.path.isdir(installers):
         raise FileNotFoundError(f"there is no file or folder {installers}")
     pattern = re.compile(rf".*-{re.escape(version)}(-.*)?\.run")
-    names = sorted(name for name in os.listdir(installers) if pattern.fullmatch(name))
+    names = sorted(
+        name
+        for name in os.listdir(installers)
+        if pattern.fullmatch(name) and os.path.isfile(os.path.join(installers, name))
+    )
     guests = [name for name in names if name.endswith("-grid.run")]
     if not names:
         raise FileNotFoundError(
@@ -156,6 +167,14 @@ class ImageBuilder:
     def __init__(self, tools: ImageTools, temporary: str) -> None:
         """temporary: a folder for the build context, which holds a link to the installer or a copy."""
         self._tools, self._temporary = tools, temporary
+
+    def exclusive(self, spec: BuildSpec, report: t.Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
+        """Wait until no other run on this machine builds the same image, because both would use and remove it under one name."""
+        folder = spec.options.storage_root or tempfile.gettempdir()
+        name = f"accel-gpu-build-{os.geteuid()}-{spec.folder}-{spec.inputs[:24]}.lock"
+        path = os.path.join(folder, name)
+        private_file.make_folder(path)
+        return file_lock.hold(path, lambda: report(f"waiting for another run that builds {spec.local_name}"))
 
     def build(self, spec: BuildSpec, inputs: str) -> None:
         """Build the image, unless a killed run has left it."""
@@ -230,19 +249,36 @@ def _file_digest(path: str) -> str:
     return digest.hexdigest()
 
 
-def _tree_digest(folder: str) -> str:
-    """The digest of all files below a folder with their names and whether they are executable; installers there are not used."""
+def _tree_digest(folder: str, *, with_catalog: bool) -> str:
+    """The digest of all files that a build gets, with their names and whether they are executable; raises InvalidOptions for pipes, sockets and devices."""
     digest = hashlib.sha256()
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = os.path.join(parent, name)
-            if name.endswith(".run") or name == CATALOG_NAME:
-                continue
-            content = os.readlink(path) if os.path.islink(path) else _file_digest(path)
-            executable = os.access(path, os.X_OK)
-            digest.update(f"{os.path.relpath(path, folder)}\0{executable}\0{content}\0".encode())
+    problems = []
+    for name, path in _files(folder):
+        if name == os.path.join(_DRIVERS, CATALOG_NAME) and not with_catalog:
+            continue
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISLNK(mode) and not stat.S_ISREG(mode):
+            problems.append(
+                f"build_context: {path} is a pipe, a socket or a device; remove it, because a build needs only files, folders and links"
+            )
+            continue
+        content = os.readlink(path) if stat.S_ISLNK(mode) else _file_digest(path)
+        digest.update(f"{name}\0{os.access(path, os.X_OK)}\0{content}\0".encode(errors="surrogateescape"))
+    if problems:
+        raise InvalidOptions(problems)
     return digest.hexdigest()
+
+
+def _files(folder: str, below: str = "") -> t.Iterator[tuple[str, str]]:
+    """Name and path of what _prepared_context() copies, sorted: all but folders and installers; the files behind a link only for the folder of the drivers."""
+    for entry in sorted(os.scandir(folder), key=lambda one: one.name):
+        name = os.path.join(below, entry.name)
+        if entry.name.endswith(".run"):
+            continue
+        if entry.is_dir(follow_symlinks=name == _DRIVERS):
+            yield from _files(entry.path, name)
+        else:
+            yield name, entry.path
 
 
 def inputs_of(labels: t.Mapping[str, str]) -> str:

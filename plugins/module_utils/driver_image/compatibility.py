@@ -12,6 +12,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.vgpu_releases import LONG_TERM_BRANCHES, RELEASES, branch_of, release_with
+from ..schema.messages import type_name
 
 Document = t.Mapping[str, t.Any]
 
@@ -46,6 +47,36 @@ def check_compatibility(guest: str, manager: str, catalog: Document | None = Non
             f"vGPU {host_branch}{_example(host_branch)}."
         )
     return Compatibility(warning=_unlisted(guest, manager))
+
+
+def catalog_problem(document: t.Any) -> str:
+    """Why a document does not have the form of vgpuDriverCatalog.yaml; empty if it does."""
+    if not isinstance(document, dict):
+        return "it is empty, or not YAML" if document is None else f"it is {type_name(document)}, not a map"
+    return next(_catalog_problems(document), "")
+
+
+def _catalog_problems(document: Document) -> t.Iterator[str]:
+    """The problems; the first one must end the iteration."""
+    for kind, listed in (("branch", str), ("driver", dict)):
+        yield from _mismatch(kind, document.get(kind), list)
+        for number, entry in enumerate(document.get(kind) or ()):
+            path = f"{kind}[{number}]"
+            yield from _mismatch(path, entry, dict)
+            for name in ("name", "type", "version", "branch"):
+                yield from _mismatch(f"{path}.{name}", entry.get(name), str)
+            for name in ("allow", "deny"):
+                yield from _mismatch(f"{path}.{name}", entry.get(name), dict)
+                rules = (entry.get(name) or {}).get(kind) or []
+                yield from _mismatch(f"{path}.{name}.{kind}", rules, list)
+                for index, rule in enumerate(rules):
+                    yield from _mismatch(f"{path}.{name}.{kind}[{index}]", rule, listed)
+
+
+def _mismatch(path: str, value: t.Any, kind: type) -> t.Iterator[str]:
+    """The problem with a value of another type; a version may be a number."""
+    if value is not None and not isinstance(value, (str, int, float) if kind is str else kind):
+        yield f"{path} is {type_name(value)}, not {type_name(kind())}"
 
 
 def _supports(host: int, guest: int) -> bool:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
@@ -58,10 +59,14 @@ class BuiltImages:
             for folder, tags in image.folders.items():
                 try:
                     spec = find_spec(folder, image.version, self._options)
+                    inputs = spec.inputs
                 except InvalidOptions as error:
                     problems += error.problems
                     continue
-                states.append(self._compare(image, spec, tags))
+                except OSError as error:
+                    problems.append(f"{error.filename}: cannot be read: {error.strerror}")
+                    continue
+                states.append(self._compare(image, spec, inputs, tags))
         if not self._force:
             problems += [
                 f"{state.image.repository.with_tag(tag)}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
@@ -72,11 +77,9 @@ class BuiltImages:
             raise InvalidOptions(list(dict.fromkeys(problems)))
         return states
 
-    def _compare(self, image: DriverImage, spec: BuildSpec, tags: t.Sequence[str]) -> FolderState:
+    def _compare(self, image: DriverImage, spec: BuildSpec, inputs: str, tags: t.Sequence[str]) -> FolderState:
         references = {tag: image.repository.with_tag(tag) for tag in tags}
-        state = FolderState(
-            image, spec, spec.inputs, {tag: self._client.digest(one) for tag, one in references.items()}
-        )
+        state = FolderState(image, spec, inputs, {tag: self._client.digest(one) for tag, one in references.items()})
         read: dict[str, str] = {}
         for tag, digest in state.actual.items():
             if digest is None:
@@ -96,23 +99,40 @@ class BuiltImages:
         return inputs_of(labels_of(self._client.config(image, manifest)))
 
     def apply(self, states: t.Sequence[FolderState], report: Progress) -> None:
-        """Build and push the images that are missing; further tags cost one request each."""
-        for state in states:
-            missing = [state.image.repository.with_tag(tag) for tag in state.missing]
-            if not missing:
-                continue
-            others = missing
-            if not state.built:
-                report(f"building {missing[0]}")
-                self._builder.build(state.spec, state.inputs)
-                report(f"pushing {missing[0]}")
-                self._builder.push(state.spec, missing[0])
-                others = missing[1:]
-            manifest = self._stored(state, missing[0])
-            state.built = manifest.digest
-            for reference in others:
-                self._client.put(reference, manifest)
-            state.actual = dict.fromkeys(state.actual, manifest.digest)
+        """Build and push the images that are missing; further tags cost one request each. Pushed images are removed from buildah's storage."""
+        specs = {state.spec.local_name: state.spec for state in states if state.action == "built"}
+        built: dict[str, BuildSpec] = {}
+        with contextlib.ExitStack() as stack:
+            # In the same order in all runs, so that two runs do not wait for each other.
+            for name in sorted(specs):
+                stack.enter_context(self._builder.exclusive(specs[name], report))
+            for state in states:
+                if state.action == "built":
+                    # Another run may have built the image in the meantime.
+                    fresh = self._compare(state.image, state.spec, state.inputs, list(state.actual))
+                    state.actual, state.built = fresh.actual, fresh.built
+                if state.action == "built":
+                    built[state.spec.local_name] = state.spec
+                self._apply(state, report)
+            for spec in built.values():
+                self._builder.remove(spec)
+
+    def _apply(self, state: FolderState, report: Progress) -> None:
+        missing = [state.image.repository.with_tag(tag) for tag in state.missing]
+        if not missing:
+            return
+        others = missing
+        if not state.built:
+            report(f"building {missing[0]}")
+            self._builder.build(state.spec, state.inputs)
+            report(f"pushing {missing[0]}")
+            self._builder.push(state.spec, missing[0])
+            others = missing[1:]
+        manifest = self._stored(state, missing[0])
+        state.built = manifest.digest
+        for reference in others:
+            self._client.put(reference, manifest)
+        state.actual = dict.fromkeys(state.actual, manifest.digest)
 
     def _stored(self, state: FolderState, first: ImageReference) -> Manifest:
         manifest = self._client.manifest(first.with_digest(state.built) if state.built else first)
@@ -121,11 +141,6 @@ class BuiltImages:
                 [f"{first}: the registry does not return the image that it has just stored. Run again"]
             )
         return manifest
-
-    def clean(self, states: t.Sequence[FolderState]) -> None:
-        """Remove built images from buildah's storage, once the registry has them."""
-        for spec in {state.spec.local_name: state.spec for state in states}.values():
-            self._builder.remove(spec)
 
 
 def require_no_replacement(states: t.Iterable[CopyState]) -> None:

@@ -231,21 +231,29 @@ class DriverRollout:
     parts: tuple[tuple[int, UpgradePolicy], ...] = ()
 
     def __str__(self) -> str:
-        reasons = "; ".join(self.reasons)
         if self.in_place:
+            reasons = "; ".join(self.reasons)
             return f"the driver pods of {self.nodes} nodes restart in place, at most {self.max_parallel} at a time: {reasons}"
+        return self._describe("the driver restarts on", "the driver is out of date on")
+
+    def refused(self, change: str) -> str:
+        """The description of a rollout that does not happen, because `change` is held back or not made."""
+        return self._describe(f"{change} would restart the driver on", "the driver would be out of date on")
+
+    def _describe(self, restarts: str, outdated: str) -> str:
+        reasons = "; ".join(self.reasons)
         manual = [(nodes, policy) for nodes, policy in self._all_parts() if nodes and not policy.automatic]
         left = sum(nodes for nodes, dummy in manual)
         rolling = self.nodes - left
         texts = []
         if rolling or not manual:
             where = "at the same time" if self.at_once else f"at most {self.max_parallel} at a time"
-            texts.append(f"the driver restarts on {rolling} nodes, {where}: {reasons}")
+            texts.append(f"{restarts} {rolling} nodes, {where}: {reasons}")
         if manual:
             fields = join_words([policy.setting for dummy, policy in manual])
             because = "" if texts else f": {reasons}"
             texts.append(
-                f"the driver is out of date on {left} nodes{because}. {fields[:1].upper()}{fields[1:]} "
+                f"{outdated} {left} nodes{because}. {fields[:1].upper()}{fields[1:]} "
                 f"{'is' if len(manual) == 1 else 'are'} off, so each node keeps its driver until its driver pod is deleted"
             )
         return "; ".join(texts)
@@ -270,8 +278,17 @@ class DriverRollout:
     def effect(self) -> str:
         """A sentence about the GPU pods on these nodes."""
         if self.in_place:
-            return "Each node is cordoned meanwhile, and no GPU pod is evicted."
-        return "GPU pods are evicted there." if self.at_once else "GPU pods are evicted from each node first."
+            return "Each node is cordoned while its driver pod restarts, and no GPU pod is evicted."
+        return f"GPU pods are evicted {self._where}."
+
+    @property
+    def refused_effect(self) -> str:
+        """The same for a rollout that does not happen."""
+        return f"GPU pods would be evicted {self._where}."
+
+    @property
+    def _where(self) -> str:
+        return "there" if self.at_once else "from each node first"
 
     def as_dict(self) -> dict[str, t.Any]:
         """The rollout in the format of modules' results."""
@@ -294,9 +311,9 @@ class DriverRollout:
 def held_back_warning(parts: t.Sequence[str], rollout: DriverRollout) -> str:
     """The warning about parts of a change: paths below the ClusterPolicy's spec, and NVIDIADriver objects."""
     names = [f"{part} of the ClusterPolicy" if part.startswith("spec.") else part for part in parts]
-    was = "was" if len(names) == 1 else "were"
+    was, change = ("was", "it") if len(names) == 1 else ("were", "they")
     return (
-        f"{abbreviate(names)} {was} held back, because {rollout}. {rollout.effect} "
+        f"{abbreviate(names)} {was} held back, because {rollout.refused(change)}. {rollout.refused_effect} "
         f"Set {ALLOW_DRIVER_ROLLOUT} to allow it."
     )
 

@@ -27,7 +27,9 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 # The operator copies the policy's list into the template of each of its DaemonSets (gpu-operator controllers/object_controls.go).
-_OPERANDS = "every operand of the GPU operator, with the driver and the exporter, restarts on its nodes"
+_OPERANDS = (
+    "every operand of the GPU operator, including the driver and the exporter, restarts on all nodes where it runs"
+)
 _WORKERS = "NFD's workers restart on all nodes"
 
 

@@ -301,4 +301,4 @@ def _defines_policy(definition: Document) -> bool:
 
 def _refusal_message(rollout: DriverRollout, installed: Chart, chart: Chart) -> str:
     alternative = f"keep version {installed.version}" if installed != chart else "remove the driver's values"
-    return f"Not upgraded, because {rollout}. Set {ALLOW_DRIVER_ROLLOUT} to allow it, or {alternative}."
+    return f"Not upgraded, because {rollout.refused('the upgrade')}. Set {ALLOW_DRIVER_ROLLOUT} to allow it, or {alternative}."

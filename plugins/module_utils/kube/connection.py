@@ -174,7 +174,7 @@ def check_cluster(connection: Connection, name: str, kube_name: str | None = Non
         return
     declared = f"gpu_cluster.kube_name is {kube_name!r}" if kube_name else f"gpu_cluster.name is {name!r}"
     raise WrongCluster(
-        f"This is a different cluster: {declared}, but {connection.origin} leads to cluster {connection.cluster_name!r} "
+        f"This is a different cluster: {declared}, but {connection.origin} points to cluster {connection.cluster_name!r} "
         f"(context {connection.context_name!r}, {connection.server}). Use the kubeconfig or context of {name!r}, "
         f"or set gpu_cluster.kube_name: {connection.cluster_name} if that is its name for this cluster."
     )

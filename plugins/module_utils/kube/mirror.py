@@ -24,7 +24,7 @@ _WATCH_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection; if `optional`, it is empty if the cluster does not have its kind; if `may_be_forbidden`, also if the user may not list it."""
+    """A collection; if `optional`, it is empty if the cluster does not have its kind; if `may_be_forbidden`, also if the user is not allowed to list it."""
 
     path: str
     label_selector: str | None = None

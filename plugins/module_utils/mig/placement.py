@@ -49,7 +49,7 @@ def geometry_of(name: t.Any) -> Geometry:
     model = models.find(name) if isinstance(name, str) else None
     if model is None:
         similar = models.nearest(name) if isinstance(name, str) else ()
-        raise ValueError(f"{name!r} is not a GPU model of the catalog; {_hint(similar)}")
+        raise ValueError(f"{name!r} is not a GPU model in the catalog; {_hint(similar)}")
     geometry = mig.geometry(model.key)
     if geometry is None:
         raise ValueError(f"{model.key} has no MIG; {_hint(())}")

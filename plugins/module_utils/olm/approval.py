@@ -29,7 +29,7 @@ class ApprovalDecision:
 
 
 def awaits_approval(plan: Document | None) -> bool:
-    """Whether an InstallPlan waits for an approval."""
+    """Whether an InstallPlan waits for approval."""
     return (
         plan is not None and plan_phase(plan) == REQUIRES_APPROVAL and get_nested(plan, "spec", "approved") is not True
     )

@@ -97,7 +97,7 @@ class OlmClient:
         return f"{collection}/{name}" if name else collection
 
     def read(self) -> Observed:
-        """List all objects; raises ApiError if the user may not list OLM's objects in the namespace."""
+        """List all objects; raises ApiError if the user is not allowed to list OLM's objects in the namespace."""
         self._mirror.read()
         return self.observed()
 
@@ -120,7 +120,7 @@ class OlmClient:
         return self._mirror.is_known("subscriptions")
 
     def has_namespace(self) -> bool:
-        """Whether the namespace exists; assumed if the user may not list namespaces."""
+        """Whether the namespace exists; assumed if the user is not allowed to list namespaces."""
         return bool(self._mirror.objects("namespace")) or not self._mirror.is_known("namespace")
 
     def follow(self) -> None:

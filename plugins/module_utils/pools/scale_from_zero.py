@@ -73,7 +73,7 @@ def capacity_annotations(
         found[CAPACITY_MEMORY] = str(int(existing[MEMORY_MB]) * _MIB)
     if resources is not None:
         resource, amount = rules.countable(resources)
-        # The operator of the autoscaler parses this as a quantity and panics on other text. It is always an amount of nvidia.com/gpu.
+        # The Cluster Autoscaler Operator parses this as a quantity and panics on other text. It is always an amount of nvidia.com/gpu.
         found[GPU] = str(resources.get(GPU_RESOURCE, 0))
         found[GPU_COUNT], found[GPU_TYPE] = str(amount), resource if amount else ""
     if labels:

@@ -133,11 +133,12 @@ def _read(cluster: t.Any, defaults: t.Any, pools: t.Any) -> tuple[tuple[t.Any, t
         # Text is not accepted for the whole list, because an empty list would release all nodes.
         POOLS.coerce(plain(pools)) if isinstance(pools, (list, tuple)) else pools,
     )
+    valid_cluster = CLUSTER.without_invalid(cluster)
     problems = [
         *CLUSTER.problems(cluster, "gpu_cluster"),
-        *(problem for check in CLUSTER_CHECKS for problem in check(CLUSTER.without_invalid(cluster))),
+        *(problem for check in CLUSTER_CHECKS for problem in check(valid_cluster)),
         *DEFAULTS.problems(defaults, "gpu_defaults"),
-        *_pool_problems(CLUSTER.without_invalid(cluster), defaults, pools),
+        *_pool_problems(valid_cluster, defaults, pools),
     ]
     return (cluster, defaults, pools), problems
 

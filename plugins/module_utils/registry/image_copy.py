@@ -87,13 +87,17 @@ class ImageCopier:
         self._lock = threading.Lock()
 
     def compare(self, specs: t.Sequence[CopySpec]) -> list[CopyState]:
-        """The state of each entry: one request for the source, and one for each target. Raises PartialFailure with all errors."""
+        """The state of each entry: one request for the source, and one for each target. Raises InvalidOptions or PartialFailure with all errors."""
         outcomes = run_bounded(
             [(spec.name, functools.partial(self._compare, spec)) for spec in specs],
             _COMPARISONS,
             fatal=lambda dummy: False,
         )
-        _raise_failures([(one.name, one.error) for one in outcomes], [], "compared")
+        errors = [one.error for one in outcomes if one.error is not None]
+        if errors and all(isinstance(error, InvalidOptions) for error in errors):
+            problems = [problem for error in errors for problem in t.cast("InvalidOptions", error).problems]
+            raise InvalidOptions(list(dict.fromkeys(problems)), "Images that cannot be copied, so nothing was copied:")
+        _raise_failures([(one.name, one.error) for one in outcomes], [], "compared, so nothing was copied")
         return [t.cast("CopyState", one.value) for one in outcomes]
 
     def copy(self, states: t.Sequence[CopyState]) -> None:

@@ -11,13 +11,16 @@ import re
 import threading
 import typing as t
 
+from ..catalog.secrets import NOT_SHOWN
 from ..common.errors import ConnectionProblem, InvalidOptions
 from ..common.module import ArgumentSpec, BaseModule, merge_specs
+from ..common.parallel import call_within
+from ..schema import coercion
 from ..schema.messages import quote
 from .client import RegistryClient
 from .credentials import AUTH_FILE_VARIABLE, Credentials, InvalidAuthFile, Login, read_credentials
 from .programs import ImageTools
-from .reference import InvalidReference, parse_repository
+from .reference import InvalidReference, parse_repository, password_in
 from .transport import RegistryAccess, RegistryTransport
 
 REGISTRY: ArgumentSpec = {
@@ -37,6 +40,8 @@ REGISTRY: ArgumentSpec = {
     "auth_file": {"type": "path"},
     "request_timeout": {"type": "int", "default": 30},
 }
+# The options of all modules for images that have names of images, registries or folders in them.
+_NAMES = ("images", "mirror", "registries", "source", "upstreams")
 _MAX_TIMEOUT = 86400
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # Where docker and podman keep their logins, the first file that exists (containers-auth.json.5.md).
@@ -46,9 +51,29 @@ _AUTH_FILES = ("$XDG_RUNTIME_DIR/containers/auth.json", "~/.config/containers/au
 class RegistryAccessMixin(BaseModule):
     """The clients of a module that has the options REGISTRY."""
 
+    def _load_params(self) -> None:
+        """Convert registries that are JSON text, as from a survey: Ansible would split the text at commas, and quote a part of it."""
+        super()._load_params()
+        given = self.params.get("registries")
+        if not isinstance(given, str):
+            return
+        found = [] if coercion.is_blank(given) else coercion.from_json(given)
+        if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+            self.params["registries"] = NOT_SHOWN
+            self.fail_json(
+                msg="registries: is text, but not a list of maps as JSON; write it as "
+                '[{"registry": "registry.example.com", "username": "...", "password": "..."}]',
+                code="invalid",
+            )
+        self.params["registries"] = found
+
     def secrets(self) -> set[str]:
-        """The passwords of the options, of the auth file and of the environment."""
-        return super().secrets() | (self.__dict__["credentials"].secrets if "credentials" in self.__dict__ else set())
+        """The passwords of the options, of the auth file and of the environment, and those in names of images, which are rejected."""
+        known = self.__dict__["credentials"].secrets if "credentials" in self.__dict__ else set()
+        misplaced = {
+            password for name in _NAMES for text in _texts(self.params.get(name)) if (password := password_in(text))
+        }
+        return super().secrets() | known | misplaced
 
     @functools.cached_property
     def credentials(self) -> Credentials:
@@ -99,10 +124,12 @@ class RegistryAccessMixin(BaseModule):
                     f"{path}.registry: {quote(option['registry'])} has an entry already; remove one of them"
                 )
             try:
-                parse_repository(f"{host}/x")
-            except InvalidReference:
+                parse_repository(option["registry"] if "/" in option["registry"] else f"{host}/x")
+            except InvalidReference as error:
+                problems.append(f"{path}.registry: {quote(option['registry'])} {error}")
+            if ":" in (option["username"] or ""):
                 problems.append(
-                    f"{path}.registry: {quote(option['registry'])} is not a registry; write host[:port], as in registry.example.com"
+                    f"{path}.username: has a colon, which separates user and password; set them in username and password"
                 )
             if bool(option["username"]) != bool(option["password"]):
                 missing = "password" if option["username"] else "username"
@@ -136,22 +163,35 @@ class RegistryAccessMixin(BaseModule):
         program = self.get_bin_path(f"docker-credential-{helper}") if _HELPER.fullmatch(helper) else None
         if not program:
             return None
-        try:
+        name, limit, started = f"docker-credential-{helper}", self.params["request_timeout"], list[t.Any]()
+        call = functools.partial(
+            self.run_command,
+            [program, "get"],
+            data=registry,
             # Without its handling, a program that ends before it has read its input fails the module.
-            status, output, dummy = self.run_command(
-                [program, "get"], data=registry, handle_exceptions=False, expand_user_and_vars=False
-            )
+            handle_exceptions=False,
+            expand_user_and_vars=False,
+            before_communicate_callback=started.append,
+        )
+        try:
+            status, output, dummy = call_within(call, limit)
             found = json.loads(output) if status == 0 else {}
+        except TimeoutError:
+            for process in started:
+                process.kill()
+            raise ConnectionProblem(
+                f"The credential helper {name} has returned no login for {registry} within {limit} seconds. Run it yourself: echo {registry} | {name} get. "
+                "It must not ask for input. Or set username and password of the registry, or raise request_timeout."
+            ) from None
         except (OSError, ValueError, RecursionError):
             return None
         values = (found.get("Username"), found.get("Secret")) if isinstance(found, dict) else ()
         if not values or not all(isinstance(value, str) for value in values):
             return None
         user, password = values
-        source = f"docker-credential-{helper}"
         if user == "<token>" and password:
-            return Login("", "", source, identity_token=password)
-        return Login(user, password, source) if user and password else None
+            return Login("", "", name, identity_token=password)
+        return Login(user, password, name) if user and password else None
 
 
 class RegistryModule(RegistryAccessMixin):
@@ -160,3 +200,15 @@ class RegistryModule(RegistryAccessMixin):
     def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
         """Compose the argument spec; a module's own options override the shared ones of the same name."""
         super().__init__(merge_specs(REGISTRY, argument_spec), **kwargs)
+
+
+def _texts(value: t.Any) -> t.Iterator[str]:
+    """All texts in an option."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)

@@ -18,6 +18,10 @@ _HOST = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?(?::[0-9]+)?")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+# A user, with or without a password, before the host, and the rest; a digest also follows an @.
+_USER_INFO = re.compile(
+    r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?P<user>[^/:@]*)(?::(?P<password>.*))?@(?!sha256:)", re.DOTALL
+)
 _MAX_REPOSITORY = 255
 
 
@@ -108,6 +112,8 @@ def parse_image(text: str) -> ImageReference:
 
 def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
     """A repository without tag and digest; raises InvalidReference. selected: a tag or digest may follow."""
+    if _USER_INFO.match(text):
+        raise InvalidReference("contains a user or a password; set username and password in registries")
     if "://" in text and not text.startswith("docker://"):
         raise InvalidReference("is an address; write it without the scheme, as in registry.example.com/nvidia/driver")
     rest = text.removeprefix("docker://")
@@ -131,6 +137,13 @@ def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
     if at and not DIGEST.fullmatch(digest):
         raise InvalidReference("has an invalid digest; it is sha256: and 64 hexadecimal digits")
     return ImageReference(host, path, tag or None, digest or None)
+
+
+def password_in(text: str) -> str:
+    """The password before the host in the name of an image or a registry, where it does not belong; empty without one."""
+    kind, dummy, rest = text.partition(":")
+    found = None if kind in FILE_TRANSPORTS and rest.startswith("/") else _USER_INFO.match(text)
+    return (found["password"] or "") if found else ""
 
 
 def tag_problem(tag: str) -> str | None:

@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import functools
-import time
 import typing as t
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
 from ..catalog.secrets import NOT_SHOWN
 from ..common import http
-from ..common.errors import missing_library
+from ..common.errors import TIMEOUT, missing_library
 from ..common.http import URLLIB3_IMPORT_ERROR, ConnectionPools, HttpResponse, Retrier
+from ..common.parallel import call_within
 from .authorization import PULL, PUSH, Authorization, parse_challenge
 from .credentials import Login
 from .errors import HTTPS_EXPECTED, REPEATABLE, RegistryError, error_text
@@ -57,7 +57,7 @@ class RegistryTransport:
         timeout: float = 30.0,
         retrier: Retrier | None = None,
     ) -> None:
-        """Open no connection yet; `timeout` is the time limit for a response in seconds."""
+        """Open no connection yet; `timeout`: seconds to wait for a response; a request with all repetitions takes at most three times as long."""
         if URLLIB3_IMPORT_ERROR is not None:
             raise missing_library("urllib3", "The access to registries")
         self.access = access
@@ -85,12 +85,25 @@ class RegistryTransport:
             headers["Content-Type"] = content_type
         repository = self._full_name(repository)
         url = f"{self._base}/v2/{repository}/{path}"
-        return self._retrier.send(
+        send = functools.partial(
+            self._retrier.send,
             lambda dummy_left: self._authorized(method, repository, url, headers, data),
             limit=2 * self._timeout,
             repeatable=method in REPEATABLE,
             is_connected=lambda dummy: self._connected_before,
         )
+        # The time limit of urllib3 is for each part of a response. The last repetition starts within the limit, so it is not cut off.
+        limit = 3 * self._timeout
+        try:
+            return call_within(send, limit)
+        except TimeoutError:
+            raise RegistryError(
+                f"the response is not complete after {limit:g} seconds",
+                reason=TIMEOUT,
+                method=method,
+                path=urlsplit(url).path,
+                registry=self.access.registry,
+            ) from None
 
     def _full_name(self, repository: str) -> str:
         if self.access.registry in _API_HOSTS and "/" not in repository:
@@ -196,8 +209,8 @@ class RegistryTransport:
         return HttpResponse(response.status, body, response.headers)
 
     def _body(self, response: t.Any, method: str, url: str) -> bytes:
-        """The whole body; a registry must not fill the memory, nor keep the run for longer than the request may take."""
-        parts, size, until = [], 0, time.monotonic() + 2 * self._timeout
+        """The whole body; a registry must not fill the memory."""
+        parts, size = [], 0
         try:
             for part in response.stream(_CHUNK):
                 parts.append(part)
@@ -210,8 +223,6 @@ class RegistryTransport:
                         method=method,
                         path=urlsplit(url).path,
                     )
-                if time.monotonic() > until:
-                    raise urllib3.exceptions.ReadTimeoutError(t.cast("t.Any", None), url, "the response takes too long")
         except BaseException:
             response.close()
             raise

@@ -207,7 +207,7 @@ def _driver_restarts(total: Document) -> str:
     if total["in_place"]:
         return (
             f"the driver pods of {total['driver_restarts']} node(s) restart in place, at most {total['max_parallel']} at a time: {reasons}; each node is "
-            "cordoned meanwhile, and no pod is evicted"
+            "cordoned while its driver pod restarts, and no pod is evicted"
         )
     if total["at_once"]:
         return f"the driver restarts on all {total['driver_restarts']} node(s) at the same time: {reasons}; pods that use a GPU there are evicted"

@@ -133,7 +133,7 @@ def values_have_no_key(cluster: Document) -> Problems:
 
 
 def priority_has_an_effect(cluster: t.Any, pool: PoolVariables, cloud: str) -> Problems:
-    """Only the expander Priority of OpenShift's autoscaler reads the priority of a pool."""
+    """Only the Priority expander of OpenShift's autoscaler reads the priority of a pool."""
     priority = get_nested(pool.declared, "autoscale", "priority")
     if priority is None:
         return

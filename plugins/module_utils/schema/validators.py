@@ -127,7 +127,7 @@ def label_value(value: str) -> str | None:
     if len(value) > names.LABEL_LENGTH:
         return f"has {len(value)} characters; a label's value has at most {names.LABEL_LENGTH}"
     if value and not _QUALIFIED.fullmatch(value):
-        return f"is not a label value; use {_LETTERS}"
+        return f"is not a valid label value; use {_LETTERS}"
     return None
 
 
@@ -183,7 +183,7 @@ def known_model(value: str) -> str | None:
         if similar
         else f"known: {', '.join(m.key for m in models.MODELS)}."
     )
-    return f"is not a GPU model of the catalog; {hint} Match other models by labels: {names.PRODUCT_LABEL}"
+    return f"is not a GPU model in the catalog; {hint} Match other models by labels: {names.PRODUCT_LABEL}"
 
 
 def not_in_defaults(remedy: str) -> Rule:

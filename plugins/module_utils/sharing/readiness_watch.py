@@ -10,12 +10,12 @@ import typing as t
 from dataclasses import replace
 
 from ..cluster_state.node import Node, parse_node
-from ..cluster_state.node_check import NodeDrift, all_final, check_node, pending_message
+from ..cluster_state.node_check import NodeDrift, all_final, check_node, progress_text
 from ..cluster_state.pool_assignment import awaited_nodes
 from ..drain.operand_diagnosis import failing_operands
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
-from .operands import LABELS_LATE
+from . import operands
 from .reader import ClusterState
 
 if t.TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ReadinessWatch:
             if left <= 0:
                 break
             left = min(left, self._until_labels_are_late(findings))
-            self._context.progress.report(pending_message(findings, undiscovered), total - len(findings), total)
+            self._context.progress.report(progress_text(undiscovered), total - len(findings), total)
             try:
                 for event in self._context.client.watch(NODES, resource_version=version, timeout=max(left, 1.0)):
                     version = event["object"]["metadata"]["resourceVersion"]
@@ -88,7 +88,7 @@ class ReadinessWatch:
                         discovered_at = discovered_at or time.monotonic()
                     if all_final(findings) and not undiscovered:
                         break
-                    self._context.progress.report(pending_message(findings, undiscovered), total - len(findings), total)
+                    self._context.progress.report(progress_text(undiscovered), total - len(findings), total)
                     if discovered_at is not None and time.monotonic() > discovered_at + _COLLECT:
                         break
             except ApiError as error:
@@ -120,12 +120,12 @@ class ReadinessWatch:
             for name, finding in findings.items()
             if finding.labels_only and name not in self._restarted
         }
-        late = [name for name, seconds in ages.items() if seconds >= LABELS_LATE]
+        late = [name for name, seconds in ages.items() if seconds >= operands.LABELS_LATE]
         if late:
             self._context.progress.report(f"restarting gpu-feature-discovery on {len(late)} nodes")
             self._restarted.update(late)
             self.restart_discovery(late)
-        return min((LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
+        return min((operands.LABELS_LATE - ages[name] for name in ages.keys() - set(late)), default=math.inf)
 
     def _undiscovered(self, nodes: t.Mapping[str, Node], state: ClusterState) -> set[str]:
         names = awaited_nodes(self._context.plan.pools, nodes.values(), state.membership)

@@ -62,7 +62,7 @@ def without_limits(live: Document) -> Object:
 
 
 def without_priorities(live: Document) -> Object:
-    """The ConfigMap of the expander Priority without the collection's expressions and annotations."""
+    """The ConfigMap of the Priority expander without the collection's expressions and annotations."""
     merged = expander_priorities.merge_priorities(
         expander_priorities.text_of(live), expander_priorities.record_of(live), {}
     )

@@ -78,7 +78,7 @@ def test_a_new_taint_is_held_back_while_drivers_run(cluster: Cluster) -> None:
     found = converge(cluster, pools)
     assert found["changed"] is False
     assert found["cluster_policy"]["held_back"] == ["spec.daemonsets.tolerations"]
-    assert "was held back, because the driver restarts on 20 nodes" in str(found["warnings"])
+    assert "was held back, because it would restart the driver on 20 nodes" in str(found["warnings"])
     assert policy(cluster)["spec"] == before
     allowed = converge(cluster, pools, allow_driver_rollout=True, check=True, diff=True)
     assert allowed["changed"]

@@ -87,7 +87,7 @@ class Scaling:
         return [request.uri for request in found if any(part in request.uri for part in parts)]
 
     def create_autoscaler(self) -> None:
-        """The objects that the operator of the autoscaler reads, as someone writes them without the collection."""
+        """The objects that the Cluster Autoscaler Operator reads, as someone writes them without the collection."""
         header: Object = {"apiVersion": "autoscaling.openshift.io/v1", "kind": "ClusterAutoscaler"}
         spec: Object = {"maxNodeProvisionTime": "30m", "scaleDown": {"enabled": True, "delayAfterAdd": "20m"}}
         self.api.apply(CLUSTER, {**header, "metadata": {"name": "default"}, "spec": spec})
@@ -163,7 +163,7 @@ def test_a_broken_machine_set_is_explained_repaired_and_scales(scaling: Scaling,
     report = scaling.play("site", "--tags", "report", gpu_report_html_path=str(page)).require_success()
     assert report.shown(f"scaling of {NAME}: MachineSet {NAME} does not scale from zero")
     assert report.shown(
-        f"cause: MachineSet {NAME}: spec.template.spec.metadata.labels has {ACCELERATOR}=nvidia.com/gpu, which is not a label value"
+        f"cause: MachineSet {NAME}: spec.template.spec.metadata.labels has {ACCELERATOR}=nvidia.com/gpu, which is not a valid label value"
     )
     assert report.shown("Remedy: run the role nodegroups, or set a value such as Tesla-T4")
     assert f"MachineSet {NAME} does not scale from zero" in page.read_text()

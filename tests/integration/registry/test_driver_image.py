@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.accel.gpu.plugins.modules import driver_image
 from lab.registry import layout
 from tests.helpers.driver_context import catalog, write_catalog, write_context, write_installer
 from tests.helpers.modules import run_module
+from tests.helpers.playbook import Playbook
 from tests.helpers.polling import until
 from tests.helpers.registries import Object, Registries
 from tests.helpers.registry_images import push_image
@@ -123,6 +125,31 @@ def test_an_image_is_built_once_and_has_every_tag(builds: Builds) -> None:
     assert second.writes == []
 
 
+def test_two_runs_at_the_same_time(builds: Builds) -> None:
+    """They build one image, and neither removes it from buildah's storage before the other has pushed it."""
+    task = {"name": "Provide the images", "accel.gpu.driver_image": builds.options()}
+    play = {
+        "name": "Images",
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {"ansible_python_interpreter": "{{ ansible_playbook_python }}"},
+        "tasks": [task],
+    }
+    path = builds.folder / "images.yml"
+    path.write_text(yaml.safe_dump([play]))
+    environ = {**builds.registries.lab.env, "HOME": str(builds.folder)}
+    with builds.registries.requests() as sent:
+        started = [Playbook(str(path), environ=environ, inventory=Path("localhost,")) for dummy in range(2)]
+        finished = [playbook.wait().require_success() for playbook in started]
+    results = [one.module_results("accel.gpu.driver_image", "localhost")[0] for one in finished]
+    assert results[0]["driver_images"][0]["digests"] == results[1]["driver_images"][0]["digests"]
+    assert len([one for one in sent.writes if "/manifests/" in one]) == len(TAGS)
+    assert list(builds.storage.glob("accel-gpu-*")) == []
+    storage = ("--root", builds.storage, "--runroot", builds.storage / "run", "--storage-driver", "vfs")
+    assert run("buildah", *storage, "images", "--quiet").split() == []
+
+
 def test_what_makes_another_image(builds: Builds) -> None:
     first = builds.run()
     assert first["changed"], first
@@ -177,6 +204,15 @@ def test_the_catalog_of_nvidia_decides(builds: Builds) -> None:
         result = builds.run(manager_version=manager, catalog_file=str(listed), check=True)
         assert bool(result.get("failed")) is bool(problem), result
         assert problem in result.get("msg", "")
+
+
+@pytest.mark.parametrize("text", ["[", "5", "driver: 5", "\xff", ""])
+def test_files_that_are_no_catalogs(builds: Builds, text: str) -> None:
+    path = builds.folder / "catalog.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    refused = builds.run(manager_version=VERSION, catalog_file=str(path), check=True)
+    assert refused["code"] == "invalid"
+    assert refused["msg"].startswith(f"catalog_file: {path} ")
 
 
 INPUTS: list[tuple[str, str, str]] = [

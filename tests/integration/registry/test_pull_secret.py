@@ -15,9 +15,11 @@ import pytest
 from ansible_collections.accel.gpu.plugins.modules import pull_secret
 from tests.helpers.kube import Kube
 from tests.helpers.modules import run_module
+from tests.helpers.playbook import run_playbook
 from tests.helpers.polling import until
 from tests.helpers.registries import Object, Registries
 from tests.helpers.registry_images import push_image
+from tests.programs import REPO
 
 pytestmark = [pytest.mark.lab, pytest.mark.usual(5), pytest.mark.timeout(300)]
 
@@ -119,3 +121,28 @@ def test_secrets_of_another_type_are_not_changed(secrets: Secrets) -> None:
     secrets.create("login", "Opaque", token="x")
     refused = secrets.run("login")
     assert "has the type Opaque, not kubernetes.io/dockerconfigjson" in refused["msg"]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_validation_pods_in_a_namespace_of_their_own(secrets: Secrets, as_text: bool) -> None:
+    """The login may also be JSON text, as from a survey."""
+    lab = secrets.registries.lab
+    logins = secrets.registries.options()
+    variables = {
+        "gpu_cluster": {
+            "name": lab.name,
+            "operator": {"image_pull_secrets": ["login"]},
+            "validation": {"namespace": secrets.namespace},
+        },
+        "gpu_pools": [{"name": "empty", "match": {"labels": {"no": "node"}}, "sharing": {"mode": "none"}}],
+        "gpu_registries": json.dumps(logins) if as_text else logins,
+    }
+    inventory = REPO / "inventories" / "lab"
+    arguments = ("--tags", "validation")
+    for changed in (1, 0):
+        done = run_playbook(
+            "accel.gpu.site", environ=lab.env, inventory=inventory, variables=variables, arguments=arguments
+        )
+        assert done.require_success().changed() == changed
+        assert secrets.registries.password not in done.stdout + done.stderr
+    assert secrets.registries.tls in secrets.auths("login")

@@ -60,3 +60,14 @@ def test_the_example_that_expects_an_operator_evicts_no_pod() -> None:
     plan = derive(host["gpu_cluster"], host["gpu_defaults"], host["gpu_pools"])
     existing = [pool for pool in plan.pools if pool.nodegroup is None]
     assert [pool.rollout.drain for pool in existing] == ["none"]
+
+
+def test_the_example_without_internet_access_can_be_mirrored() -> None:
+    """The role mirror finds the registry and the operating systems, so that the cluster is not read; the nodes get the logins."""
+    host = yaml.safe_load((REPO / "examples/air-gap/inventory.yml").read_text())["gpu_clusters"]["hosts"]["isolated"]
+    operator = host["gpu_cluster"]["operator"]
+    assert {entry["registry"] for entry in host["gpu_registries"]} == {operator["registry"].partition("/")[0]}
+    assert operator["image_pull_secrets"]
+    for name in ("gpu_mirror_operating_systems", "gpu_mirror_dest"):
+        assert host[name]
+        assert name in yaml.safe_load((REPO / "roles/mirror/defaults/main.yml").read_text())

@@ -147,7 +147,7 @@ def partitioned(charts: Scenario) -> Scenario:
 def test_an_upgrade_of_an_untouched_cluster(plain: Scenario) -> None:
     refused = plain.refusal(T4)
     assert refused.startswith(
-        "Not upgraded, because the driver restarts on 2 nodes, at most 2 at a time: chart gpu-operator-v25.10.1 becomes"
+        "Not upgraded, because the upgrade would restart the driver on 2 nodes, at most 2 at a time: chart gpu-operator-v25.10.1 becomes"
     )
     assert "set manually" not in refused
 

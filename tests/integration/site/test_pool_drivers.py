@@ -155,7 +155,10 @@ def test_an_upgrade_is_counted_with_objects_of_others_that_stay(scenario: Scenar
         ("accel-gpu-t4", False, 3),
     ]
     refused = scenario.play(A100, T4, **newer)
-    assert "Not upgraded, because the driver restarts on 5 nodes, at most 1 at a time" in refused.failure()
+    assert (
+        "Not upgraded, because the upgrade would restart the driver on 5 nodes, at most 1 at a time"
+        in refused.failure()
+    )
     conflicting = scenario.play(with_driver(OLD), T4)
     named = "NVIDIADriver accel-gpu-a100 was not created by this collection, but pool a100 needs its name"
     assert named in conflicting.failure()

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The text of the expander Priority: lines of others survive, and a second merge changes nothing."""
+"""The text of the Priority expander: lines of others survive, and a second merge changes nothing."""
 
 from __future__ import annotations
 

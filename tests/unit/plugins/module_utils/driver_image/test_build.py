@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import (
+    CATALOG_NAME,
     INPUTS_LABEL,
     BuildOptions,
     BuildSpec,
@@ -120,6 +122,11 @@ def test_each_input_counts(options: BuildOptions, tmp_path: Path) -> None:
     changed(options)
     (context / "link").symlink_to("nvidia-driver")
     changed(options)
+    # The link itself: the build gets it as it is.
+    (context / "linked").symlink_to("drivers")
+    changed(options)
+    (context / "drivers" / CATALOG_NAME).write_text("a catalog in the checkout")
+    changed(options)
     (context.parent / "versions.mk").write_text(VERSIONS.replace("1.25.1", "1.25.2"))
     changed(options)
     (Path(options.installers) / GUEST).write_text("another build of the driver")
@@ -128,6 +135,40 @@ def test_each_input_counts(options: BuildOptions, tmp_path: Path) -> None:
     changed(replace(options, catalog_file=str(catalog)))
     changed(replace(options, version_check=True))
     changed(replace(options, build_args={"OWN": "x"}))
+
+
+def test_a_catalog_in_the_checkout_is_replaced_by_that_of_the_options(options: BuildOptions, tmp_path: Path) -> None:
+    (tmp_path / "catalog.yaml").write_text("version: 1\n")
+    given = replace(options, catalog_file=str(tmp_path / "catalog.yaml"))
+    first = spec(given).inputs
+    (Path(options.context) / "rhel9" / "drivers" / CATALOG_NAME).write_text("not used")
+    assert spec(given).inputs == first
+
+
+def test_files_behind_a_link_to_the_drivers_count(options: BuildOptions, tmp_path: Path) -> None:
+    drivers, elsewhere = Path(options.context) / "rhel9" / "drivers", tmp_path / "elsewhere"
+    (drivers / "README.md").write_text("empty")
+    first = spec(options).inputs
+    drivers.rename(elsewhere)
+    drivers.symlink_to(elsewhere)
+    assert spec(options).inputs == first
+    (elsewhere / "new").write_text("")
+    assert spec(options).inputs != first
+
+
+def test_pipes_and_sockets_are_refused(options: BuildOptions) -> None:
+    context = Path(options.context) / "rhel9"
+    os.mkfifo(context / "drivers" / "pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(context / "socket"))
+    # Neither is an installer.
+    os.mkfifo(Path(options.installers) / f"NVIDIA-Linux-aarch64-{VERSION}-grid.run")
+    with pytest.raises(InvalidOptions) as raised:
+        spec(options).inputs  # noqa: B018
+    assert raised.value.problems == [
+        f"build_context: {context / name} is a pipe, a socket or a device; remove it, because a build needs only files, folders and links"
+        for name in ("drivers/pipe", "socket")
+    ]
 
 
 @pytest.mark.parametrize(

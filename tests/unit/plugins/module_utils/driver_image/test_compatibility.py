@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.vgpu_releases import RELEASES, VgpuRelease
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.compatibility import (
     Compatibility,
+    catalog_problem,
     check_compatibility,
 )
 
@@ -174,3 +175,26 @@ def test_the_rules_decide_without_both_versions_in_the_catalog_file() -> None:
         found = check_compatibility("595.58.03", "580.95.02", document)
         assert "is newer than vGPU manager 580.95.02" in found.problem
         assert found.warning == ""
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (None, "it is empty, or not YAML"),
+        ([], "it is a list, not a map"),
+        ({"branch": 5}, "branch is a number, not a list"),
+        ({"driver": None}, ""),
+        ({"driver": {"a": 1}}, "driver is a map, not a list"),
+        ({"driver": ["x"]}, "driver[0] is text, not a map"),
+        ({"driver": [{"version": ["x"]}]}, "driver[0].version is a list, not text"),
+        ({"branch": [{"name": "x"}, {"type": {}}]}, "branch[1].type is a map, not text"),
+        ({"driver": [{"deny": ["x"]}]}, "driver[0].deny is a list, not a map"),
+        ({"driver": [{"deny": {"driver": "x"}}]}, "driver[0].deny.driver is text, not a list"),
+        ({"driver": [{"allow": {"driver": ["x"]}}]}, "driver[0].allow.driver[0] is text, not a map"),
+        ({"branch": [{"allow": {"branch": 5}}]}, "branch[0].allow.branch is a number, not a list"),
+        ({"branch": [{"allow": {"branch": [{}]}}]}, "branch[0].allow.branch[0] is a map, not text"),
+    ],
+)
+def test_documents_that_are_no_catalogs(document: Any, problem: str) -> None:
+    assert catalog_problem(document) == problem
+    assert catalog_problem(catalog()) == ""

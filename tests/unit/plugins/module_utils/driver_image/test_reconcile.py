@@ -7,13 +7,18 @@ The registry and buildah's storage are dictionaries: these tests are about decis
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.driver_image import build
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import (
     INPUTS_LABEL,
     BuildOptions,
@@ -47,6 +52,10 @@ class World:
         self.images: dict[str, Manifest] = {}
         self.done: list[str] = []
         self.builds = 0
+        # The images in buildah's storage, those that may be used there, and the work of another run while this one waits for them.
+        self.stored: set[str] = set()
+        self.held: list[str] = []
+        self.while_waiting: Callable[[], Any] = lambda: None
 
     def store(self, tag: str, labels: dict[str, str], media_type: str = OCI_MANIFEST) -> None:
         """Store an image under a tag and its digest."""
@@ -70,10 +79,25 @@ class World:
         self.images |= {str(image): manifest, str(image.with_digest(manifest.digest)): manifest}
 
     # buildah.
+    @contextlib.contextmanager
+    def exclusive(self, spec: BuildSpec, dummy: Any) -> Iterator[None]:
+        self.while_waiting()
+        self.held.append(spec.local_name)
+        yield
+        self.held.remove(spec.local_name)
+
     def build(self, spec: BuildSpec, dummy: str) -> None:
-        self.done.append(f"build {spec.folder}")
+        assert spec.local_name in self.held
+        if spec.local_name not in self.stored:
+            self.done.append(f"build {spec.folder}")
+        self.stored.add(spec.local_name)
+
+    def remove(self, spec: BuildSpec) -> None:
+        assert spec.local_name in self.held
+        self.stored.remove(spec.local_name)
 
     def push(self, spec: BuildSpec, image: ImageReference) -> None:
+        assert spec.local_name in self.stored
         # Two builds from the same inputs have different digests, as with real layers.
         self.builds += 1
         labels = {**spec.labels(spec.inputs), "build": str(self.builds)}
@@ -93,6 +117,7 @@ class World:
         again = built.compare(images)
         built.apply(again, lambda dummy: None)
         assert (self.done, {state.action for state in again}) == ([], {"unchanged"})
+        assert (self.stored, self.held) == (set(), [])
         assert all(len(set(state.actual.values())) == 1 for state in again)
         return done
 
@@ -176,6 +201,24 @@ def test_all_problems_are_reported_once(options: BuildOptions) -> None:
     assert raised.value.problems == ["installers: there is no file or folder /nowhere"]
 
 
+def test_files_that_cannot_be_read(options: BuildOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> str:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(build, "_file_digest", refuse)
+    with pytest.raises(InvalidOptions) as raised:
+        World().built(options).compare([image()])
+    assert raised.value.problems == [f"{options.installers}: cannot be read: Permission denied"]
+
+
+def test_pipes_in_all_folders_are_reported(options: BuildOptions) -> None:
+    for folder in ("rhel9", "ubuntu22.04"):
+        os.mkfifo(Path(options.context) / folder / "pipe")
+    with pytest.raises(InvalidOptions) as raised:
+        World().built(options).compare([image(rhel9=(NEW,), **{"ubuntu22.04": (f"{VERSION}-ubuntu22.04",)})])
+    assert len(raised.value.problems) == 2
+
+
 def specs(world: World, *images: DriverImage) -> list[tuple[str, str]]:
     """The copies from a repository with the images of a world."""
     source = parse_repository("nvcr.io/nvidia/vgpu/vgpu-guest-driver-5")
@@ -213,22 +256,16 @@ def test_a_copy_replaces_no_other_image() -> None:
         require_no_replacement([CopyState(spec, desired="sha256:a", actual={name: "sha256:b"})])
 
 
-def test_an_image_for_two_repositories_is_removed_from_the_storage_once() -> None:
-    """A second removal would fail, although everything is done."""
+def test_an_image_for_two_repositories_is_built_and_removed_once(options: BuildOptions) -> None:
+    other = replace(image(), repository=parse_repository("registry.example.com/other/driver"))
+    assert World().run(options, image(), other) == [
+        "build rhel9",
+        *(text for dummy in range(2) for text in (f"push {NEW}", f"tag {OLD}")),
+    ]
 
-    class Spec:
-        local_name = "localhost/accel-gpu/driver:rhel9-0123"
 
-    class State:
-        spec = Spec()
-
-    class Builder:
-        removed = 0
-
-        def remove(self, dummy: Any) -> None:
-            self.removed += 1
-
-    builder = Builder()
-    built = BuiltImages(cast("Any", None), cast("Any", builder), cast("Any", None), force=False)
-    built.clean(cast("Any", [State(), State()]))
-    assert builder.removed == 1
+def test_an_image_that_another_run_has_built_in_the_meantime(options: BuildOptions) -> None:
+    world, other = World(), World()
+    other.run(options, image(rhel9=(NEW,)))
+    world.while_waiting = lambda: world.images.update(other.images)
+    assert world.run(options, image()) == [f"tag {OLD}"]

@@ -149,7 +149,7 @@ def test_a_roll_out_in_place_evicts_no_pod() -> None:
     )
     assert rollout.announcement == (
         "The driver pods of 20 nodes restart in place, at most 2 at a time: spec.daemonsets.tolerations changes. Each node is cordoned "
-        "meanwhile, and no GPU pod is evicted."
+        "while its driver pod restarts, and no GPU pod is evicted."
     )
     assert set(rollout.as_dict()) == set(NO_ROLLOUT)
     assert rollout.as_dict()["in_place"]
@@ -164,11 +164,11 @@ def test_any_other_rollout_evicts_gpu_pods() -> None:
 @pytest.mark.parametrize(
     ("parts", "text"),
     [
-        (["spec.daemonsets.tolerations"], "spec.daemonsets.tolerations of the ClusterPolicy was held back"),
-        (["NVIDIADriver accel-gpu-a"], "NVIDIADriver accel-gpu-a was held back"),
+        (["spec.daemonsets.tolerations"], "spec.daemonsets.tolerations of the ClusterPolicy was held back, because it"),
+        (["NVIDIADriver accel-gpu-a"], "NVIDIADriver accel-gpu-a was held back, because it"),
         (
             ["spec.hostPaths.rootFS", "NVIDIADriver accel-gpu-a"],
-            "spec.hostPaths.rootFS of the ClusterPolicy, NVIDIADriver accel-gpu-a were held back",
+            "spec.hostPaths.rootFS of the ClusterPolicy, NVIDIADriver accel-gpu-a were held back, because they",
         ),
     ],
 )
@@ -176,7 +176,7 @@ def test_what_is_held_back(parts: list[str], text: str) -> None:
     rollout = DriverRollout(20, UpgradePolicy(automatic=True), ("a reason",))
     warning = held_back_warning(parts, rollout)
     assert warning.startswith(
-        f"{text}, because the driver restarts on 20 nodes, at most 1 at a time: a reason. GPU pods are evicted from each"
+        f"{text} would restart the driver on 20 nodes, at most 1 at a time: a reason. GPU pods would be evicted from each node first."
     )
     assert warning.endswith(
         "Set gpu_operator_allow_driver_rollout (option allow_driver_rollout of the module) to allow it."
@@ -187,9 +187,12 @@ def test_a_change_is_held_back_with_the_pace_of_its_rollout() -> None:
     at_once = DriverRollout(20, UpgradePolicy(automatic=True, at_once=True), ("the switch",))
     assert at_once.at_once
     warning = held_back_warning(["spec.driver.useNvidiaDriverCRD"], at_once)
-    assert "the driver restarts on 20 nodes, at the same time: the switch. GPU pods are evicted there." in warning
+    assert (
+        "it would restart the driver on 20 nodes, at the same time: the switch. GPU pods would be evicted there."
+        in warning
+    )
     manual = held_back_warning(["spec.a"], DriverRollout(20, UpgradePolicy(automatic=False), ("a reason",)))
-    assert "the driver is out of date on 20 nodes: a reason." in manual
+    assert "because the driver would be out of date on 20 nodes: a reason." in manual
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,12 @@ def test_many_mutations(documents: list[t.Any]) -> None:
     _judge(documents)
 
 
+def test_many_wrong_values_in_one_list() -> None:
+    """Each value is checked once or twice, not once for each rule about the cluster."""
+    for entry in ({"conditions": ["1g.5gb"] * 3000}, ["1g.5gb"] * 3000):
+        _judge([{"name": "prod", "known_issues": [entry] if isinstance(entry, dict) else entry}, None, []])
+
+
 @pytest.mark.parametrize("value", HOSTILE, ids=[f"value{number}" for number in range(len(HOSTILE))])
 def test_mig_filters(value: t.Any) -> None:
     started = time.process_time()

@@ -40,7 +40,7 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"labels": {"a b": "c"}}, ".labels['a b']: the key \"a b\" is not a label key"),
     ({"labels": {"-/a": "c"}}, ".labels['-/a']: the key \"-/a\" is not a label key; the part before '/'"),
     ({"labels": {"a/b/c": "d"}}, ".labels['a/b/c']: the key"),
-    ({"labels": {"a": "b c"}}, '.labels.a: "b c" is not a label value; use a-z'),
+    ({"labels": {"a": "b c"}}, '.labels.a: "b c" is not a valid label value; use a-z'),
     ({"labels": {"a": "x" * 64}}, ".labels.a: "),
     ({"labels": {"a": "{{ team }}"}}, '.labels.a: "{{ team }}" still contains a template'),
     (
@@ -58,7 +58,7 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"labels": {"accel.gpu/pool": "x"}}, ".labels['accel.gpu/pool']: the key \"accel.gpu/pool\" is reserved: this"),
     ({"labels": {"nvidia.com/mig.config": "x"}}, ".labels['nvidia.com/mig.config']: the key"),
     ({"labels": {"kubernetes.io/hostname": "x"}}, ".labels['kubernetes.io/hostname']: the key"),
-    ({"match": {"model": "T9"}}, '.match.model: "T9" is not a GPU model of the catalog; did you mean T4?'),
+    ({"match": {"model": "T9"}}, '.match.model: "T9" is not a GPU model in the catalog; did you mean T4?'),
     ({"match": {"model": ["T4"]}}, ".match.model: is a list, not text; give one value"),
     ({"match": "T4"}, '.match: "T4" is text, not a map; write it as `key: value` lines'),
     ({"match": {"labels": {"accel.gpu/pool": "x"}}}, ".match.labels['accel.gpu/pool']: the key"),

@@ -235,9 +235,21 @@ def test_all_comparisons_are_reported_together() -> None:
     with pytest.raises(PartialFailure) as raised:
         found.compare(spec("quay.io/x:1", "r.example.com/x:1"), spec("quay.io/y:1", "r.example.com/y:1"), spec())
     lines = str(raised.value).splitlines()
-    assert lines[0] == "2 of 3 images were not compared:"
+    assert lines[0] == "2 of 3 images were not compared, so nothing was copied:"
     assert lines[1].startswith("r.example.com/x:1: Registry quay.io denies the request")
     assert lines[2].startswith("r.example.com/y:1: quay.io/y:1: there is no such image")
+
+
+def test_all_missing_sources_are_reported_together() -> None:
+    found = world()
+    missing = [spec(f"quay.io/{name}:1", f"r.example.com/{name}:1") for name in "xyx"]
+    with pytest.raises(InvalidOptions) as raised:
+        found.compare(*missing, spec("quay.io/z:1", "r.example.com/z:1", platforms=("linux/amd64",)), spec())
+    assert str(raised.value).splitlines()[0] == "Images that cannot be copied, so nothing was copied:"
+    assert raised.value.problems == [
+        f"quay.io/{name}:1: there is no such image; check repository and tag" for name in "xyz"
+    ]
+    assert found.done == []
 
 
 def test_other_images_are_copied_after_a_failure() -> None:

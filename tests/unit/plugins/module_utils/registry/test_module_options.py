@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,13 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common import private_file
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem, InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Credentials, Login
-from ansible_collections.accel.gpu.plugins.modules import image_set, pull_secret, registry_image_info
+from ansible_collections.accel.gpu.plugins.modules import (
+    driver_image,
+    image_set,
+    pull_secret,
+    registry_image,
+    registry_image_info,
+)
 from tests.helpers.modules import run_module
 
 HOST = "registry.invalid"
@@ -30,6 +38,95 @@ def test_the_value_of_a_misspelled_suboption_is_not_shown() -> None:
     failed = read(registries=[{"registry": HOST, "username": "u", "passwort": "planted-Secret-9"}])
     assert "passwort" in failed["msg"]
     assert "planted" not in json.dumps(failed)
+
+
+@pytest.mark.parametrize(
+    ("main", "options", "where"),
+    [
+        (registry_image_info.main, {"registries": [{"registry": f"robot:planted@{HOST}"}]}, "registries[0].registry"),
+        (registry_image_info.main, {"images": [f"robot:planted@{HOST}/x:1"]}, "images[0]"),
+        (registry_image_info.main, {"images": [f"docker://robot:pl/nted@{HOST}/x@sha256:{'0' * 64}"]}, "images[0]"),
+        (
+            registry_image.main,
+            {"images": [{"source": f"robot:planted@{HOST}/x:1", "destination": f"robot:pl/nted@{HOST}/y:1"}]},
+            "images[0].source",
+        ),
+        (driver_image.main, {"source": f"robot:planted@{HOST}/x", "operating_systems": ["rhel9.6"]}, "source"),
+        (image_set.main, {"mirror": f"robot:planted@{HOST}/x"}, "mirror"),
+        (image_set.main, {"upstreams": {"nvcr.io": f"robot:planted@{HOST}"}}, "upstreams"),
+    ],
+)
+def test_a_password_in_the_name_of_an_image_or_a_registry(
+    main: Callable[[], None], options: dict[str, Any], where: str
+) -> None:
+    cluster = {"gpu_cluster": {"name": "c", "operator": {"version": "v25.10.1"}}, "gpu_pools": []}
+    needed = {"images": [f"{HOST}/a:1"]} if main is registry_image_info.main else {}
+    failed = run_module(main, {**({} if "images" in options else needed or cluster), **options})
+    assert failed["code"] == "invalid", failed
+    assert failed["msg"].partition("\n")[2 if "\n" in failed["msg"] else 0].startswith(where)
+    assert "contains a user or a password; set username and password in registries" in failed["msg"]
+    for secret in ("planted", "pl/nted"):
+        assert secret not in json.dumps(failed)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "[]", json.dumps([{"registry": HOST, "username": "u", "password": "planted"}])]
+)
+def test_registries_as_text(text: str) -> None:
+    failed = read(registries=text)
+    assert failed["code"] == "unreachable", failed
+    assert "planted" not in json.dumps(failed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"registry": HOST, "password": "planted"}),
+        json.dumps(["planted"]),
+        json.dumps([{"registry": HOST, "password": "planted"}])[:-1],
+        "registry=x,password=planted",
+        "5",
+    ],
+)
+def test_text_that_is_no_list_of_registries(text: str) -> None:
+    cluster = {"gpu_cluster": {"name": "c"}, "names": ["a"], "namespaces": ["a"]}
+    for main, options in ((registry_image_info.main, {"images": [f"{HOST}/a:1"]}), (pull_secret.main, cluster)):
+        failed = run_module(main, {**options, "registries": text})
+        assert (failed["code"], failed["msg"]) == (
+            "invalid",
+            'registries: is text, but not a list of maps as JSON; write it as [{"registry": "registry.example.com", "username": "...", "password": "..."}]',
+        )
+        assert "planted" not in json.dumps(failed)
+        assert failed["invocation"]["module_args"]["registries"] == "(not shown)"
+
+
+@pytest.mark.parametrize("value", [5, {"registry": HOST, "password": "planted"}, ["planted"], [5], [None], None])
+def test_registries_of_another_type(value: Any) -> None:
+    failed = read(registries=value)
+    assert failed["failed"]
+    assert "Traceback" not in json.dumps(failed)
+    assert "planted" not in failed["msg"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"registry": f"{HOST}/"}, 'registry: "registry.invalid/" has an invalid repository'),
+        ({"registry": f"{HOST}/Folder"}, 'registry: "registry.invalid/Folder" has an invalid repository'),
+        ({"registry": f"{HOST}/a:1"}, 'registry: "registry.invalid/a:1" has a tag or a digest'),
+        ({"registry": f"https://{HOST}/a"}, 'registry: "https://registry.invalid/a" is an address'),
+        ({"registry": "nvcr"}, 'registry: "nvcr" names no registry'),
+        (
+            {"registry": HOST, "username": "robot:planted", "password": "x"},
+            "username: has a colon, which separates user and password; set them in username and password",
+        ),
+    ],
+)
+def test_entries_that_are_no_registries(entry: dict[str, str], problem: str) -> None:
+    failed = read(registries=[entry])
+    assert failed["code"] == "invalid"
+    assert failed["msg"].startswith(f"registries[0].{problem}")
+    assert "planted" not in failed["msg"]
 
 
 @pytest.mark.parametrize("timeout", [-1, 0, 10**12])
@@ -56,8 +153,23 @@ def test_credential_helpers_without_a_login(tmp_path: Path, output: str) -> None
     helper.write_text(f"#!/bin/sh\necho '{output}'\n")
     helper.chmod(0o755)
     (tmp_path / "auth.json").write_text(json.dumps({"credHelpers": {HOST: "test", "other.invalid": "../x"}}))
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert read(environment, auth_file=str(tmp_path / "auth.json"), request_timeout=10)["code"] == "unreachable"
+
+
+def test_a_credential_helper_that_hangs(tmp_path: Path) -> None:
+    helper = tmp_path / "docker-credential-test"
+    helper.write_text("#!/bin/sh\nexec sleep 20\n")
+    helper.chmod(0o755)
+    (tmp_path / "auth.json").write_text(json.dumps({"credHelpers": {HOST: "test"}}))
+    began = time.monotonic()
     failed = read({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, auth_file=str(tmp_path / "auth.json"))
-    assert failed["code"] == "unreachable"
+    assert time.monotonic() - began < 10
+    assert (failed["code"], failed["msg"]) == (
+        "connection",
+        f"The credential helper docker-credential-test has returned no login for {HOST} within 1 seconds. Run it yourself: echo {HOST} | "
+        "docker-credential-test get. It must not ask for input. Or set username and password of the registry, or raise request_timeout.",
+    )
 
 
 def test_a_password_that_is_not_unicode() -> None:

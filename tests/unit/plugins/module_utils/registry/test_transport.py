@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -268,6 +270,49 @@ def test_a_body_that_is_too_large(server: Server) -> None:
     server.responses[f"GET {MANIFEST}"] = Response(200, b"x" * (MAX_BODY + 1), {"Content-Type": OCI_MANIFEST})
     with pytest.raises(RegistryError, match="larger than 8 MiB"):
         server.client().manifest(server.image())
+
+
+@pytest.mark.parametrize("part", ["headers", "body", "token"])
+def test_a_registry_that_sends_a_byte_at_a_time(part: str) -> None:
+    done = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    challenge = f'WWW-Authenticate: Bearer realm="http://{address}/token"\r\n'
+
+    def respond() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection = listener.accept()[0]
+                with connection:
+                    request = connection.recv(1 << 16)
+                    if b"GET /v2/ " in request:
+                        status = f"401 x\r\n{challenge}" if part == "token" else "200 OK\r\n"
+                        connection.sendall(f"HTTP/1.1 {status}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
+                        continue
+                    headers = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n" + (
+                        b"X: " if part == "headers" else b"\r\n"
+                    )
+                    connection.sendall(headers)
+                    while not done.wait(0.05):
+                        connection.sendall(b"x")
+
+    thread = threading.Thread(target=respond)
+    thread.start()
+    transport = RegistryTransport(RegistryAccess(address, plain_http=True), lambda dummy: USER, "test", timeout=0.3)
+    began = time.monotonic()
+    try:
+        with pytest.raises(RegistryError) as raised:
+            RegistryClient(lambda dummy: transport).manifest(ImageReference(address, "a", "1"))
+    finally:
+        done.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+    assert time.monotonic() - began < 3
+    assert str(raised.value) == (
+        f"No answer from registry {address} (GET {MANIFEST}): the response is not complete after 0.9 seconds. Check the network, firewalls and proxies, or raise "
+        "request_timeout."
+    )
 
 
 def test_an_invalid_redirect_is_an_error(server: Server) -> None:

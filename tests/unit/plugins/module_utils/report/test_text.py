@@ -300,7 +300,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         _costing(driver_restarts=4, operand_pods=31, max_parallel=1, reasons=["daemonsets.tolerations"], in_place=True),
         [
             "drivers: the driver pods of 4 node(s) restart in place, at most 1 at a time: daemonsets.tolerations; each node is "
-            "cordoned meanwhile, and no pod is evicted",
+            "cordoned while its driver pod restarts, and no pod is evicted",
         ],
     ),
     ("undiscovered", "plan", _info(undiscovered=list("abcdefg")), ["7 GPU node(s)", "a, b, c, d, e and 2 more"]),

@@ -142,7 +142,7 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
     (VKS, {}, {"name": "GPU_A"}, '.nodes.name: "GPU_A" is not a VKS node group name'),
     (VKS, {}, {"name": "a-name-that-is-long"}, '.nodes.name: "a-name-that-is-long" is not a VKS node group name'),
     (MAGNUM, {}, {"name": "x" * 64}, f'.nodes.name: "{"x" * 56}... has 64 characters; a label'),
-    (MAGNUM, {}, {"name": "a b"}, '.nodes.name: "a b" is not a label value; use a-z'),
+    (MAGNUM, {}, {"name": "a b"}, '.nodes.name: "a b" is not a valid label value; use a-z'),
     (
         MAGNUM,
         {"autoscale": {"min": 3, "max": 6}},
@@ -169,7 +169,7 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
         ".autoscale.max: 0 is not allowed: a group without nodes needs no autoscaler",
     ),
     (MAGNUM, {"model": "T4", "match": {"model": "T4"}}, {}, ".model: cannot be combined with match.model; remove one"),
-    (MAGNUM, {"model": "T9"}, {}, '.model: "T9" is not a GPU model of the catalog; did you mean T4?'),
+    (MAGNUM, {"model": "T9"}, {}, '.model: "T9" is not a GPU model in the catalog; did you mean T4?'),
     (
         MAGNUM,
         {"model": "L40S", "sharing": MIG},

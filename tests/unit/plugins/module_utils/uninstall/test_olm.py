@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tolerations of a NodeFeatureDiscovery that stays, and objects that the user may not list."""
+"""The tolerations of a NodeFeatureDiscovery that stays, and objects that the user is not allowed to list."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_valid_options(given: dict[str, Any]) -> None:
         ({"node_labels": {f"a{at}": "x" for at in range(51)}}, "node_labels has 51 entries"),
         ({"tags": {"vks-owner": "x"}}, "tags: 'vks-owner' has a prefix of the service's own tags"),
         ({"node_taints": [taint(), taint(value="w")]}, "node_taints[1]: repeats key k and effect NoSchedule"),
-        ({"node_taints": [taint(value="no spaces")]}, "node_taints[0].value: 'no spaces' is not a taint value"),
+        ({"node_taints": [taint(value="no spaces")]}, "node_taints[0].value: 'no spaces' is not a valid taint value"),
     ],
 )
 def test_invalid_options(given: dict[str, Any], message: str) -> None:

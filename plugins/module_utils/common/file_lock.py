@@ -1,0 +1,58 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A lock between processes of one machine: a file that the kernel unlocks when its process ends, so that a killed run blocks no other run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import typing as t
+
+from .errors import ConnectionProblem
+
+
+@contextlib.contextmanager
+def hold(path: str, on_wait: t.Callable[[], None]) -> t.Iterator[None]:
+    """Hold the lock with this file, which is deleted at the end; on_wait: called once if another process holds it. Raises ConnectionProblem."""
+    descriptor = _acquire(path, on_wait)
+    try:
+        yield
+    finally:
+        # Deleted before it is unlocked: a process that waits for it then notices that it has locked a deleted file.
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        os.close(descriptor)
+
+
+def _acquire(path: str, on_wait: t.Callable[[], None]) -> int:
+    """The descriptor of the locked file. It is not inherited, because another program would keep the lock after the end of this process."""
+    waited = False
+    try:
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if not waited:
+                        on_wait()
+                    waited = True
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if _is_at(path, descriptor):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+    except OSError as error:
+        raise ConnectionProblem(
+            f"{path} cannot be locked: {error.strerror}. Delete it if it belongs to another user."
+        ) from None
+
+
+def _is_at(path: str, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
