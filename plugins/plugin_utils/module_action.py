@@ -32,6 +32,8 @@ from . import direct_execution
 from .compiled_imports import import_compiled
 from .same_cluster import same_cluster
 
+# Options whose relative paths are those of the user: modules run in the playbook's folder, which is that of the installed collection.
+_USER_PATHS = ("token_path",)
 _PLUGINS = __name__.rpartition(".plugin_utils.")[0]
 _POLL = 0.2
 _INTERVAL = 2.0
@@ -55,6 +57,7 @@ class ModuleAction(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the module's own result; a problem with the progress lines never changes it."""
+        self._resolve_paths()
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         problem = same_cluster(self._task.args.get("gpu_cluster"), variables)
@@ -76,6 +79,12 @@ class ModuleAction(ActionBase):
                 result.update(self._run_module(environment, variables))
         self._remove_tmp_path(self._connection._shell.tmpdir)
         return result
+
+    def _resolve_paths(self) -> None:
+        """Resolve the user's paths in the folder where ansible-playbook was started."""
+        for name in _USER_PATHS:
+            if path := self._task.args.get(name):
+                self._task.args[name] = os.path.abspath(os.path.expanduser(os.path.expandvars(str(path))))
 
     def _run_module(
         self, environment: dict[str, str], variables: dict[str, t.Any], wrap_async: bool = False
