@@ -96,7 +96,7 @@ license_info:
           type: int
           returned: always
           sample: 0
-        outdated: {description: Nodes that run another token than that of their Secret., type: int, returned: always, sample: 1}
+        outdated: {description: Nodes whose token differs from the one in their Secret., type: int, returned: always, sample: 1}
     days_left: {description: Whole days until the first token expires; null without an expiry., type: int, returned: always, sample: 364}
     warnings:
       description: Problems of nodes and objects, as sentences with their remedies.

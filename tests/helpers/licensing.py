@@ -130,7 +130,7 @@ class Licensing:
 
         def ready() -> bool:
             status = self.cluster.get("deployment", "busy")["status"]
-            return status.get("readyReplicas") == NODES and status.get("updatedReplicas") == NODES
+            return bool(status.get("readyReplicas") == NODES and status.get("updatedReplicas") == NODES)
 
         until(ready, limit=120)
         until(lambda: len([name for name in self.pods() if name.startswith("default/busy")]) == NODES, limit=60)

@@ -228,7 +228,7 @@ func (s *session) process() int {
 	return 0
 }
 
-// commOf returns the process id in the path of the file with the name of a process.
+// commOf returns the process ID in /proc/PID/comm, the file with the name of a process.
 func commOf(paths []string) (int, bool) {
 	if len(paths) != 1 {
 		return 0, false

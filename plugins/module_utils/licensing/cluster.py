@@ -104,7 +104,7 @@ class LicenseCluster:
 
     def _predicted(self, target: LicenseTarget, item: t.Mapping[str, t.Any]) -> Expected:
         paths = {TOKEN_KEY: TOKEN_PATH, CONFIG_KEY: CONFIG_PATH}
-        predicted = {paths[key]: digest for key, digest in item["files"].items()}
+        predicted = {paths[key]: digest for key, digest in item["digests"].items()}
         return Expected(target, self.namespace, LicenseFiles(), predicted=predicted)
 
     def _expected(self, target: LicenseTarget) -> Expected:

@@ -61,7 +61,7 @@ class LicenseObjectChange:
             "action": self.action,
             "pools": list(self.target.pools),
             "feature_type": feature_type_of(self.desired.files.config_text),
-            "files": self.desired.files.digests(),
+            "digests": self.desired.files.digests(),
             "migrated_from": origin.label(namespace) if origin is not None else "",
             **{
                 name: token[name]

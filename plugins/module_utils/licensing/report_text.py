@@ -26,7 +26,7 @@ def report_problems(report: Document, min_days: int) -> list[str]:
         found.append(f"{missing} of {counts.get('nodes')} nodes have no verified license.")
     if outdated := int(counts.get("outdated") or 0):
         found.append(
-            f"{outdated} {'node runs' if outdated == 1 else 'nodes run'} another token than that of their Secret. Run the playbook license_rotate."
+            f"{outdated} {'node has' if outdated == 1 else 'nodes have'} a token that differs from the one in their Secret. Run the playbook license_rotate."
         )
     if not info.get("objects") and counts.get("nodes"):
         found.append("No Secret with a licensing token is named. Run the playbook license with a token.")

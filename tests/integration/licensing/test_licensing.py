@@ -325,7 +325,7 @@ def test_an_uninstallation_deletes_the_secret(licensing: Licensing) -> None:
 def test_a_report_with_licenses_and_leases(licensing: Licensing) -> None:
     env = licensing.lab.env
     key = Path(env["LAB_NLS_API_KEY_FILE"]).read_text()
-    given = {
+    given: dict[str, Any] = {
         "gpu_licensing_org": env["LAB_NLS_ORG"],
         "gpu_licensing_api_url": env["LAB_NLS"],
         "gpu_licensing_ca_cert": env["LAB_NLS_CA"],
@@ -370,4 +370,4 @@ def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     licensing.license(licensing.token(NEW_HOST))
     outdated = licensing.play("license_report", gpu_licensing_min_days=300)
     assert outdated.rc == 2
-    assert f"{NODES} nodes run another token than that of their Secret." in outdated.failure()
+    assert f"{NODES} nodes have a token that differs from the one in their Secret." in outdated.failure()

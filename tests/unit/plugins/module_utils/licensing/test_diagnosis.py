@@ -228,7 +228,7 @@ def test_the_overview() -> None:
     assert shown[2].split()[:2] == ["test", "-"]
     assert report_problems(reports["prod"], 400) == [
         "3 of 4 nodes have no verified license.",
-        "2 nodes run another token than that of their Secret. Run the playbook license_rotate.",
+        "2 nodes have a token that differs from the one in their Secret. Run the playbook license_rotate.",
         "A token expires in 364 days, which is less than 400.",
     ]
     held: dict[str, Any] = {"total": 50, "in_use": 50, "leases": 49}
