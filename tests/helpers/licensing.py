@@ -156,6 +156,18 @@ class Licensing:
         name = pod["metadata"]["name"]
         return str(self.cluster.kubectl("exec", "-n", NAMESPACE, name, "-c", "nvidia-driver-ctr", "--", *command))
 
+    def kill_client(self, node: str) -> str:
+        """End the license client with SIGKILL, which leaves its PID file, and return its process ID."""
+        pid = self.run(node, "cat", "/var/run/nvidia-gridd/nvidia-gridd.pid").strip()
+        self.run(node, "kill", "-KILL", pid)
+        return pid
+
+    def take_license(self, node: str) -> None:
+        """End the license of a node, and wait until its driver reports this; the license server grants no other one."""
+        self.fault("license-denied", node)
+        self.kill_client(node)
+        until(lambda: self.states()[node]["status"] != "Licensed")
+
     def fault(self, fault: str, node: str) -> None:
         """Inject a fault into one node."""
         self.lab.command("fault", "inject", fault, "--nodes", node)
