@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from tests.programs import run
+
 DISTRIBUTIONS = ("rhel8", "rhel9", "ubuntu22.04", "ubuntu24.04")
 CATALOG = "vgpuDriverCatalog.yaml"
 _DOCKERFILE = """\
@@ -145,3 +147,9 @@ def write_catalog(folder: Path, content: Mapping[str, Any]) -> Path:
 
 def _driver(version: str, kind: str) -> dict[str, Any]:
     return {"version": version, "date": "2025-10-01", "branch": branch_name(version), "type": kind}
+
+
+def remove_storage(storage: Path) -> None:
+    """Remove the images of buildah's storage in this folder: without root, their layers belong to other users."""
+    options = ("--root", storage, "--runroot", storage / "run", "--storage-driver", "vfs")
+    run("buildah", *options, "rmi", "--all", "--force")

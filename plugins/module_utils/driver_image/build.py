@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -56,33 +55,18 @@ class BuildSpec:
     parsed: Installer
     arguments: dict[str, str]
     options: BuildOptions
+    # The digest of all inputs: installer, files of the context, arguments.
+    inputs: str
 
     @property
     def local_name(self) -> str:
         """The image in buildah's storage; a run that was killed before it has pushed the image finds it there."""
         return f"localhost/accel-gpu/driver:{self.folder}-{self.inputs[:24]}"
 
-    @functools.cached_property
-    def inputs(self) -> str:
-        """The digest of all inputs: installer, files of the context, arguments. The files are read once, because an installer is large.
-
-        Raises InvalidOptions or OSError for files that cannot be read.
-        """
-        document = {
-            "folder": self.folder,
-            "installer": _file_digest(self.installer),
-            "context": _tree_digest(
-                os.path.join(self.options.context, self.folder), with_catalog=not self.options.catalog_file
-            ),
-            "catalog": _file_digest(self.options.catalog_file) if self.options.catalog_file else "",
-            "arguments": self.arguments,
-        }
-        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-    def labels(self, inputs: str) -> dict[str, str]:
+    def labels(self) -> dict[str, str]:
         """The labels that say what the image was built from."""
         return {
-            INPUTS_LABEL: inputs,
+            INPUTS_LABEL: self.inputs,
             f"{_LABEL_PREFIX}/driver-version": self.parsed.version,
             f"{_LABEL_PREFIX}/driver-installer": self.parsed.name,
             f"{_LABEL_PREFIX}/build-folder": self.folder,
@@ -90,7 +74,10 @@ class BuildSpec:
 
 
 def find_spec(folder: str, version: str, options: BuildOptions) -> BuildSpec:
-    """The build of one folder; raises InvalidOptions with everything that is missing."""
+    """The build of one folder; raises InvalidOptions with everything that is missing or cannot be read.
+
+    The files are read once, because an installer is large.
+    """
     problems: list[str] = []
     path, parsed = "", None
     try:
@@ -112,7 +99,24 @@ def find_spec(folder: str, version: str, options: BuildOptions) -> BuildSpec:
         problems.append(f"catalog_file: there is no file {options.catalog_file}")
     if problems or parsed is None:
         raise InvalidOptions(problems)
-    return BuildSpec(folder, path, parsed, _arguments(dockerfile, parsed, options), options)
+    arguments = _arguments(dockerfile, parsed, options)
+    try:
+        inputs = _inputs_digest(folder, path, arguments, options)
+    except OSError as error:
+        raise InvalidOptions([f"{error.filename}: cannot be read: {error.strerror}"]) from None
+    return BuildSpec(folder, path, parsed, arguments, options, inputs)
+
+
+def _inputs_digest(folder: str, installer: str, arguments: t.Mapping[str, str], options: BuildOptions) -> str:
+    """The digest of all inputs of a build; raises InvalidOptions or OSError for files that cannot be read."""
+    document = {
+        "folder": folder,
+        "installer": _file_digest(installer),
+        "context": _tree_digest(os.path.join(options.context, folder), with_catalog=not options.catalog_file),
+        "catalog": _file_digest(options.catalog_file) if options.catalog_file else "",
+        "arguments": arguments,
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _installer_path(installers: str, version: str) -> str:
@@ -176,7 +180,7 @@ class ImageBuilder:
         private_file.make_folder(path)
         return file_lock.hold(path, lambda: report(f"waiting for another run that builds {spec.local_name}"))
 
-    def build(self, spec: BuildSpec, inputs: str) -> None:
+    def build(self, spec: BuildSpec) -> None:
         """Build the image, unless a killed run has left it."""
         storage = _storage(spec.options)
         if self._exists(spec, storage):
@@ -187,7 +191,7 @@ class ImageBuilder:
             arguments += ["--platform", f"linux/{spec.parsed.architecture}", "--tag", spec.local_name]
             for name, value in sorted(spec.arguments.items()):
                 arguments += ["--build-arg", f"{name}={value}"]
-            for name, value in spec.labels(inputs).items():
+            for name, value in spec.labels().items():
                 arguments += ["--label", f"{name}={value}"]
             with open(os.path.join(context, _DOCKERFILE), encoding="utf-8", errors="replace") as file:
                 self._tools.build(arguments, context, file.read())

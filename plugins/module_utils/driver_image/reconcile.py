@@ -25,7 +25,6 @@ class FolderState:
 
     image: DriverImage
     spec: BuildSpec
-    inputs: str
     actual: dict[str, str | None]
     # The digest of an image in the repository that was built from the same inputs; empty if there is none.
     built: str = ""
@@ -59,14 +58,10 @@ class BuiltImages:
             for folder, tags in image.folders.items():
                 try:
                     spec = find_spec(folder, image.version, self._options)
-                    inputs = spec.inputs
                 except InvalidOptions as error:
                     problems += error.problems
                     continue
-                except OSError as error:
-                    problems.append(f"{error.filename}: cannot be read: {error.strerror}")
-                    continue
-                states.append(self._compare(image, spec, inputs, tags))
+                states.append(self._compare(image, spec, tags))
         if not self._force:
             problems += [
                 f"{state.image.repository.with_tag(tag)}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
@@ -77,16 +72,16 @@ class BuiltImages:
             raise InvalidOptions(list(dict.fromkeys(problems)))
         return states
 
-    def _compare(self, image: DriverImage, spec: BuildSpec, inputs: str, tags: t.Sequence[str]) -> FolderState:
+    def _compare(self, image: DriverImage, spec: BuildSpec, tags: t.Sequence[str]) -> FolderState:
         references = {tag: image.repository.with_tag(tag) for tag in tags}
-        state = FolderState(image, spec, inputs, {tag: self._client.digest(one) for tag, one in references.items()})
+        state = FolderState(image, spec, {tag: self._client.digest(one) for tag, one in references.items()})
         read: dict[str, str] = {}
         for tag, digest in state.actual.items():
             if digest is None:
                 continue
             if digest not in read:
                 read[digest] = self._inputs(image.repository.with_digest(digest))
-            if read[digest] == state.inputs:
+            if read[digest] == spec.inputs:
                 state.built = digest
             elif not read[digest]:
                 state.foreign.append(tag)
@@ -109,7 +104,7 @@ class BuiltImages:
             for state in states:
                 if state.action == "built":
                     # Another run may have built the image in the meantime.
-                    fresh = self._compare(state.image, state.spec, state.inputs, list(state.actual))
+                    fresh = self._compare(state.image, state.spec, list(state.actual))
                     state.actual, state.built = fresh.actual, fresh.built
                 if state.action == "built":
                     built[state.spec.local_name] = state.spec
@@ -124,7 +119,7 @@ class BuiltImages:
         others = missing
         if not state.built:
             report(f"building {missing[0]}")
-            self._builder.build(state.spec, state.inputs)
+            self._builder.build(state.spec)
             report(f"pushing {missing[0]}")
             self._builder.push(state.spec, missing[0])
             others = missing[1:]

@@ -14,7 +14,7 @@ import yaml
 
 from ansible_collections.accel.gpu.plugins.modules import driver_image
 from lab.registry import layout
-from tests.helpers.driver_context import catalog, write_catalog, write_context, write_installer
+from tests.helpers.driver_context import catalog, remove_storage, write_catalog, write_context, write_installer
 from tests.helpers.modules import run_module
 from tests.helpers.playbook import Playbook
 from tests.helpers.polling import until
@@ -76,19 +76,8 @@ class Builds:
         return run_module(driver_image.main, given, check=check, diff=True, env=environment)
 
     def close(self) -> None:
-        """The layers of buildah's storage belong to other users if it runs without root."""
-        run(
-            "buildah",
-            "--root",
-            self.storage,
-            "--runroot",
-            self.storage / "run",
-            "--storage-driver",
-            "vfs",
-            "rmi",
-            "--all",
-            "--force",
-        )
+        """Remove the storage of buildah."""
+        remove_storage(self.storage)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.helpers.driver_context import write_context, write_installer
+from tests.helpers.driver_context import remove_storage, write_context, write_installer
 from tests.helpers.license_tokens import make_token
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.polling import until
@@ -104,18 +104,7 @@ class Drivers:
 
     def close(self) -> None:
         """Remove the storage of buildah."""
-        run(
-            "buildah",
-            "--root",
-            self.storage,
-            "--runroot",
-            self.storage / "run",
-            "--storage-driver",
-            "vfs",
-            "rmi",
-            "--all",
-            "--force",
-        )
+        remove_storage(self.storage)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.helpers.cluster import Cluster
-from tests.helpers.driver_context import write_context, write_installer
+from tests.helpers.driver_context import remove_storage, write_context, write_installer
 from tests.helpers.planted_secrets import Planted, Shown, objects_with
 from tests.helpers.registries import Object, Registries
 from tests.helpers.registry_images import push_image
@@ -88,8 +88,7 @@ class Logins:
 
     def close(self) -> None:
         """Remove the storage of buildah."""
-        options = ("--root", self.storage, "--runroot", self.storage / "run", "--storage-driver", "vfs")
-        run("buildah", *options, "rmi", "--all", "--force")
+        remove_storage(self.storage)
 
 
 @pytest.fixture

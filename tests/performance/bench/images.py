@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from tests.helpers.registry_images import RegistryClient, push_image, push_layer
 from tests.labs import Lab
 
 from .request_counts import RequestCounts
-from .results import Limit, Measurement, Row, all_runs
+from .results import Limit, Measurement, Row, all_runs, ratios
 from .timer import Timer
 
 IMAGES, LAYERS, LAYER_MIB = 40, 10, 100
@@ -79,7 +78,7 @@ class ImagesBenchmark:
             self._say(f"round {number + 1}: {IMAGES} images without changes, then skopeo copy")
             own.append([self._timer.playbook("images.yml", changed=0, images=images)])
             other.append([self._timer.command("bash", "-c", skopeo, agent="skopeo")])
-        runs, per_round = all_runs(own), _module_ratios(own, other)
+        runs, per_round = all_runs(own), ratios(own, other, _in_module)
         limits = (
             Limit("seconds in the module / seconds of skopeo", max(per_round), UNCHANGED_RATIO),
             # One for each side, and one to each registry, which shows whether it asks for a login.
@@ -101,7 +100,7 @@ class ImagesBenchmark:
             own.append([self._timer.playbook("images.yml", changed=1, images=[image])])
             copied = self._skopeo(second, second.replace(self._plain, self._tls))
             other.append([self._timer.command("bash", "-c", copied, agent="skopeo")])
-        per_round = _module_ratios(own, other)
+        per_round = ratios(own, other, _in_module)
         runs = all_runs(own)
         limits = (
             Limit("seconds in the module / seconds of skopeo", max(per_round), COPY_RATIO),
@@ -119,14 +118,9 @@ class ImagesBenchmark:
         return f'{shlex.join([*words])} --dest-cert-dir "$(dirname "$LAB_REGISTRY_CA")" docker://{source} docker://{destination}'
 
 
-def _module_ratios(own: list[list[Measurement]], other: list[list[Measurement]]) -> tuple[float, ...]:
-    """The seconds in the module by those of skopeo, in each round; the start of Ansible copies nothing."""
-    return tuple(
-        statistics.median(
-            (one.module_seconds or 0) / foreign.seconds for one, foreign in zip(runs, others, strict=True)
-        )
-        for runs, others in zip(own, other, strict=True)
-    )
+def _in_module(run: Measurement) -> float:
+    """The seconds in the module; the start of Ansible copies nothing."""
+    return run.module_seconds or 0
 
 
 _NOTE = f"""*Images without changes* compares {IMAGES} images in one registry with the same images in another registry, which has TLS and a login. `skopeo copy`

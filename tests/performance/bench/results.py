@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import operator
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -83,10 +84,17 @@ def seconds(rounds: Sequence[Sequence[Measurement]]) -> float:
     return statistics.median(run.seconds for run in all_runs(rounds))
 
 
-def ratios(own_runs: Sequence[Sequence[Measurement]], other_runs: Sequence[Sequence[Measurement]]) -> tuple[float, ...]:
-    """Return by round the median of the ratios of each pair, so that a change of the machine's speed affects both."""
+def ratios(
+    own_runs: Sequence[Sequence[Measurement]],
+    other_runs: Sequence[Sequence[Measurement]],
+    seconds: Callable[[Measurement], float] = operator.attrgetter("seconds"),
+) -> tuple[float, ...]:
+    """Return by round the median of the ratios of each pair, so that a change of the machine's speed affects both.
+
+    `seconds`: the time of an own run that is compared.
+    """
     return tuple(
-        statistics.median(own.seconds / foreign.seconds for own, foreign in zip(one, other, strict=True))
+        statistics.median(seconds(own) / foreign.seconds for own, foreign in zip(one, other, strict=True))
         for one, other in zip(own_runs, other_runs, strict=True)
     )
 

@@ -83,7 +83,7 @@ def test_a_context_without_versions(options: BuildOptions) -> None:
 
 def test_labels_and_name(options: BuildOptions) -> None:
     found = spec(options)
-    labels = found.labels(found.inputs)
+    labels = found.labels()
     assert labels == {
         "accel.gpu/inputs": found.inputs,
         "accel.gpu/driver-version": VERSION,

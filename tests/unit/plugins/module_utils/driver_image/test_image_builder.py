@@ -72,7 +72,7 @@ def builder(buildah: Buildah, tmp_path: Path) -> ImageBuilder:
 
 def test_the_context_has_only_the_installer_of_this_build(spec: BuildSpec, tmp_path: Path) -> None:
     buildah, before = Buildah(), sorted((tmp_path / "context").rglob("*"))
-    builder(buildah, tmp_path).build(spec, spec.inputs)
+    builder(buildah, tmp_path).build(spec)
     assert buildah.context == {
         "Dockerfile": "ARG DRIVER_TYPE\nFROM scratch\n",
         "drivers/README.md": "empty",
@@ -86,10 +86,11 @@ def test_the_context_has_only_the_installer_of_this_build(spec: BuildSpec, tmp_p
 
 def test_the_calls(spec: BuildSpec, tmp_path: Path) -> None:
     buildah = Buildah()
-    stored = replace(spec, options=replace(spec.options, storage_root="/s", storage_driver="vfs", isolation="oci"))
+    options = replace(spec.options, storage_root="/s", storage_driver="vfs", isolation="oci")
+    stored = replace(spec, options=options, inputs="0123")
     storage = ["--root", "/s", "--runroot", "/s/run", "--storage-driver", "vfs"]
     found = builder(buildah, tmp_path)
-    found.build(stored, "0123")
+    found.build(stored)
     found.push(stored, parse_image(f"registry.example.com/driver:{VERSION}-rhel9"))
     found.remove(stored)
     labels = {
@@ -113,7 +114,7 @@ def test_the_calls(spec: BuildSpec, tmp_path: Path) -> None:
 
 def test_the_image_of_a_killed_run_is_not_built_again(spec: BuildSpec, tmp_path: Path) -> None:
     buildah = Buildah("localhost/other:1", spec.local_name)
-    builder(buildah, tmp_path).build(spec, spec.inputs)
+    builder(buildah, tmp_path).build(spec)
     assert buildah.calls == [["images", "--format", "{{.Name}}:{{.Tag}}"]]
 
 
@@ -125,7 +126,7 @@ def test_links_in_the_checkout_are_not_written_through(spec: BuildSpec, tmp_path
     (elsewhere / "vgpuDriverCatalog.yaml").symlink_to(tmp_path / "mine.yaml")
     before = sorted(elsewhere.iterdir())
     buildah = Buildah()
-    builder(buildah, tmp_path).build(spec, spec.inputs)
+    builder(buildah, tmp_path).build(spec)
     assert buildah.context["drivers/vgpuDriverCatalog.yaml"] == "version: 1\n"
     assert (tmp_path / "mine.yaml").read_text() == "mine"
     assert sorted(elsewhere.iterdir()) == before

@@ -86,7 +86,7 @@ class World:
         yield
         self.held.remove(spec.local_name)
 
-    def build(self, spec: BuildSpec, dummy: str) -> None:
+    def build(self, spec: BuildSpec) -> None:
         assert spec.local_name in self.held
         if spec.local_name not in self.stored:
             self.done.append(f"build {spec.folder}")
@@ -100,7 +100,7 @@ class World:
         assert spec.local_name in self.stored
         # Two builds from the same inputs have different digests, as with real layers.
         self.builds += 1
-        labels = {**spec.labels(spec.inputs), "build": str(self.builds)}
+        labels = {**spec.labels(), "build": str(self.builds)}
         manifest = Manifest(json.dumps({"config": {"digest": "sha256:c"}, "labels": labels}).encode(), OCI_MANIFEST)
         self.put(image, manifest)
         self.done[-1] = f"push {image.tag}"
