@@ -21,6 +21,7 @@ description:
   - Before the first node gets a new token, every node that needs it checks, in its driver pod, whether it reaches a license server of the token (name,
     connection and TLS). If one does not, the module fails with O(preflight=true), and no node is changed.
   - On a node with the files of the Secret but without a license, only the client is restarted. Those nodes come last.
+  - A run that had to wait for another one reads the Secret and the nodes again before the first change.
   - If a run is killed, the next one continues. Nodes that are finished are recognized by the digests of their files and by a running client with a
     license, and are not changed again.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
@@ -116,6 +117,8 @@ details:
   sample: {}
 """
 
+import contextlib
+import dataclasses
 import typing as t
 
 from ..module_utils.cluster_state.cluster_policy import active_policy
@@ -150,36 +153,63 @@ _SPEC: ArgumentSpec = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Survey:
+    """What was read before a rotation: the nodes, their states, those to rotate, and those that cannot be rotated."""
+
+    nodes: t.Sequence[LicenseNode]
+    readings: t.Mapping[str, Reading]
+    rotations: t.Sequence[NodeRotation]
+    skipped: t.Sequence[str]
+    warnings: t.Sequence[str]
+
+
 def work(module: PlanModule) -> dict[str, t.Any]:
     """Read all nodes, and rotate those that differ from their Secret."""
+    lease = module.lease()
+    lease.observe()
+    containers = LicenseContainers(module.client)
+    survey = _read(module, containers)
+    with contextlib.ExitStack() as stack:
+        if survey.rotations and not module.check_mode:
+            stack.enter_context(lease)
+            if not lease.untouched:
+                # Another run may have written the Secret, or rotated nodes, before this run held the lease.
+                survey = _read(module, containers)
+        for text in survey.warnings:
+            module.warn(text)
+        result = RotationResult(unchanged=len(survey.nodes) - len(survey.rotations) - len(survey.skipped))
+        if module.check_mode:
+            result.rotated = [rotation.node.name for rotation in survey.rotations]
+        else:
+            waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
+            Rotator(containers, waiting, lease).run(survey.rotations, result)
+    return {
+        "changed": bool(survey.rotations),
+        "license_rotation": {**result.as_dict(), "skipped": survey.skipped[:MAX_LISTED]},
+        "diff": _diff(survey.rotations, survey.readings),
+    }
+
+
+def _read(module: PlanModule, containers: LicenseContainers) -> Survey:
+    """Read the Secret and all nodes; raises InvalidOptions or UnreachableServers if nodes would lose their license."""
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
     if module.check_mode and module.params["provided"]:
         cluster.predict(module.params["provided"])
     nodes = _selected(cluster.license_nodes(), module.params["node_names"])
     _require_tokens(cluster, nodes)
-    containers = LicenseContainers(module.client)
     readings = containers.read_all(
         nodes,
         client=True,
         on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(nodes)),
     )
     rotations = plan_rotation(nodes, readings, cluster.expected_of)
-    skipped = _skipped(module, nodes, readings)
-    result = RotationResult(unchanged=len(nodes) - len(rotations) - len(skipped))
+    skipped = _skipped(nodes, readings)
+    warnings = [f"Not rotated: {abbreviate_nodes(names)}. {cause}" for cause, names in skipped.items()]
     if module.params["preflight"]:
-        _require_services(module, containers, rotations, cluster)
-    if module.check_mode:
-        result.rotated = [rotation.node.name for rotation in rotations]
-    elif rotations:
-        waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
-        with module.lease() as lease:
-            Rotator(containers, waiting, lease).run(rotations, result)
-    return {
-        "changed": bool(rotations),
-        "license_rotation": {**result.as_dict(), "skipped": skipped[:MAX_LISTED]},
-        "diff": _diff(rotations, readings),
-    }
+        warnings += _require_services(containers, rotations, cluster)
+    return Survey(nodes, readings, rotations, sorted(name for names in skipped.values() for name in names), warnings)
 
 
 def _selected(nodes: list[LicenseNode], names: t.Collection[str]) -> list[LicenseNode]:
@@ -220,9 +250,9 @@ class UnreachableServers(ModuleFailure):
 
 
 def _require_services(
-    module: PlanModule, containers: LicenseContainers, rotations: t.Sequence[NodeRotation], cluster: LicenseCluster
-) -> None:
-    """Raise UnreachableServers if a node would lose its license with the new files."""
+    containers: LicenseContainers, rotations: t.Sequence[NodeRotation], cluster: LicenseCluster
+) -> list[str]:
+    """Warnings about servers that some nodes do not reach; raises UnreachableServers if a node would lose its license with the new files."""
     nodes = [rotation.node for rotation in rotations if rotation.action == REPLACE]
     checks = containers.check_all(nodes, cluster.expected_of)
     failed: dict[str, list[str]] = {}
@@ -232,8 +262,6 @@ def _require_services(
         for check in found:
             if check.layer:
                 (failed if unreachable else doubtful).setdefault(check.message, []).append(name)
-    for message, names in doubtful.items():
-        module.warn(f"{abbreviate_nodes(names)}: {message}")
     if failed:
         lines = [f"{abbreviate_nodes(names)}: {message}" for message, names in failed.items()]
         result = RotationResult(pending=[rotation.node.name for rotation in rotations])
@@ -241,18 +269,17 @@ def _require_services(
             "\n".join(["Nodes do not reach a license server of the new token. No node was changed.", *lines]),
             {"license_rotation": result.as_dict()},
         )
+    return [f"{abbreviate_nodes(names)}: {message}" for message, names in doubtful.items()]
 
 
-def _skipped(module: PlanModule, nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> list[str]:
-    """The nodes that cannot be rotated; a warning shows each cause."""
+def _skipped(nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> dict[str, list[str]]:
+    """The nodes that cannot be rotated, by cause."""
     causes: dict[str, list[str]] = {}
     for node in nodes:
         reading = readings[node.name]
         if node.pod is None or node.pod.failure or reading.error:
             causes.setdefault(problem(node, reading, None, utc_now()), []).append(node.name)
-    for cause, names in causes.items():
-        module.warn(f"Not rotated: {abbreviate_nodes(names)}. {cause}")
-    return sorted(name for names in causes.values() for name in names)
+    return causes
 
 
 def _diff(rotations: t.Sequence[NodeRotation], readings: t.Mapping[str, Reading]) -> dict[str, t.Any]:
