@@ -34,8 +34,8 @@ extends_documentation_fragment:
 options:
   provided:
     description:
-      - RV(accel.gpu.license#module:license) of M(accel.gpu.license) in the same run. In check mode, nodes are compared with the files that it would write;
-        otherwise, the option has no effect.
+      - RV(accel.gpu.license#module:license) of M(accel.gpu.license) in the same run. In check mode, nodes are compared with the files that it would write.
+      - The module fails if the driver pods do not mount these files because the change of the ClusterPolicy was held back.
     type: dict
   node_names:
     description: Rotate only these nodes. By default, all vGPU nodes.
@@ -102,7 +102,8 @@ license_rotation:
 code:
   description:
     - Reason of the failure. V(partial) - a node got no license; the nodes before it are finished. V(preflight) - nodes reach no license server
-      of the new token, and no node was changed. V(invalid) - errors in the options or the variables, or an object without a valid token.
+      of the new token, and no node was changed. V(held_back) - the driver pods do not mount the files of O(provided), and no node was changed. V(invalid) -
+      errors in the options or the variables, or an object without a valid token.
       V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
       V(unreachable) - the API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the
       HTTP status of the API server's error.
@@ -127,6 +128,7 @@ from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import MAX_LISTED, diff_of
 from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.detect import adapt_plan
+from ..module_utils.gpu_operator.driver_rollout import ALLOW_DRIVER_ROLLOUT
 from ..module_utils.kube.paths import CLUSTER_POLICIES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
@@ -141,8 +143,11 @@ from ..module_utils.licensing.rotation import (
     Rotator,
     plan_rotation,
 )
+from ..module_utils.licensing.targets import PATH, LicenseTarget
 from ..module_utils.licensing.token import SHORT, utc_now
-from ..module_utils.schema.messages import abbreviate, abbreviate_nodes
+from ..module_utils.schema.messages import abbreviate, abbreviate_nodes, join_words
+
+_NLS_ENABLED = ".".join(("spec", *PATH, "nlsEnabled"))
 
 _SPEC: ArgumentSpec = {
     "provided": {"type": "dict"},
@@ -195,9 +200,11 @@ def _read(module: PlanModule, containers: LicenseContainers) -> Survey:
     """Read the Secret and all nodes; raises InvalidOptions or UnreachableServers if nodes would lose their license."""
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
-    if module.check_mode and module.params["provided"]:
-        cluster.predict(module.params["provided"])
     nodes = _selected(cluster.license_nodes(), module.params["node_names"])
+    if provided := module.params["provided"]:
+        _require_mounted(cluster, nodes, provided)
+        if module.check_mode:
+            cluster.predict(provided)
     _require_tokens(cluster, nodes)
     readings = containers.read_all(
         nodes,
@@ -216,6 +223,28 @@ def _selected(nodes: list[LicenseNode], names: t.Collection[str]) -> list[Licens
     if unknown := sorted(set(names) - {node.name for node in nodes}):
         raise InvalidOptions([f"node_names: {abbreviate(unknown)} is not a vGPU node of this cluster"])
     return [node for node in nodes if not names or node.name in names]
+
+
+class TokenHeldBack(ModuleFailure):
+    """The driver pods do not mount the object with the token, because this change was held back."""
+
+    code = "held_back"
+
+
+def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], provided: t.Mapping[str, t.Any]) -> None:
+    """Raise TokenHeldBack if the files of the module license reach no node. The object that is mounted may have the same content."""
+    held_back = provided["held_back"]
+    mounted = [] if _NLS_ENABLED in held_back else [expected.files.digests() for expected in cluster.expected.values()]
+    missing = [item for item in provided["objects"] if item["digests"] not in mounted]
+    if not held_back or not missing:
+        return
+    labels = join_words([LicenseTarget(item["kind"], item["name"]).label(item["namespace"]) for item in missing])
+    raise TokenHeldBack(
+        f"No node was rotated: the driver pods do not mount {labels}. {join_words(held_back)} of the ClusterPolicy "
+        f"{'was' if len(held_back) == 1 else 'were'} held back, because the change restarts the driver. Set {ALLOW_DRIVER_ROLLOUT} in a maintenance "
+        "window. The drivers then start with the token.",
+        {"license_rotation": RotationResult(pending=[node.name for node in nodes]).as_dict()},
+    )
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:

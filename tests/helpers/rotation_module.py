@@ -15,11 +15,6 @@ from ansible_collections.accel.gpu.plugins.modules import license_rotation
 from tests.helpers.license_nodes import NAMESPACE, Containers
 
 SECRET = "licensing-config"
-_POLICY = {
-    "metadata": {"name": "cluster-policy", "creationTimestamp": "2026-01-01T00:00:00Z"},
-    "spec": {"driver": {"licensingConfig": {"secretName": SECRET, "nlsEnabled": True}}},
-    "status": {"namespace": NAMESPACE},
-}
 
 Object = dict[str, Any]
 
@@ -64,8 +59,8 @@ class RotationModule:
     check_mode: bool = False
     params: Object = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    # The names and the UIDs of driver pods that are not the first ones of their nodes.
-    pods: dict[str, str] = field(default_factory=dict)
+    # The licensingConfig of the ClusterPolicy.
+    mounted: Object = field(default_factory=lambda: {"secretName": SECRET, "nlsEnabled": True})
 
     def __post_init__(self) -> None:
         given = {"provided": None, "node_names": [], "preflight": True, "wait_timeout": 0.1, "wait_sleep": 0.01}
@@ -91,14 +86,20 @@ class RotationModule:
         return self.containers.exec(pod_path, *arguments, **options)
 
     def list_known(self, path: str) -> Iterable[Object]:
-        return [_POLICY] if path.endswith("/clusterpolicies") else []
+        if not path.endswith("/clusterpolicies"):
+            return []
+        metadata = {"name": "cluster-policy", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        spec = {"driver": {"licensingConfig": self.mounted}}
+        return [{"metadata": metadata, "spec": spec, "status": {"namespace": NAMESPACE}}]
 
     def list(self, path: str, **dummy: Any) -> Iterable[Object]:
         return [self._pod(name) for name in self.containers.by_node] if path.endswith("/pods") else self._nodes()
 
     def get(self, path: str) -> Object:
-        assert path.endswith(f"/secrets/{SECRET}")
         files = {"client_configuration_token.tok": self.token, "gridd.conf": self.config}
+        if path.endswith(f"/configmaps/{self.mounted.get('configMapName')}"):
+            return {"metadata": {"name": SECRET}, "data": files}
+        assert path.endswith(f"/secrets/{SECRET}")
         data = {key: base64.b64encode(text.encode()).decode() for key, text in files.items()}
         return {"metadata": {"name": SECRET}, "type": "Opaque", "data": data}
 

@@ -1,14 +1,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module license_rotation beside another run, which changes the Secret or the nodes before this run holds the lease."""
+"""The module license_rotation beside another run, which changes the Secret or the nodes before this run holds the lease, and with a change that is held back."""
 
 from __future__ import annotations
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import DesiredFiles, LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
-from tests.helpers.license_nodes import Container, Containers, initial_files, lost_connection
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.objects import LicenseObjectChange
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token, utc_now
+from ansible_collections.accel.gpu.plugins.modules.license_rotation import TokenHeldBack
+from tests.helpers.license_nodes import NAMESPACE, Container, Containers, initial_files, lost_connection
 from tests.helpers.license_tokens import make_token
 from tests.helpers.rotation_module import RotationLease, RotationModule
 
@@ -106,3 +111,48 @@ def test_each_warning_is_shown_once() -> None:
     result = found.work()
     assert result["license_rotation"]["skipped"] == ["n1"]
     assert found.warnings == ["Not rotated: node n1. The license state could not be read: connection reset."]
+
+
+HELD_BACK = ["spec.driver.licensingConfig.configMapName", "spec.driver.licensingConfig.secretName"]
+
+
+def provided(token: str, held_back: list[str]) -> dict[str, object]:
+    """The result of the module license, which has written the token into a Secret."""
+    target = LicenseTarget(SECRET, "by-hand")
+    desired = DesiredFiles(LicenseFiles(token.encode(), CONFIG.encode()), parse_token(token), ())
+    change = LicenseObjectChange(target, None, LicenseFiles(), desired, {})
+    return {
+        "objects": [change.summary(NAMESPACE, utc_now())],
+        "policy": "cluster-policy",
+        "held_back": held_back,
+        "driver_nodes": 0,
+    }
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_new_token_that_no_driver_mounts(check_mode: bool) -> None:
+    mounted = {"configMapName": "by-hand", "nlsEnabled": True}
+    found = module(mounted=mounted, params={"provided": provided(NEWER, HELD_BACK)}, check_mode=check_mode)
+    found.token = OLD
+    with pytest.raises(TokenHeldBack) as error:
+        found.work()
+    assert str(error.value) == (
+        "No node was rotated: the driver pods do not mount Secret gpu-operator/by-hand. spec.driver.licensingConfig.configMapName and "
+        "spec.driver.licensingConfig.secretName of the ClusterPolicy were held back, because the change restarts the driver. Set "
+        "gpu_operator_allow_driver_rollout (option allow_driver_rollout of the module) in a maintenance window. The drivers then start with the token."
+    )
+    assert error.value.partial["license_rotation"]["pending"] == ["n0", "n1"]
+    assert found.containers.commands == []
+
+
+def test_a_token_that_is_not_mounted_at_all() -> None:
+    disabled = {"secretName": "licensing-config"}
+    found = module(mounted=disabled, params={"provided": provided(NEW, ["spec.driver.licensingConfig.nlsEnabled"])})
+    with pytest.raises(TokenHeldBack, match=r"nlsEnabled of the ClusterPolicy was held back"):
+        found.work()
+
+
+def test_the_same_token_in_a_secret_that_no_driver_mounts_yet() -> None:
+    mounted = {"configMapName": "by-hand", "nlsEnabled": True}
+    found = module(mounted=mounted, params={"provided": provided(NEW, HELD_BACK)})
+    assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
