@@ -66,7 +66,7 @@ options:
     aliases: [key_file]
   proxy:
     description:
-      - URL of an HTTP or SOCKS proxy for the API server.
+      - URL of an HTTP or SOCKS proxy for the API server. It may contain a user and a password, which are only encrypted if it starts with V(https://).
       - The environment variable E(K8S_AUTH_PROXY) is used if the environment names the cluster.
     type: str
   no_proxy:

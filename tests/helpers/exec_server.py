@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import socketserver
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -43,8 +45,23 @@ class ExecServer:
     commands: list[Command] = field(default_factory=list)
     # Before each upgrade; returns the status and the body of a refusal.
     refuse: Callable[[dict[str, str]], tuple[int, Any] | None] = lambda headers: None
+    # Writes to the connection in place of the answer, until the client ends it.
+    stream: Callable[[Callable[[bytes], Any]], None] | None = None
+    # Before the upgrade; does not return if the server never answers.
+    delay: Callable[[Callable[[bytes], Any]], None] = lambda write: None
+    context: ssl.SSLContext | None = None
     address: str = ""
     released: threading.Event = field(default_factory=threading.Event)
+
+
+class ThreadedServer(socketserver.ThreadingTCPServer):
+    """A server with a thread for each connection."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def handle_error(self, request: Any, address: Any) -> None:
+        """Print nothing: clients break connections on purpose."""
 
 
 @contextmanager
@@ -52,15 +69,18 @@ def running(server: ExecServer) -> Iterator[ExecServer]:
     """Serve on a free port of this machine."""
 
     class Handler(socketserver.StreamRequestHandler):
+        def setup(self) -> None:
+            if server.context is not None:
+                self.request = server.context.wrap_socket(self.request, server_side=True)
+            super().setup()
+
         def handle(self) -> None:
-            _serve(self, server)
+            with contextlib.suppress(OSError):
+                _serve(self, server)
 
-    class Threads(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        allow_reuse_address = True
-
-    with Threads(("127.0.0.1", 0), Handler) as listener:
-        server.address = f"http://127.0.0.1:{listener.server_address[1]}"
+    with ThreadedServer(("127.0.0.1", 0), Handler) as listener:
+        scheme = "https" if server.context else "http"
+        server.address = f"{scheme}://127.0.0.1:{listener.server_address[1]}"
         thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
@@ -83,6 +103,7 @@ def _serve(handler: Any, server: ExecServer) -> None:
             f"HTTP/1.1 {refusal[0]} Refused\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
         )
         return
+    server.delay(handler.wfile.write)
     offered = [name.strip() for name in headers.get("sec-websocket-protocol", "").split(",")]
     protocol = next(name for name in server.protocols if name in offered)
     accept = base64.b64encode(hashlib.sha1(headers["sec-websocket-key"].encode() + _GUID).digest()).decode()
@@ -94,6 +115,9 @@ def _serve(handler: Any, server: ExecServer) -> None:
     stdin = _read_stdin(handler.rfile) if query.get("stdin") else None
     command = Command(parts.path, query["container"][0], query["command"], stdin, headers, parts.query)
     server.commands.append(command)
+    if server.stream is not None:
+        server.stream(handler.wfile.write)
+        return
     try:
         code, output, errors = server.respond(command)
     except TimeoutError:
@@ -103,9 +127,9 @@ def _serve(handler: Any, server: ExecServer) -> None:
         return
     for channel, text in ((1, output), (2, errors)):
         if text:
-            handler.wfile.write(_frame(bytes([channel]) + text.encode()))
-    handler.wfile.write(_frame(bytes([3]) + json.dumps(_status(code)).encode()))
-    handler.wfile.write(_frame(struct.pack("!H", 1000), opcode=8))
+            handler.wfile.write(frame(bytes([channel]) + text.encode()))
+    handler.wfile.write(frame(bytes([3]) + json.dumps(_status(code)).encode()))
+    handler.wfile.write(frame(struct.pack("!H", 1000), opcode=8))
 
 
 def _status(code: int) -> dict[str, Any]:
@@ -133,10 +157,11 @@ def _read_stdin(stream: Any) -> bytes:
         data += payload[1:]
 
 
-def _frame(payload: bytes, opcode: int = 2) -> bytes:
-    size = len(payload)
+def frame(payload: bytes, opcode: int = 2, *, final: bool = True) -> bytes:
+    """A frame of a websocket; several that are not final, and a final one, are one message."""
+    size, first = len(payload), (0x80 if final else 0) | opcode
     if size < 126:
-        return bytes([0x80 | opcode, size]) + payload
+        return bytes([first, size]) + payload
     if size < 65536:
-        return bytes([0x80 | opcode, 126]) + struct.pack("!H", size) + payload
-    return bytes([0x80 | opcode, 127]) + struct.pack("!Q", size) + payload
+        return bytes([first, 126]) + struct.pack("!H", size) + payload
+    return bytes([first, 127]) + struct.pack("!Q", size) + payload

@@ -209,7 +209,7 @@ class Client(Transport):
         from .exec import CommandRunner
 
         headers = [("User-Agent", self.user_agent), *self.connection.impersonation]
-        return CommandRunner(self.connection, headers, self.proxy)
+        return CommandRunner(self.connection, headers, self.proxy, self.proxy_headers)
 
     def exec(
         self,

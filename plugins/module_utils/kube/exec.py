@@ -16,7 +16,7 @@ import ssl
 import time
 import typing as t
 from dataclasses import dataclass
-from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from ..common.errors import BROKEN, DNS, PROXY, REFUSED, TIMEOUT, TLS
 from .errors import ApiError
@@ -28,7 +28,7 @@ V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
 _CHUNK = 32 * 1024
 # More output than any command of this collection has, so that a container cannot fill the memory of the run.
-_MAX_OUTPUT = 4 * 1024 * 1024
+_MAX_RECEIVED = 4 * 1024 * 1024
 _CONNECT_TIMEOUT = 10.0
 _HTTP_REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 429: "TooManyRequests"}
 
@@ -72,27 +72,47 @@ class ExecRequest:
 class CommandRunner:
     """Opens a connection for each command, with the TLS settings, the credentials and the proxy of one API server; safe for use by many threads."""
 
-    def __init__(self, connection: Connection, headers: t.Sequence[tuple[str, str]], proxy: t.Any) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        headers: t.Sequence[tuple[str, str]],
+        proxy: t.Any = None,
+        proxy_headers: t.Mapping[str, str] | None = None,
+    ) -> None:
         """headers: without those of the authorization. proxy: the parsed address of the proxy (urllib3.util.Url); None without one."""
         self._connection = connection
         self._headers = headers
         self._proxy = proxy
+        self._proxy_headers = proxy_headers or {}
 
     @functools.cached_property
     def _context(self) -> ssl.SSLContext:
+        """The settings of TLS with the API server."""
+        configuration = self._connection.configuration
+        context = self._new_context()
+        context.check_hostname = bool(configuration.verify_ssl) and configuration.assert_hostname is not False
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, configuration.key_file)
+        return context
+
+    @functools.cached_property
+    def _proxy_context(self) -> ssl.SSLContext:
+        """The settings of TLS with a proxy, which does not get the client certificate."""
+        context = self._new_context()
+        context.check_hostname = bool(self._connection.configuration.verify_ssl)
+        return context
+
+    def _new_context(self) -> ssl.SSLContext:
         """The settings of TLS, as urllib3 has them for all other requests."""
         import certifi
         from urllib3.util.ssl_ import create_urllib3_context
 
         configuration = self._connection.configuration
         context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if configuration.verify_ssl else ssl.CERT_NONE)
-        context.check_hostname = bool(configuration.verify_ssl) and configuration.assert_hostname is not False
         if configuration.verify_ssl:
             context.load_verify_locations(configuration.ssl_ca_cert or certifi.where())
         if getattr(configuration, "disable_strict_ssl_verification", False):
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        if configuration.cert_file:
-            context.load_cert_chain(configuration.cert_file, configuration.key_file)
         return context
 
     def run(self, request: ExecRequest, timeout: float) -> ExecResult:
@@ -100,93 +120,176 @@ class CommandRunner:
         import websocket
 
         deadline = time.monotonic() + timeout
-        channel = None
-        sent = False
+        connection = channel = None
         try:
-            channel = self._connect(request, min(_CONNECT_TIMEOUT, timeout))
-            sent = True
-            return _Conversation(channel, request, deadline).result()
+            connection, limits = self._open(request, min(deadline, time.monotonic() + _CONNECT_TIMEOUT))
+            channel = self._upgrade(connection, request)
+            limits.deadline = deadline
+            return _Conversation(channel, request).result()
         except websocket.WebSocketBadStatusException as error:
             raise _refused(request, error) from None
         except (websocket.WebSocketTimeoutException, TimeoutError):
-            text = f"{request.command[0]} did not end within {timeout:.0f} s" if sent else "no answer in time"
-            raise _no_answer(request, text, TIMEOUT, sent=sent) from None
-        except websocket.WebSocketProxyException as error:
+            text = f"{request.command[0]} did not end within {timeout:.0f} s" if channel else "no answer in time"
+            raise _no_answer(request, text, TIMEOUT, sent=connection is not None) from None
+        except _ProxyRefusal as error:
             raise _no_answer(request, str(error), PROXY, sent=False) from None
-        except websocket.WebSocketAddressException as error:
-            raise _no_answer(request, str(error), DNS, sent=False) from None
         except socket.gaierror as error:
             raise _no_answer(request, str(error), DNS, sent=False) from None
         except ssl.SSLError as error:
-            reason = BROKEN if sent else TLS
-            raise _no_answer(request, str(error.reason or error), reason, sent=sent) from None
+            # A load balancer without a server ends the handshake.
+            reason = BROKEN if connection or isinstance(error, ssl.SSLEOFError) else TLS
+            raise _no_answer(request, str(error.reason or error), reason, sent=connection is not None) from None
         except (websocket.WebSocketException, OSError, ValueError) as error:
             # A ValueError of a connection that another thread has closed. Its text names no header.
             reason = REFUSED if isinstance(error, ConnectionRefusedError) else BROKEN
-            raise _no_answer(request, str(error) or type(error).__name__, reason, sent=sent) from None
+            raise _no_answer(request, str(error) or type(error).__name__, reason, sent=connection is not None) from None
         finally:
-            if channel is not None:
+            if connection is not None:
                 with contextlib.suppress(Exception):
-                    channel.shutdown()
+                    connection.close()
 
-    def _connect(self, request: ExecRequest, timeout: float) -> t.Any:
+    def _upgrade(self, connection: t.Any, request: ExecRequest) -> t.Any:
+        """Ask the API server to start the command. It may have started it even if no answer arrives."""
         import websocket
 
-        address = urlsplit(self._connection.server)
-        secure = address.scheme == "https"
-        name = str(getattr(self._connection.configuration, "tls_server_name", None) or address.hostname or "")
-        options = {"context": self._context, "server_hostname": name} if secure else {}
+        scheme, dummy, server = self._connection.server.partition("://")
         headers = [*self._headers, *self._connection.authorization().items()]
-        channel: t.Any = websocket.WebSocket(sslopt=options, skip_utf8_validation=True)
-        given = (
-            self._proxy_options() if self._proxy else {"socket": self._open(address, name if secure else "", timeout)}
-        )
-        server = self._connection.server.partition("://")[2]
+        channel: t.Any = websocket.WebSocket(skip_utf8_validation=True)
         channel.connect(
-            f"{'wss' if secure else 'ws'}://{server}{request.path}?{request.query}",
-            timeout=timeout,
+            f"{'wss' if scheme == 'https' else 'ws'}://{server}{request.path}?{request.query}",
             header=[f"{header}: {value}" for header, value in headers],
             subprotocols=[V5, V4],
             suppress_origin=True,
             redirect_limit=0,
-            **given,
+            # The library itself would take a proxy from the environment.
+            socket=connection,
         )
         if channel.subprotocol not in (V4, V5):
             raise websocket.WebSocketException("the server supports no known version of the protocol for commands")
         return channel
 
-    def _open(self, address: SplitResult, tls_name: str, timeout: float) -> socket.socket:
-        """A connection without a proxy. The library itself would take one from the environment."""
-        port = address.port or (443 if tls_name else 80)
-        connection = socket.create_connection((address.hostname or "", port), timeout)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if not tls_name:
-            return connection
+    def _open(self, request: ExecRequest, deadline: float) -> tuple[t.Any, _LimitedSocket]:
+        """A connection to the API server, and its limits."""
+        address = urlsplit(self._connection.server)
+        host, secure = address.hostname or "", address.scheme == "https"
+        port = address.port or (443 if secure else 80)
+        context = self._context if secure else None
+        name = str(getattr(self._connection.configuration, "tls_server_name", None) or host)
+        label = request.command[0]
+        if self._proxy is None:
+            limited = _LimitedSocket(_connect(host, port, context, name, deadline), deadline, label)
+            return limited, limited
+        if self._proxy.scheme not in ("http", "https"):
+            raise _ProxyRefusal(f"commands cannot be sent through a proxy of the type {self._proxy.scheme}")
+        # The password of the proxy is only encrypted by TLS with the proxy itself.
+        proxy_context = self._proxy_context if self._proxy.scheme == "https" else None
+        proxy_host = self._proxy.host.strip("[]")
+        connection = _connect(proxy_host, self._proxy.port, proxy_context, proxy_host, deadline)
+        limited = _LimitedSocket(connection, deadline, label)
         try:
-            return self._context.wrap_socket(connection, server_hostname=tls_name)
+            self._tunnel(limited, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            return self._encrypted(limited, context, name) if context else limited, limited
         except BaseException:
-            connection.close()
+            limited.close()
             raise
 
-    def _proxy_options(self) -> dict[str, t.Any]:
-        user, dummy, password = (self._proxy.auth or "").partition(":")
-        return {
-            "http_proxy_host": self._proxy.host,
-            "http_proxy_port": self._proxy.port or 80,
-            "http_proxy_auth": (unquote(user), unquote(password)) if user else None,
-            "proxy_type": "http" if self._proxy.scheme in ("http", "https") else self._proxy.scheme,
-            # The library of kubernetes has evaluated no_proxy already; an empty list would mean that of the environment.
-            "http_no_proxy": ["localhost.invalid"],
-        }
+    def _tunnel(self, connection: _LimitedSocket, target: str) -> None:
+        lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+        lines += [f"{name}: {value}" for name, value in self._proxy_headers.items()]
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            data = connection.recv(1)
+            if not data:
+                raise _ProxyRefusal("the proxy has closed the connection")
+            head += data
+        status = head.partition(b"\r\n")[0].decode(errors="replace")
+        if status.split(" ")[1:2] != ["200"]:
+            raise _ProxyRefusal(f"the proxy refuses the connection: {status[:200]}")
+
+    @staticmethod
+    def _encrypted(connection: _LimitedSocket, context: ssl.SSLContext, name: str) -> t.Any:
+        """TLS inside a connection that may itself be encrypted, which is possible for no socket of the standard library."""
+        from urllib3.util.ssltransport import SSLTransport
+
+        return SSLTransport(t.cast("socket.socket", connection), context, name)
+
+
+class _ProxyRefusal(Exception):
+    """The proxy makes no connection to the API server."""
+
+
+class _LimitedSocket:
+    """A socket with a deadline for all that is sent and received, and with a limit for the number of received bytes.
+
+    The limits include pings, and parts of messages, which the library of websockets reads without returning.
+    """
+
+    def __init__(self, connection: socket.socket, deadline: float, label: str) -> None:
+        self.deadline = deadline
+        self._connection = connection
+        self._label = label
+        self._left = _MAX_RECEIVED
+        self._timeout: float | None = None
+
+    def recv(self, size: int) -> bytes:
+        import websocket
+
+        self._set_timeout()
+        data = self._connection.recv(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise websocket.WebSocketException(f"the output of {self._label} is too long")
+        return data
+
+    def send(self, data: bytes) -> int:
+        self._set_timeout()
+        return self._connection.send(data)
+
+    def sendall(self, data: bytes) -> None:
+        while data:
+            data = data[self.send(data) :]
+
+    def _set_timeout(self) -> None:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._connection.settimeout(left if self._timeout is None else min(left, self._timeout))
+
+    def settimeout(self, timeout: float | None) -> None:
+        self._timeout = timeout
+
+    def gettimeout(self) -> float | None:
+        return self._connection.gettimeout()
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def shutdown(self, how: int) -> None:
+        self._connection.shutdown(how)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _connect(host: str, port: int, context: ssl.SSLContext | None, name: str, deadline: float) -> socket.socket:
+    """A connection, with TLS if settings for it are given."""
+    connection = socket.create_connection((host, port), max(0.1, deadline - time.monotonic()))
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(max(0.1, deadline - time.monotonic()))
+        return context.wrap_socket(connection, server_hostname=name) if context else connection
+    except BaseException:
+        connection.close()
+        raise
 
 
 class _Conversation:
     """The frames of one command: the input is sent, then the output is read until the server reports the end."""
 
-    def __init__(self, channel: t.Any, request: ExecRequest, deadline: float) -> None:
+    def __init__(self, channel: t.Any, request: ExecRequest) -> None:
         self._channel = channel
         self._request = request
-        self._deadline = deadline
         self._output: dict[int, bytearray] = {_STDOUT: bytearray(), _STDERR: bytearray(), _STATUS: bytearray()}
 
     def result(self) -> ExecResult:
@@ -194,44 +297,29 @@ class _Conversation:
             return ExecResult(None, "", "")
         while not self._output[_STATUS] and self._receive():
             pass
-        # The status is one frame, and the last one.
+        # The status is one message, and the last one.
         return ExecResult(self._exit_code(), self._text(_STDOUT), self._text(_STDERR))
 
     def _send(self, data: bytes) -> bool:
         """Send the input and close it; returns False if this ends the connection."""
         for start in range(0, len(data), _CHUNK):
-            self._set_timeout()
             self._channel.send_binary(bytes([_STDIN]) + data[start : start + _CHUNK])
         if self._channel.subprotocol == V5:
             self._channel.send_binary(bytes([_CLOSE, _STDIN]))
             return True
-        self._set_timeout()
         self._channel.close(timeout=2)
         return False
 
     def _receive(self) -> bool:
-        """Read one frame; returns False after the last one."""
+        """Read one message; returns False after the last one."""
         import websocket
 
-        self._set_timeout()
         opcode, data = self._channel.recv_data()
         if opcode == websocket.ABNF.OPCODE_CLOSE:
             return False
-        if opcode in (websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_TEXT) and data:
-            buffer = self._output.get(data[0])
-            if buffer is not None:
-                buffer += data[1:]
-                if len(buffer) > _MAX_OUTPUT:
-                    raise websocket.WebSocketException(f"the output of {self._request.command[0]} is too long")
+        if opcode in (websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_TEXT) and data and data[0] in self._output:
+            self._output[data[0]] += data[1:]
         return True
-
-    def _set_timeout(self) -> None:
-        import websocket
-
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise websocket.WebSocketTimeoutException("timed out")
-        self._channel.settimeout(left)
 
     def _exit_code(self) -> int:
         """The exit code in the status; raises ApiError if the command was not started, or the connection ended before it."""

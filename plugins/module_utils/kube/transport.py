@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import threading
 import time
 import typing as t
+from urllib.parse import unquote
 
 from ..common import http
 from ..common.errors import TIMEOUT
@@ -50,6 +52,8 @@ class Transport:
         configuration.connection_pool_maxsize = http.POOL_SIZE
         if not configuration.verify_ssl:
             http.allow_unverified_tls()
+        if (password := _proxy_password(configuration.proxy)) and not configuration.proxy_headers:
+            configuration.proxy_headers = {"Proxy-Authorization": password}
         self._pool = RESTClientObject(configuration).pool_manager
         self.user_agent = user_agent
         self._timeout = options.request_timeout
@@ -110,7 +114,14 @@ class Transport:
     @property
     def proxy(self) -> t.Any:
         """The address of the proxy to the API server as urllib3 parses it; None if there is none."""
-        return getattr(self._pool, "proxy", None)
+        # The pool for SOCKS has only the address.
+        address = getattr(self._pool, "proxy_url", None)
+        return getattr(self._pool, "proxy", None) or (urllib3.util.parse_url(address) if address else None)
+
+    @property
+    def proxy_headers(self) -> t.Mapping[str, str]:
+        """The headers for the proxy, such as its password."""
+        return t.cast("t.Mapping[str, str]", getattr(self._pool, "proxy_headers", None) or {})
 
     def _is_first_timeout(self, error: ApiError) -> bool:
         """Whether the server accepts connections but has never responded; another attempt would only take as long again."""
@@ -168,6 +179,12 @@ class Transport:
             with self._lock:
                 if text not in self.warnings:
                     self.warnings.append(text)
+
+
+def _proxy_password(proxy: str | None) -> str:
+    """The header for the user and the password in the address of a proxy, which urllib3 does not send itself; empty without them."""
+    given = urllib3.util.parse_url(proxy).auth if proxy else None
+    return f"Basic {base64.b64encode(unquote(given).encode()).decode()}" if given else ""
 
 
 def stream_lines(response: t.Any, method: str, path: str) -> t.Iterator[bytes]:

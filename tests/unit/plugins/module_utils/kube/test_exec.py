@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import base64
+import ssl
 import time
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,13 +19,17 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Clien
 from ansible_collections.accel.gpu.plugins.module_utils.kube.connection_options import ConnectionOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
-from tests.helpers.exec_server import V4, Answer, Command, ExecServer, running
+from tests.helpers.certificates import server_context
+from tests.helpers.connect_proxy import ConnectProxy
+from tests.helpers.exec_server import V4, Answer, Command, ExecServer, frame, running
 
 POD = "/api/v1/namespaces/gpu-operator/pods/driver-1"
 
 
 @contextmanager
-def client_of(respond: Any, **options: Any) -> Iterator[tuple[Client, ExecServer]]:
+def client_of(
+    respond: Any, *, connection: dict[str, Any] | None = None, **options: Any
+) -> Iterator[tuple[Client, ExecServer]]:
     with running(ExecServer(respond, **options)) as server:
         given = ConnectionOptions(
             host=server.address,
@@ -30,6 +37,7 @@ def client_of(respond: Any, **options: Any) -> Iterator[tuple[Client, ExecServer
             request_timeout=5,
             impersonate_user="someone",
             impersonate_groups=("a", "b"),
+            **(connection or {}),
         )
         yield Client(given, "tests"), server
 
@@ -173,3 +181,163 @@ def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch)
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
             monkeypatch.setenv(name, "http://127.0.0.1:9")
         assert client.exec(POD, "ctr", ["a"]).stdout == "a\n"
+
+
+def pings(write: Callable[[bytes], Any]) -> None:
+    while True:
+        write(frame(b"x", opcode=9))
+        time.sleep(0.05)
+
+
+def many_pings(write: Callable[[bytes], Any]) -> None:
+    data = frame(b"x" * 125, opcode=9) * 1000
+    while True:
+        write(data)
+
+
+def slow_frame(write: Callable[[bytes], Any]) -> None:
+    write(frame(bytes([1]) + b"x" * 1000)[:20])
+    while True:
+        time.sleep(0.05)
+        write(b"x")
+
+
+def slow_fragments(write: Callable[[bytes], Any]) -> None:
+    write(frame(bytes([1]), final=False))
+    while True:
+        time.sleep(0.05)
+        write(frame(b"x", opcode=0, final=False))
+
+
+def slow_head(write: Callable[[bytes], Any]) -> None:
+    write(b"HTTP/1.1 101 Switching Protocols\r\n")
+    while True:
+        time.sleep(0.05)
+        write(b"X-More: x\r\n")
+
+
+@pytest.mark.parametrize("stream", [pings, many_pings, slow_frame, slow_fragments])
+def test_the_time_limit_holds_whatever_the_server_sends(stream: Any) -> None:
+    started = time.monotonic()
+    with client_of(echo, stream=stream) as (client, dummy), pytest.raises(ApiError) as error:
+        client.exec(POD, "ctr", ["yes"], timeout=0.5)
+    assert time.monotonic() - started < 3
+    assert "yes did not end within" in error.value.message
+    assert error.value.outcome_unknown
+
+
+def test_the_time_limit_holds_for_the_upgrade() -> None:
+    started = time.monotonic()
+    with client_of(echo, delay=slow_head) as (client, dummy), pytest.raises(ApiError) as error:
+        client.exec(POD, "ctr", ["yes"], timeout=0.5)
+    assert time.monotonic() - started < 3
+    # The server may have started the command.
+    assert error.value.outcome_unknown
+
+
+def endless_fragments(write: Callable[[bytes], Any]) -> None:
+    write(frame(bytes([1]), final=False))
+    while True:
+        write(frame(b"x" * 100_000, opcode=0, final=False))
+
+
+def endless_frame(write: Callable[[bytes], Any]) -> None:
+    write(bytes([0x82, 127, 0, 0, 1, 0, 0, 0, 0, 0, 1]))
+    while True:
+        write(b"x" * 100_000)
+
+
+@pytest.mark.parametrize("stream", [endless_fragments, endless_frame])
+def test_the_size_limit_holds_whatever_the_server_sends(stream: Any) -> None:
+    tracemalloc.start()
+    with client_of(echo, stream=stream) as (client, dummy), pytest.raises(ApiError) as error:
+        client.exec(POD, "ctr", ["yes"], timeout=60)
+    largest = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "the output of yes is too long" in error.value.message
+    assert largest < 50_000_000
+
+
+def test_output_in_fragments_is_read_whole() -> None:
+    def stream(write: Callable[[bytes], Any]) -> None:
+        write(frame(bytes([1]) + b"a", final=False) + frame(b"", opcode=9) + frame(b"b", opcode=0))
+        write(frame(bytes([3]) + b'{"status": ', final=False) + frame(b'"Success"}', opcode=0))
+
+    with client_of(echo, stream=stream) as (client, dummy):
+        assert client.exec(POD, "ctr", ["cat"]) == ExecResult(0, "ab", "")
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, str]:
+    context, authority = server_context(tmp_path_factory.mktemp("tls"))
+    return context, str(authority)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("secure_proxy", [False, True])
+def test_a_proxy(secure: bool, secure_proxy: bool, tls: tuple[ssl.SSLContext, str]) -> None:
+    context, authority = tls
+    secret = b"secret" * 20_000
+    with ConnectProxy(context if secure_proxy else None).running() as proxy:
+        url = f"{'https' if secure_proxy else 'http'}://us%40er:pass%3Aword@localhost:{proxy.port}"
+        options = {"proxy": url, "ca_cert": authority}
+        given: Any = {"connection": options, "context": context if secure else None}
+        with client_of(lambda command: (0, "x" * 200_000, ""), **given) as (client, server):
+            assert len(client.exec(POD, "ctr", ["cp", "/dev/stdin", "/x"], stdin=secret).stdout) == 200_000
+    (command,) = server.commands
+    assert command.stdin == secret
+    assert "proxy-authorization" not in command.headers
+    (request,) = proxy.requests
+    address = server.address.partition("://")[2]
+    password = base64.b64encode(b"us@er:pass:word").decode()
+    assert request[0] == f"CONNECT {address} HTTP/1.1"
+    assert f"Host: {address}" in request
+    assert f"Proxy-Authorization: Basic {password}" in request
+    (received,) = proxy.received
+    assert (b"CONNECT" in received) == (password.encode() in received) == (not secure_proxy)
+
+
+def test_other_requests_have_the_password_of_the_proxy_too(tls: tuple[ssl.SSLContext, str]) -> None:
+    context, authority = tls
+    with ConnectProxy(context).running() as proxy:
+        options = {"proxy": f"https://user:word@localhost:{proxy.port}", "ca_cert": authority}
+        with client_of(echo, connection=options, context=context, refuse=lambda headers: (404, {})) as (client, dummy):
+            assert client.get("/api/v1/nodes/a") is None
+    password = base64.b64encode(b"user:word").decode()
+    assert f"Proxy-Authorization: Basic {password}" in proxy.requests[0]
+    assert b"CONNECT" not in proxy.received[0]
+
+
+def test_a_proxy_that_is_not_trusted(tls: tuple[ssl.SSLContext, str]) -> None:
+    with ConnectProxy(tls[0]).running() as proxy:
+        options = {"proxy": f"https://user:word@localhost:{proxy.port}"}
+        with client_of(echo, connection=options) as (client, dummy), pytest.raises(ApiError) as error:
+            client.exec(POD, "ctr", ["a"])
+    assert (error.value.reason, error.value.sent) == ("TLS", False)
+    assert proxy.requests == []
+
+
+def test_a_proxy_that_refuses() -> None:
+    with ConnectProxy(status=407).running() as proxy:
+        options = {"proxy": f"http://localhost:{proxy.port}"}
+        with client_of(echo, connection=options) as (client, dummy), pytest.raises(ApiError) as error:
+            client.exec(POD, "ctr", ["a"])
+    assert (error.value.reason, error.value.sent) == ("Proxy", False)
+    assert "407" in error.value.message
+
+
+def test_a_proxy_of_another_type_is_not_bypassed() -> None:
+    with client_of(echo) as (client, server):
+        client._pool.proxy_url = "socks5://localhost:9"
+        with pytest.raises(ApiError, match="cannot be sent through a proxy of the type socks5"):
+            client.exec(POD, "ctr", ["a"])
+        assert server.commands == []
+
+
+def test_tls_without_a_proxy(tls: tuple[ssl.SSLContext, str]) -> None:
+    with client_of(echo, connection={"ca_cert": tls[1]}, context=tls[0]) as (client, dummy):
+        assert client.exec(POD, "ctr", ["a"]).stdout == "a\n"
+    with client_of(echo, context=tls[0]) as (client, server), pytest.raises(ApiError) as error:
+        client.exec(POD, "ctr", ["a"])
+    assert (error.value.reason, error.value.sent) == ("TLS", False)
+    assert server.commands == []
