@@ -22,6 +22,7 @@ description:
     connection and TLS). If one does not, the module fails with O(preflight=true), and no node is changed.
   - On a node with the files of the Secret but without a license, only the client is restarted. Those nodes come last.
   - A run that had to wait for another one reads the Secret and the nodes again before the first change.
+  - If a driver pod is replaced in the meantime, the module waits until the driver runs again on the node, and verifies its license.
   - If a run is killed, the next one continues. Nodes that are finished are recognized by the digests of their files and by a running client with a
     license, and are not changed again.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
@@ -92,16 +93,24 @@ license_rotation:
     unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
     pending: {description: Up to 100 nodes that were not started because an earlier one has failed., type: list, elements: str, returned: always, sample: []}
     failed: {description: The node that has failed; null if none has., type: str, returned: always, sample: null}
+    reached:
+      description:
+        - The last completed step of the node that has failed; null if none has. V(unchanged) - none. V(written) - its new files are next to the old ones, and
+          its license client still runs. V(ended) - its license client was ended. V(replaced) - its new files have replaced the old ones. V(started) - its
+          license client was started with the new files.
+      type: str
+      returned: always
+      sample: null
     skipped:
       description: Nodes (up to 100) that could not be read, or whose driver does not run.
       type: list
       elements: str
       returned: success
       sample: []
-  sample: {rotated: [gpu-1], rotated_count: 1, unchanged_count: 19, pending: [], failed: null, skipped: []}
+  sample: {rotated: [gpu-1], rotated_count: 1, unchanged_count: 19, pending: [], failed: null, reached: null, skipped: []}
 code:
   description:
-    - Reason of the failure. V(partial) - a node got no license; the nodes before it are finished. V(preflight) - nodes reach no license server
+    - Reason of the failure. V(partial) - a node has failed or got no license; the nodes before it are finished. V(preflight) - nodes reach no license server
       of the new token, and no node was changed. V(held_back) - the driver pods do not mount the files of O(provided), and no node was changed. V(invalid) -
       errors in the options or the variables, or an object without a valid token.
       V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
@@ -129,6 +138,7 @@ from ..module_utils.common.results import MAX_LISTED, diff_of
 from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.gpu_operator.driver_rollout import ALLOW_DRIVER_ROLLOUT
+from ..module_utils.kube.lease import LeaseLost
 from ..module_utils.kube.paths import CLUSTER_POLICIES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
@@ -175,20 +185,26 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     lease.observe()
     containers = LicenseContainers(module.client)
     survey = _read(module, containers)
-    with contextlib.ExitStack() as stack:
-        if survey.rotations and not module.check_mode:
-            stack.enter_context(lease)
-            if not lease.untouched:
-                # Another run may have written the Secret, or rotated nodes, before this run held the lease.
-                survey = _read(module, containers)
-        for text in survey.warnings:
-            module.warn(text)
-        result = RotationResult(unchanged=len(survey.nodes) - len(survey.rotations) - len(survey.skipped))
-        if module.check_mode:
-            result.rotated = [rotation.node.name for rotation in survey.rotations]
-        else:
-            waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
-            Rotator(containers, waiting, lease).run(survey.rotations, result)
+    result = RotationResult()
+    try:
+        with contextlib.ExitStack() as stack:
+            if survey.rotations and not module.check_mode:
+                stack.enter_context(lease)
+                if not lease.untouched:
+                    # Another run may have written the Secret, or rotated nodes, before this run held the lease.
+                    survey = _read(module, containers)
+            for text in survey.warnings:
+                module.warn(text)
+            result.unchanged = len(survey.nodes) - len(survey.rotations) - len(survey.skipped)
+            if module.check_mode:
+                result.rotated = [rotation.node.name for rotation in survey.rotations]
+            else:
+                waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
+                Rotator(containers, waiting, lease).run(survey.rotations, result)
+    except LeaseLost as error:
+        # Possibly noticed only at the end, after the last node.
+        error.partial = error.partial or {"license_rotation": result.as_dict()}
+        raise
     return {
         "changed": bool(survey.rotations),
         "license_rotation": {**result.as_dict(), "skipped": survey.skipped[:MAX_LISTED]},

@@ -9,6 +9,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
@@ -56,6 +57,8 @@ class Container:
     # Whether the driver shows the license of an earlier client until the next one has got its own, and the state that it shows.
     sticky: bool = False
     shown: str = "Unlicensed (Unrestricted)"
+    # Whether the client has no PID file yet.
+    hidden: bool = False
     # How many starts of the client fail.
     refused_starts: int = 0
 
@@ -105,7 +108,7 @@ class Container:
                 self.files[target] = self.files.pop(source)
                 return ExecResult(0, "", "")
             case ("cat", path) if path == PID_FILE:
-                pid = self.pid or self.stale_pid
+                pid = self.stale_pid if self.hidden else self.pid or self.stale_pid
                 return ExecResult(0, f"{pid}\n", "") if pid else missing("cat", path)
             case ("cat", path) if path.startswith("/proc/"):
                 names = {f"/proc/{self.pid}/comm": "nvidia-gridd", f"/proc/{self.stale_pid}/comm": self.stale_name}
@@ -143,6 +146,9 @@ class Containers:
     before: Callable[[str, tuple[str, ...]], None] = lambda node, command: None
     after: Callable[[str, tuple[str, ...]], None] = lambda node, command: None
     commands: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    # How many driver pods each node has had before, and how many reads it takes until the container of its pod runs.
+    replaced: dict[str, int] = field(default_factory=dict)
+    starting: dict[str, int] = field(default_factory=dict)
 
     def exec(
         self,
@@ -155,12 +161,48 @@ class Containers:
         repeatable: bool = False,
     ) -> ExecResult:
         assert container == "nvidia-driver-ctr"
-        node = pod_path.rpartition("/driver-")[2]
-        self.commands.append((node, tuple(command)))
-        self.before(node, tuple(command))
+        for attempt in range(2):
+            try:
+                return self._exec(pod_path.rpartition("/driver-")[2], tuple(command), stdin)
+            except ApiError as error:
+                # As the client of the API does.
+                if attempt or not repeatable or not error.unreachable:
+                    raise
+        raise AssertionError
+
+    def _exec(self, name: str, command: tuple[str, ...], stdin: bytes | None) -> ExecResult:
+        node, dummy, number = name.partition("+")
+        if node not in self.by_node or int(number or 0) != self.replaced.get(node, 0):
+            raise ApiError(f'pods "driver-{name}" not found', status=404, reason="NotFound", method="GET", path="/exec")
+        self.commands.append((node, command))
+        self.before(node, command)
         result = self.by_node[node].run(command, stdin)
-        self.after(node, tuple(command))
+        self.after(node, command)
         return result
+
+    def replace_pod(self, node: str, container: Container) -> None:
+        """Another driver pod starts on the node."""
+        self.by_node[node] = container
+        self.replaced[node] = self.replaced.get(node, 0) + 1
+
+    def list(self, path: str, *, label_selector: str, field_selector: str) -> list[dict[str, Any]]:
+        """The driver pods of one node."""
+        assert label_selector == "app.kubernetes.io/component=nvidia-driver"
+        node = field_selector.partition("spec.nodeName=")[2]
+        return [self.pod(node)] if node in self.by_node else []
+
+    def pod(self, node: str) -> dict[str, Any]:
+        """The driver pod of a node."""
+        number = self.replaced.get(node, 0)
+        state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        if self.starting.get(node, 0) > 0:
+            self.starting[node] -= 1
+            state = {"waiting": {"reason": "PodInitializing"}}
+        return {
+            "metadata": {"name": f"driver-{node}+{number}" if number else f"driver-{node}", "namespace": NAMESPACE},
+            "spec": {"nodeName": node},
+            "status": {"phase": "Running", "containerStatuses": [{"name": "nvidia-driver-ctr", "state": state}]},
+        }
 
     def mutations(self) -> list[tuple[str, tuple[str, ...]]]:
         """The commands that change something."""

@@ -92,8 +92,12 @@ class RotationModule:
         spec = {"driver": {"licensingConfig": self.mounted}}
         return [{"metadata": metadata, "spec": spec, "status": {"namespace": NAMESPACE}}]
 
-    def list(self, path: str, **dummy: Any) -> Iterable[Object]:
-        return [self._pod(name) for name in self.containers.by_node] if path.endswith("/pods") else self._nodes()
+    def list(self, path: str, **selectors: Any) -> Iterable[Object]:
+        if "spec.nodeName" in (selectors.get("field_selector") or ""):
+            return self.containers.list(path, **selectors)
+        return (
+            [self.containers.pod(name) for name in self.containers.by_node] if path.endswith("/pods") else self._nodes()
+        )
 
     def get(self, path: str) -> Object:
         files = {"client_configuration_token.tok": self.token, "gridd.conf": self.config}
@@ -107,11 +111,3 @@ class RotationModule:
         labels = {"nvidia.com/vgpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-A100-10C"}
         status = {"conditions": [{"type": "Ready", "status": "True"}]}
         return [{"metadata": {"name": name, "labels": labels}, "status": status} for name in self.containers.by_node]
-
-    def _pod(self, node: str) -> Object:
-        state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-        return {
-            "metadata": {"name": f"driver-{node}", "namespace": NAMESPACE},
-            "spec": {"nodeName": node},
-            "status": {"phase": "Running", "containerStatuses": [{"name": "nvidia-driver-ctr", "state": state}]},
-        }

@@ -16,14 +16,24 @@ from ..catalog.names import DRIVER_CONTAINER
 from ..common.errors import ModuleFailure
 from ..common.parallel import is_fatal, run_bounded
 from ..kube.errors import ApiError
+from ..kube.exec import ExecResult
+from ..kube.paths import collection_path
 from .connectivity import Server, ServiceCheck, check_command, evaluate_check, proxy_of, servers_of, unknown_check
-from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
+from .driver_pods import (
+    CONFIG_PATH,
+    FIELDS,
+    SELECTOR,
+    TOKEN_PATH,
+    DriverPod,
+    LicenseNode,
+    Reading,
+    parse_driver_pods,
+)
 from .status import LicenseStatus, parse_status
 from .token import fingerprint
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
-    from ..kube.exec import ExecResult
     from .diagnosis import Expected
     from .token import TokenInfo
 
@@ -44,6 +54,8 @@ _PID_FILE = "/var/run/nvidia-gridd/nvidia-gridd.pid"
 _READ_TIMEOUT, _WRITE_TIMEOUT = 30.0, 60.0
 # Seconds until the client has returned its license and ended, and until a written file is complete.
 _STOP_TIMEOUT, _FILE_TIMEOUT = 60.0, 15.0
+# Seconds until a client whose start was not confirmed has its PID file.
+_START_TIMEOUT = 10.0
 _MAX_ERROR = 200
 
 
@@ -221,15 +233,34 @@ class LicenseContainers:
 
     def start(self, pod: DriverPod) -> None:
         """Start the license client, which reads its files only now; a second time if it fails."""
-        result = self._run(pod, *START)
-        # It may have been started by a command whose response was lost.
+        result = self._start(pod)
         if not result.ok and not self.running(pod):
-            result = self._run(pod, *START)
+            result = self._start(pod)
         if not result.ok and not self.running(pod):
             raise CommandFailed(
                 f"nvidia-gridd does not start in pod {pod.name}: {_last_line(result)}. The license client of this node is stopped. Correct the cause and run "
                 "license_rotate again, or restart the driver pod."
             )
+
+    def _start(self, pod: DriverPod) -> ExecResult:
+        """Run the command once: after a lost response, the client may run, and must not be started beside itself."""
+        try:
+            return self._client.exec(pod.path, DRIVER_CONTAINER, START, timeout=_READ_TIMEOUT)
+        except ApiError as error:
+            if not (error.unreachable and error.sent):
+                raise
+            deadline = self._clock() + _START_TIMEOUT
+            while not self.running(pod):
+                if self._clock() > deadline:
+                    raise
+                self._sleep(0.5)
+            return ExecResult(0, "", "")
+
+    def current_pod(self, pod: DriverPod) -> DriverPod | None:
+        """The driver pod that the node of a driver pod has now; None without one, or if it is being deleted."""
+        path = collection_path("v1", "Pod", pod.namespace)
+        found = self._client.list(path, label_selector=SELECTOR, field_selector=f"{FIELDS},spec.nodeName={pod.node}")
+        return parse_driver_pods(item for item in found if not item["metadata"].get("deletionTimestamp")).get(pod.node)
 
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:
         """Run a command whose repetition is harmless."""

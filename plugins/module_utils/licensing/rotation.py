@@ -13,7 +13,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..common.errors import PartialFailure, ServiceError
+from ..common.errors import ModuleFailure, PartialFailure, ServiceError
 from ..common.results import MAX_LISTED
 from ..common.wait import WaitOptions, WaitTimeout
 from ..schema.messages import abbreviate_nodes
@@ -29,7 +29,16 @@ if t.TYPE_CHECKING:
     from .status import LicenseStatus
 
 REPLACE, RESTART, NONE = "replace", "restart", "none"
-# How often a node is tried if the API server or the kubelet fails temporarily.
+# The last completed step of a node, with its text for messages.
+_UNCHANGED, _WRITTEN, _ENDED, _REPLACED, _STARTED = "unchanged", "written", "ended", "replaced", "started"
+_STEPS = {
+    _UNCHANGED: "before its first change",
+    _WRITTEN: "after its new files were written next to the old ones",
+    _ENDED: "after its license client was ended",
+    _REPLACED: "after its license client was ended and its files were replaced",
+    _STARTED: "after its license client was started with the new files",
+}
+# How often a node is tried if the API server or the kubelet fails temporarily, or its driver pod is replaced.
 _ATTEMPTS = 3
 
 
@@ -67,6 +76,8 @@ class RotationResult:
     unchanged: int = 0
     pending: list[str] = field(default_factory=list)
     failed: str = ""
+    # The last completed step of the node that is in progress, or has failed.
+    reached: str = _UNCHANGED
 
     def as_dict(self) -> dict[str, t.Any]:
         """The result in the format of the module."""
@@ -76,6 +87,7 @@ class RotationResult:
             "unchanged_count": self.unchanged,
             "pending": self.pending[:MAX_LISTED],
             "failed": self.failed or None,
+            "reached": self.reached if self.failed else None,
         }
 
 
@@ -113,32 +125,63 @@ class Rotator:
         self._lease = lease
 
     def run(self, rotations: t.Sequence[NodeRotation], result: RotationResult) -> None:
-        """Rotate the nodes; raises PartialFailure, whose message names the node, the reason and the remedy."""
+        """Rotate the nodes; raises PartialFailure, or the error that concerns every node. The message names the node, the reason and the remedy."""
         result.pending = [each.node.name for each in rotations]
         for rotation in rotations:
             name = rotation.node.name
             self._waiting.progress.report(f"rotating the license of {name}", len(result.rotated), len(rotations))
-            try:
-                self._rotate(rotation)
-            except (CommandFailed, WaitTimeout, ServiceError) as error:
-                result.failed = name
-                result.pending.remove(name)
-                raise PartialFailure(_message(name, error, result), {"license_rotation": result.as_dict()}) from error
+            result.reached = _UNCHANGED
             result.pending.remove(name)
+            try:
+                self._rotate(rotation, result)
+            except (ModuleFailure, ServiceError) as error:
+                result.failed = name
+                message, partial = _message(name, error, result), {"license_rotation": result.as_dict()}
+                if isinstance(error, (ServiceError, CommandFailed, WaitTimeout)):
+                    raise PartialFailure(message, partial) from error
+                error.args, error.partial = (message,), partial
+                raise
             result.rotated.append(name)
 
-    def _rotate(self, rotation: NodeRotation) -> None:
-        """Rotate one node; after a temporary error from its current state."""
+    def _rotate(self, rotation: NodeRotation, result: RotationResult) -> None:
+        """Rotate one node; after a temporary error, or if its driver pod was replaced, from its current state."""
+        replaced = False
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                former = self._apply(rotation)
-                break
-            except ServiceError as error:
-                if not error.transient or attempt == _ATTEMPTS:
+                former = self._apply(rotation, result, replaced=replaced)
+                self._verify(rotation, former)
+                return
+            except (CommandFailed, ServiceError) as error:
+                if attempt == _ATTEMPTS:
                     raise
-        self._verify(rotation, former)
+                if self._is_replaced(rotation):
+                    rotation, replaced = self._with_next_pod(rotation), True
+                elif not (isinstance(error, ServiceError) and error.transient):
+                    raise
 
-    def _apply(self, rotation: NodeRotation) -> FormerLicense:
+    def _is_replaced(self, rotation: NodeRotation) -> bool:
+        """Whether the driver pod of the node is another one, or its container has started again."""
+        pod = t.cast("DriverPod", rotation.node.pod)
+        return self._containers.current_pod(pod) != pod
+
+    def _with_next_pod(self, rotation: NodeRotation) -> NodeRotation:
+        """The rotation in the driver pod that the node has now, once it runs."""
+        former = t.cast("DriverPod", rotation.node.pod)
+
+        def text(pod: DriverPod | None) -> str:
+            state = f"The driver does not run: {pod.failure}." if pod is not None else "The node has no driver pod."
+            return f"The driver pod {former.name} was replaced. {state} A driver that starts uses the new files."
+
+        pod = self._waiting.until(
+            lambda: self._containers.current_pod(former),
+            lambda pod: pod is not None and not pod.failure,
+            describe=text,
+            progress_text=lambda pod: f"waiting for the driver of {former.node}",
+        )
+        return dataclasses.replace(rotation, node=dataclasses.replace(rotation.node, pod=pod))
+
+    def _apply(self, rotation: NodeRotation, result: RotationResult, *, replaced: bool) -> FormerLicense:
+        """Replace the files that differ, and restart the client. A container that was started with the new files has a client that uses them."""
         pod, containers = t.cast("DriverPod", rotation.node.pod), self._containers
         contents = {TOKEN_PATH: rotation.expected.files.token, CONFIG_PATH: rotation.expected.files.config}
         current = containers.fingerprints(pod, *contents)
@@ -147,6 +190,9 @@ class Rotator:
             for path, content in contents.items()
             if content is not None and current[path] != rotation.expected.fingerprints[path]
         }
+        if replaced and not changed:
+            result.reached = _STARTED
+            return FormerLicense(ended=True)
         before = self._status(pod)
         former = FormerLicense(before.expires if before is not None else None)
         former.see(before)
@@ -155,15 +201,16 @@ class Rotator:
             containers.stop(pod)
             former.see(self._status(pod))
 
-        steps: list[t.Callable[[], None]] = [
-            *(functools.partial(containers.write_new, pod, path, content) for path, content in changed.items()),
-            stop,
-            *(functools.partial(containers.move_new, pod, path, content) for path, content in changed.items()),
-            functools.partial(containers.start, pod),
+        steps: list[tuple[str, t.Callable[[], None]]] = [
+            *((_WRITTEN, functools.partial(containers.write_new, pod, path, data)) for path, data in changed.items()),
+            (_ENDED, stop),
+            *((_REPLACED, functools.partial(containers.move_new, pod, path, data)) for path, data in changed.items()),
+            (_STARTED, functools.partial(containers.start, pod)),
         ]
-        for step in steps:
+        for reached, step in steps:
             self._lease.check()
             step()
+            result.reached = reached
         return former
 
     def _status(self, pod: DriverPod) -> LicenseStatus | None:
@@ -206,7 +253,8 @@ def _message(name: str, error: Exception, result: RotationResult) -> str:
     done = f" Done: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
     pending = f" Not started: {abbreviate_nodes(result.pending)}." if result.pending else ""
     reason = error.message if isinstance(error, ServiceError) else str(error)
+    where = f"The rotation stopped at node {name}, {_STEPS[result.reached]}"
     return (
-        f"The rotation stopped at node {name}: {reason}{'' if reason.endswith('.') else '.'}{done}{pending} A vGPU keeps its performance for 20 minutes "
-        "without a license. Correct the cause, and run again: finished nodes are skipped."
+        f"{where}: {reason}{'' if reason.endswith('.') else '.'}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. "
+        "Correct the cause, and run again: finished nodes are skipped."
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import DesiredFiles, LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.objects import LicenseObjectChange
@@ -111,6 +112,21 @@ def test_each_warning_is_shown_once() -> None:
     result = found.work()
     assert result["license_rotation"]["skipped"] == ["n1"]
     assert found.warnings == ["Not rotated: node n1. The license state could not be read: connection reset."]
+
+
+def test_a_lease_that_is_lost_at_the_end_leaves_the_result() -> None:
+    found = module()
+    lost = LeaseLost("The lease was lost before the run ended.")
+
+    def lose(node: str, command: tuple[str, ...]) -> None:
+        if all(container.started for container in found.containers.by_node.values()):
+            found.lease_of_run.lost = lost
+
+    found.containers.after = lose
+    with pytest.raises(LeaseLost) as error:
+        found.work()
+    assert error.value.partial["license_rotation"]["rotated"] == ["n0", "n1"]
+    assert error.value.partial["license_rotation"]["failed"] is None
 
 
 HELD_BACK = ["spec.driver.licensingConfig.configMapName", "spec.driver.licensingConfig.secretName"]
