@@ -188,10 +188,15 @@ import typing as t
 from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.drain.module import DRAIN, NodeDrainingModule
 from ..module_utils.kube.module import GpuModule
+from ..module_utils.licensing.license_return import LicenseReturn
 from ..module_utils.providers.machineset.client import MachineApi
 from ..module_utils.providers.machineset.fields import FIELDS, NAMESPACE
 from ..module_utils.providers.machineset.provider import MachineSetProvider
 from ..module_utils.providers.nodegroup_module import reconcile_nodegroups
+
+if t.TYPE_CHECKING:
+    from ..module_utils.drain.removal import NodeRemoval
+    from ..module_utils.kube.client import Client
 
 _SPEC: ArgumentSpec = {
     **NAMESPACE,
@@ -207,6 +212,10 @@ _SPEC: ArgumentSpec = {
 
 class MachineSetModule(GpuModule, NodeDrainingModule):
     """A module for a cluster that drains its nodes."""
+
+    def node_removal(self, client: Client) -> NodeRemoval:
+        """Drained vGPU nodes return their licenses."""
+        return LicenseReturn(client, self.warn)
 
 
 def work(module: MachineSetModule) -> dict[str, t.Any]:

@@ -201,15 +201,24 @@ details:
 import typing as t
 
 from ..module_utils.drain.module import KUBERNETES, DrainingModule
+from ..module_utils.licensing.license_return import LicenseReturn
 from ..module_utils.providers.magnum.fields import FIELDS
 from ..module_utils.providers.magnum.module import WAIT, MagnumModule
 from ..module_utils.providers.magnum.provider import MagnumProvider
 from ..module_utils.providers.magnum.specs import option_problems, spec_of
 from ..module_utils.providers.nodegroup_module import reconcile_nodegroups, require_valid
 
+if t.TYPE_CHECKING:
+    from ..module_utils.drain.removal import NodeRemoval
+    from ..module_utils.kube.client import Client
+
 
 class MagnumNodeGroupModule(MagnumModule, DrainingModule):
     """A Magnum module that may drain nodes."""
+
+    def node_removal(self, client: Client) -> NodeRemoval:
+        """Drained vGPU nodes return their licenses."""
+        return LicenseReturn(client, self.warn)
 
 
 def work(module: MagnumNodeGroupModule) -> dict[str, t.Any]:

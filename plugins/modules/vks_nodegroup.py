@@ -201,10 +201,15 @@ details:
 import typing as t
 
 from ..module_utils.drain.module import KUBERNETES, DrainingModule
+from ..module_utils.licensing.license_return import LicenseReturn
 from ..module_utils.providers.nodegroup_module import reconcile_nodegroups
 from ..module_utils.providers.vks.fields import FIELDS
 from ..module_utils.providers.vks.module import WAIT, VksModule
 from ..module_utils.providers.vks.provider import VksProvider
+
+if t.TYPE_CHECKING:
+    from ..module_utils.drain.removal import NodeRemoval
+    from ..module_utils.kube.client import Client
 
 # An accepted request that shows no effect after this number of reads counts as lost.
 _READS = 4
@@ -212,6 +217,10 @@ _READS = 4
 
 class VksNodeGroupModule(VksModule, DrainingModule):
     """A VKS module that may drain nodes."""
+
+    def node_removal(self, client: Client) -> NodeRemoval:
+        """Drained vGPU nodes return their licenses."""
+        return LicenseReturn(client, self.warn)
 
 
 def work(module: VksNodeGroupModule) -> dict[str, t.Any]:

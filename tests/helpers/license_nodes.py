@@ -186,10 +186,10 @@ class Containers:
         self.replaced[node] = self.replaced.get(node, 0) + 1
 
     def list(self, path: str, *, label_selector: str, field_selector: str) -> list[dict[str, Any]]:
-        """The driver pods of one node."""
+        """The driver pods of one node, or of all nodes."""
         assert label_selector == "app.kubernetes.io/component=nvidia-driver"
         node = field_selector.partition("spec.nodeName=")[2]
-        return [self.pod(node)] if node in self.by_node else []
+        return [self.pod(name) for name in self.by_node if name == node or not node]
 
     def pod(self, node: str) -> dict[str, Any]:
         """The driver pod of a node."""

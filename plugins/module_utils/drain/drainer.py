@@ -27,6 +27,7 @@ from ..kube.paths import NODES
 from ..schema.messages import abbreviate
 from .eviction import MAX_PROGRESS, DrainOptions, EvictionRefused, await_termination, evict_pods
 from .pods_on_nodes import claims_of, pods_on
+from .removal import NodeRemoval
 
 if t.TYPE_CHECKING:
     from ..cluster_state.gpu_pods import PodOnNode
@@ -84,6 +85,7 @@ class NodeDrainer:
     lease: SharedLease
     report: t.Callable[[str, str], None]
     parallel: int = PARALLEL
+    removal: NodeRemoval = field(default_factory=NodeRemoval)
     _held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def __enter__(self) -> NodeDrainer:
@@ -125,6 +127,7 @@ class NodeDrainer:
             try:
                 self._patch_all(nodes, cordon.cordon_for_removal, lease)
                 evicted = _for_each(nodes, lambda name: self._drain_node(name, lease), self.parallel)
+                self.removal.prepare(list(nodes.values()))
             except Exception as error:
                 self._uncordon_after(error, nodes, lease)
                 raise
@@ -137,6 +140,7 @@ class NodeDrainer:
         if cordoned:
             with self.lease.held() as lease:
                 self._patch_all(cordoned, cordon.cancel_removal, lease)
+                self.removal.cancel(list(cordoned.values()))
         return sorted(cordoned)
 
     def _patch_all(

@@ -14,6 +14,7 @@ from ..kube.module import LEASE, ClusterModule
 from ..kube.shown_options import shown_options
 from .drainer import PARALLEL, NodeDrainer, SharedLease, progress_by_node
 from .eviction import DrainOptions
+from .removal import NodeRemoval
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -46,8 +47,13 @@ class NodeDrainingModule(ClusterModule):
         """The drainer for the cluster of this client."""
         drain = dict(self.kube_params["drain"])
         parallel = drain.pop("parallel")
-        lease = SharedLease(self.lease)
-        return NodeDrainer(client, DrainOptions(**drain), lease, progress_by_node(self.progress), parallel=parallel)
+        lease, removal = SharedLease(self.lease), self.node_removal(client)
+        report = progress_by_node(self.progress)
+        return NodeDrainer(client, DrainOptions(**drain), lease, report, parallel=parallel, removal=removal)
+
+    def node_removal(self, client: Client) -> NodeRemoval:
+        """What else ends on drained nodes before their machines are removed."""
+        return NodeRemoval()
 
 
 class DrainingModule(NodeDrainingModule):

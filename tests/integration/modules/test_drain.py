@@ -9,14 +9,16 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import REMOVAL_REASON
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import EvictionRefused
+from ansible_collections.accel.gpu.plugins.module_utils.drain.removal import NodeRemoval
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseHeld
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, object_path
 from tests.faults.api_proxy import Answer
@@ -59,6 +61,48 @@ def drained(kube: Kube) -> Iterator[DrainFixture]:
     yield DrainFixture(kube, nodes, namespace, owner)
     for name in nodes:
         kube.client.patch(f"{NODES}/{name}", {"spec": {"unschedulable": None}})
+
+
+class Recorder(NodeRemoval):
+    """Records the calls, and the pods and cordons at that time."""
+
+    def __init__(self, drained: DrainFixture) -> None:
+        self.drained = drained
+        self.calls: list[tuple[str, list[str], list[str], list[bool]]] = []
+
+    def prepare(self, nodes: Sequence[Node]) -> None:
+        self._add("prepare", nodes)
+
+    def cancel(self, nodes: Sequence[Node]) -> None:
+        self._add("cancel", nodes)
+
+    def _add(self, call: str, nodes: Sequence[Node]) -> None:
+        names = sorted(node.name for node in nodes)
+        cordoned = [cordoned for cordoned, dummy in self.drained.cordons()]
+        self.calls.append((call, names, self.drained.pods(), cordoned))
+
+
+def test_what_else_ends_before_the_machines_are_removed(drained: DrainFixture) -> None:
+    drained.pod("a", 0)
+    drained.pod("stays", 2)
+    drainer = drained.drainer()
+    drainer.removal = recorder = Recorder(drained)
+    drainer.drain(drained.nodes[:2])
+    drainer.uncordon(drained.nodes)
+    drainer.uncordon(drained.nodes)
+    assert recorder.calls == [
+        ("prepare", drained.nodes[:2], ["stays"], [True, True, False]),
+        ("cancel", drained.nodes[:2], ["stays"], [False, False, False]),
+    ]
+
+
+def test_nothing_else_ends_if_a_node_is_not_drained(drained: DrainFixture) -> None:
+    drained.pod("bare", 0, bare=True)
+    drainer = drained.drainer()
+    drainer.removal = recorder = Recorder(drained)
+    with pytest.raises(EvictionRefused):
+        drainer.drain(drained.nodes[:2])
+    assert recorder.calls == []
 
 
 def test_all_nodes_are_cordoned_before_the_first_eviction_and_nothing_is_sent_twice(drained: DrainFixture) -> None:

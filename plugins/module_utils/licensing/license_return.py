@@ -1,0 +1,88 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Returns the licenses of vGPU nodes before their machines are removed.
+
+A drain leaves the pods of DaemonSets, and clouds turn machines off. A license client that is not ended keeps its license on the license server until it
+expires (kubernetes-sigs/cluster-api-provider-openstack#1973).
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ..catalog.names import VGPU_PRESENT_LABEL
+from ..common.errors import ServiceError
+from ..common.parallel import run_bounded
+from ..drain.removal import NodeRemoval
+from ..kube.paths import PODS
+from ..schema.messages import abbreviate_nodes
+from .container import PARALLEL, CommandFailed, LicenseContainers
+from .driver_pods import FIELDS, SELECTOR, TOKEN_PATH, DriverPod, parse_driver_pods
+
+if t.TYPE_CHECKING:
+    from ..cluster_state.node import Node
+    from ..kube.client import Client
+
+
+class LicenseReturn(NodeRemoval):
+    """Ends the license clients of nodes to remove. Failures are warnings, because the machines can be removed without it."""
+
+    def __init__(
+        self, client: Client, warn: t.Callable[[str], None], containers: LicenseContainers | None = None
+    ) -> None:
+        """Send no request yet."""
+        self._client = client
+        self._warn = warn
+        self._containers = containers or LicenseContainers(client)
+
+    def prepare(self, nodes: t.Sequence[Node]) -> None:
+        """End the license clients with SIGTERM, so that they return their licenses."""
+        self._for_each(nodes, self._containers.stop, "The license stays assigned until it expires")
+
+    def cancel(self, nodes: t.Sequence[Node]) -> None:
+        """Start the license clients of nodes that stay."""
+        self._for_each(nodes, self._start, "The license client was not started again; run the playbook license_rotate")
+
+    def _start(self, pod: DriverPod) -> None:
+        # Without a token, the driver has started no client that gets a license.
+        if self._containers.fingerprints(pod, TOKEN_PATH)[TOKEN_PATH] and not self._containers.running(pod):
+            self._containers.start(pod)
+
+    def _for_each(self, nodes: t.Sequence[Node], work: t.Callable[[DriverPod], None], effect: str) -> None:
+        names = [node.name for node in nodes if node.labels.get(VGPU_PRESENT_LABEL) == "true"]
+        if not names:
+            return
+        causes: dict[str, list[str]] = {}
+        try:
+            pods = parse_driver_pods(self._client.list(PODS, label_selector=SELECTOR, field_selector=FIELDS))
+        except ServiceError as error:
+            causes[_reason(error)] = names
+            pods = {}
+        running = {name: pods[name] for name in names if name in pods and not pods[name].failure}
+        calls = [(name, functools.partial(work, pod)) for name, pod in running.items()]
+        for outcome in run_bounded(calls, PARALLEL, fatal=lambda error: _is_unexpected(error) or _lacks_right(error)):
+            if outcome.error is not None and _is_unexpected(outcome.error):
+                raise outcome.error
+            if outcome.error is not None and _lacks_right(outcome.error):
+                causes[_reason(outcome.error)] = list(running)
+            elif outcome.error is not None:
+                causes.setdefault(_reason(outcome.error), []).append(outcome.name)
+        for cause, affected in causes.items():
+            self._warn(f"{abbreviate_nodes(affected)}: {effect}. {cause}")
+
+
+def _is_unexpected(error: Exception) -> bool:
+    """Whether the error is none of a node, such as a lost lease."""
+    return not isinstance(error, (ServiceError, CommandFailed))
+
+
+def _lacks_right(error: Exception) -> bool:
+    return isinstance(error, ServiceError) and error.forbidden
+
+
+def _reason(error: Exception) -> str:
+    if _lacks_right(error):
+        return "This user may not list driver pods, or run commands in them (pods/exec)."
+    text = error.message if isinstance(error, ServiceError) else str(error)
+    return text if text.endswith(".") else f"{text}."
