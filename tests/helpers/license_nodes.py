@@ -185,12 +185,6 @@ class Containers:
         self.by_node[node] = container
         self.replaced[node] = self.replaced.get(node, 0) + 1
 
-    def list(self, path: str, *, label_selector: str, field_selector: str) -> list[dict[str, Any]]:
-        """The driver pods of one node, or of all nodes."""
-        assert label_selector == "app.kubernetes.io/component=nvidia-driver"
-        node = field_selector.partition("spec.nodeName=")[2]
-        return [self.pod(name) for name in self.by_node if name == node or not node]
-
     def pod(self, node: str) -> dict[str, Any]:
         """The driver pod of a node."""
         number = self.replaced.get(node, 0)
@@ -207,6 +201,12 @@ class Containers:
     def mutations(self) -> list[tuple[str, tuple[str, ...]]]:
         """The commands that change something."""
         return [each for each in self.commands if each[1][0] in ("cp", "mv", "kill", "env")]
+
+    def list(self, path: str, *, label_selector: str, field_selector: str) -> Sequence[dict[str, Any]]:
+        """The driver pods of one node, or of all nodes."""
+        assert label_selector == "app.kubernetes.io/component=nvidia-driver"
+        node = field_selector.partition("spec.nodeName=")[2]
+        return [self.pod(name) for name in self.by_node if name == node or not node]
 
 
 def license_node(

@@ -63,7 +63,7 @@ class RotationModule:
     mounted: Object = field(default_factory=lambda: {"secretName": SECRET, "nlsEnabled": True})
 
     def __post_init__(self) -> None:
-        given = {"provided": None, "node_names": [], "preflight": True, "wait_timeout": 0.1, "wait_sleep": 0.01}
+        given: Object = {"provided": None, "node_names": [], "preflight": True, "wait_timeout": 0.1, "wait_sleep": 0.01}
         self.params = {**given, **self.params}
         self.plan = derive({"name": "prod"}, {}, [])
         self.progress = Progress(None)

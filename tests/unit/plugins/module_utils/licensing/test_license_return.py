@@ -26,7 +26,7 @@ def node(name: str, *, vgpu: bool = True) -> Node:
 
 def cluster(count: int = 3, **options: Any) -> tuple[Containers, LicenseReturn, list[str]]:
     containers = Containers({f"n{index}": Container(initial_files(TOKEN), **options) for index in range(count)})
-    client, warnings = cast(Any, containers), []
+    client, warnings = cast(Any, containers), list[str]()
     access = LicenseContainers(client, sleep=lambda dummy: None, clock=itertools.count().__next__)
     return containers, LicenseReturn(client, warnings.append, access), warnings
 
