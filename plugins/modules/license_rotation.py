@@ -170,7 +170,7 @@ _SPEC: ArgumentSpec = {
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """What was read before a rotation: the nodes, their states, those to rotate, and those that cannot be rotated."""
+    """The state before a rotation: the nodes, their readings, those to rotate, and those that cannot be rotated."""
 
     nodes: t.Sequence[LicenseNode]
     readings: t.Mapping[str, Reading]

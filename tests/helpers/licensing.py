@@ -149,12 +149,20 @@ class Licensing:
             and not request.uri.partition("?")[0].endswith("/exec")
         ]
 
-    def run(self, node: str, *command: str) -> str:
-        """The output of a command in the driver pod of a node."""
+    def driver_pod(self, node: str) -> str:
+        """The name of the driver pod of a node."""
         selector = ("-l", "app.kubernetes.io/component=nvidia-driver", f"--field-selector=spec.nodeName={node}")
         (pod,) = self.cluster.get("pods", "-n", NAMESPACE, *selector)["items"]
-        name = pod["metadata"]["name"]
-        return str(self.cluster.kubectl("exec", "-n", NAMESPACE, name, "-c", "nvidia-driver-ctr", "--", *command))
+        return str(pod["metadata"]["name"])
+
+    def delete_driver_pod(self, node: str) -> None:
+        """Delete the driver pod of a node, which its DaemonSet replaces."""
+        self.cluster.kubectl("delete", "pod", "-n", NAMESPACE, self.driver_pod(node), "--wait=false")
+
+    def run(self, node: str, *command: str) -> str:
+        """The output of a command in the driver pod of a node."""
+        options = ("-n", NAMESPACE, self.driver_pod(node), "-c", "nvidia-driver-ctr")
+        return str(self.cluster.kubectl("exec", *options, "--", *command))
 
     def kill_client(self, node: str) -> str:
         """End the license client with SIGKILL, which leaves its PID file, and return its process ID."""

@@ -52,7 +52,7 @@ class NodeDrainingModule(ClusterModule):
         return NodeDrainer(client, DrainOptions(**drain), lease, report, parallel=parallel, removal=removal)
 
     def node_removal(self, client: Client) -> NodeRemoval:
-        """What else ends on drained nodes before their machines are removed."""
+        """The work on drained nodes before their machines are removed; subclasses may add some."""
         return NodeRemoval()
 
 

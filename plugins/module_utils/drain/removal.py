@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What else ends on drained nodes before their machines are removed; a module may replace it."""
+"""The work on drained nodes before their machines are removed, which a module may define."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if t.TYPE_CHECKING:
 
 
 class NodeRemoval:
-    """Does nothing."""
+    """No work."""
 
     def prepare(self, nodes: t.Sequence[Node]) -> None:
         """Called with nodes that were drained, before their machines are removed."""

@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.cluster import NAMESPACE
 from tests.helpers.license_tokens import DAY, make_token
-from tests.helpers.licensing import FLEET, NODES, SECRET, TOKEN_KEY, Licensing
+from tests.helpers.licensing import FIRST_HOST, FLEET, NODES, SECRET, TOKEN_KEY, Licensing
 from tests.helpers.planted_secrets import Planted, Shown
 from tests.helpers.playbook import run_playbook
 from tests.helpers.polling import until
@@ -272,6 +272,13 @@ def test_a_config_map_by_hand_becomes_a_secret(vgpu_lab: Lab, tmp_path: Any) -> 
     policy = licensing.cluster.get("clusterpolicy", "cluster-policy")["spec"]["driver"]["licensingConfig"]
     assert policy["configMapName"] == "by-hand"
     assert not licensing.license()["changed"]
+
+    # Drivers would get no new token from the Secret.
+    for arguments in (("--check",), ()):
+        refused = licensing.play("license_rotate", token=licensing.token(NEW_HOST), arguments=arguments, **variables)
+        assert refused.rc == 2
+        assert f"No node was rotated: the driver pods do not mount Secret {NAMESPACE}/by-hand." in refused.failure()
+        assert {state["server"] for state in licensing.states().values()} == {FIRST_HOST}
 
     predicted = licensing.license(allow_driver_rollout=True, check=True)
     allowed = licensing.license(allow_driver_rollout=True)

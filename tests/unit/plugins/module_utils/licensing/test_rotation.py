@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -15,72 +13,17 @@ from ansible_collections.accel.gpu.plugins.module_utils.common.progress import P
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
-from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import START, LicenseContainers
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import Expected
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import (
     NONE,
     REPLACE,
     RESTART,
-    NodeRotation,
     RotationResult,
     Rotator,
-    plan_rotation,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token
-from tests.helpers.license_nodes import (
-    NAMESPACE,
-    Container,
-    Containers,
-    Killed,
-    initial_files,
-    license_node,
-    lost_connection,
-)
-from tests.helpers.license_tokens import make_token
-
-OLD, NEW = make_token(hosts=["old.example.com"]), make_token(hosts=["new.example.com"])
-CONFIG = "# Managed by accel.gpu\nFeatureType=1\n"
-
-
-class NoLease:
-    """A lease that is held, for a number of checks at most; counts how often it was checked."""
-
-    checks = 0
-
-    def __init__(self, held: int | None = None) -> None:
-        self.held = held
-
-    def check(self) -> None:
-        if self.checks == self.held:
-            raise LeaseLost("The lease was lost: it was taken. No further request was sent; run again.")
-        self.checks += 1
-
-
-def expected(text: str = NEW, config: str = CONFIG) -> Expected:
-    files = LicenseFiles(text.encode(), config.encode())
-    return Expected(LicenseTarget(SECRET, "licensing-config"), NAMESPACE, files, parse_token(text))
-
-
-def cluster(count: int = 3, **options: Any) -> Containers:
-    return Containers({f"n{index}": Container(initial_files(OLD), **options) for index in range(count)})
-
-
-def plan(containers: Containers, names: Sequence[str] | None = None) -> tuple[LicenseContainers, list[NodeRotation]]:
-    access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=itertools.count().__next__)
-    nodes = [license_node(name) for name in names or containers.by_node]
-    return access, plan_rotation(nodes, access.read_all(nodes, client=True), lambda dummy: expected())
-
-
-def rotate(containers: Containers, timeout: float = 0.1) -> RotationResult:
-    access, rotations = plan(containers)
-    containers.commands.clear()
-    result = RotationResult(unchanged=len(containers.by_node) - len(rotations))
-    Rotator(access, WaitOptions(timeout, 0.01, Progress(None)), cast(Any, NoLease())).run(rotations, result)
-    return result
+from tests.helpers.license_nodes import Container, Containers, Killed, license_node, lost_connection
+from tests.helpers.rotations import CONFIG, NEW, OLD, NoLease, cluster, expected, plan, rotate
 
 
 def test_every_node_gets_the_new_token_one_after_the_other() -> None:
@@ -327,133 +270,3 @@ def test_a_container_without_curl_is_not_checked() -> None:
     (check,) = found["n0"]
     assert (check.layer, check.failed) == ("unknown", False)
     assert check.message == "new.example.com:443 could not be checked from the node: curl: executable file not found."
-
-
-STEPS = ["unchanged", "written", "written", "ended", "replaced", "replaced", "started"]
-
-
-@pytest.mark.parametrize("checks", range(6))
-def test_a_lost_lease_is_reported_with_its_node(checks: int) -> None:
-    containers = cluster(3)
-    access, rotations = plan(containers)
-    result = RotationResult()
-    rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease(6 + checks)))
-    with pytest.raises(LeaseLost) as error:
-        rotator.run(rotations, result)
-    found = error.value.partial["license_rotation"]
-    assert (found["rotated"], found["failed"], found["pending"]) == (["n0"], "n1", ["n2"])
-    assert found["reached"] == STEPS[checks]
-    assert "The rotation stopped at node n1, " in str(error.value)
-    assert "The lease was lost: it was taken." in str(error.value)
-    assert "Done: node n0." in str(error.value)
-    assert set(rotate(containers).rotated) == {"n1", "n2"}
-    assert all(container.loaded[TOKEN_PATH] == NEW.encode() for container in containers.by_node.values())
-
-
-def test_a_lease_that_is_lost_while_the_license_is_awaited() -> None:
-    containers = cluster(2)
-
-    def fail(node: str, command: tuple[str, ...]) -> None:
-        if containers.by_node[node].started:
-            raise LeaseLost("The lease was lost.")
-
-    containers.before = fail
-    with pytest.raises(LeaseLost, match="node n0, after its license client was started") as error:
-        rotate(containers)
-    assert error.value.partial["license_rotation"]["reached"] == "started"
-
-
-@pytest.mark.parametrize("delay", [0, 3])
-def test_a_start_whose_response_is_lost_starts_no_second_client(delay: int) -> None:
-    containers = cluster(1)
-    container, left = containers.by_node["n0"], delay
-
-    def lose(node: str, command: tuple[str, ...]) -> None:
-        nonlocal left
-        if command == START and container.started == 1:
-            container.hidden = delay > 0
-            raise lost_connection()
-        if command[0] == "cat" and container.hidden:
-            left -= 1
-            container.hidden = left > 0
-
-    containers.after = lose
-    assert rotate(containers).rotated == ["n0"]
-    assert container.started == 1
-
-
-def test_a_start_that_never_reached_the_node_is_repeated() -> None:
-    containers = cluster(1)
-    failures = 1
-
-    def lose(node: str, command: tuple[str, ...]) -> None:
-        nonlocal failures
-        if command == START and failures:
-            failures -= 1
-            raise lost_connection()
-
-    containers.before = lose
-    access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=iter(range(0, 1000, 6)).__next__)
-    result = RotationResult()
-    waiting = WaitOptions(0.1, 0.01, Progress(None))
-    Rotator(access, waiting, cast(Any, NoLease())).run(plan(containers)[1], result)
-    assert (result.rotated, containers.by_node["n0"].started) == (["n0"], 1)
-
-
-def count_mutations() -> int:
-    containers = cluster(1)
-    rotate(containers)
-    return len(containers.mutations())
-
-
-@pytest.mark.parametrize("token", [NEW, OLD])
-@pytest.mark.parametrize("number", range(count_mutations()))
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_driver_pod_that_is_replaced(moment: str, number: int, token: str) -> None:
-    containers = cluster(2)
-    left = number
-
-    def replace(node: str, command: tuple[str, ...]) -> None:
-        nonlocal left
-        if node == "n0" and command[0] in ("cp", "mv", "kill", "env"):
-            left -= 1
-            if left == -1:
-                containers.starting["n0"] = 3
-                containers.replace_pod("n0", Container(initial_files(token, CONFIG)))
-                raise lost_connection()
-
-    setattr(containers, moment, replace)
-    assert rotate(containers).rotated == ["n0", "n1"]
-    container = containers.by_node["n0"]
-    assert container.loaded == {TOKEN_PATH: NEW.encode(), CONFIG_PATH: CONFIG.encode()}
-    # A driver that has started with the new files has a client that uses them.
-    assert container.started == (0 if token == NEW else 1)
-
-
-def test_a_driver_pod_that_was_replaced_before_its_turn() -> None:
-    containers = cluster(2)
-    access, rotations = plan(containers)
-    containers.replace_pod("n1", Container(initial_files(NEW, CONFIG), delay=2))
-    result = RotationResult()
-    Rotator(access, WaitOptions(0.2, 0.01, Progress(None)), cast(Any, NoLease())).run(rotations, result)
-    assert result.rotated == ["n0", "n1"]
-    assert containers.by_node["n1"].started == 0
-
-
-def test_a_driver_pod_that_is_replaced_and_does_not_start() -> None:
-    containers = cluster(3)
-
-    def replace(node: str, command: tuple[str, ...]) -> None:
-        if node == "n1" and command[0] == "kill":
-            containers.starting["n1"] = 10_000
-            containers.replace_pod("n1", Container(initial_files(NEW, CONFIG)))
-
-    containers.after = replace
-    with pytest.raises(PartialFailure) as error:
-        rotate(containers)
-    assert (
-        "The rotation stopped at node n1, after its new files were written next to the old ones: Not done within 0 s (wait_timeout). The driver pod "
-        "driver-n1 was replaced. The driver does not run: "
-    ) in str(error.value)
-    found = error.value.partial["license_rotation"]
-    assert (found["rotated"], found["failed"], found["reached"], found["pending"]) == (["n0"], "n1", "written", ["n2"])

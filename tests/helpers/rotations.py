@@ -1,0 +1,71 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rotations of tokens on nodes in memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, cast
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import Expected
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import (
+    NodeRotation,
+    RotationResult,
+    Rotator,
+    plan_rotation,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token
+from tests.helpers.license_nodes import NAMESPACE, Container, Containers, initial_files, license_node
+from tests.helpers.license_tokens import make_token
+
+OLD, NEW = make_token(hosts=["old.example.com"]), make_token(hosts=["new.example.com"])
+CONFIG = "# Managed by accel.gpu\nFeatureType=1\n"
+
+
+class NoLease:
+    """A lease that is held, for a number of checks at most; counts how often it was checked."""
+
+    checks = 0
+
+    def __init__(self, held: int | None = None) -> None:
+        self.held = held
+
+    def check(self) -> None:
+        """Fail once it is lost."""
+        if self.checks == self.held:
+            raise LeaseLost("The lease was lost: it was taken. No further request was sent; run again.")
+        self.checks += 1
+
+
+def expected(text: str = NEW, config: str = CONFIG) -> Expected:
+    """The Secret."""
+    files = LicenseFiles(text.encode(), config.encode())
+    return Expected(LicenseTarget(SECRET, "licensing-config"), NAMESPACE, files, parse_token(text))
+
+
+def cluster(count: int = 3, **options: Any) -> Containers:
+    """Nodes with the old token."""
+    return Containers({f"n{index}": Container(initial_files(OLD), **options) for index in range(count)})
+
+
+def plan(containers: Containers, names: Sequence[str] | None = None) -> tuple[LicenseContainers, list[NodeRotation]]:
+    """Access to the containers, and the changes that they need."""
+    access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=itertools.count().__next__)
+    nodes = [license_node(name) for name in names or containers.by_node]
+    return access, plan_rotation(nodes, access.read_all(nodes, client=True), lambda dummy: expected())
+
+
+def rotate(containers: Containers, timeout: float = 0.1) -> RotationResult:
+    """Plan and rotate."""
+    access, rotations = plan(containers)
+    containers.commands.clear()
+    result = RotationResult(unchanged=len(containers.by_node) - len(rotations))
+    Rotator(access, WaitOptions(timeout, 0.01, Progress(None)), cast(Any, NoLease())).run(rotations, result)
+    return result
