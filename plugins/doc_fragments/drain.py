@@ -85,7 +85,9 @@ options:
         type: int
         default: 300
       drain:
-        description: How nodes are drained. The names are the same as in C(rollout) of a pool.
+        description:
+          - How nodes are drained. The names are the same as in C(rollout) of a pool.
+          - Drained vGPU nodes then return their licenses. Without the right to run commands in driver pods (C(pods/exec)), there is a warning.
         type: dict
         default: {}
         suboptions:

@@ -163,7 +163,9 @@ options:
     type: list
     elements: str
   drain:
-    description: How nodes are drained before their Machines are removed. The names are the same as in C(rollout) of a pool.
+    description:
+      - How nodes are drained before their Machines are removed. The names are the same as in C(rollout) of a pool.
+      - Drained vGPU nodes then return their licenses. Without the right to run commands in driver pods (C(pods/exec)), there is a warning.
     type: dict
     default: {}
     suboptions:
