@@ -17,6 +17,8 @@ description:
   - If pools have C(driver.type=vgpu), these are the Secrets in their C(driver.licensing_secret). A pool without it inherits the name in the ClusterPolicy.
     M(accel.gpu.cluster_policy) names the Secrets in the NVIDIADriver objects of the pools. The module fails if a pool has no name and the ClusterPolicy has
     none either, or does not set C(nlsEnabled).
+  - A cluster without a vGPU gets nothing, with a warning - no pool has C(driver.type=vgpu), neither the ClusterPolicy nor an NVIDIADriver has the vGPU driver,
+    no node has a vGPU, and O(vgpu_types) is empty.
   - If no pool has C(driver), the module writes the name of the Secret into the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted.
     If NVIDIADriver objects of another tool describe the driver, it writes the Secrets that they name.
   - A Secret is written before any object names it. The name of a Secret that is in use is kept, because another name restarts the driver on every node. Such a
@@ -102,7 +104,7 @@ license:
   type: dict
   contains:
     objects:
-      description: The Secrets; for operators before v25.10 the ConfigMap.
+      description: The Secrets; for operators before v25.10 the ConfigMap; empty if the cluster has no vGPU.
       type: list
       elements: dict
       returned: always
@@ -209,6 +211,11 @@ Object = dict[str, t.Any]
 
 _ALLOW_CONFIGMAP = option_of_role("gpu_licensing_allow_configmap", "allow_configmap")
 
+_NO_VGPU = (
+    "No node of this cluster needs a license: no pool has driver.type: vgpu, neither the ClusterPolicy nor an NVIDIADriver has the vGPU driver, and no "
+    f"node has a vGPU. Nothing is written. If vGPU nodes will follow, set {option_of_role('gpu_licensing_vgpu_types', 'vgpu_types')}."
+)
+
 _SPEC: ArgumentSpec = {
     "secret_name": {"type": "str", "no_log": False},
     "feature_type": {"type": "int"},
@@ -246,6 +253,9 @@ def work(module: LicenseModule) -> Object:
     policy = active_policy(module.client.list_known(CLUSTER_POLICIES))
     plan = module.plan = adapt_plan(module.client, module.plan, policy)
     cluster = LicenseCluster(module.client, plan, t.cast("Object | None", policy))
+    if not (cluster.has_vgpu or module.params["vgpu_types"]):
+        module.warn(_NO_VGPU)
+        return _result(cluster, [], LicensingConfigChange("", None, None))
     version = _operator_version(module, cluster.policy)
     targets = desired_targets(plan, cluster.policy, version, module.params["secret_name"], cluster.drivers)
     _require_secret(module, cluster, targets, version)

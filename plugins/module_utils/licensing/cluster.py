@@ -25,7 +25,7 @@ from .driver_pods import (
     parse_driver_pods,
 )
 from .gridd_conf import profile_class
-from .targets import LicenseTarget, mounted_targets, target_of_pool
+from .targets import LicenseTarget, declares_vgpu, mounted_targets, target_of_pool
 from .token import InvalidToken, TokenInfo, parse_token
 
 if t.TYPE_CHECKING:
@@ -68,11 +68,19 @@ class LicenseCluster:
         pods = parse_driver_pods(self._client.list(path, label_selector=SELECTOR, field_selector=FIELDS))
         return license_nodes(self._plan, self.nodes, self.membership, pods)
 
+    @functools.cached_property
+    def has_vgpu(self) -> bool:
+        """Whether nodes need a license, or will."""
+        return declares_vgpu(self._plan, self.policy, self.drivers) or bool(self._vgpu_nodes)
+
+    @functools.cached_property
+    def _vgpu_nodes(self) -> list[LicenseNode]:
+        return license_nodes(self._plan, self.nodes, self.membership, {})
+
     def classes(self, target: LicenseTarget) -> set[str]:
         """The classes of the vGPU types of the nodes whose driver pods mount the object."""
         members = {name for pool in target.pools for name in self.membership.by_pool.get(pool, ())}
-        nodes = license_nodes(self._plan, self.nodes, self.membership, {})
-        kinds = {profile_class(node.vgpu_type) for node in nodes if not target.pools or node.name in members}
+        kinds = {profile_class(node.vgpu_type) for node in self._vgpu_nodes if not target.pools or node.name in members}
         return {kind for kind in kinds if kind}
 
     @functools.cached_property

@@ -95,6 +95,18 @@ def _policy_describes_driver(plan: Plan, policy: Document) -> bool:
     return enabled and not plan.declares_drivers and not uses_driver_objects(spec)
 
 
+def declares_vgpu(plan: Plan, policy: Document | None, drivers: t.Iterable[Document]) -> bool:
+    """Whether a pool, an NVIDIADriver or the ClusterPolicy has the vGPU driver; one that has a token or NVIDIA's image has it."""
+    if vgpu_pools(plan):
+        return True
+    spec = (policy or {}).get("spec") or plan.operator.values
+    if uses_driver_objects(spec):
+        return any(get_nested(item, "spec", "driverType") == VGPU_TYPE for item in drivers)
+    driver = spec.get("driver") or {}
+    image = f"{driver.get('repository') or ''}/{driver.get('image') or ''}"
+    return driver.get("enabled") is not False and (live_target({"spec": spec}) is not None or VGPU_TYPE in image)
+
+
 def vgpu_pools(plan: Plan) -> list[PoolPlan]:
     """The pools that declare the vGPU driver."""
     return [pool for pool in plan.pools if (pool.driver or {}).get("type") == VGPU_TYPE]
