@@ -38,6 +38,12 @@ extends_documentation_fragment:
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
+  replace:
+    description:
+      - Whether the token may replace one that was issued later, expires later, or is for another license server or another service instance of the license
+        system. Otherwise, the module refuses such a token. A renewal, and the first token, need no permission.
+    type: bool
+    default: false
   secret_name:
     description:
       - Name of the Secret that the module writes into the ClusterPolicy. By default, the name that the ClusterPolicy has, or else V(licensing-config).
@@ -217,6 +223,7 @@ _NO_VGPU = (
 )
 
 _SPEC: ArgumentSpec = {
+    "replace": {"type": "bool", "default": False},
     "secret_name": {"type": "str", "no_log": False},
     "feature_type": {"type": "int"},
     "vgpu_types": {"type": "list", "elements": "str", "default": []},
@@ -299,7 +306,8 @@ def _options(module: LicenseModule) -> LicenseOptions:
         problems += error.problems
     if problems:
         raise InvalidOptions(problems)
-    return LicenseOptions(token, gridd, frozenset(kind for kind in kinds.values() if kind))
+    classes = frozenset(kind for kind in kinds.values() if kind)
+    return LicenseOptions(token, gridd, params["replace"], classes)
 
 
 def _operator_version(module: LicenseModule, policy: Object | None) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from ..catalog.names import CREATED_ANNOTATION
 from ..common.errors import InvalidOptions
-from ..schema.messages import abbreviate, join_words, quote
+from ..schema.messages import abbreviate, join_words, option_of_role, quote
 from . import gridd_conf
 from .gridd_conf import GriddOptions
 from .targets import CONFIG_MAP, SECRET, LicenseTarget
@@ -33,6 +33,7 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 TOKEN_KEY, CONFIG_KEY = "client_configuration_token.tok", "gridd.conf"
+REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
 _OPAQUE = "Opaque"
 
 
@@ -135,6 +136,21 @@ def desired_files(
             f"{target.label(namespace)} also has {abbreviate(live.stray)}, which the GPU operator does not read. Delete what is not needed."
         )
     return DesiredFiles(LicenseFiles(content, config, live.stray), info, tuple(warnings))
+
+
+def require_renewal(target: LicenseTarget, live: LicenseFiles, desired: DesiredFiles, namespace: str) -> None:
+    """Raise InvalidOptions if the token would replace a newer one, or one for another license server."""
+    try:
+        current = parse_token(live.token or b"")
+    except InvalidToken:
+        return
+    if reasons := desired.token.not_a_renewal_of(current):
+        raise InvalidOptions(
+            [
+                f"The token ({desired.token.description}) is not a renewal of the one in {target.label(namespace)} ({current.description}): "
+                f"{join_words(reasons)}. Give a newer token of the same license server, or set {REPLACE_OPTION} to true."
+            ]
+        )
 
 
 def _config(

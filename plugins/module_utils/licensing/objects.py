@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.paths import collection_path, object_path
-from .content import DesiredFiles, LicenseFiles, desired_files, object_body, read_files
+from .content import DesiredFiles, LicenseFiles, desired_files, object_body, read_files, require_renewal
 from .gridd_conf import GriddOptions, feature_type_of
 from .targets import CONFIG_MAP, LicenseTarget, live_target
 
@@ -28,6 +28,8 @@ class LicenseOptions:
 
     token: str | None
     gridd: GriddOptions
+    # Whether the token may replace one that is newer, or for another license server.
+    replace: bool = False
     classes: frozenset[str] = frozenset()
 
 
@@ -98,6 +100,8 @@ class LicenseObjects:
             namespace,
             exists=live is not None or known.token is not None,
         )
+        if self._options.token is not None and not self._options.replace:
+            require_renewal(target, known, desired, namespace)
         body = object_body(target, namespace, live, before, desired.files)
         return LicenseObjectChange(target, live, before, desired, body, origin)
 

@@ -19,7 +19,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..schema.messages import option_of_role, quote
+from ..schema.messages import abbreviate, option_of_role, quote
 
 # A token has 2.7 KB; a Secret has at most 1 MiB.
 MAX_LENGTH = 64 * 1024
@@ -87,6 +87,9 @@ class TokenInfo:
     server_type: str | None = None
     services: tuple[LicenseService, ...] = ()
     license_classes: tuple[str, ...] = ()
+    # The service instance of the license system that has created it, and the license servers of that instance for which it is.
+    instance: str | None = None
+    license_servers: frozenset[str] = frozenset()
     signature: str = UNKNOWN
     warnings: tuple[str, ...] = ()
 
@@ -103,6 +106,39 @@ class TokenInfo:
             remedy = "Wait until then, or check the clocks of this machine and of the license server"
             return TokenProblem(f"is not valid before {format_time(self.not_before)}", remedy)
         return None
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts that it names, each once."""
+        return list(dict.fromkeys(service.host for service in self.services))
+
+    @property
+    def description(self) -> str:
+        """Its fingerprint, times and servers for messages."""
+        times = (("issued", self.issued), ("expires", self.expires))
+        parts = [f"sha256:{self.fingerprint[:SHORT]}", *(f"{name} {format_time(time)}" for name, time in times if time)]
+        parts += [f"for {abbreviate(self.hosts)}"] if self.services else []
+        parts += [f"service instance {quote(self.instance)}"] if self.instance else []
+        return ", ".join(parts)
+
+    def not_a_renewal_of(self, current: TokenInfo) -> list[str]:
+        """Why this token may be an older or a foreign one, each as a sentence without its end; unknown values are not compared."""
+        pairs = (
+            ("it was issued earlier", self.issued, current.issued),
+            ("it expires earlier", self.expires, current.expires),
+        )
+        reasons = [text for text, mine, other in pairs if mine and other and mine < other]
+        if any(
+            mine and other and mine.isdisjoint(other)
+            for mine, other in (
+                (set(self.hosts), set(current.hosts)),
+                (self.license_servers, current.license_servers),
+            )
+        ):
+            reasons.append("it is for another license server")
+        if self.instance and current.instance and self.instance != current.instance:
+            reasons.append("it is for another service instance")
+        return reasons
 
     def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
         """The token in the format of results."""
@@ -159,7 +195,7 @@ def parse_token(text: str | bytes) -> TokenInfo:
         warnings.append(
             "its signature does not match the key in it; it was changed after it was signed, or the license server signs with another key"
         )
-    classes = claims.get("fulfillment_class_ref_list")
+    instance = _map(claims.get("service_instance_configuration"))
     return TokenInfo(
         fingerprint=fingerprint(clean),
         algorithm=algorithm[:16],
@@ -168,9 +204,9 @@ def parse_token(text: str | bytes) -> TokenInfo:
         issued=issued,
         server_type=server_type,
         services=services,
-        license_classes=tuple(item[:100] for item in classes if isinstance(item, str))
-        if isinstance(classes, list)
-        else (),
+        license_classes=_texts(claims.get("fulfillment_class_ref_list")),
+        instance=next(iter(_texts([instance.get("nls_service_instance_ref")])), None),
+        license_servers=frozenset(_texts(claims.get("scope_ref_list"))),
         signature=verified,
         warnings=tuple(warnings),
     )
@@ -323,6 +359,11 @@ def _map(value: t.Any) -> dict[str, t.Any]:
 
 def _list(value: t.Any) -> list[t.Any]:
     return value if isinstance(value, list) else []
+
+
+def _texts(value: t.Any) -> tuple[str, ...]:
+    """The texts in a list, shortened."""
+    return tuple(item[:100] for item in _list(value) if isinstance(item, str) and item)
 
 
 def _key(value: t.Any) -> t.Any:

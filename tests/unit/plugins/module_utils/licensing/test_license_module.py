@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
 
-from tests.helpers.license_api import LicenseApi, cluster_policy, gpu_node, vgpu_pool
-from tests.helpers.license_tokens import make_token
+from tests.helpers.license_api import LicenseApi, cluster_policy, gpu_node, license_secret, vgpu_pool
+from tests.helpers.license_tokens import CLS_HOST, DAY, make_token
 
+SECRET, TOKEN_KEY = "licensing-config", "client_configuration_token.tok"
 TOKEN = make_token()
+POOLS = [vgpu_pool("vdi", SECRET)]
 
 
 @pytest.mark.parametrize(
@@ -39,14 +42,72 @@ def test_a_cluster_without_a_vgpu_gets_no_token(api: LicenseApi, options: dict[s
 @pytest.mark.parametrize(
     ("api", "pools", "options"),
     [
-        (LicenseApi([cluster_policy()]), [vgpu_pool("vdi", "licensing-config")], {}),
+        (LicenseApi([cluster_policy()]), [vgpu_pool("vdi", SECRET)], {}),
         (LicenseApi([cluster_policy()], nodes=[gpu_node("a")]), [], {}),
         (LicenseApi([cluster_policy(repository="nvcr.io/nvidia/vgpu", image="vgpu-guest-driver")]), [], {}),
-        (LicenseApi([cluster_policy(licensingConfig={"secretName": "licensing-config"})]), [], {}),
+        (LicenseApi([cluster_policy(licensingConfig={"secretName": SECRET})]), [], {}),
         (LicenseApi([cluster_policy()]), [], {"vgpu_types": ["A100-10C"]}),
     ],
 )
 def test_a_cluster_with_a_vgpu_gets_the_token(api: LicenseApi, pools: list[Any], options: dict[str, Any]) -> None:
     result = api.license(pools, token=TOKEN, **options)
     assert result["changed"], result
-    assert api.files("licensing-config")["client_configuration_token.tok"] == TOKEN
+    assert api.files(SECRET)[TOKEN_KEY] == TOKEN
+
+
+CURRENT = {"not_before": -2 * DAY, "expires": 100 * DAY}
+
+
+@pytest.mark.parametrize(
+    ("current", "given", "reasons"),
+    [
+        (CURRENT, {**CURRENT, "not_before": -3 * DAY}, ["it was issued earlier"]),
+        (CURRENT, {**CURRENT, "expires": 90 * DAY}, ["it expires earlier"]),
+        (CURRENT, {"hosts": ["other.example.com"]}, ["it is for another license server", "it is for another service instance"]),
+        ({**CURRENT, "hosts": [CLS_HOST], "instance": "a"}, {"hosts": [CLS_HOST], "instance": "b", "without": ["scope_ref_list"]}, ["it is for another service instance"]),
+        (CURRENT, {"changed": {"scope_ref_list": ["another"]}}, ["it is for another license server"]),
+        (CURRENT, {**CURRENT, "not_before": -3 * DAY, "expires": 90 * DAY}, ["it was issued earlier", "it expires earlier"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("check", [False, True])
+def test_a_token_that_is_no_renewal_needs_permission(
+    current: dict[str, Any], given: dict[str, Any], reasons: list[str], check: bool
+) -> None:
+    before, after = make_token(**current), make_token(**given)
+    api = LicenseApi([cluster_policy()]).add(license_secret(SECRET, before))
+    refused = api.license(POOLS, token=after, check=check)
+    assert refused["code"] == "invalid"
+    for reason in reasons:
+        assert reason in refused["msg"]
+    assert refused["msg"].count("it ") == len(reasons)
+    assert "is not a renewal of the one in Secret gpu-operator/licensing-config" in refused["msg"]
+    assert "set gpu_licensing_replace (option replace of the module) to true" in refused["msg"]
+    for token in (before, after):
+        assert hashlib.sha256(token.encode()).hexdigest()[:16] in refused["msg"]
+        assert not any(part in refused["msg"] for part in token.split("."))
+    assert api.written == []
+
+    allowed = api.license(POOLS, token=after, replace=True, check=check)
+    assert allowed["license"]["objects"][0]["action"] == "updated"
+    assert check or api.files(SECRET)[TOKEN_KEY] == after
+
+
+@pytest.mark.parametrize(
+    ("current", "given"),
+    [
+        (CURRENT, {}),
+        ({**CURRENT, "hosts": ["a.example.com", "b.example.com"]}, {"hosts": ["B.example.com"], "instance": "a.example.com"}),
+        (CURRENT, {"without": ["iat", "exp", "scope_ref_list", "service_instance_configuration"]}),
+        ({**CURRENT, "without": ["iat", "exp", "scope_ref_list", "service_instance_configuration"]}, {"not_before": -9 * DAY}),
+    ],
+)  # fmt: skip
+def test_a_renewal_needs_no_permission(current: dict[str, Any], given: dict[str, Any]) -> None:
+    after = make_token(**given)
+    api = LicenseApi([cluster_policy()]).add(license_secret(SECRET, make_token(**current)))
+    assert api.license(POOLS, token=after)["changed"]
+    assert api.files(SECRET)[TOKEN_KEY] == after
+
+
+def test_text_that_is_no_token_may_be_replaced() -> None:
+    api = LicenseApi([cluster_policy()]).add(license_secret(SECRET, "abc"))
+    assert api.license(POOLS, token=TOKEN)["changed"]
