@@ -25,6 +25,8 @@ description:
     change is held back unless O(allow_driver_rollout) is set.
   - If the ClusterPolicy names a ConfigMap, its content is copied to a Secret of the same name, and the ClusterPolicy names the Secret instead. The ConfigMap is
     not deleted. GPU operators before v25.10 can only mount a ConfigMap; see O(allow_configmap).
+  - An object that another tool reconciles (External Secrets, Sealed Secrets, Argo CD, Flux, or another controller that owns it) is used, verified and named
+    as any other one, but not changed. A warning shows what differs from the options.
   - Without a token, the module only verifies that the objects have a valid one.
   - C(FeatureType) in C(gridd.conf) is derived from the vGPU types of the nodes. A C(gridd.conf) that another tool has written is kept unless
     O(feature_type) or O(proxy_address) is set, and refused if nodes would get no license with it.
@@ -115,7 +117,7 @@ license:
       elements: dict
       returned: always
       sample:
-        - {kind: Secret, name: licensing-config, namespace: gpu-operator, action: unchanged, pools: [vdi], feature_type: 1, migrated_from: '',
+        - {kind: Secret, name: licensing-config, namespace: gpu-operator, action: unchanged, pools: [vdi], feature_type: 1, managed_by: '', migrated_from: '',
            digests: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2},
            fingerprint: 5e9d51ee2b5cd3c0, expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
            services: [{host: dls.example.com, port: 443, service: lease}]}
@@ -131,6 +133,11 @@ license:
           type: dict
           returned: always
           sample: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2}
+        managed_by:
+          description: The tool that reconciles it, such as an ExternalSecret, so that it is not changed; empty for other objects.
+          type: str
+          returned: always
+          sample: ''
         migrated_from: {description: The ConfigMap whose content it has; empty if it is not copied., type: str, returned: always, sample: ''}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
         expires: {description: When the token expires; null without an expiry., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
@@ -184,6 +191,7 @@ import typing as t
 
 from ..module_utils.catalog.names import LICENSING_MANAGER
 from ..module_utils.cluster_state.cluster_policy import active_policy
+from ..module_utils.cluster_state.object_managers import gitops_owner
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
@@ -191,11 +199,11 @@ from ..module_utils.gpu_operator.cluster_policy import policy_version
 from ..module_utils.gpu_operator.daemonsets import driver_nodes, driver_object_of, is_driver
 from ..module_utils.gpu_operator.detect import adapt_plan, find_operator
 from ..module_utils.gpu_operator.driver_rollout import DriverRollout, UpgradePolicy, held_back_warning, is_in_place
-from ..module_utils.gpu_operator.installation import gitops_owner
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
+from ..module_utils.licensing.content import managed_remedy
 from ..module_utils.licensing.diagnosis import Expected, expiry_warning
 from ..module_utils.licensing.gridd_conf import GriddOptions, profile_class
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
@@ -344,7 +352,11 @@ def _require_secret(
 def _require_valid(changes: t.Iterable[LicenseObjectChange], namespace: str) -> None:
     problems = [
         f"The token in {change.target.label(namespace)} {problem.reason}. "
-        + problem.remedy_with(f"set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}")
+        + (
+            managed_remedy(change.target, namespace, change.managed_by)
+            if change.managed_by
+            else problem.remedy_with(f"set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}")
+        )
         for change in changes
         if (problem := change.desired.token.problem(utc_now()))
     ]

@@ -89,15 +89,17 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
 
 def missing_keys_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
     """Why driver pods get no license from the object, with the remedy."""
-    name = target.label(namespace)
     remedy = f"Set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
     if not exists:
-        return f"{name} does not exist, and no token is given. {remedy}."
+        return f"{target.label(namespace)} does not exist, and no token is given. {remedy}."
+    return f"{_missing_keys(target, files, namespace)} {remedy}, and the run adds the keys; or create the object with these keys (docs/licensing.md)."
+
+
+def _missing_keys(target: LicenseTarget, files: LicenseFiles, namespace: str) -> str:
     missing = [key for key, value in ((TOKEN_KEY, files.token), (CONFIG_KEY, files.config)) if value is None]
     has = f"has only {abbreviate(files.stray)}" if files.stray else "has none of the other keys"
     return (
-        f"{name} lacks {join_words(missing)}, and {has}; the GPU operator mounts exactly the keys {TOKEN_KEY} and {CONFIG_KEY}. "
-        f"{remedy}, and the run adds the keys; or create the object with these keys (docs/licensing.md)."
+        f"{target.label(namespace)} lacks {join_words(missing)}, and {has}; the GPU operator mounts exactly the keys {TOKEN_KEY} and {CONFIG_KEY}."
     )
 
 
@@ -138,6 +140,39 @@ def desired_files(
     return DesiredFiles(LicenseFiles(content, config, live.stray), info, tuple(warnings))
 
 
+def managed_files(
+    target: LicenseTarget,
+    live: LicenseFiles,
+    token: str | None,
+    options: GriddOptions,
+    classes: t.Collection[str],
+    namespace: str,
+    manager: str,
+) -> DesiredFiles:
+    """The content of an object that another tool manages, which stays. Raises InvalidOptions if nodes would get no license from it."""
+    label = target.label(namespace)
+    remedy = managed_remedy(target, namespace, manager)
+    if live.token is None or live.config is None:
+        raise InvalidOptions([f"{_missing_keys(target, live, namespace)} {remedy}"])
+    try:
+        info = parse_token(live.token)
+    except InvalidToken as error:
+        raise InvalidOptions([f"The token in {label} {error}. {remedy}"]) from None
+    _require_fitting(live.config_text, classes, remedy)
+    present = gridd_conf.parse(live.config_text)
+    differing = ["the token"] if token is not None and not _same_token(live.token, token.encode()) else []
+    differing += [CONFIG_KEY] if options.parameters.items() - present.items() else []
+    warnings = gridd_conf.warnings(live.config_text)
+    if differing:
+        warnings.append(f"{label} is managed by {manager}, and is not changed. Set {join_words(differing)} there.")
+    return DesiredFiles(live, info, tuple(warnings))
+
+
+def managed_remedy(target: LicenseTarget, namespace: str, manager: str) -> str:
+    """Where an object that another tool manages is corrected."""
+    return f"{target.label(namespace)} is managed by {manager}; correct it there."
+
+
 def require_renewal(target: LicenseTarget, live: LicenseFiles, desired: DesiredFiles, namespace: str) -> None:
     """Raise InvalidOptions if the token would replace a newer one, or one for another license server."""
     try:
@@ -161,7 +196,7 @@ def _config(
         text, content, setting = (
             live.config_text,
             live.config,
-            f"Correct it in {target.label(namespace)}, or set {gridd_conf.FEATURE_TYPE_OPTION}",
+            f"Correct it in {target.label(namespace)}, or set {gridd_conf.FEATURE_TYPE_OPTION}.",
         )
     else:
         inherited = _declared_in(live.config_text) if gridd_conf.is_managed(live.config_text) else GriddOptions()
@@ -174,12 +209,16 @@ def _config(
         if options.proxy_address is None:
             options = replace(options, proxy_address=inherited.proxy_address, proxy_port=inherited.proxy_port)
         text = gridd_conf.compose(options, value)
-        content, setting = text.encode(), f"Set another {gridd_conf.FEATURE_TYPE_OPTION}, or remove it"
+        content, setting = text.encode(), f"Set another {gridd_conf.FEATURE_TYPE_OPTION}, or remove it."
+    _require_fitting(text, classes, setting)
+    return content, gridd_conf.warnings(text)
+
+
+def _require_fitting(text: str, classes: t.Collection[str], remedy: str) -> None:
+    """Raise InvalidOptions if nodes with vGPU types of these classes would get no license with this gridd.conf."""
     feature = gridd_conf.feature_type_of(text)
-    mismatches = [reason for kind in sorted(classes) if (reason := gridd_conf.mismatch(feature, kind))]
-    if mismatches:
-        raise InvalidOptions([f"gridd.conf: {reason}. {setting}." for reason in mismatches])
-    return content, list(gridd_conf.warnings(text))
+    if mismatches := [reason for kind in sorted(classes) if (reason := gridd_conf.mismatch(feature, kind))]:
+        raise InvalidOptions([f"gridd.conf: {reason}. {remedy}" for reason in mismatches])
 
 
 def _declared_in(text: str) -> GriddOptions:

@@ -47,6 +47,16 @@ class GriddOptions:
         """Whether any parameter is declared."""
         return self != GriddOptions()
 
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The declared parameters as in the file."""
+        values = {
+            "FeatureType": self.feature_type,
+            "ProxyServerAddress": self.proxy_address,
+            "ProxyServerPort": self.proxy_port,
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
+
     def problems(self) -> list[str]:
         """The mistakes in the options."""
         texts = []

@@ -7,9 +7,18 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..cluster_state.object_managers import manager_of
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.paths import collection_path, object_path
-from .content import DesiredFiles, LicenseFiles, desired_files, object_body, read_files, require_renewal
+from .content import (
+    DesiredFiles,
+    LicenseFiles,
+    desired_files,
+    managed_files,
+    object_body,
+    read_files,
+    require_renewal,
+)
 from .gridd_conf import GriddOptions, feature_type_of
 from .targets import CONFIG_MAP, LicenseTarget, live_target
 
@@ -44,6 +53,8 @@ class LicenseObjectChange:
     body: Object | None
     # The ConfigMap from which the files come.
     migrated_from: LicenseTarget | None = None
+    # The tool that reconciles the object, which is therefore not changed.
+    managed_by: str = ""
 
     @property
     def action(self) -> str:
@@ -64,6 +75,7 @@ class LicenseObjectChange:
             "pools": list(self.target.pools),
             "feature_type": feature_type_of(self.desired.files.config_text),
             "digests": self.desired.files.digests(),
+            "managed_by": self.managed_by,
             "migrated_from": origin.label(namespace) if origin is not None else "",
             **{
                 name: token[name]
@@ -86,21 +98,17 @@ class LicenseObjects:
         namespace = self._cluster.namespace
         live = self._cluster.read(target)
         before = known = read_files(target, live, namespace)
-        origin = None
+        options, origin = self._options, None
+        classes = self._cluster.classes(target) | options.classes
+        if live is not None and (manager := manager_of(live, target.kind)):
+            kept = managed_files(target, before, options.token, options.gridd, classes, namespace, manager)
+            return LicenseObjectChange(target, live, before, kept, None, managed_by=manager)
         if not before.is_complete and (origin := self._migration_source(target)) is not None:
             files = read_files(origin, self._cluster.read(origin), namespace)
             known = LicenseFiles(before.token or files.token, before.config or files.config, before.stray)
-        classes = self._cluster.classes(target) | self._options.classes
-        desired = desired_files(
-            target,
-            known,
-            self._options.token,
-            self._options.gridd,
-            classes,
-            namespace,
-            exists=live is not None or known.token is not None,
-        )
-        if self._options.token is not None and not self._options.replace:
+        exists = live is not None or known.token is not None
+        desired = desired_files(target, known, options.token, options.gridd, classes, namespace, exists=exists)
+        if options.token is not None and not options.replace:
             require_renewal(target, known, desired, namespace)
         body = object_body(target, namespace, live, before, desired.files)
         return LicenseObjectChange(target, live, before, desired, body, origin)

@@ -111,3 +111,54 @@ def test_a_renewal_needs_no_permission(current: dict[str, Any], given: dict[str,
 def test_text_that_is_no_token_may_be_replaced() -> None:
     api = LicenseApi([cluster_policy()]).add(license_secret(SECRET, "abc"))
     assert api.license(POOLS, token=TOKEN)["changed"]
+
+
+MANAGED = {"ownerReferences": [{"kind": "ExternalSecret", "name": "nls", "controller": True}]}
+CONFIG = "FeatureType=1\n"
+
+
+def managed_secret(token: str = TOKEN, config: str = CONFIG) -> dict[str, Any]:
+    return license_secret(SECRET, token, config, **MANAGED)
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({}, ""),
+        ({"token": TOKEN}, ""),
+        ({"token": make_token(hosts=["other.example.com"])}, "Set the token there."),
+        ({"token": make_token(), "proxy_address": "proxy", "proxy_port": 80}, "Set the token and gridd.conf there."),
+        ({"feature_type": 1}, ""),
+        ({"feature_type": 4}, "Set gridd.conf there."),
+    ],
+)
+def test_a_secret_that_another_tool_manages_is_used_and_not_changed(options: dict[str, Any], warned: str) -> None:
+    api = LicenseApi([cluster_policy()], nodes=[gpu_node("a")]).add(managed_secret())
+    result = api.license(**options, secret_name=SECRET)
+    (entry,) = result["license"]["objects"]
+    assert (entry["action"], entry["managed_by"], entry["feature_type"]) == ("unchanged", "ExternalSecret nls", 1)
+    assert api.files(SECRET) == {TOKEN_KEY: TOKEN, "gridd.conf": CONFIG}
+    # The ClusterPolicy names it.
+    (body,) = api.written
+    assert body["spec"]["driver"]["licensingConfig"] == {"secretName": SECRET, "nlsEnabled": True}
+    text = f"Secret gpu-operator/{SECRET} is managed by ExternalSecret nls, and is not changed. "
+    warnings = str(result.get("warnings"))
+    assert text + warned in warnings if warned else text not in warnings
+
+
+@pytest.mark.parametrize(
+    ("secret", "message"),
+    [
+        ({"data": {"token.tok": "YQ=="}}, f"lacks {TOKEN_KEY} and gridd.conf, and has only token.tok"),
+        (managed_secret(make_token(expires=-DAY)), "expired at"),
+        (managed_secret(config="FeatureType=2\n"), "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but"),
+        (managed_secret("abc"), "has 1 part instead of 3"),
+    ],
+)
+def test_a_secret_of_another_tool_that_gives_no_license_is_refused(secret: dict[str, Any], message: str) -> None:
+    api = LicenseApi([cluster_policy()], nodes=[gpu_node("a", pool="vdi")]).add({**managed_secret(), **secret})
+    result = api.license(POOLS, token=make_token())
+    assert result["code"] == "invalid"
+    assert message in result["msg"]
+    assert f"Secret gpu-operator/{SECRET} is managed by ExternalSecret nls; correct it there." in result["msg"]
+    assert api.written == []
