@@ -28,8 +28,8 @@ description:
   - An object that another tool reconciles (External Secrets, Sealed Secrets, Argo CD, Flux, or another controller that owns it) is used, verified and named
     as any other one, but not changed. A warning shows what differs from the options.
   - Without a token, the module only verifies that the objects have a valid one.
-  - C(FeatureType) in C(gridd.conf) is derived from the vGPU types of the nodes. A C(gridd.conf) that another tool has written is kept unless
-    O(feature_type) or O(proxy_address) is set, and refused if nodes would get no license with it.
+  - A new C(gridd.conf) has C(FeatureType=1), with which each client requests the product that fits its vGPU type. In an existing one, only the parameters of
+    O(feature_type) and O(proxy_address) are set; all others stay. It is refused if nodes would get no license with it.
   - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it without restarting a pod.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -54,8 +54,7 @@ options:
   feature_type:
     description:
       - The product that vGPUs request - V(1) NVIDIA vGPU, V(2) NVIDIA RTX Virtual Workstation, V(4) NVIDIA Virtual Compute Server, V(0) none.
-      - By default, V(2) if all vGPU types of the nodes are of the class Q (as in V(L40S-24Q)), and V(1) otherwise, with which each client requests the
-        product that fits its vGPU type.
+      - By default, the value that the file has, or else V(1), with which each client requests the product that fits its vGPU type.
     type: int
   vgpu_types:
     description:

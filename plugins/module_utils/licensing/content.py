@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION
 from ..common.errors import InvalidOptions
@@ -122,7 +122,7 @@ def desired_files(
     *,
     exists: bool,
 ) -> DesiredFiles:
-    """The content for an object: the given token, or the live one; gridd.conf from the options, or the live one. Raises InvalidOptions."""
+    """The content for an object: the given token, or the live one; gridd.conf with the options. Raises InvalidOptions."""
     if token is None and (live.token is None or (exists and live.config is None)):
         raise InvalidOptions([missing_keys_message(target, live, namespace, exists=exists)])
     content = normalize_token(token).encode() if token is not None else t.cast("bytes", live.token)
@@ -191,27 +191,24 @@ def require_renewal(target: LicenseTarget, live: LicenseFiles, desired: DesiredF
 def _config(
     target: LicenseTarget, live: LicenseFiles, options: GriddOptions, classes: t.Collection[str], namespace: str
 ) -> tuple[bytes, list[str]]:
-    """The content of gridd.conf, and warnings about it; raises InvalidOptions if nodes would get no license."""
-    if live.config is not None and not options.declared and not gridd_conf.is_managed(live.config_text):
-        text, content, setting = (
-            live.config_text,
-            live.config,
-            f"Correct it in {target.label(namespace)}, or set {gridd_conf.FEATURE_TYPE_OPTION}.",
-        )
+    """The content of gridd.conf, and warnings about it; raises InvalidOptions if nodes would get no license.
+
+    Parameters that are not declared stay; only in a managed file, a FeatureType that does not fit the nodes is replaced.
+    """
+    # Other bytes than those of UTF-8 stay, too.
+    before = gridd_conf.HEADER if live.config is None else live.config.decode(errors="surrogateescape")
+    parameters = options.parameters
+    if gridd_conf.is_managed(before) and options.feature_type is None:
+        present = gridd_conf.feature_type_of(before)
+        if present is None or any(gridd_conf.mismatch(present, kind) for kind in classes):
+            parameters = {"FeatureType": str(gridd_conf.AUTOMATIC), **parameters}
+    text = gridd_conf.with_parameters(before, parameters)
+    if options.feature_type is None:
+        remedy = f"Correct it in {target.label(namespace)}, or set {gridd_conf.FEATURE_TYPE_OPTION}."
     else:
-        inherited = _declared_in(live.config_text) if gridd_conf.is_managed(live.config_text) else GriddOptions()
-        value = options.feature_type
-        if value is None and not classes:
-            # Without nodes, nothing shows that another value is needed.
-            value = inherited.feature_type
-        if value is None:
-            value = gridd_conf.feature_type_for(classes)
-        if options.proxy_address is None:
-            options = replace(options, proxy_address=inherited.proxy_address, proxy_port=inherited.proxy_port)
-        text = gridd_conf.compose(options, value)
-        content, setting = text.encode(), f"Set another {gridd_conf.FEATURE_TYPE_OPTION}, or remove it."
-    _require_fitting(text, classes, setting)
-    return content, gridd_conf.warnings(text)
+        remedy = f"Set another {gridd_conf.FEATURE_TYPE_OPTION}, or remove it."
+    _require_fitting(text, classes, remedy)
+    return text.encode(errors="surrogateescape"), gridd_conf.warnings(text)
 
 
 def _require_fitting(text: str, classes: t.Collection[str], remedy: str) -> None:
@@ -219,15 +216,6 @@ def _require_fitting(text: str, classes: t.Collection[str], remedy: str) -> None
     feature = gridd_conf.feature_type_of(text)
     if mismatches := [reason for kind in sorted(classes) if (reason := gridd_conf.mismatch(feature, kind))]:
         raise InvalidOptions([f"gridd.conf: {reason}. {remedy}" for reason in mismatches])
-
-
-def _declared_in(text: str) -> GriddOptions:
-    """The parameters of a managed file."""
-    feature_type, parameters = gridd_conf.feature_type_of(text), gridd_conf.parse(text)
-    address, port = parameters.get("ProxyServerAddress"), parameters.get("ProxyServerPort", "")
-    if not address or not (port.isascii() and port.isdigit() and len(port) <= 5):
-        return GriddOptions(feature_type)
-    return GriddOptions(feature_type, address, int(port))
 
 
 def object_body(

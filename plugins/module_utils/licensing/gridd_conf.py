@@ -23,15 +23,16 @@ FEATURE_TYPES: dict[int, str] = {
     4: "NVIDIA Virtual Compute Server",
 }
 FEATURE_TYPE_OPTION = option_of_role("gpu_licensing_feature_type", "feature_type")
-# The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A). The first
-# value is the one that is composed. With 1, the client requests the product that fits the vGPU type.
+# With this value, the client requests the product that fits its vGPU type. It therefore stays the same, whichever nodes a cluster has.
+AUTOMATIC = 1
+# The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A).
 _FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}
-_AUTOMATIC = 1
 # A vGPU type such as A100-10C, A100-1-5CME or T4-1B4, alone or at the end of the product of a GPU.
 _PROFILE = re.compile(r"-\d+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
 # The parameters that results and diffs show.
 SHOWN = ("FeatureType", "ProxyServerAddress", "ProxyServerPort", "ServerAddress", "ServerPort")
-_HEADER = "# Managed by accel.gpu"
+# The content of a new file.
+HEADER = "# Managed by accel.gpu\n"
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,6 @@ class GriddOptions:
     feature_type: int | None = None
     proxy_address: str | None = None
     proxy_port: int | None = None
-
-    @property
-    def declared(self) -> bool:
-        """Whether any parameter is declared."""
-        return self != GriddOptions()
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -79,12 +75,6 @@ def profile_class(product: str) -> str | None:
     return match["kind"] if match else None
 
 
-def feature_type_for(classes: t.Collection[str]) -> int:
-    """The FeatureType for vGPU types of these classes."""
-    preferred = {_FITTING[kind][0] for kind in classes}
-    return preferred.pop() if len(preferred) == 1 else _AUTOMATIC
-
-
 def mismatch(feature_type: int | None, kind: str) -> str:
     """Why vGPU types of a class get no license with this FeatureType, as the end of a sentence; empty if they do."""
     if feature_type is None or feature_type in _FITTING[kind]:
@@ -94,23 +84,33 @@ def mismatch(feature_type: int | None, kind: str) -> str:
     return f"FeatureType={feature_type} requests {requested}, but vGPU types of class {kind} need {needed}"
 
 
-def compose(options: GriddOptions, feature_type: int) -> str:
-    """The content of gridd.conf."""
-    lines = [_HEADER, f"FeatureType={feature_type}"]
-    if options.proxy_address is not None:
-        lines += [f"ProxyServerAddress={options.proxy_address}", f"ProxyServerPort={options.proxy_port}"]
+def with_parameters(text: str, parameters: t.Mapping[str, str]) -> str:
+    """The file with these parameters; its other lines stay."""
+    present = parse(text)
+    pending = {name: value for name, value in parameters.items() if present.get(name) != value}
+    if not pending:
+        return text
+    changed = frozenset(pending)
+    lines = []
+    for line in text.removesuffix("\n").split("\n") if text else []:
+        name = next(iter(parse(line)), "")
+        if name not in changed:
+            lines.append(line)
+        elif name in pending:
+            lines.append(f"{name}={pending.pop(name)}")
+    lines += [f"{name}={value}" for name, value in pending.items()]
     return "\n".join(lines) + "\n"
 
 
 def is_managed(text: str) -> bool:
     """Whether this collection has composed the file."""
-    return text.startswith(_HEADER)
+    return text.startswith(HEADER.rstrip())
 
 
 def parse(text: str) -> dict[str, str]:
     """The parameters of a file, as written; lines of another form are left out."""
     parameters: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         name, equals, value = line.partition("=")
         if equals and re.fullmatch(r"[A-Za-z]+", name.strip()):
             parameters[name.strip()] = value.strip().strip('"')
