@@ -53,9 +53,10 @@ options:
     type: str
   feature_type:
     description:
-      - The product that vGPUs request - V(1) NVIDIA vGPU, V(2) NVIDIA RTX Virtual Workstation, V(4) NVIDIA Virtual Compute Server, V(0) none.
+      - The product that vGPUs request - V(1) NVIDIA vGPU, V(2) NVIDIA RTX Virtual Workstation, V(4) NVIDIA Virtual Compute Server. V(0) (no license) is
+        refused, because each vGPU type needs a license.
       - By default, the value that the file has, or else V(1), with which each client requests the product that fits its vGPU type.
-    type: int
+    type: raw
   vgpu_types:
     description:
       - The vGPU types of nodes that do not exist yet, such as V(A100-10C). The types of other nodes are read from their labels.
@@ -68,8 +69,8 @@ options:
       - To remove the proxy, delete the key C(gridd.conf) of the Secret, and run the module with a token.
     type: str
   proxy_port:
-    description: Port of the proxy.
-    type: int
+    description: Port of the proxy, a number.
+    type: raw
   min_days:
     description: The module warns about a token that expires in fewer than this number of days.
     type: int
@@ -232,10 +233,10 @@ _NO_VGPU = (
 _SPEC: ArgumentSpec = {
     "replace": {"type": "bool", "default": False},
     "secret_name": {"type": "str", "no_log": False},
-    "feature_type": {"type": "int"},
+    "feature_type": {"type": "raw"},
     "vgpu_types": {"type": "list", "elements": "str", "default": []},
     "proxy_address": {"type": "str"},
-    "proxy_port": {"type": "int"},
+    "proxy_port": {"type": "raw"},
     "min_days": {"type": "int", "default": 30},
     "allow_driver_rollout": {"type": "bool", "default": False},
     "allow_configmap": {"type": "bool", "default": False},
@@ -294,7 +295,8 @@ def work(module: LicenseModule) -> Object:
 def _options(module: LicenseModule) -> LicenseOptions:
     """The options; raises InvalidOptions with all problems, before the cluster is read."""
     params = module.params
-    gridd = GriddOptions(params["feature_type"], params["proxy_address"] or None, params["proxy_port"])
+    module.refuse_tokens_in(_SPEC)
+    gridd = GriddOptions.from_params(params)
     problems = gridd.problems()
     if params["secret_name"] and object_name(params["secret_name"]):
         problems.append(f"secret_name: {quote(params['secret_name'])} is not the name of a Secret")

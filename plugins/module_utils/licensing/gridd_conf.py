@@ -12,7 +12,9 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..schema.messages import option_of_role
+from ..schema.coercion import is_blank
+from ..schema.messages import join_words, option_of_role
+from ..schema.types import Integer, integer_between
 from .token import HOST, MAX_PORT
 
 # FeatureType, with the product that it requests.
@@ -28,9 +30,21 @@ AUTOMATIC = 1
 # The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A).
 _FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}
 # A vGPU type such as A100-10C, A100-1-5CME or T4-1B4, alone or at the end of the product of a GPU.
-_PROFILE = re.compile(r"-\d+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
+_PROFILE = re.compile(r"-[0-9]+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
 # The parameters that results and diffs show.
 SHOWN = ("FeatureType", "ProxyServerAddress", "ProxyServerPort", "ServerAddress", "ServerPort")
+_LICENSED = join_words([f"{value} ({product})" for value, product in FEATURE_TYPES.items() if value], "or")
+
+
+def _unknown_feature_type(value: int) -> str | None:
+    if value == 0:
+        return f"requests no license, but each vGPU type needs one; use {_LICENSED}"
+    return None if value in FEATURE_TYPES else f"is not known; use {_LICENSED}"
+
+
+_PORTS = f"give a port from 1 to {MAX_PORT}"
+_FEATURE_TYPE = Integer((_unknown_feature_type,))
+_PORT = integer_between(1, MAX_PORT, _PORTS, _PORTS)
 # The content of a new file.
 HEADER = "# Managed by accel.gpu\n"
 
@@ -53,16 +67,22 @@ class GriddOptions:
         }
         return {name: str(value) for name, value in values.items() if value is not None}
 
+    @classmethod
+    def from_params(cls, params: t.Mapping[str, t.Any]) -> GriddOptions:
+        """The options of a module; empty text is not declared. problems() finds what is not valid."""
+        given = {name: None if is_blank(params[name]) else params[name] for name in cls.__dataclass_fields__}
+        return cls(
+            _FEATURE_TYPE.coerce(given["feature_type"]), given["proxy_address"], _PORT.coerce(given["proxy_port"])
+        )
+
     def problems(self) -> list[str]:
         """The mistakes in the options."""
         texts = []
-        if self.feature_type is not None and self.feature_type not in FEATURE_TYPES:
-            known = ", ".join(f"{value} ({product})" for value, product in FEATURE_TYPES.items())
-            texts.append(f"feature_type: {self.feature_type} is not known; use one of: {known}")
+        for name, field in (("feature_type", _FEATURE_TYPE), ("proxy_port", _PORT)):
+            if getattr(self, name) is not None:
+                texts += field.problems(getattr(self, name), name)
         if self.proxy_address is not None and not HOST.fullmatch(self.proxy_address):
             texts.append("proxy_address: is not a host; give a name or an address, without scheme, user and port")
-        if self.proxy_port is not None and not 0 < self.proxy_port <= MAX_PORT:
-            texts.append(f"proxy_port: {self.proxy_port} is not a port; give a number from 1 to {MAX_PORT}")
         if (self.proxy_address is None) != (self.proxy_port is None):
             missing = "proxy_port" if self.proxy_port is None else "proxy_address"
             texts.append(f"{missing}: is missing; proxy_address and proxy_port are set together")

@@ -19,6 +19,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog import secrets
 from ..schema.messages import abbreviate, option_of_role, quote
 
 # A token has 2.7 KB; a Secret has at most 1 MiB.
@@ -27,6 +28,9 @@ CLS, DLS = "cls", "dls"
 _CLS_DOMAIN = "licensing.nvidia.com"
 _ISSUER, _AUDIENCE = "NLS Service Instance", "NLS Licensed Client"
 _ALGORITHM = "RS256"
+# The longest name of a file, of a host and of an object in Kubernetes.
+_MAX_NAME = 255
+_THREE_PARTS = re.compile(r"[A-Za-z0-9_-]{20,}(\.[A-Za-z0-9_-]{20,}){2}")
 _CHARACTERS = re.compile(r"[A-Za-z0-9_-]*")
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
 _MAX_HOSTS = 64
@@ -215,6 +219,12 @@ def parse_token(text: str | bytes) -> TokenInfo:
 def normalize_token(text: str | bytes) -> str:
     """The token as the Secret contains it: without the line break that editors add. Raises InvalidToken for text that cannot be one."""
     return _clean(text)
+
+
+def looks_like_token(text: str) -> bool:
+    """Whether a text may be a token, or a part of one, that was given in place of a name or a path."""
+    parts = text.split("/")
+    return any(len(part) > _MAX_NAME or _THREE_PARTS.fullmatch(part) or secrets.shape_of(part) for part in parts)
 
 
 def fingerprint(content: str | bytes) -> str:

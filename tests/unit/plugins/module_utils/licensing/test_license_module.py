@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -162,3 +163,57 @@ def test_a_secret_of_another_tool_that_gives_no_license_is_refused(secret: dict[
     assert message in result["msg"]
     assert f"Secret gpu-operator/{SECRET} is managed by ExternalSecret nls; correct it there." in result["msg"]
     assert api.written == []
+
+
+@pytest.mark.parametrize("text", [TOKEN, TOKEN[:-300], TOKEN[:300], "a1B" * 100, f"{'x' * 30}.{'y' * 30}.{'z' * 30}"])
+@pytest.mark.parametrize(
+    "option", ["token_path", "secret_name", "feature_type", "proxy_address", "proxy_port", "vgpu_types", "min_days"]
+)
+def test_a_token_in_another_option_is_never_shown(option: str, text: str) -> None:
+    for given in (text, f"/srv/{text}") if option == "token_path" else (text,):
+        result = LicenseApi().license(POOLS, **{option: [given] if option == "vgpu_types" else given})
+        assert result["failed"]
+        assert option in result["msg"]
+        assert text not in json.dumps(result)
+        assert not any(part in json.dumps(result) for part in text.split("."))
+
+
+@pytest.mark.parametrize("option", ["token_path", "secret_name", "proxy_address"])
+def test_the_message_names_the_right_option_for_a_token(option: str) -> None:
+    result = LicenseApi().license(POOLS, **{option: TOKEN})
+    assert "looks like a token; give it as gpu_licensing_token (option token of the module)" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("feature_type", True, "feature_type: true is a boolean, not a whole number"),
+        ("feature_type", False, "feature_type: false is a boolean, not a whole number"),
+        ("feature_type", "true", 'feature_type: "true" is text, not a whole number; give decimal digits alone'),
+        ("feature_type", 3, "feature_type: 3 is not known; use 1 (NVIDIA vGPU), 2 (NVIDIA RTX Virtual"),
+        ("feature_type", 0, "feature_type: 0 requests no license, but each vGPU type needs one; use 1 (NV"),
+        ("feature_type", "0", "feature_type: 0 requests no license"),
+        ("feature_type", 10**80, "feature_type: a number of more than 60 digits is not known"),
+        ("feature_type", "9" * 5000, "feature_type: looks like a token"),
+        ("feature_type", "²", 'feature_type: "²" is text, not a whole number'),
+        ("proxy_port", True, "proxy_port: true is a boolean, not a whole number"),
+        ("proxy_port", 0, "proxy_port: 0 is not allowed: give a port from 1 to 65535"),
+        ("proxy_port", 10**80, "proxy_port: a number of more than 60 digits is not allowed"),
+        ("proxy_port", "²", 'proxy_port: "²" is text, not a whole number'),
+        ("proxy_address", "a\0b", "proxy_address: is not a host"),
+        ("proxy_address", "\ud800", "proxy_address: is not a host"),
+        ("secret_name", "a\0b", 'secret_name: "a\\u0000b" is not the name of a Secret'),
+        ("secret_name", "\ud800", 'secret_name: "\\ud800" is not the name of a Secret'),
+        ("vgpu_types", ["\ud800"], 'vgpu_types: "\\ud800" is not a vGPU type'),
+        ("vgpu_types", ["A100-²C"], 'vgpu_types: "A100-²C" is not a vGPU type'),
+        ("vgpu_types", ["A100-١C"], 'vgpu_types: "A100-١C" is not a vGPU type'),
+        ("token", "\ud800", "contains characters that are not ASCII"),
+        ("token_path", "a\0b", 'gpu_licensing_token_path (option token_path of the module): "a\\u0000b" is not a path'),
+        ("token_path", "/\ud800", 'gpu_licensing_token_path (option token_path of the module): "/\\ud800" is not a path'),
+    ],
+)  # fmt: skip
+def test_odd_values_are_refused_with_the_rule(option: str, value: Any, message: str) -> None:
+    result = LicenseApi().license(POOLS, **{option: value})
+    assert result["failed"]
+    assert message in result["msg"]
+    assert "Traceback" not in json.dumps(result)
