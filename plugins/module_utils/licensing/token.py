@@ -202,7 +202,7 @@ def parse_token(text: str | bytes) -> TokenInfo:
     instance = _map(claims.get("service_instance_configuration"))
     return TokenInfo(
         fingerprint=fingerprint(clean),
-        algorithm=algorithm[:16],
+        algorithm=_short(algorithm, 16),
         expires=expires,
         not_before=not_before,
         issued=issued,
@@ -306,7 +306,7 @@ def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[LicenseService, ...]
             warnings.append("an entry for a license server has no valid host")
             continue
         ports = map(_map, _list(_map(sets.get(_key(node.get("svc_port_set_idx")))).get("svc_port_map"))[:_MAX_HOSTS])
-        named = [LicenseService(host, _port(item.get("port")), str(item.get("service") or "")[:32]) for item in ports]
+        named = [LicenseService(host, _port(item.get("port")), _short(str(item.get("service") or ""), 32)) for item in ports]
         services += named or [LicenseService(host, port, "")]
     hosts = {service.host for service in services}
     if not hosts:
@@ -373,7 +373,12 @@ def _list(value: t.Any) -> list[t.Any]:
 
 def _texts(value: t.Any) -> tuple[str, ...]:
     """The texts in a list, shortened."""
-    return tuple(item[:100] for item in _list(value) if isinstance(item, str) and item)
+    return tuple(_short(item, 100) for item in _list(value) if isinstance(item, str) and item)
+
+
+def _short(text: str, length: int) -> str:
+    """A shortened text that can be encoded."""
+    return text[:length].encode(errors="backslashreplace").decode()
 
 
 def _key(value: t.Any) -> t.Any:
