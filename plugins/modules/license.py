@@ -49,7 +49,8 @@ options:
   secret_name:
     description:
       - Name of the Secret that the module writes into the ClusterPolicy. By default, the name that the ClusterPolicy has, or else V(licensing-config).
-      - Has no effect if pools have C(driver) or if NVIDIADriver objects describe the driver, since these name the Secret.
+      - If pools or NVIDIADriver objects name several Secrets, the one that gets the given token; the others are not touched. By default, all get it, unless
+        their tokens are for different licenses. With only one Secret that they name, this option has no effect.
     type: str
   feature_type:
     description:
@@ -207,7 +208,7 @@ from ..module_utils.licensing.content import managed_remedy
 from ..module_utils.licensing.diagnosis import Expected, expiry_warning
 from ..module_utils.licensing.gridd_conf import GriddOptions, profile_class
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
-from ..module_utils.licensing.objects import LicenseObjectChange, LicenseObjects, LicenseOptions
+from ..module_utils.licensing.objects import SECRET_NAME_OPTION, LicenseObjectChange, LicenseObjects, LicenseOptions
 from ..module_utils.licensing.targets import (
     CONFIG_MAP,
     LicenseTarget,
@@ -218,7 +219,7 @@ from ..module_utils.licensing.targets import (
     plan_licensing_config,
 )
 from ..module_utils.licensing.token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
-from ..module_utils.schema.messages import option_of_role, quote
+from ..module_utils.schema.messages import join_words, option_of_role, quote
 from ..module_utils.schema.validators import object_name
 
 Object = dict[str, t.Any]
@@ -273,8 +274,9 @@ def work(module: LicenseModule) -> Object:
         return _result(cluster, [], LicensingConfigChange("", None, None))
     version = _operator_version(module, cluster.policy)
     targets = desired_targets(plan, cluster.policy, version, module.params["secret_name"], cluster.drivers)
-    _require_secret(module, cluster, targets, version)
     objects = LicenseObjects(module.client, cluster, options)
+    targets = objects.select(targets, module.params["secret_name"])
+    _require_secret(module, cluster, targets, version)
     changes = [objects.compare(target) for target in targets]
     _require_valid(changes, cluster.namespace)
     config_change = _config_change(module, cluster, targets[0], version)
@@ -408,6 +410,11 @@ def _warn(
     changes: t.Sequence[LicenseObjectChange],
     policy: LicensingConfigChange,
 ) -> None:
+    written = [change.target.label_with_pools(cluster.namespace) for change in changes if not change.managed_by]
+    if len(written) > 1 and module.license_token is not None and any(change.action == "created" for change in changes):
+        module.warn(
+            f"The same token is in {join_words(written)}. If one needs another token, set {SECRET_NAME_OPTION} to its name in a run with that token."
+        )
     for change in changes:
         label = change.target.label(cluster.namespace)
         for text in change.desired.warnings:

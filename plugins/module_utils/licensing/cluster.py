@@ -13,7 +13,7 @@ from ..cluster_state.pool_assignment import assign_pools
 from ..common.errors import InvalidOptions
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
-from .content import CONFIG_KEY, TOKEN_KEY, LicenseFiles, read_files
+from .content import CONFIG_KEY, TOKEN_KEY, LicenseFiles, read_files, token_of
 from .diagnosis import Expected
 from .driver_pods import (
     CONFIG_PATH,
@@ -26,7 +26,6 @@ from .driver_pods import (
 )
 from .gridd_conf import profile_class
 from .targets import LicenseTarget, declares_vgpu, mounted_targets, target_of_pool
-from .token import InvalidToken, TokenInfo, parse_token
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -126,15 +125,8 @@ class LicenseCluster:
             files = read_files(target, live, self.namespace)
         except InvalidOptions:
             files = LicenseFiles()
-        return Expected(target, self.namespace, files, _token(files))
+        return Expected(target, self.namespace, files, token_of(files))
 
     def read(self, target: LicenseTarget) -> Object | None:
         """The object; None if it does not exist."""
         return self._client.get(object_path("v1", target.kind, target.name, self.namespace))
-
-
-def _token(files: LicenseFiles) -> TokenInfo | None:
-    try:
-        return parse_token(files.token) if files.token is not None else None
-    except InvalidToken:
-        return None

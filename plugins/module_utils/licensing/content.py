@@ -173,13 +173,18 @@ def managed_remedy(target: LicenseTarget, namespace: str, manager: str) -> str:
     return f"{target.label(namespace)} is managed by {manager}; correct it there."
 
 
+def token_of(files: LicenseFiles) -> TokenInfo | None:
+    """The values of the token; None without a valid one."""
+    try:
+        return parse_token(files.token) if files.token is not None else None
+    except InvalidToken:
+        return None
+
+
 def require_renewal(target: LicenseTarget, live: LicenseFiles, desired: DesiredFiles, namespace: str) -> None:
     """Raise InvalidOptions if the token would replace a newer one, or one for another license server."""
-    try:
-        current = parse_token(live.token or b"")
-    except InvalidToken:
-        return
-    if reasons := desired.token.not_a_renewal_of(current):
+    current = token_of(live)
+    if current is not None and (reasons := desired.token.not_a_renewal_of(current)):
         raise InvalidOptions(
             [
                 f"The token ({desired.token.description}) is not a renewal of the one in {target.label(namespace)} ({current.description}): "

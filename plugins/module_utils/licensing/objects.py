@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from dataclasses import dataclass
 
 from ..cluster_state.object_managers import manager_of
+from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.paths import collection_path, object_path
+from ..schema.messages import join_words, option_of_role
 from .content import (
     DesiredFiles,
     LicenseFiles,
@@ -18,6 +21,7 @@ from .content import (
     object_body,
     read_files,
     require_renewal,
+    token_of,
 )
 from .gridd_conf import GriddOptions, feature_type_of
 from .targets import CONFIG_MAP, LicenseTarget, live_target
@@ -27,8 +31,11 @@ if t.TYPE_CHECKING:
 
     from ..kube.client import Client
     from .cluster import LicenseCluster
+    from .token import TokenInfo
 
 Object = dict[str, t.Any]
+
+SECRET_NAME_OPTION = option_of_role("gpu_licensing_secret_name", "secret_name")
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,29 @@ class LicenseObjects:
         self._client = client
         self._cluster = cluster
         self._options = options
+
+    def select(self, targets: list[LicenseTarget], name: str | None) -> list[LicenseTarget]:
+        """The objects to compare: if a token is given, only the one of this name, if there is one. Raises InvalidOptions if the token may not be for all."""
+        if self._options.token is None or len(targets) == 1:
+            return targets
+        if chosen := [target for target in targets if target.name == name]:
+            return chosen
+        tokens = [token for target in targets if (token := self._replaceable_token(target)) is not None]
+        if any(one.other_licenses_than(other) for one, other in itertools.combinations(tokens, 2)):
+            labels = [target.label_with_pools(self._cluster.namespace) for target in targets]
+            raise InvalidOptions(
+                [
+                    f"{join_words(labels)} have different tokens, and one token is given. Set {SECRET_NAME_OPTION} to the name of the Secret that gets it."
+                ]
+            )
+        return targets
+
+    def _replaceable_token(self, target: LicenseTarget) -> TokenInfo | None:
+        """The token in an object that no other tool manages; None without a valid one."""
+        live = self._cluster.read(target)
+        if live is None or manager_of(live, target.kind):
+            return None
+        return token_of(read_files(target, live, self._cluster.namespace))
 
     def compare(self, target: LicenseTarget) -> LicenseObjectChange:
         """The change of one object; raises InvalidOptions if nodes would get no license from it."""

@@ -17,6 +17,7 @@ from ..cluster_state.cluster_policy import uses_driver_objects
 from ..common.errors import InvalidOptions
 from ..common.nested import get_nested
 from ..schema.driver import VGPU_TYPE
+from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan, PoolPlan
@@ -42,6 +43,11 @@ class LicenseTarget:
     def label(self, namespace: str) -> str:
         """Kind, namespace and name for messages."""
         return f"{self.kind} {namespace}/{self.name}"
+
+    def label_with_pools(self, namespace: str) -> str:
+        """The label, and the pools."""
+        word = "pool" if len(self.pools) == 1 else "pools"
+        return f"{self.label(namespace)} ({word} {abbreviate(self.pools)})" if self.pools else self.label(namespace)
 
 
 @dataclass(frozen=True)

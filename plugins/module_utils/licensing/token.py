@@ -131,17 +131,19 @@ class TokenInfo:
             ("it was issued earlier", self.issued, current.issued),
             ("it expires earlier", self.expires, current.expires),
         )
-        reasons = [text for text, mine, other in pairs if mine and other and mine < other]
-        if any(
-            mine and other and mine.isdisjoint(other)
-            for mine, other in (
-                (set(self.hosts), set(current.hosts)),
-                (self.license_servers, current.license_servers),
-            )
-        ):
+        earlier = [text for text, mine, other in pairs if mine and other and mine < other]
+        return [*earlier, *self.other_licenses_than(current)]
+
+    def other_licenses_than(self, other: TokenInfo) -> list[str]:
+        """Why a client gets other licenses with this token, each as a sentence without its end; unknown values are not compared."""
+        reasons = []
+        hosts, servers = (self.hosts, other.hosts), (self.license_servers, other.license_servers)
+        if any(mine and theirs and set(mine).isdisjoint(theirs) for mine, theirs in (hosts, servers)):
             reasons.append("it is for another license server")
-        if self.instance and current.instance and self.instance != current.instance:
+        if self.instance and other.instance and self.instance != other.instance:
             reasons.append("it is for another service instance")
+        if set(self.license_classes) != set(other.license_classes):
+            reasons.append("it is for other classes of licenses")
         return reasons
 
     def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:

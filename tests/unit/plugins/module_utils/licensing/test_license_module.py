@@ -67,6 +67,7 @@ CURRENT = {"not_before": -2 * DAY, "expires": 100 * DAY}
         (CURRENT, {"hosts": ["other.example.com"]}, ["it is for another license server", "it is for another service instance"]),
         ({**CURRENT, "hosts": [CLS_HOST], "instance": "a"}, {"hosts": [CLS_HOST], "instance": "b", "without": ["scope_ref_list"]}, ["it is for another service instance"]),
         (CURRENT, {"changed": {"scope_ref_list": ["another"]}}, ["it is for another license server"]),
+        (CURRENT, {"changed": {"fulfillment_class_ref_list": ["another"]}}, ["it is for other classes of licenses"]),
         (CURRENT, {**CURRENT, "not_before": -3 * DAY, "expires": 90 * DAY}, ["it was issued earlier", "it expires earlier"]),
     ],
 )  # fmt: skip
@@ -217,3 +218,59 @@ def test_odd_values_are_refused_with_the_rule(option: str, value: Any, message: 
     assert result["failed"]
     assert message in result["msg"]
     assert "Traceback" not in json.dumps(result)
+
+
+TWO_POOLS = [vgpu_pool("a", "one"), vgpu_pool("b", "two")]
+OTHER = make_token(hosts=["other.example.com"])
+
+
+def two_secrets(first: str, second: str, **metadata: Any) -> LicenseApi:
+    return LicenseApi([cluster_policy()]).add(license_secret("one", first), license_secret("two", second, **metadata))
+
+
+def test_one_token_does_not_replace_different_ones() -> None:
+    api, renewal = two_secrets(TOKEN, OTHER), make_token()
+    for options in ({}, {"replace": True}, {"secret_name": "elsewhere"}):
+        result = api.license(TWO_POOLS, token=renewal, **options)
+        assert result["code"] == "invalid"
+        assert result["msg"] == (
+            "Secret gpu-operator/one (pool a) and Secret gpu-operator/two (pool b) have different tokens, and one token is given. Set "
+            "gpu_licensing_secret_name (option secret_name of the module) to the name of the Secret that gets it."
+        )
+    assert api.written == []
+    chosen = api.license(TWO_POOLS, token=renewal, secret_name="one")
+    assert [entry["name"] for entry in chosen["license"]["objects"]] == ["one"]
+    assert (api.files("one")[TOKEN_KEY], api.files("two")[TOKEN_KEY]) == (renewal, OTHER)
+    # Without a token, all are verified.
+    assert [entry["name"] for entry in api.license(TWO_POOLS)["license"]["objects"]] == ["one", "two"]
+
+
+def test_secrets_with_the_same_token_are_renewed_together() -> None:
+    api, renewal = two_secrets(TOKEN, f"{TOKEN}\n"), make_token()
+    assert api.license(TWO_POOLS, token=renewal)["changed"]
+    assert (api.files("one")[TOKEN_KEY], api.files("two")[TOKEN_KEY]) == (renewal, renewal)
+
+
+def test_a_run_that_ended_between_two_secrets_is_continued() -> None:
+    renewal = make_token()
+    api = two_secrets(renewal, TOKEN)
+    assert [entry["action"] for entry in api.license(TWO_POOLS, token=renewal)["license"]["objects"]] == ["unchanged", "updated"]
+
+
+def test_a_secret_of_another_tool_may_have_another_token() -> None:
+    api, renewal = two_secrets(TOKEN, OTHER, **MANAGED), make_token()
+    assert api.license(TWO_POOLS, token=renewal)["changed"]
+    assert (api.files("one")[TOKEN_KEY], api.files("two")[TOKEN_KEY]) == (renewal, OTHER)
+
+
+def test_a_warning_names_the_secrets_that_get_the_same_token() -> None:
+    api = LicenseApi([cluster_policy()])
+    text = "The same token is in Secret gpu-operator/one (pool a) and Secret gpu-operator/two (pool b)."
+    assert text in str(api.license(TWO_POOLS, token=TOKEN)["warnings"])
+    assert text not in str(api.license(TWO_POOLS, token=TOKEN).get("warnings"))
+    assert text not in str(LicenseApi([cluster_policy()]).license(TWO_POOLS[:1], token=TOKEN).get("warnings"))
+    # One after the other.
+    api = LicenseApi([cluster_policy()])
+    for name, token in (("one", TOKEN), ("two", OTHER)):
+        assert api.license(TWO_POOLS, token=token, secret_name=name)["changed"]
+    assert (api.files("one")[TOKEN_KEY], api.files("two")[TOKEN_KEY]) == (TOKEN, OTHER)
