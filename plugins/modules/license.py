@@ -219,7 +219,7 @@ from ..module_utils.licensing.targets import (
     plan_licensing_config,
 )
 from ..module_utils.licensing.token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
-from ..module_utils.schema.messages import join_words, option_of_role, quote
+from ..module_utils.schema.messages import abbreviate_nodes, join_words, option_of_role, quote
 from ..module_utils.schema.validators import object_name
 
 Object = dict[str, t.Any]
@@ -429,6 +429,8 @@ def _warn(
                 f"{label} has the content of {change.migrated_from.label(cluster.namespace)}, which contains the token, too. Delete it once the driver has "
                 "restarted on every node."
             )
+    for reason, names in cluster.nodes_without_token().items():
+        module.warn(f"No licensing Secret belongs to {abbreviate_nodes(names)}: {reason}.")
     if policy.rollout and policy.held_back:
         paths = [f"spec.{'.'.join(path)}" for path in policy.config.paths] if policy.config else []
         module.warn(held_back_warning(paths, policy.rollout))

@@ -44,6 +44,10 @@ class LicenseTarget:
         """Kind, namespace and name for messages."""
         return f"{self.kind} {namespace}/{self.name}"
 
+    def is_same_object(self, other: LicenseTarget) -> bool:
+        """Whether both are the same object, whatever their pools."""
+        return (self.kind, self.name) == (other.kind, other.name)
+
     def label_with_pools(self, namespace: str) -> str:
         """The label, and the pools."""
         word = "pool" if len(self.pools) == 1 else "pools"
@@ -174,13 +178,19 @@ def mounted_targets(policy: Document | None, drivers: t.Iterable[Document] = ())
         return [live] if live is not None else []
     by_target: dict[LicenseTarget, list[str]] = {}
     for item in drivers:
-        target = _named_in(get_nested(item, "spec", "licensingConfig"), _DRIVER_FIELDS)
-        if target is not None and get_nested(item, "spec", "driverType") == VGPU_TYPE:
+        target = target_of_driver(item)
+        if target is not None:
             pool = get_nested(item, "spec", "nodeSelector", POOL_LABEL)
             by_target.setdefault(target, []).append(str(pool or ""))
     # An NVIDIADriver that selects no pool may be that of any node.
     named = [replace(target, pools=tuple(pools) if all(pools) else ()) for target, pools in by_target.items()]
     return sorted(named, key=lambda target: target.name)
+
+
+def target_of_driver(driver: Document) -> LicenseTarget | None:
+    """The object that an NVIDIADriver names, without its pools; None if it names none, or is not that of the vGPU driver."""
+    is_vgpu = get_nested(driver, "spec", "driverType") == VGPU_TYPE
+    return _named_in(get_nested(driver, "spec", "licensingConfig"), _DRIVER_FIELDS) if is_vgpu else None
 
 
 def target_of_pool(targets: t.Sequence[LicenseTarget], pool: str | None) -> LicenseTarget | None:
