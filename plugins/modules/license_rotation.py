@@ -138,6 +138,7 @@ from ..module_utils.licensing.rotation import (
     Rotator,
     plan_rotation,
 )
+from ..module_utils.licensing.targets import NO_OBJECT
 from ..module_utils.licensing.token import SHORT, utc_now
 from ..module_utils.schema.messages import abbreviate, abbreviate_nodes
 
@@ -191,11 +192,7 @@ def _selected(nodes: list[LicenseNode], names: t.Collection[str]) -> list[Licens
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
     """Raise InvalidOptions if the nodes would get files with which they lose their license."""
     if nodes and not cluster.mounted:
-        raise InvalidOptions(
-            [
-                "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license first."
-            ]
-        )
+        raise InvalidOptions([NO_OBJECT])
     problems = []
     for expected in cluster.expected.values():
         if expected.predicted is not None:
