@@ -42,8 +42,8 @@ extends_documentation_fragment:
 options:
   replace:
     description:
-      - Whether the token may replace one that was issued later, expires later, or is for another license server or another service instance of the license
-        system. Otherwise, the module refuses such a token. A renewal, and the first token, need no permission.
+      - Whether the token may replace one that was issued later, expires later, or is for another license server, another service instance of the license
+        system or other classes of licenses. Otherwise, the module refuses such a token. A renewal, and the first token, need no permission.
     type: bool
     default: false
   secret_name:

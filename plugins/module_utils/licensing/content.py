@@ -98,9 +98,7 @@ def missing_keys_message(target: LicenseTarget, files: LicenseFiles, namespace: 
 def _missing_keys(target: LicenseTarget, files: LicenseFiles, namespace: str) -> str:
     missing = [key for key, value in ((TOKEN_KEY, files.token), (CONFIG_KEY, files.config)) if value is None]
     has = f"has only {abbreviate(files.stray)}" if files.stray else "has none of the other keys"
-    return (
-        f"{target.label(namespace)} lacks {join_words(missing)}, and {has}; the GPU operator mounts exactly the keys {TOKEN_KEY} and {CONFIG_KEY}."
-    )
+    return f"{target.label(namespace)} lacks {join_words(missing)}, and {has}; the GPU operator mounts exactly the keys {TOKEN_KEY} and {CONFIG_KEY}."
 
 
 @dataclass(frozen=True)

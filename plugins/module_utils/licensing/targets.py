@@ -30,7 +30,9 @@ DEFAULT_NAME = "licensing-config"
 _FIELDS = {SECRET: "secretName", CONFIG_MAP: "configMapName"}
 _DRIVER_FIELDS = {SECRET: "secretName", CONFIG_MAP: "name"}
 # For reports and failures.
-NO_OBJECT = "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
+NO_OBJECT = (
+    "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
+)
 PATH: Path = ("driver", "licensingConfig")
 
 

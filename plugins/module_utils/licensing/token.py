@@ -308,7 +308,9 @@ def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[LicenseService, ...]
             warnings.append("an entry for a license server has no valid host")
             continue
         ports = map(_map, _list(_map(sets.get(_key(node.get("svc_port_set_idx")))).get("svc_port_map"))[:_MAX_HOSTS])
-        named = [LicenseService(host, _port(item.get("port")), _short(str(item.get("service") or ""), 32)) for item in ports]
+        named = [
+            LicenseService(host, _port(item.get("port")), _short(str(item.get("service") or ""), 32)) for item in ports
+        ]
         services += named or [LicenseService(host, port, "")]
     hosts = {service.host for service in services}
     if not hosts:

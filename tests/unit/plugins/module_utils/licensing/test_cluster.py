@@ -25,7 +25,11 @@ def driver(name: str, secret: str | None, *, kind: str = "vgpu", **selector: str
 
 def api(*drivers: dict[str, Any]) -> LicenseApi:
     """Two nodes with vGPUs of different classes, each of another team, and one node of a third team."""
-    nodes = [gpu_node("a", "NVIDIA-A100-10C", team="a"), gpu_node("b", "NVIDIA-L40S-24Q", team="b"), gpu_node("c", team="c")]
+    nodes = [
+        gpu_node("a", "NVIDIA-A100-10C", team="a"),
+        gpu_node("b", "NVIDIA-L40S-24Q", team="b"),
+        gpu_node("c", team="c"),
+    ]
     found = LicenseApi([cluster_policy(useNvidiaDriverCRD=True)], list(drivers), nodes)
     return found.add(license_secret("one", ONE, "FeatureType=4\n"), license_secret("two", TWO, "FeatureType=2\n"))
 
@@ -72,7 +76,9 @@ def test_each_secret_is_verified_for_the_nodes_of_its_driver() -> None:
     assert [entry["feature_type"] for entry in result["license"]["objects"]] == [4, 2], result
     assert "No licensing Secret belongs to node c: the NVIDIADriver there names none." in str(result["warnings"])
     conflicting = api(*TWO_DRIVERS, driver("z", "two", team="a")).license()
-    assert "No licensing Secret belongs to node a: several NVIDIADrivers select the same node." in str(conflicting["warnings"])
+    assert "No licensing Secret belongs to node a: several NVIDIADrivers select the same node." in str(
+        conflicting["warnings"]
+    )
     managed = driver("z", None, team="c")
     managed["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "accel.gpu"}
     for drivers in (TWO_DRIVERS, (*TWO_DRIVERS, managed)):

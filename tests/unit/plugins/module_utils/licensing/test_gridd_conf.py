@@ -92,7 +92,9 @@ def test_a_parameter_is_set_in_a_file(text: str, expected: str) -> None:
 
 
 @given(
-    st.lists(st.one_of(st.sampled_from(["FeatureType=4", "EnableUI=TRUE", "#", ""]), st.text(max_size=8))).map("\n".join),
+    st.lists(st.one_of(st.sampled_from(["FeatureType=4", "EnableUI=TRUE", "#", ""]), st.text(max_size=8))).map(
+        "\n".join
+    ),
     st.dictionaries(st.sampled_from(["FeatureType", "ProxyServerPort"]), st.sampled_from("124")),
 )
 def test_any_file_keeps_its_other_lines(text: str, parameters: dict[str, str]) -> None:
@@ -101,7 +103,9 @@ def test_any_file_keeps_its_other_lines(text: str, parameters: dict[str, str]) -
     assert gridd_conf.with_parameters(found, parameters) == found
 
     def others(content: str) -> list[str]:
-        return [line for line in content.rstrip("\n").split("\n") if not gridd_conf.parse(line).keys() & parameters.keys()]
+        return [
+            line for line in content.rstrip("\n").split("\n") if not gridd_conf.parse(line).keys() & parameters.keys()
+        ]
 
     if parameters:
         assert [line for line in others(found) if line] == [line for line in others(text) if line]

@@ -207,7 +207,7 @@ def test_the_message_names_the_right_option_for_a_token(option: str) -> None:
         ("secret_name", "\ud800", 'secret_name: "\\ud800" is not the name of a Secret'),
         ("vgpu_types", ["\ud800"], 'vgpu_types: "\\ud800" is not a vGPU type'),
         ("vgpu_types", ["A100-²C"], 'vgpu_types: "A100-²C" is not a vGPU type'),
-        ("vgpu_types", ["A100-١C"], 'vgpu_types: "A100-١C" is not a vGPU type'),
+        ("vgpu_types", ["A100-\u0661C"], 'vgpu_types: "A100-\u0661C" is not a vGPU type'),
         ("token", "\ud800", "contains characters that are not ASCII"),
         ("token_path", "a\0b", 'gpu_licensing_token_path (option token_path of the module): "a\\u0000b" is not a path'),
         ("token_path", "/\ud800", 'gpu_licensing_token_path (option token_path of the module): "/\\ud800" is not a path'),
@@ -254,7 +254,10 @@ def test_secrets_with_the_same_token_are_renewed_together() -> None:
 def test_a_run_that_ended_between_two_secrets_is_continued() -> None:
     renewal = make_token()
     api = two_secrets(renewal, TOKEN)
-    assert [entry["action"] for entry in api.license(TWO_POOLS, token=renewal)["license"]["objects"]] == ["unchanged", "updated"]
+    assert [entry["action"] for entry in api.license(TWO_POOLS, token=renewal)["license"]["objects"]] == [
+        "unchanged",
+        "updated",
+    ]
 
 
 def test_a_secret_of_another_tool_may_have_another_token() -> None:
