@@ -17,8 +17,8 @@ description:
   - If pools have C(driver.type=vgpu), these are the Secrets in their C(driver.licensing_secret). A pool without it inherits the name in the ClusterPolicy.
     M(accel.gpu.cluster_policy) names the Secrets in the NVIDIADriver objects of the pools. The module fails if a pool has no name and the ClusterPolicy has
     none either, or does not set C(nlsEnabled).
-  - A cluster without a vGPU gets nothing, with a warning - no pool has C(driver.type=vgpu), neither the ClusterPolicy nor an NVIDIADriver has the vGPU driver,
-    no node has a vGPU, and O(vgpu_types) is empty.
+  - A cluster without a vGPU gets nothing, and a warning is shown - no pool has C(driver.type=vgpu), neither the ClusterPolicy nor an NVIDIADriver has the vGPU
+    driver, no node has a vGPU, and O(vgpu_types) is empty.
   - If no pool has C(driver), the module writes the name of the Secret into the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted.
     If NVIDIADriver objects of another tool describe the driver, it writes the Secrets that they name.
   - A Secret is written before any object names it. The name of a Secret that is in use is kept, because another name restarts the driver on every node. Such a
@@ -29,7 +29,7 @@ description:
     as any other one, but not changed. A warning shows what differs from the options.
   - Without a token, the module only verifies that the objects have a valid one.
   - A new C(gridd.conf) has C(FeatureType=1), with which each client requests the product that fits its vGPU type. In an existing one, only the parameters of
-    O(feature_type) and O(proxy_address) are set; all others stay. It is refused if nodes would get no license with it.
+    O(feature_type) and O(proxy_address) are set; all others stay. The module fails if nodes would get no license with it.
   - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it without restarting a pod.
 extends_documentation_fragment:
   - accel.gpu.kube

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -77,11 +77,11 @@ class LicenseApi:
         data = self.objects[object_path("v1", "Secret", name, NAMESPACE)]["data"]
         return {key: base64.b64decode(value).decode() for key, value in data.items()}
 
-    def list_known(self, path: str, **dummy: Any) -> list[Object]:
+    def list_known(self, path: str, **dummy: Any) -> Sequence[Object]:
         """The objects of an optional kind."""
         return {CLUSTER_POLICIES: self.policies, NVIDIA_DRIVERS: self.drivers}[path]
 
-    def list(self, path: str, **dummy: Any) -> list[Object]:
+    def list(self, path: str, **dummy: Any) -> Sequence[Object]:
         """The nodes; there are no pods and no DaemonSets."""
         return self.nodes if path == NODES else []
 
@@ -110,14 +110,14 @@ class LicenseApi:
             self.objects[path] = {**body, "metadata": {**body["metadata"], "resourceVersion": "8"}}
         return body
 
-    def license(self, pools: list[Object] | None = None, *, check: bool = False, **options: Any) -> Object:
+    def license(self, pools: Sequence[Object] = (), *, check: bool = False, **options: Any) -> Object:
         """The result of the module license."""
 
         @contextlib.contextmanager
         def lease(dummy: Any) -> Iterator[Any]:
             yield SimpleNamespace(check=lambda: None)
 
-        arguments = {"gpu_cluster": {"name": "prod"}, "gpu_pools": pools or [], **options}
+        arguments = {"gpu_cluster": {"name": "prod"}, "gpu_pools": [*pools], **options}
         client = mock.PropertyMock(return_value=self)
         with (
             mock.patch.object(license_module.LicenseModule, "client", client),

@@ -46,7 +46,7 @@ class GitOpsOwner:
 
 
 def manager_of(item: Document, kind: str) -> str:
-    """What reconciles an object of this kind, for messages; empty if nothing does."""
+    """The tool or the object that reconciles an object of this kind, for messages; empty without one."""
     if owner := gitops_owner(item, kind):
         return str(owner)
     metadata = item["metadata"]

@@ -77,7 +77,7 @@ class GriddOptions:
 
     def problems(self) -> list[str]:
         """The mistakes in the options."""
-        texts = []
+        texts: list[str] = []
         for name, field in (("feature_type", _FEATURE_TYPE), ("proxy_port", _PORT)):
             if getattr(self, name) is not None:
                 texts += field.problems(getattr(self, name), name)

@@ -172,7 +172,8 @@ def test_a_secret_of_another_tool_that_gives_no_license_is_refused(secret: dict[
 )
 def test_a_token_in_another_option_is_never_shown(option: str, text: str) -> None:
     for given in (text, f"/srv/{text}") if option == "token_path" else (text,):
-        result = LicenseApi().license(POOLS, **{option: [given] if option == "vgpu_types" else given})
+        options: dict[str, Any] = {option: [given] if option == "vgpu_types" else given}
+        result = LicenseApi().license(POOLS, **options)
         assert result["failed"]
         assert option in result["msg"]
         assert text not in json.dumps(result)
@@ -181,7 +182,8 @@ def test_a_token_in_another_option_is_never_shown(option: str, text: str) -> Non
 
 @pytest.mark.parametrize("option", ["token_path", "secret_name", "proxy_address"])
 def test_the_message_names_the_right_option_for_a_token(option: str) -> None:
-    result = LicenseApi().license(POOLS, **{option: TOKEN})
+    options: dict[str, Any] = {option: TOKEN}
+    result = LicenseApi().license(POOLS, **options)
     assert "looks like a token; give it as gpu_licensing_token (option token of the module)" in result["msg"]
 
 
