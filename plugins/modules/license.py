@@ -17,15 +17,19 @@ description:
   - If pools have C(driver.type=vgpu), these are the Secrets in their C(driver.licensing_secret). A pool without it inherits the name in the ClusterPolicy.
     M(accel.gpu.cluster_policy) names the Secrets in the NVIDIADriver objects of the pools. The module fails if a pool has no name and the ClusterPolicy has
     none either, or does not set C(nlsEnabled).
+  - A cluster without a vGPU gets nothing, and a warning is shown - no pool has C(driver.type=vgpu), neither the ClusterPolicy nor an NVIDIADriver has the vGPU
+    driver, no node has a vGPU, and O(vgpu_types) is empty.
   - If no pool has C(driver), the module writes the name of the Secret into the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted.
     If NVIDIADriver objects of another tool describe the driver, it writes the Secrets that they name.
   - A Secret is written before any object names it. The name of a Secret that is in use is kept, because another name restarts the driver on every node. Such a
     change is held back unless O(allow_driver_rollout) is set.
   - If the ClusterPolicy names a ConfigMap, its content is copied to a Secret of the same name, and the ClusterPolicy names the Secret instead. The ConfigMap is
     not deleted. GPU operators before v25.10 can only mount a ConfigMap; see O(allow_configmap).
+  - An object that another tool reconciles (External Secrets, Sealed Secrets, Argo CD, Flux, or another controller that owns it) is used, verified and named
+    as any other one, but not changed. A warning shows what differs from the options.
   - Without a token, the module only verifies that the objects have a valid one.
-  - C(FeatureType) in C(gridd.conf) is derived from the vGPU types of the nodes. A C(gridd.conf) that another tool has written is kept unless
-    O(feature_type) or O(proxy_address) is set, and refused if nodes would get no license with it.
+  - A new C(gridd.conf) has C(FeatureType=1), with which each client requests the product that fits its vGPU type. In an existing one, only the parameters of
+    O(feature_type) and O(proxy_address) are set; all others stay. The module fails if nodes would get no license with it.
   - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it without restarting a pod.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -36,17 +40,24 @@ extends_documentation_fragment:
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
+  replace:
+    description:
+      - Whether the token may replace one that was issued later, expires later, or is for another license server, another service instance of the license
+        system or other classes of licenses. Otherwise, the module refuses such a token. A renewal, and the first token, need no permission.
+    type: bool
+    default: false
   secret_name:
     description:
       - Name of the Secret that the module writes into the ClusterPolicy. By default, the name that the ClusterPolicy has, or else V(licensing-config).
-      - Has no effect if pools have C(driver) or if NVIDIADriver objects describe the driver, since these name the Secret.
+      - If pools or NVIDIADriver objects name several Secrets, the one that gets the given token; the others are not touched. By default, all get it, unless
+        their tokens are for different licenses. With only one Secret that they name, this option has no effect.
     type: str
   feature_type:
     description:
-      - The product that vGPUs request - V(1) NVIDIA vGPU, V(2) NVIDIA RTX Virtual Workstation, V(4) NVIDIA Virtual Compute Server, V(0) none.
-      - By default, V(2) if all vGPU types of the nodes are of the class Q (as in V(L40S-24Q)), and V(1) otherwise, with which each client requests the
-        product that fits its vGPU type.
-    type: int
+      - The product that vGPUs request - V(1) NVIDIA vGPU, V(2) NVIDIA RTX Virtual Workstation, V(4) NVIDIA Virtual Compute Server. V(0) (no license) is
+        refused, because each vGPU type needs a license.
+      - By default, the value that the file has, or else V(1), with which each client requests the product that fits its vGPU type.
+    type: raw
   vgpu_types:
     description:
       - The vGPU types of nodes that do not exist yet, such as V(A100-10C). The types of other nodes are read from their labels.
@@ -59,8 +70,8 @@ options:
       - To remove the proxy, delete the key C(gridd.conf) of the Secret, and run the module with a token.
     type: str
   proxy_port:
-    description: Port of the proxy.
-    type: int
+    description: Port of the proxy, a number.
+    type: raw
   min_days:
     description: The module warns about a token that expires in fewer than this number of days.
     type: int
@@ -102,12 +113,12 @@ license:
   type: dict
   contains:
     objects:
-      description: The Secrets; for operators before v25.10 the ConfigMap.
+      description: The Secrets; for operators before v25.10 the ConfigMap; empty if the cluster has no vGPU.
       type: list
       elements: dict
       returned: always
       sample:
-        - {kind: Secret, name: licensing-config, namespace: gpu-operator, action: unchanged, pools: [vdi], feature_type: 1, migrated_from: '',
+        - {kind: Secret, name: licensing-config, namespace: gpu-operator, action: unchanged, pools: [vdi], feature_type: 1, managed_by: '', migrated_from: '',
            digests: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2},
            fingerprint: 5e9d51ee2b5cd3c0, expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
            services: [{host: dls.example.com, port: 443, service: lease}]}
@@ -123,6 +134,11 @@ license:
           type: dict
           returned: always
           sample: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2}
+        managed_by:
+          description: The tool that reconciles it, such as an ExternalSecret, so that it is not changed; empty for other objects.
+          type: str
+          returned: always
+          sample: ''
         migrated_from: {description: The ConfigMap whose content it has; empty if it is not copied., type: str, returned: always, sample: ''}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
         expires: {description: When the token expires; null without an expiry., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
@@ -176,6 +192,7 @@ import typing as t
 
 from ..module_utils.catalog.names import LICENSING_MANAGER
 from ..module_utils.cluster_state.cluster_policy import active_policy
+from ..module_utils.cluster_state.object_managers import gitops_owner
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
@@ -183,15 +200,15 @@ from ..module_utils.gpu_operator.cluster_policy import policy_version
 from ..module_utils.gpu_operator.daemonsets import driver_nodes, driver_object_of, is_driver
 from ..module_utils.gpu_operator.detect import adapt_plan, find_operator
 from ..module_utils.gpu_operator.driver_rollout import DriverRollout, UpgradePolicy, held_back_warning, is_in_place
-from ..module_utils.gpu_operator.installation import gitops_owner
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
+from ..module_utils.licensing.content import managed_remedy
 from ..module_utils.licensing.diagnosis import Expected, expiry_warning
 from ..module_utils.licensing.gridd_conf import GriddOptions, profile_class
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
-from ..module_utils.licensing.objects import LicenseObjectChange, LicenseObjects, LicenseOptions
+from ..module_utils.licensing.objects import SECRET_NAME_OPTION, LicenseObjectChange, LicenseObjects, LicenseOptions
 from ..module_utils.licensing.targets import (
     CONFIG_MAP,
     LicenseTarget,
@@ -202,19 +219,25 @@ from ..module_utils.licensing.targets import (
     plan_licensing_config,
 )
 from ..module_utils.licensing.token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
-from ..module_utils.schema.messages import option_of_role, quote
+from ..module_utils.schema.messages import abbreviate_nodes, join_words, option_of_role, quote
 from ..module_utils.schema.validators import object_name
 
 Object = dict[str, t.Any]
 
 _ALLOW_CONFIGMAP = option_of_role("gpu_licensing_allow_configmap", "allow_configmap")
 
+_NO_VGPU = (
+    "No node of this cluster needs a license: no pool has driver.type: vgpu, neither the ClusterPolicy nor an NVIDIADriver has the vGPU driver, and no "
+    f"node has a vGPU. Nothing is written. If vGPU nodes will follow, set {option_of_role('gpu_licensing_vgpu_types', 'vgpu_types')}."
+)
+
 _SPEC: ArgumentSpec = {
+    "replace": {"type": "bool", "default": False},
     "secret_name": {"type": "str", "no_log": False},
-    "feature_type": {"type": "int"},
+    "feature_type": {"type": "raw"},
     "vgpu_types": {"type": "list", "elements": "str", "default": []},
     "proxy_address": {"type": "str"},
-    "proxy_port": {"type": "int"},
+    "proxy_port": {"type": "raw"},
     "min_days": {"type": "int", "default": 30},
     "allow_driver_rollout": {"type": "bool", "default": False},
     "allow_configmap": {"type": "bool", "default": False},
@@ -246,10 +269,14 @@ def work(module: LicenseModule) -> Object:
     policy = active_policy(module.client.list_known(CLUSTER_POLICIES))
     plan = module.plan = adapt_plan(module.client, module.plan, policy)
     cluster = LicenseCluster(module.client, plan, t.cast("Object | None", policy))
+    if not (cluster.has_vgpu or module.params["vgpu_types"]):
+        module.warn(_NO_VGPU)
+        return _result(cluster, [], LicensingConfigChange("", None, None))
     version = _operator_version(module, cluster.policy)
     targets = desired_targets(plan, cluster.policy, version, module.params["secret_name"], cluster.drivers)
-    _require_secret(module, cluster, targets, version)
     objects = LicenseObjects(module.client, cluster, options)
+    targets = objects.select(targets, module.params["secret_name"])
+    _require_secret(module, cluster, targets, version)
     changes = [objects.compare(target) for target in targets]
     _require_valid(changes, cluster.namespace)
     config_change = _config_change(module, cluster, targets[0], version)
@@ -270,7 +297,8 @@ def work(module: LicenseModule) -> Object:
 def _options(module: LicenseModule) -> LicenseOptions:
     """The options; raises InvalidOptions with all problems, before the cluster is read."""
     params = module.params
-    gridd = GriddOptions(params["feature_type"], params["proxy_address"] or None, params["proxy_port"])
+    module.refuse_tokens_in(_SPEC)
+    gridd = GriddOptions.from_params(params)
     problems = gridd.problems()
     if params["secret_name"] and object_name(params["secret_name"]):
         problems.append(f"secret_name: {quote(params['secret_name'])} is not the name of a Secret")
@@ -289,7 +317,8 @@ def _options(module: LicenseModule) -> LicenseOptions:
         problems += error.problems
     if problems:
         raise InvalidOptions(problems)
-    return LicenseOptions(token, gridd, frozenset(kind for kind in kinds.values() if kind))
+    classes = frozenset(kind for kind in kinds.values() if kind)
+    return LicenseOptions(token, gridd, params["replace"], classes)
 
 
 def _operator_version(module: LicenseModule, policy: Object | None) -> str:
@@ -326,7 +355,11 @@ def _require_secret(
 def _require_valid(changes: t.Iterable[LicenseObjectChange], namespace: str) -> None:
     problems = [
         f"The token in {change.target.label(namespace)} {problem.reason}. "
-        + problem.remedy_with(f"set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}")
+        + (
+            managed_remedy(change.target, namespace, change.managed_by)
+            if change.managed_by
+            else problem.remedy_with(f"set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}")
+        )
         for change in changes
         if (problem := change.desired.token.problem(utc_now()))
     ]
@@ -377,6 +410,11 @@ def _warn(
     changes: t.Sequence[LicenseObjectChange],
     policy: LicensingConfigChange,
 ) -> None:
+    written = [change.target.label_with_pools(cluster.namespace) for change in changes if not change.managed_by]
+    if len(written) > 1 and module.license_token is not None and any(change.action == "created" for change in changes):
+        module.warn(
+            f"The same token is in {join_words(written)}. If one needs another token, set {SECRET_NAME_OPTION} to its name in a run with that token."
+        )
     for change in changes:
         label = change.target.label(cluster.namespace)
         for text in change.desired.warnings:
@@ -391,6 +429,8 @@ def _warn(
                 f"{label} has the content of {change.migrated_from.label(cluster.namespace)}, which contains the token, too. Delete it once the driver has "
                 "restarted on every node."
             )
+    for reason, names in cluster.nodes_without_token().items():
+        module.warn(f"No licensing Secret belongs to {abbreviate_nodes(names)}: {reason}.")
     if policy.rollout and policy.held_back:
         paths = [f"spec.{'.'.join(path)}" for path in policy.config.paths] if policy.config else []
         module.warn(held_back_warning(paths, policy.rollout))

@@ -153,7 +153,7 @@ from ..module_utils.licensing.rotation import (
     Rotator,
     plan_rotation,
 )
-from ..module_utils.licensing.targets import PATH, LicenseTarget
+from ..module_utils.licensing.targets import NO_OBJECT, PATH, LicenseTarget
 from ..module_utils.licensing.token import SHORT, utc_now
 from ..module_utils.schema.messages import abbreviate, abbreviate_nodes, join_words
 
@@ -266,11 +266,7 @@ def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], pr
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
     """Raise InvalidOptions if the nodes would get files with which they lose their license."""
     if nodes and not cluster.mounted:
-        raise InvalidOptions(
-            [
-                "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license first."
-            ]
-        )
+        raise InvalidOptions([NO_OBJECT])
     problems = []
     for expected in cluster.expected.values():
         if expected.predicted is not None:

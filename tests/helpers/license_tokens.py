@@ -34,8 +34,10 @@ def token_claims(
     not_before: float = -DAY,
     expires: float = 365 * DAY,
     key: rsa.RSAPrivateKey | None = None,
+    instance: str | None = None,
 ) -> dict[str, Any]:
-    """Return all claims of a token of a license server; the times are seconds from now."""
+    """Return all claims of a token of a license server; the times are seconds from now. By default, each first host is one service instance."""
+    reference = str(uuid.uuid5(uuid.NAMESPACE_DNS, instance or hosts[0]))
     public = (key or signing_key()).public_key()
     numbers, now = public.public_numbers(), int(time.time())
     pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
@@ -49,10 +51,10 @@ def token_claims(
         "exp": now + int(expires),
         "protocol_version": "2.0",
         "update_mode": "ABSOLUTE",
-        "scope_ref_list": [str(uuid.uuid4())],
+        "scope_ref_list": [reference],
         "fulfillment_class_ref_list": [],
         "service_instance_configuration": {
-            "nls_service_instance_ref": str(uuid.uuid4()),
+            "nls_service_instance_ref": reference,
             "svc_port_set_list": [{"idx": 0, "d_name": service, "svc_port_map": port_map}],
             "node_url_list": [
                 {"idx": index, "url": host, "url_qr": host, "svc_port_set_idx": 0} for index, host in enumerate(hosts)

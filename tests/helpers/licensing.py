@@ -70,16 +70,17 @@ class Licensing:
     def play(
         self, name: str, *, token: Path | None = None, arguments: tuple[str, ...] = (), environ: Mapping[str, str] | None = None, **variables: Any
     ) -> PlaybookRun:  # fmt: skip
-        """Run a playbook; a failure is returned, too."""
-        given = {**self.variables, **({"gpu_licensing_token_path": str(token)} if token else {}), **variables}
+        """Run a playbook with a token of any license server; a failure is returned, too."""
+        licensing = {"gpu_licensing_token_path": str(token), "gpu_licensing_replace": True} if token else {}
+        given = {**self.variables, **licensing, **variables}
         return run_playbook(
             f"accel.gpu.{name}", environ={**self.lab.env, **(environ or {})}, variables=given, arguments=arguments
         )
 
     def license(self, token: Path | None = None, *, pools: list[Object] | None = None, **options: Any) -> Object:
-        """The result of the module license."""
-        given = {"token_path": str(token)} if token else {}
-        return self._run(license_module.main, pools, **given, **options)
+        """The result of the module license with a token of any license server."""
+        given = {"token_path": str(token), "replace": True} if token else {}
+        return self._run(license_module.main, pools, **{**given, **options})
 
     def info(self, *, pools: list[Object] | None = None, **options: Any) -> Object:
         """The result of the module license_info."""

@@ -50,6 +50,9 @@ def run_module(
         if importlib.util.find_spec("ansible.module_utils._internal"):
             internal = importlib.import_module("ansible.module_utils._internal")
             stack.enter_context(mock.patch.object(internal, "is_controller", False))
+            # Only the controller checks the encoding of options, and remembers that it does.
+            profiles = importlib.import_module("ansible.module_utils._internal._json._profiles")
+            stack.enter_context(mock.patch.object(profiles, "_string_encoding_check_enabled", return_value=False))
         stack.enter_context(mock.patch.dict(os.environ, env or {}))
         stack.enter_context(contextlib.redirect_stdout(printed))
         try:

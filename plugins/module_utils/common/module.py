@@ -85,9 +85,12 @@ class BaseModule(AnsibleModule):
         return dict(self.params)
 
     def _log_invocation(self) -> None:
-        """Remove secrets before Ansible writes all options to the system's log."""
+        """Remove secrets before Ansible writes all options to the system's log, and escape characters that it cannot encode."""
         given = self.params
-        self.params = self._for_printing()
+        self.params = {
+            name: value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+            for name, value in self._for_printing().items()
+        }
         try:
             super()._log_invocation()
         finally:

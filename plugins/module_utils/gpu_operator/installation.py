@@ -5,12 +5,6 @@
 Marks on the Deployment show its manager: labels and annotations of Argo CD and Flux, Helm's annotations, OLM's labels, an owner, or nothing.
 An installation that this collection has not made, and that gpu_cluster does not name, is adopted: it is used as it is and never upgraded.
 The same applies to every installation by Argo CD or Flux, even if gpu_cluster names it.
-
-Argo CD marks an object with the annotation argocd.argoproj.io/tracking-id, `<application>:<group>/<kind>:<namespace>/<name>`, or by
-a label: its documentation proposes argocd.argoproj.io/instance besides app.kubernetes.io/instance, which every Helm chart sets
-(https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/). Flux marks objects of a
-HelmRelease or a Kustomization with two labels of that kind's API group (fluxcd/helm-controller internal/postrender/origin_labels.go,
-fluxcd/pkg ssa/manager.go SetOwnerLabels).
 """
 
 from __future__ import annotations
@@ -23,6 +17,7 @@ from ..catalog.names import NFD_PREFIX
 from ..catalog.olm import CSV_KIND, HELM, NFD_CR, OLM, OWNER_KIND_LABEL, OWNER_LABEL
 from ..catalog.taints import untolerated_taints
 from ..cluster_state.cluster_policy import active_policy
+from ..cluster_state.object_managers import TOOLS, gitops_owner
 from ..helm.release import ReleaseId, helm_release_of
 from ..pools.plan import OlmPlan, PolicyPlan, ReleasePlan
 
@@ -30,12 +25,6 @@ Document = t.Mapping[str, t.Any]
 
 # What manages a Deployment, besides Argo CD and Flux.
 HELM_MANAGER, OLM_MANAGER, OWNER, UNMANAGED = "helm", "olm", "owner", "unmanaged"
-
-ARGO_CD, FLUX = "argocd", "flux"
-TOOLS = (ARGO_CD, FLUX)
-
-_TRACKING_ID, _INSTANCE = "argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance"
-_FLUX_GROUPS = (("helm.toolkit.fluxcd.io", "HelmRelease"), ("kustomize.toolkit.fluxcd.io", "Kustomization"))
 
 # Instructions for excluding fields from drift correction. Argo CD: user-guide/diffing and user-guide/sync-options
 # (RespectIgnoreDifferences). Flux: fluxcd.io/flux/components/helm/helmreleases (Drift detection) and
@@ -58,18 +47,6 @@ _EXCLUSIONS = {
 _VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.-]+)?")
 _PROGRAMS = {"operator": "gpu-operator", "nfd": "nfd-master"}
 TITLES = {"operator": "GPU operator", "nfd": "NFD"}
-
-
-@dataclass(frozen=True)
-class GitOpsOwner:
-    """The GitOps resource that reconciles an object: `tool` is one of TOOLS, `kind` is application, HelmRelease or Kustomization."""
-
-    tool: str
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{'Argo CD' if self.tool == ARGO_CD else 'Flux'} {self.kind} {self.name}"
 
 
 @dataclass(frozen=True)
@@ -274,27 +251,6 @@ def unlabelled_nodes(nodes: t.Iterable[Document], taints: t.Iterable[Document]) 
         if any((taint["key"], taint["effect"]) in blocking for taint in node["spec"].get("taints") or ())
         and not any(label.startswith(NFD_PREFIX) for label in node["metadata"].get("labels") or ())
     ]
-
-
-def gitops_owner(item: t.Mapping[str, t.Any], kind: str) -> GitOpsOwner | None:
-    """The owner of an object of this kind; None if it has no such mark, or only a mark copied from another object."""
-    metadata = item["metadata"]
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    for group, owner in _FLUX_GROUPS:
-        name, namespace = labels.get(f"{group}/name"), labels.get(f"{group}/namespace")
-        if name:
-            return GitOpsOwner(FLUX, owner, f"{namespace}/{name}" if namespace else name)
-    application, dummy, tracked = str(annotations.get(_TRACKING_ID) or "").partition(":")
-    if application and _refers_to(tracked, kind, metadata["name"]):
-        return GitOpsOwner(ARGO_CD, "application", application)
-    instance = labels.get(_INSTANCE) or annotations.get(_INSTANCE)
-    return GitOpsOwner(ARGO_CD, "application", instance) if instance else None
-
-
-def _refers_to(tracked: str, kind: str, name: str) -> bool:
-    """Whether `<group>/<kind>:<namespace>/<name>` is this object."""
-    group_kind, dummy, path = tracked.partition(":")
-    return group_kind.rpartition("/")[2] == kind and path.rpartition("/")[2] == name
 
 
 def evaluate_helm(

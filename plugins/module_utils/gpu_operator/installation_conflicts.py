@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from ..catalog import releases
 from ..cluster_state.cluster_policy import uses_driver_objects
+from ..cluster_state.object_managers import gitops_owner
 from .driver_rollout import SWITCH
-from .installation import InstallationFinding, gitops_owner
+from .installation import InstallationFinding
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan

@@ -9,11 +9,12 @@ import typing as t
 
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.node import Node, parse_node
+from ..cluster_state.nvidia_driver import driver_of_nodes, is_managed
 from ..cluster_state.pool_assignment import assign_pools
 from ..common.errors import InvalidOptions
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
-from .content import CONFIG_KEY, TOKEN_KEY, LicenseFiles, read_files
+from .content import CONFIG_KEY, TOKEN_KEY, LicenseFiles, read_files, token_of
 from .diagnosis import Expected
 from .driver_pods import (
     CONFIG_PATH,
@@ -25,8 +26,7 @@ from .driver_pods import (
     parse_driver_pods,
 )
 from .gridd_conf import profile_class
-from .targets import LicenseTarget, mounted_targets, target_of_pool
-from .token import InvalidToken, TokenInfo, parse_token
+from .targets import LicenseTarget, declares_vgpu, mounted_targets, target_of_driver, target_of_pool
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -68,12 +68,55 @@ class LicenseCluster:
         pods = parse_driver_pods(self._client.list(path, label_selector=SELECTOR, field_selector=FIELDS))
         return license_nodes(self._plan, self.nodes, self.membership, pods)
 
+    @functools.cached_property
+    def has_vgpu(self) -> bool:
+        """Whether nodes need a license, or will."""
+        return declares_vgpu(self._plan, self.policy, self.drivers) or bool(self._vgpu_nodes)
+
+    @functools.cached_property
+    def _vgpu_nodes(self) -> list[LicenseNode]:
+        return license_nodes(self._plan, self.nodes, self.membership, {})
+
     def classes(self, target: LicenseTarget) -> set[str]:
         """The classes of the vGPU types of the nodes whose driver pods mount the object."""
-        members = {name for pool in target.pools for name in self.membership.by_pool.get(pool, ())}
-        nodes = license_nodes(self._plan, self.nodes, self.membership, {})
-        kinds = {profile_class(node.vgpu_type) for node in nodes if not target.pools or node.name in members}
+        kinds = {profile_class(node.vgpu_type) for node in self._vgpu_nodes if self._may_mount(node, target)}
         return {kind for kind in kinds if kind}
+
+    def _may_mount(self, node: LicenseNode, target: LicenseTarget) -> bool:
+        if target.pools:
+            return node.pool in target.pools
+        if not self.drivers:
+            return True
+        mounted = self._mounted_on(node)
+        return mounted is not None and mounted.is_same_object(target)
+
+    @functools.cached_property
+    def _drivers_of_nodes(self) -> dict[str, list[Object]]:
+        """The NVIDIADrivers that select each node."""
+        if not self.drivers:
+            return {}
+        by_name = {item["metadata"]["name"]: item for item in self.drivers}
+        names = driver_of_nodes(self.drivers, [(node.name, node.labels) for node in self.nodes])
+        return {node: [by_name[name] for name in found] for node, found in names.items()}
+
+    def _mounted_on(self, node: LicenseNode) -> LicenseTarget | None:
+        """The object that the NVIDIADriver which alone selects the node names; else that of its pool, or the only one."""
+        drivers = self._drivers_of_nodes.get(node.name, ())
+        if len(drivers) != 1:
+            return target_of_pool(self.mounted, node.pool)
+        own = target_of_driver(drivers[0])
+        return next((each for each in self.mounted if own is not None and each.is_same_object(own)), None)
+
+    def nodes_without_token(self) -> dict[str, list[str]]:
+        """The nodes that NVIDIADrivers select, but not one that names an object, by the reason. Managed drivers get the name after the object exists."""
+        reasons: dict[str, list[str]] = {}
+        for node in self._vgpu_nodes:
+            drivers = self._drivers_of_nodes.get(node.name, ())
+            if len(drivers) > 1:
+                reasons.setdefault("several NVIDIADrivers select the same node", []).append(node.name)
+            elif drivers and target_of_driver(drivers[0]) is None and not is_managed(drivers[0]):
+                reasons.setdefault("the NVIDIADriver there names none", []).append(node.name)
+        return reasons
 
     @functools.cached_property
     def mounted(self) -> list[LicenseTarget]:
@@ -87,7 +130,7 @@ class LicenseCluster:
 
     def expected_of(self, node: LicenseNode) -> Expected | None:
         """The files that a node should use; None if no object is mounted there."""
-        target = target_of_pool(self.mounted, node.pool)
+        target = self._mounted_on(node)
         return self.expected[target] if target is not None else None
 
     def predict(self, provided: t.Mapping[str, t.Any]) -> None:
@@ -118,15 +161,8 @@ class LicenseCluster:
             files = read_files(target, live, self.namespace)
         except InvalidOptions:
             files = LicenseFiles()
-        return Expected(target, self.namespace, files, _token(files))
+        return Expected(target, self.namespace, files, token_of(files))
 
     def read(self, target: LicenseTarget) -> Object | None:
         """The object; None if it does not exist."""
         return self._client.get(object_path("v1", target.kind, target.name, self.namespace))
-
-
-def _token(files: LicenseFiles) -> TokenInfo | None:
-    try:
-        return parse_token(files.token) if files.token is not None else None
-    except InvalidToken:
-        return None

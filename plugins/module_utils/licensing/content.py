@@ -10,11 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..catalog.names import CREATED_ANNOTATION
 from ..common.errors import InvalidOptions
-from ..schema.messages import abbreviate, join_words, quote
+from ..schema.messages import abbreviate, join_words, option_of_role, quote
 from . import gridd_conf
 from .gridd_conf import GriddOptions
 from .targets import CONFIG_MAP, SECRET, LicenseTarget
@@ -33,6 +33,7 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 TOKEN_KEY, CONFIG_KEY = "client_configuration_token.tok", "gridd.conf"
+REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
 _OPAQUE = "Opaque"
 
 
@@ -88,16 +89,16 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
 
 def missing_keys_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
     """Why driver pods get no license from the object, with the remedy."""
-    name = target.label(namespace)
     remedy = f"Set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
     if not exists:
-        return f"{name} does not exist, and no token is given. {remedy}."
+        return f"{target.label(namespace)} does not exist, and no token is given. {remedy}."
+    return f"{_missing_keys(target, files, namespace)} {remedy}, and the run adds the keys; or create the object with these keys (docs/licensing.md)."
+
+
+def _missing_keys(target: LicenseTarget, files: LicenseFiles, namespace: str) -> str:
     missing = [key for key, value in ((TOKEN_KEY, files.token), (CONFIG_KEY, files.config)) if value is None]
     has = f"has only {abbreviate(files.stray)}" if files.stray else "has none of the other keys"
-    return (
-        f"{name} lacks {join_words(missing)}, and {has}; the GPU operator mounts exactly the keys {TOKEN_KEY} and {CONFIG_KEY}. "
-        f"{remedy}, and the run adds the keys; or create the object with these keys (docs/licensing.md)."
-    )
+    return f"{target.label(namespace)} lacks {join_words(missing)}, and {has}; the GPU operator mounts exactly the keys {TOKEN_KEY} and {CONFIG_KEY}."
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def desired_files(
     *,
     exists: bool,
 ) -> DesiredFiles:
-    """The content for an object: the given token, or the live one; gridd.conf from the options, or the live one. Raises InvalidOptions."""
+    """The content for an object: the given token, or the live one; gridd.conf with the options. Raises InvalidOptions."""
     if token is None and (live.token is None or (exists and live.config is None)):
         raise InvalidOptions([missing_keys_message(target, live, namespace, exists=exists)])
     content = normalize_token(token).encode() if token is not None else t.cast("bytes", live.token)
@@ -137,42 +138,87 @@ def desired_files(
     return DesiredFiles(LicenseFiles(content, config, live.stray), info, tuple(warnings))
 
 
+def managed_files(
+    target: LicenseTarget,
+    live: LicenseFiles,
+    token: str | None,
+    options: GriddOptions,
+    classes: t.Collection[str],
+    namespace: str,
+    manager: str,
+) -> DesiredFiles:
+    """The content of an object that another tool manages, which stays. Raises InvalidOptions if nodes would get no license from it."""
+    label = target.label(namespace)
+    remedy = managed_remedy(target, namespace, manager)
+    if live.token is None or live.config is None:
+        raise InvalidOptions([f"{_missing_keys(target, live, namespace)} {remedy}"])
+    try:
+        info = parse_token(live.token)
+    except InvalidToken as error:
+        raise InvalidOptions([f"The token in {label} {error}. {remedy}"]) from None
+    _require_fitting(live.config_text, classes, remedy)
+    present = gridd_conf.parse(live.config_text)
+    differing = ["the token"] if token is not None and not _same_token(live.token, token.encode()) else []
+    differing += [CONFIG_KEY] if options.parameters.items() - present.items() else []
+    warnings = gridd_conf.warnings(live.config_text)
+    if differing:
+        warnings.append(f"{label} is managed by {manager}, and is not changed. Set {join_words(differing)} there.")
+    return DesiredFiles(live, info, tuple(warnings))
+
+
+def managed_remedy(target: LicenseTarget, namespace: str, manager: str) -> str:
+    """Where an object that another tool manages is corrected."""
+    return f"{target.label(namespace)} is managed by {manager}; correct it there."
+
+
+def token_of(files: LicenseFiles) -> TokenInfo | None:
+    """The values of the token; None without a valid one."""
+    try:
+        return parse_token(files.token) if files.token is not None else None
+    except InvalidToken:
+        return None
+
+
+def require_renewal(target: LicenseTarget, live: LicenseFiles, desired: DesiredFiles, namespace: str) -> None:
+    """Raise InvalidOptions if the token would replace a newer one, or one for another license server."""
+    current = token_of(live)
+    if current is not None and (reasons := desired.token.not_a_renewal_of(current)):
+        raise InvalidOptions(
+            [
+                f"The token ({desired.token.description}) is not a renewal of the one in {target.label(namespace)} ({current.description}): "
+                f"{join_words(reasons)}. Give a newer token of the same license server, or set {REPLACE_OPTION} to true."
+            ]
+        )
+
+
 def _config(
     target: LicenseTarget, live: LicenseFiles, options: GriddOptions, classes: t.Collection[str], namespace: str
 ) -> tuple[bytes, list[str]]:
-    """The content of gridd.conf, and warnings about it; raises InvalidOptions if nodes would get no license."""
-    if live.config is not None and not options.declared and not gridd_conf.is_managed(live.config_text):
-        text, content, setting = (
-            live.config_text,
-            live.config,
-            f"Correct it in {target.label(namespace)}, or set {gridd_conf.FEATURE_TYPE_OPTION}",
-        )
+    """The content of gridd.conf, and warnings about it; raises InvalidOptions if nodes would get no license.
+
+    Parameters that are not declared stay; only in a managed file, a FeatureType that does not fit the nodes is replaced.
+    """
+    # Other bytes than those of UTF-8 stay, too.
+    before = gridd_conf.HEADER if live.config is None else live.config.decode(errors="surrogateescape")
+    parameters = options.parameters
+    if gridd_conf.is_managed(before) and options.feature_type is None:
+        present = gridd_conf.feature_type_of(before)
+        if present is None or any(gridd_conf.mismatch(present, kind) for kind in classes):
+            parameters = {"FeatureType": str(gridd_conf.AUTOMATIC), **parameters}
+    text = gridd_conf.with_parameters(before, parameters)
+    if options.feature_type is None:
+        remedy = f"Correct it in {target.label(namespace)}, or set {gridd_conf.FEATURE_TYPE_OPTION}."
     else:
-        inherited = _declared_in(live.config_text) if gridd_conf.is_managed(live.config_text) else GriddOptions()
-        value = options.feature_type
-        if value is None and not classes:
-            # Without nodes, nothing shows that another value is needed.
-            value = inherited.feature_type
-        if value is None:
-            value = gridd_conf.feature_type_for(classes)
-        if options.proxy_address is None:
-            options = replace(options, proxy_address=inherited.proxy_address, proxy_port=inherited.proxy_port)
-        text = gridd_conf.compose(options, value)
-        content, setting = text.encode(), f"Set another {gridd_conf.FEATURE_TYPE_OPTION}, or remove it"
+        remedy = f"Set another {gridd_conf.FEATURE_TYPE_OPTION}, or remove it."
+    _require_fitting(text, classes, remedy)
+    return text.encode(errors="surrogateescape"), gridd_conf.warnings(text)
+
+
+def _require_fitting(text: str, classes: t.Collection[str], remedy: str) -> None:
+    """Raise InvalidOptions if nodes with vGPU types of these classes would get no license with this gridd.conf."""
     feature = gridd_conf.feature_type_of(text)
-    mismatches = [reason for kind in sorted(classes) if (reason := gridd_conf.mismatch(feature, kind))]
-    if mismatches:
-        raise InvalidOptions([f"gridd.conf: {reason}. {setting}." for reason in mismatches])
-    return content, list(gridd_conf.warnings(text))
-
-
-def _declared_in(text: str) -> GriddOptions:
-    """The parameters of a managed file."""
-    feature_type, parameters = gridd_conf.feature_type_of(text), gridd_conf.parse(text)
-    address, port = parameters.get("ProxyServerAddress"), parameters.get("ProxyServerPort", "")
-    if not address or not (port.isascii() and port.isdigit() and len(port) <= 5):
-        return GriddOptions(feature_type)
-    return GriddOptions(feature_type, address, int(port))
+    if mismatches := [reason for kind in sorted(classes) if (reason := gridd_conf.mismatch(feature, kind))]:
+        raise InvalidOptions([f"gridd.conf: {reason}. {remedy}" for reason in mismatches])
 
 
 def object_body(

@@ -12,7 +12,9 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..schema.messages import option_of_role
+from ..schema.coercion import is_blank
+from ..schema.messages import join_words, option_of_role
+from ..schema.types import Integer, integer_between
 from .token import HOST, MAX_PORT
 
 # FeatureType, with the product that it requests.
@@ -23,15 +25,28 @@ FEATURE_TYPES: dict[int, str] = {
     4: "NVIDIA Virtual Compute Server",
 }
 FEATURE_TYPE_OPTION = option_of_role("gpu_licensing_feature_type", "feature_type")
-# The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A). The first
-# value is the one that is composed. With 1, the client requests the product that fits the vGPU type.
+# With this value, the client requests the product that fits its vGPU type. It therefore stays the same, whichever nodes a cluster has.
+AUTOMATIC = 1
+# The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A).
 _FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}
-_AUTOMATIC = 1
 # A vGPU type such as A100-10C, A100-1-5CME or T4-1B4, alone or at the end of the product of a GPU.
-_PROFILE = re.compile(r"-\d+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
+_PROFILE = re.compile(r"-[0-9]+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
 # The parameters that results and diffs show.
 SHOWN = ("FeatureType", "ProxyServerAddress", "ProxyServerPort", "ServerAddress", "ServerPort")
-_HEADER = "# Managed by accel.gpu"
+_LICENSED = join_words([f"{value} ({product})" for value, product in FEATURE_TYPES.items() if value], "or")
+
+
+def _unknown_feature_type(value: int) -> str | None:
+    if value == 0:
+        return f"requests no license, but each vGPU type needs one; use {_LICENSED}"
+    return None if value in FEATURE_TYPES else f"is not known; use {_LICENSED}"
+
+
+_PORTS = f"give a port from 1 to {MAX_PORT}"
+_FEATURE_TYPE = Integer((_unknown_feature_type,))
+_PORT = integer_between(1, MAX_PORT, _PORTS, _PORTS)
+# The content of a new file.
+HEADER = "# Managed by accel.gpu\n"
 
 
 @dataclass(frozen=True)
@@ -43,20 +58,31 @@ class GriddOptions:
     proxy_port: int | None = None
 
     @property
-    def declared(self) -> bool:
-        """Whether any parameter is declared."""
-        return self != GriddOptions()
+    def parameters(self) -> dict[str, str]:
+        """The declared parameters as in the file."""
+        values = {
+            "FeatureType": self.feature_type,
+            "ProxyServerAddress": self.proxy_address,
+            "ProxyServerPort": self.proxy_port,
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
+
+    @classmethod
+    def from_params(cls, params: t.Mapping[str, t.Any]) -> GriddOptions:
+        """The options of a module; empty text is not declared. problems() finds what is not valid."""
+        given = {name: None if is_blank(params[name]) else params[name] for name in cls.__dataclass_fields__}
+        return cls(
+            _FEATURE_TYPE.coerce(given["feature_type"]), given["proxy_address"], _PORT.coerce(given["proxy_port"])
+        )
 
     def problems(self) -> list[str]:
         """The mistakes in the options."""
-        texts = []
-        if self.feature_type is not None and self.feature_type not in FEATURE_TYPES:
-            known = ", ".join(f"{value} ({product})" for value, product in FEATURE_TYPES.items())
-            texts.append(f"feature_type: {self.feature_type} is not known; use one of: {known}")
+        texts: list[str] = []
+        for name, field in (("feature_type", _FEATURE_TYPE), ("proxy_port", _PORT)):
+            if getattr(self, name) is not None:
+                texts += field.problems(getattr(self, name), name)
         if self.proxy_address is not None and not HOST.fullmatch(self.proxy_address):
             texts.append("proxy_address: is not a host; give a name or an address, without scheme, user and port")
-        if self.proxy_port is not None and not 0 < self.proxy_port <= MAX_PORT:
-            texts.append(f"proxy_port: {self.proxy_port} is not a port; give a number from 1 to {MAX_PORT}")
         if (self.proxy_address is None) != (self.proxy_port is None):
             missing = "proxy_port" if self.proxy_port is None else "proxy_address"
             texts.append(f"{missing}: is missing; proxy_address and proxy_port are set together")
@@ -69,12 +95,6 @@ def profile_class(product: str) -> str | None:
     return match["kind"] if match else None
 
 
-def feature_type_for(classes: t.Collection[str]) -> int:
-    """The FeatureType for vGPU types of these classes."""
-    preferred = {_FITTING[kind][0] for kind in classes}
-    return preferred.pop() if len(preferred) == 1 else _AUTOMATIC
-
-
 def mismatch(feature_type: int | None, kind: str) -> str:
     """Why vGPU types of a class get no license with this FeatureType, as the end of a sentence; empty if they do."""
     if feature_type is None or feature_type in _FITTING[kind]:
@@ -84,23 +104,33 @@ def mismatch(feature_type: int | None, kind: str) -> str:
     return f"FeatureType={feature_type} requests {requested}, but vGPU types of class {kind} need {needed}"
 
 
-def compose(options: GriddOptions, feature_type: int) -> str:
-    """The content of gridd.conf."""
-    lines = [_HEADER, f"FeatureType={feature_type}"]
-    if options.proxy_address is not None:
-        lines += [f"ProxyServerAddress={options.proxy_address}", f"ProxyServerPort={options.proxy_port}"]
+def with_parameters(text: str, parameters: t.Mapping[str, str]) -> str:
+    """The file with these parameters; its other lines stay."""
+    present = parse(text)
+    pending = {name: value for name, value in parameters.items() if present.get(name) != value}
+    if not pending:
+        return text
+    changed = frozenset(pending)
+    lines = []
+    for line in text.removesuffix("\n").split("\n") if text else []:
+        name = next(iter(parse(line)), "")
+        if name not in changed:
+            lines.append(line)
+        elif name in pending:
+            lines.append(f"{name}={pending.pop(name)}")
+    lines += [f"{name}={value}" for name, value in pending.items()]
     return "\n".join(lines) + "\n"
 
 
 def is_managed(text: str) -> bool:
     """Whether this collection has composed the file."""
-    return text.startswith(_HEADER)
+    return text.startswith(HEADER.rstrip())
 
 
 def parse(text: str) -> dict[str, str]:
     """The parameters of a file, as written; lines of another form are left out."""
     parameters: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         name, equals, value = line.partition("=")
         if equals and re.fullmatch(r"[A-Za-z]+", name.strip()):
             parameters[name.strip()] = value.strip().strip('"')

@@ -10,12 +10,14 @@ import typing as t
 
 from ..common.errors import InvalidOptions
 from ..common.module import ArgumentSpec, BaseModule
+from ..schema.messages import quote
 from .token import (
     MAX_LENGTH,
     TOKEN_OPTION,
     TOKEN_PATH_OPTION,
     InvalidToken,
     TokenInfo,
+    looks_like_token,
     normalize_token,
     parse_token,
 )
@@ -31,8 +33,21 @@ class LicenseTokenModule(BaseModule):
     """A module with the options `token` and `token_path`."""
 
     def secrets(self) -> set[str]:
-        """The token of the environment, too."""
-        return super().secrets() | {value for value in [os.environ.get(TOKEN_ENV, "")] if value}
+        """The token of the environment, too, and one that was given in another option."""
+        return super().secrets() | {
+            *filter(None, [os.environ.get(TOKEN_ENV)]),
+            *(text for name in self.params for text in self._tokens_in(name)),
+        }
+
+    def refuse_tokens_in(self, options: t.Iterable[str]) -> None:
+        """Raise InvalidOptions if one of these options has a token in place of its own value."""
+        if problems := [_misplaced(name) for name in options if self._tokens_in(name)]:
+            raise InvalidOptions(problems)
+
+    def _tokens_in(self, option: str) -> list[str]:
+        value = self.params[option]
+        texts = value if isinstance(value, list) else [value]
+        return [text for text in texts if isinstance(text, str) and looks_like_token(text)]
 
     @functools.cached_property
     def license_token(self) -> str | None:
@@ -74,9 +89,18 @@ class LicenseTokenModule(BaseModule):
         if token:
             return t.cast("str", token)
         if path:
+            if self._tokens_in("token_path"):
+                raise InvalidOptions([_misplaced(TOKEN_PATH_OPTION)])
             try:
                 with open(path, "rb") as file:
                     return file.read(MAX_LENGTH + 1)
             except OSError as error:
                 raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} cannot be read: {error.strerror}"]) from None
+            except ValueError:
+                # A null character, or one that cannot be encoded.
+                raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {quote(path)} is not a path"]) from None
         return os.environ.get(TOKEN_ENV) or None
+
+
+def _misplaced(option: str) -> str:
+    return f"{option}: looks like a token; give it as {TOKEN_OPTION}"

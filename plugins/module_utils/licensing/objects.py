@@ -4,12 +4,25 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from dataclasses import dataclass
 
+from ..cluster_state.object_managers import manager_of
+from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.paths import collection_path, object_path
-from .content import DesiredFiles, LicenseFiles, desired_files, object_body, read_files
+from ..schema.messages import join_words, option_of_role
+from .content import (
+    DesiredFiles,
+    LicenseFiles,
+    desired_files,
+    managed_files,
+    object_body,
+    read_files,
+    require_renewal,
+    token_of,
+)
 from .gridd_conf import GriddOptions, feature_type_of
 from .targets import CONFIG_MAP, LicenseTarget, live_target
 
@@ -18,8 +31,11 @@ if t.TYPE_CHECKING:
 
     from ..kube.client import Client
     from .cluster import LicenseCluster
+    from .token import TokenInfo
 
 Object = dict[str, t.Any]
+
+SECRET_NAME_OPTION = option_of_role("gpu_licensing_secret_name", "secret_name")
 
 
 @dataclass(frozen=True)
@@ -28,6 +44,8 @@ class LicenseOptions:
 
     token: str | None
     gridd: GriddOptions
+    # Whether the token may replace one that is newer, or for another license server.
+    replace: bool = False
     classes: frozenset[str] = frozenset()
 
 
@@ -42,6 +60,8 @@ class LicenseObjectChange:
     body: Object | None
     # The ConfigMap from which the files come.
     migrated_from: LicenseTarget | None = None
+    # The tool that reconciles the object, which is therefore not changed.
+    managed_by: str = ""
 
     @property
     def action(self) -> str:
@@ -62,6 +82,7 @@ class LicenseObjectChange:
             "pools": list(self.target.pools),
             "feature_type": feature_type_of(self.desired.files.config_text),
             "digests": self.desired.files.digests(),
+            "managed_by": self.managed_by,
             "migrated_from": origin.label(namespace) if origin is not None else "",
             **{
                 name: token[name]
@@ -79,25 +100,46 @@ class LicenseObjects:
         self._cluster = cluster
         self._options = options
 
+    def select(self, targets: list[LicenseTarget], name: str | None) -> list[LicenseTarget]:
+        """The objects to compare: if a token is given, only the one of this name, if there is one. Raises InvalidOptions if the token may not be for all."""
+        if self._options.token is None or len(targets) == 1:
+            return targets
+        if chosen := [target for target in targets if target.name == name]:
+            return chosen
+        tokens = [token for target in targets if (token := self._replaceable_token(target)) is not None]
+        if any(one.other_licenses_than(other) for one, other in itertools.combinations(tokens, 2)):
+            labels = [target.label_with_pools(self._cluster.namespace) for target in targets]
+            raise InvalidOptions(
+                [
+                    f"{join_words(labels)} have different tokens, and one token is given. Set {SECRET_NAME_OPTION} to the name of the Secret that gets it."
+                ]
+            )
+        return targets
+
+    def _replaceable_token(self, target: LicenseTarget) -> TokenInfo | None:
+        """The token in an object that no other tool manages; None without a valid one."""
+        live = self._cluster.read(target)
+        if live is None or manager_of(live, target.kind):
+            return None
+        return token_of(read_files(target, live, self._cluster.namespace))
+
     def compare(self, target: LicenseTarget) -> LicenseObjectChange:
         """The change of one object; raises InvalidOptions if nodes would get no license from it."""
         namespace = self._cluster.namespace
         live = self._cluster.read(target)
         before = known = read_files(target, live, namespace)
-        origin = None
+        options, origin = self._options, None
+        classes = self._cluster.classes(target) | options.classes
+        if live is not None and (manager := manager_of(live, target.kind)):
+            kept = managed_files(target, before, options.token, options.gridd, classes, namespace, manager)
+            return LicenseObjectChange(target, live, before, kept, None, managed_by=manager)
         if not before.is_complete and (origin := self._migration_source(target)) is not None:
             files = read_files(origin, self._cluster.read(origin), namespace)
             known = LicenseFiles(before.token or files.token, before.config or files.config, before.stray)
-        classes = self._cluster.classes(target) | self._options.classes
-        desired = desired_files(
-            target,
-            known,
-            self._options.token,
-            self._options.gridd,
-            classes,
-            namespace,
-            exists=live is not None or known.token is not None,
-        )
+        exists = live is not None or known.token is not None
+        desired = desired_files(target, known, options.token, options.gridd, classes, namespace, exists=exists)
+        if options.token is not None and not options.replace:
+            require_renewal(target, known, desired, namespace)
         body = object_body(target, namespace, live, before, desired.files)
         return LicenseObjectChange(target, live, before, desired, body, origin)
 

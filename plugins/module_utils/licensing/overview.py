@@ -12,6 +12,7 @@ from ..schema.messages import abbreviate_nodes
 from .diagnosis import Expected, counts, expiry_warning, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
 from .status import UNKNOWN
+from .targets import NO_OBJECT
 from .token import format_time
 
 if t.TYPE_CHECKING:
@@ -119,9 +120,7 @@ def _warnings(
     states: t.Sequence[NodeState], objects: t.Sequence[Expected], now: datetime.datetime, min_days: int
 ) -> t.Iterator[str]:
     if states and not objects:
-        yield (
-            "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
-        )
+        yield NO_OBJECT
     for expected in objects:
         if not expected.readable:
             yield f"This user may not read {expected.label}, so the tokens of the nodes are not compared."

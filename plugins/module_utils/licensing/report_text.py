@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..report.table import WIDTH, Column, table, wrap
+from .targets import NO_OBJECT
 
 Document = t.Mapping[str, t.Any]
 
@@ -29,7 +30,7 @@ def report_problems(report: Document, min_days: int) -> list[str]:
             f"{outdated} {'node has' if outdated == 1 else 'nodes have'} a token that differs from the one in their Secret. Run the playbook license_rotate."
         )
     if not info.get("objects") and counts.get("nodes"):
-        found.append("No Secret with a licensing token is named. Run the playbook license with a token.")
+        found.append(NO_OBJECT)
     found += [text for item in info.get("objects") or () if (text := _object_problem(item))]
     left = info.get("days_left")
     if left is not None and left < min_days:

@@ -17,6 +17,7 @@ from ..cluster_state.cluster_policy import uses_driver_objects
 from ..common.errors import InvalidOptions
 from ..common.nested import get_nested
 from ..schema.driver import VGPU_TYPE
+from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan, PoolPlan
@@ -28,6 +29,10 @@ SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 DEFAULT_NAME = "licensing-config"
 _FIELDS = {SECRET: "secretName", CONFIG_MAP: "configMapName"}
 _DRIVER_FIELDS = {SECRET: "secretName", CONFIG_MAP: "name"}
+# For reports and failures.
+NO_OBJECT = (
+    "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
+)
 PATH: Path = ("driver", "licensingConfig")
 
 
@@ -42,6 +47,15 @@ class LicenseTarget:
     def label(self, namespace: str) -> str:
         """Kind, namespace and name for messages."""
         return f"{self.kind} {namespace}/{self.name}"
+
+    def is_same_object(self, other: LicenseTarget) -> bool:
+        """Whether both are the same object, whatever their pools."""
+        return (self.kind, self.name) == (other.kind, other.name)
+
+    def label_with_pools(self, namespace: str) -> str:
+        """The label, and the pools."""
+        word = "pool" if len(self.pools) == 1 else "pools"
+        return f"{self.label(namespace)} ({word} {abbreviate(self.pools)})" if self.pools else self.label(namespace)
 
 
 @dataclass(frozen=True)
@@ -93,6 +107,18 @@ def _policy_describes_driver(plan: Plan, policy: Document) -> bool:
     spec = policy.get("spec") or {}
     enabled = get_nested(spec, "driver", "enabled") is not False
     return enabled and not plan.declares_drivers and not uses_driver_objects(spec)
+
+
+def declares_vgpu(plan: Plan, policy: Document | None, drivers: t.Iterable[Document]) -> bool:
+    """Whether a pool, an NVIDIADriver or the ClusterPolicy has the vGPU driver; one that has a token or NVIDIA's image has it."""
+    if vgpu_pools(plan):
+        return True
+    spec = (policy or {}).get("spec") or plan.operator.values
+    if uses_driver_objects(spec):
+        return any(get_nested(item, "spec", "driverType") == VGPU_TYPE for item in drivers)
+    driver = spec.get("driver") or {}
+    image = f"{driver.get('repository') or ''}/{driver.get('image') or ''}"
+    return driver.get("enabled") is not False and (live_target({"spec": spec}) is not None or VGPU_TYPE in image)
 
 
 def vgpu_pools(plan: Plan) -> list[PoolPlan]:
@@ -156,13 +182,19 @@ def mounted_targets(policy: Document | None, drivers: t.Iterable[Document] = ())
         return [live] if live is not None else []
     by_target: dict[LicenseTarget, list[str]] = {}
     for item in drivers:
-        target = _named_in(get_nested(item, "spec", "licensingConfig"), _DRIVER_FIELDS)
-        if target is not None and get_nested(item, "spec", "driverType") == VGPU_TYPE:
+        target = target_of_driver(item)
+        if target is not None:
             pool = get_nested(item, "spec", "nodeSelector", POOL_LABEL)
             by_target.setdefault(target, []).append(str(pool or ""))
     # An NVIDIADriver that selects no pool may be that of any node.
     named = [replace(target, pools=tuple(pools) if all(pools) else ()) for target, pools in by_target.items()]
     return sorted(named, key=lambda target: target.name)
+
+
+def target_of_driver(driver: Document) -> LicenseTarget | None:
+    """The object that an NVIDIADriver names, without its pools; None if it names none, or is not that of the vGPU driver."""
+    is_vgpu = get_nested(driver, "spec", "driverType") == VGPU_TYPE
+    return _named_in(get_nested(driver, "spec", "licensingConfig"), _DRIVER_FIELDS) if is_vgpu else None
 
 
 def target_of_pool(targets: t.Sequence[LicenseTarget], pool: str | None) -> LicenseTarget | None:

@@ -19,7 +19,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..schema.messages import option_of_role, quote
+from ..catalog import secrets
+from ..schema.messages import abbreviate, option_of_role, quote
 
 # A token has 2.7 KB; a Secret has at most 1 MiB.
 MAX_LENGTH = 64 * 1024
@@ -27,6 +28,9 @@ CLS, DLS = "cls", "dls"
 _CLS_DOMAIN = "licensing.nvidia.com"
 _ISSUER, _AUDIENCE = "NLS Service Instance", "NLS Licensed Client"
 _ALGORITHM = "RS256"
+# The longest name of a file, of a host and of an object in Kubernetes.
+_MAX_NAME = 255
+_THREE_PARTS = re.compile(r"[A-Za-z0-9_-]{20,}(\.[A-Za-z0-9_-]{20,}){2}")
 _CHARACTERS = re.compile(r"[A-Za-z0-9_-]*")
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})|[0-9A-Fa-f:.]{2,45}")
 _MAX_HOSTS = 64
@@ -87,6 +91,9 @@ class TokenInfo:
     server_type: str | None = None
     services: tuple[LicenseService, ...] = ()
     license_classes: tuple[str, ...] = ()
+    # The service instance of the license system that has created it, and the license servers of that instance for which it is.
+    instance: str | None = None
+    license_servers: frozenset[str] = frozenset()
     signature: str = UNKNOWN
     warnings: tuple[str, ...] = ()
 
@@ -103,6 +110,41 @@ class TokenInfo:
             remedy = "Wait until then, or check the clocks of this machine and of the license server"
             return TokenProblem(f"is not valid before {format_time(self.not_before)}", remedy)
         return None
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts that it names, each once."""
+        return list(dict.fromkeys(service.host for service in self.services))
+
+    @property
+    def description(self) -> str:
+        """Its fingerprint, times and servers for messages."""
+        times = (("issued", self.issued), ("expires", self.expires))
+        parts = [f"sha256:{self.fingerprint[:SHORT]}", *(f"{name} {format_time(time)}" for name, time in times if time)]
+        parts += [f"for {abbreviate(self.hosts)}"] if self.services else []
+        parts += [f"service instance {quote(self.instance)}"] if self.instance else []
+        return ", ".join(parts)
+
+    def not_a_renewal_of(self, current: TokenInfo) -> list[str]:
+        """Why this token may be an older or a foreign one, each as a sentence without its end; unknown values are not compared."""
+        pairs = (
+            ("it was issued earlier", self.issued, current.issued),
+            ("it expires earlier", self.expires, current.expires),
+        )
+        earlier = [text for text, mine, other in pairs if mine and other and mine < other]
+        return [*earlier, *self.other_licenses_than(current)]
+
+    def other_licenses_than(self, other: TokenInfo) -> list[str]:
+        """Why a client gets other licenses with this token, each as a sentence without its end; unknown values are not compared."""
+        reasons = []
+        hosts, servers = (self.hosts, other.hosts), (self.license_servers, other.license_servers)
+        if any(mine and theirs and set(mine).isdisjoint(theirs) for mine, theirs in (hosts, servers)):
+            reasons.append("it is for another license server")
+        if self.instance and other.instance and self.instance != other.instance:
+            reasons.append("it is for another service instance")
+        if set(self.license_classes) != set(other.license_classes):
+            reasons.append("it is for other classes of licenses")
+        return reasons
 
     def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
         """The token in the format of results."""
@@ -159,18 +201,18 @@ def parse_token(text: str | bytes) -> TokenInfo:
         warnings.append(
             "its signature does not match the key in it; it was changed after it was signed, or the license server signs with another key"
         )
-    classes = claims.get("fulfillment_class_ref_list")
+    instance = _map(claims.get("service_instance_configuration"))
     return TokenInfo(
         fingerprint=fingerprint(clean),
-        algorithm=algorithm[:16],
+        algorithm=_short(algorithm, 16),
         expires=expires,
         not_before=not_before,
         issued=issued,
         server_type=server_type,
         services=services,
-        license_classes=tuple(item[:100] for item in classes if isinstance(item, str))
-        if isinstance(classes, list)
-        else (),
+        license_classes=_texts(claims.get("fulfillment_class_ref_list")),
+        instance=next(iter(_texts([instance.get("nls_service_instance_ref")])), None),
+        license_servers=frozenset(_texts(claims.get("scope_ref_list"))),
         signature=verified,
         warnings=tuple(warnings),
     )
@@ -179,6 +221,12 @@ def parse_token(text: str | bytes) -> TokenInfo:
 def normalize_token(text: str | bytes) -> str:
     """The token as the Secret contains it: without the line break that editors add. Raises InvalidToken for text that cannot be one."""
     return _clean(text)
+
+
+def looks_like_token(text: str) -> bool:
+    """Whether a text may be a token, or a part of one, that was given in place of a name or a path."""
+    parts = text.split("/")
+    return any(len(part) > _MAX_NAME or _THREE_PARTS.fullmatch(part) or secrets.shape_of(part) for part in parts)
 
 
 def fingerprint(content: str | bytes) -> str:
@@ -260,7 +308,9 @@ def _services(claims: t.Mapping[str, t.Any]) -> tuple[tuple[LicenseService, ...]
             warnings.append("an entry for a license server has no valid host")
             continue
         ports = map(_map, _list(_map(sets.get(_key(node.get("svc_port_set_idx")))).get("svc_port_map"))[:_MAX_HOSTS])
-        named = [LicenseService(host, _port(item.get("port")), str(item.get("service") or "")[:32]) for item in ports]
+        named = [
+            LicenseService(host, _port(item.get("port")), _short(str(item.get("service") or ""), 32)) for item in ports
+        ]
         services += named or [LicenseService(host, port, "")]
     hosts = {service.host for service in services}
     if not hosts:
@@ -323,6 +373,16 @@ def _map(value: t.Any) -> dict[str, t.Any]:
 
 def _list(value: t.Any) -> list[t.Any]:
     return value if isinstance(value, list) else []
+
+
+def _texts(value: t.Any) -> tuple[str, ...]:
+    """The texts in a list, shortened."""
+    return tuple(_short(item, 100) for item in _list(value) if isinstance(item, str) and item)
+
+
+def _short(text: str, length: int) -> str:
+    """A shortened text that can be encoded."""
+    return text[:length].encode(errors="backslashreplace").decode()
 
 
 def _key(value: t.Any) -> t.Any:

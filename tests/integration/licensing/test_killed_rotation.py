@@ -31,7 +31,8 @@ class Scenario:
 
     def next_token(self) -> dict[str, Any]:
         token = self.licensing.token(f"dls-{next(self.numbers)}.example.net")
-        given = {"gpu_licensing_token_path": str(token), "gpu_licensing_node_names": self.nodes}
+        given: dict[str, Any] = {"gpu_licensing_token_path": str(token), "gpu_licensing_node_names": self.nodes}
+        given["gpu_licensing_replace"] = True
         return {"variables": {**self.licensing.variables, "gpu_licensing_verify": False, **given}}
 
     def requests(self, folder: Path) -> list[Request]:

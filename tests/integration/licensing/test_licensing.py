@@ -298,8 +298,12 @@ def test_a_planted_token_is_found_nowhere(licensing: Licensing) -> None:
     environ = {**licensing.lab.env, "NLS_CLIENT_TOKEN": token, "TMPDIR": str(folder)}
     shown = Shown(environ, folder)
     with planted.watched(folder) as seen:
+        # The token is for another license server.
+        assert shown.play("accel.gpu.license", variables=licensing.variables) == 2
+        assert "is not a renewal of the one in" in shown.text
+        variables = {**licensing.variables, "gpu_licensing_replace": True}
         for name in ("license", "license_rotate", "license_report"):
-            assert shown.play(f"accel.gpu.{name}", variables=licensing.variables) == 0, shown.text[-3000:]
+            assert shown.play(f"accel.gpu.{name}", variables=variables) == 0, shown.text[-3000:]
     assert shown.text.count("changed=1") >= 1
     assert planted.found_in(shown.text) == []
     assert seen == []

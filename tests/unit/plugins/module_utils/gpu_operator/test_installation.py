@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.object_managers import ARGO_CD, FLUX
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect import adopt_installed, relocate_plan
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.installation import (
-    ARGO_CD,
-    FLUX,
     HELM_MANAGER,
     OLM_MANAGER,
     OWNER,

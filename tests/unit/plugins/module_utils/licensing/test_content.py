@@ -95,7 +95,7 @@ def test_a_new_token_keeps_a_foreign_configuration() -> None:
     ("classes", "options", "expected"),
     [
         ("", GriddOptions(), b"# Managed by accel.gpu\nFeatureType=1\n"),
-        ("Q", GriddOptions(), b"# Managed by accel.gpu\nFeatureType=2\n"),
+        ("Q", GriddOptions(), b"# Managed by accel.gpu\nFeatureType=1\n"),
         ("CQ", GriddOptions(), b"# Managed by accel.gpu\nFeatureType=1\n"),
         ("C", GriddOptions(feature_type=4), b"# Managed by accel.gpu\nFeatureType=4\n"),
         (
@@ -187,3 +187,39 @@ def test_content_that_is_not_base64() -> None:
     live = {"metadata": {}, "data": {TOKEN_KEY: "%", CONFIG_KEY: ""}}
     with pytest.raises(InvalidOptions, match="is empty"):
         desired(read_files(TARGET, live, NAMESPACE))
+
+
+@pytest.mark.parametrize("classes", [{"Q"}, {"C"}, {"Q", "C"}, {"B", "A"}])
+@pytest.mark.parametrize("feature_type", [None, 2])
+def test_the_feature_type_does_not_change_once_nodes_show_their_vgpu_types(
+    classes: set[str], feature_type: int | None
+) -> None:
+    # The first run on a new cluster sees no node.
+    first = desired(text=TOKEN, options=GriddOptions(feature_type)).files
+    second = desired(first, TOKEN, classes)
+    # 2 does not fit other classes than Q.
+    assert (second.files == first) is (feature_type is None or classes == {"Q"})
+    assert desired(second.files, TOKEN, classes).files == second.files
+    assert desired(second.files, TOKEN).files == second.files
+
+
+FOREIGN = b"# manual\nFeatureType=4\nEnableUI=FALSE\nLicenseInterval = 1440\n\xff\n"
+
+
+@pytest.mark.parametrize("header", [b"", b"# Managed by accel.gpu\n"])
+@pytest.mark.parametrize(
+    ("options", "changes"),
+    [
+        (GriddOptions(), {}),
+        (GriddOptions(feature_type=1), {b"FeatureType=4": b"FeatureType=1"}),
+        (GriddOptions(None, "a", 1), {b"\xff\n": b"\xff\nProxyServerAddress=a\nProxyServerPort=1\n"}),
+    ],
+)
+def test_other_parameters_of_a_file_stay(header: bytes, options: GriddOptions, changes: dict[bytes, bytes]) -> None:
+    before = header + FOREIGN
+    expected = before
+    for old, new in changes.items():
+        expected = expected.replace(old, new)
+    found = desired(LicenseFiles(TOKEN.encode(), before), options=options, classes={"C"}).files
+    assert found.config == expected
+    assert (LicenseFiles(TOKEN.encode(), before).shown() == found.shown()) is (not changes)

@@ -31,7 +31,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods im
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.overview import node_states, overview, problem_lines
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.report_text import report_lines, report_problems
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.status import LicenseStatus
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import NO_OBJECT, SECRET, LicenseTarget
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token
 from tests.helpers.license_nodes import NAMESPACE, license_node
 from tests.helpers.license_tokens import CLS_HOST, DAY, make_token
@@ -283,18 +283,25 @@ def test_a_licensed_node_that_is_cordoned() -> None:
     assert overview([state], [VALID], NOW, min_days=30, limit=1)["counts"]["not_required"] == 0
 
 
-def problems_of(*objects: Expected, nodes: int = 1) -> list[str]:
-    """The problems of a cluster with licensed nodes."""
+def overview_of(*objects: Expected, nodes: int = 1) -> dict[str, Any]:
+    """The result of license_info for a cluster with licensed nodes."""
     readings = {f"n{index}": Reading(LICENSED) for index in range(nodes)}
     states = node_states([license_node(name) for name in readings], readings, lambda dummy: None, NOW)
-    return report_problems({"license_info": overview(states, objects, NOW, min_days=30, limit=2)}, 30)
+    return overview(states, objects, NOW, min_days=30, limit=2)
+
+
+def problems_of(*objects: Expected, nodes: int = 1) -> list[str]:
+    """The problems of a cluster with licensed nodes."""
+    return report_problems({"license_info": overview_of(*objects, nodes=nodes)}, 30)
 
 
 def test_problems_of_objects() -> None:
     name = f"Secret {NAMESPACE}/licensing-config"
     assert problems_of(VALID) == []
     assert problems_of(nodes=0) == []
-    assert problems_of() == ["No Secret with a licensing token is named. Run the playbook license with a token."]
+    assert problems_of() == [NO_OBJECT]
+    # The report shows it once.
+    assert overview_of()["warnings"] == [NO_OBJECT]
     assert problems_of(replace(VALID, files=LicenseFiles(), token=None, readable=False)) == [
         f"This user may not read {name}, so its token is not verified."
     ]

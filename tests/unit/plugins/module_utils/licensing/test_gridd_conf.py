@@ -32,11 +32,8 @@ def test_the_class_of_a_vgpu_type(product: str, kind: str | None) -> None:
     assert gridd_conf.profile_class(product) == kind
 
 
-@pytest.mark.parametrize(
-    ("classes", "expected"), [("", 1), ("C", 1), ("Q", 2), ("B", 1), ("A", 1), ("CBA", 1), ("QC", 1)]
-)
-def test_the_feature_type_for_classes(classes: str, expected: int) -> None:
-    assert gridd_conf.feature_type_for(set(classes)) == expected
+def test_the_automatic_feature_type_fits_each_class() -> None:
+    assert not any(gridd_conf.mismatch(gridd_conf.AUTOMATIC, kind) for kind in "QCBA")
 
 
 @pytest.mark.parametrize(
@@ -65,8 +62,9 @@ def test_mismatches(value: int | None, kind: str, text: str) -> None:
     assert gridd_conf.mismatch(value, kind) == text
 
 
-def test_compose_and_parse() -> None:
-    text = gridd_conf.compose(GriddOptions(proxy_address="proxy.example.com", proxy_port=3128), 1)
+def test_a_new_file() -> None:
+    options = GriddOptions(1, "proxy.example.com", 3128)
+    text = gridd_conf.with_parameters(gridd_conf.HEADER, options.parameters)
     assert text == "# Managed by accel.gpu\nFeatureType=1\nProxyServerAddress=proxy.example.com\nProxyServerPort=3128\n"
     assert gridd_conf.is_managed(text)
     assert gridd_conf.shown(text) == {
@@ -75,7 +73,42 @@ def test_compose_and_parse() -> None:
         "ProxyServerPort": "3128",
     }
     assert gridd_conf.feature_type_of(text) == 1
-    assert gridd_conf.compose(GriddOptions(), 2) == "# Managed by accel.gpu\nFeatureType=2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "FeatureType=1\n"),
+        ("a", "a\nFeatureType=1\n"),
+        ("FeatureType=4", "FeatureType=1\n"),
+        ("\n\n FeatureType = 4 \r\nb\n\n", "\n\nFeatureType=1\nb\n\n"),
+        ("FeatureType=1\nEnableUI=TRUE\nFeatureType=4\n", "FeatureType=1\nEnableUI=TRUE\n"),
+        ('FeatureType="1"', 'FeatureType="1"'),
+        ("# FeatureType=4\n", "# FeatureType=4\nFeatureType=1\n"),
+    ],
+)
+def test_a_parameter_is_set_in_a_file(text: str, expected: str) -> None:
+    assert gridd_conf.with_parameters(text, {"FeatureType": "1"}) == expected
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from(["FeatureType=4", "EnableUI=TRUE", "#", ""]), st.text(max_size=8))).map(
+        "\n".join
+    ),
+    st.dictionaries(st.sampled_from(["FeatureType", "ProxyServerPort"]), st.sampled_from("124")),
+)
+def test_any_file_keeps_its_other_lines(text: str, parameters: dict[str, str]) -> None:
+    found = gridd_conf.with_parameters(text, parameters)
+    assert gridd_conf.parse(found) == {**gridd_conf.parse(text), **parameters}
+    assert gridd_conf.with_parameters(found, parameters) == found
+
+    def others(content: str) -> list[str]:
+        return [
+            line for line in content.rstrip("\n").split("\n") if not gridd_conf.parse(line).keys() & parameters.keys()
+        ]
+
+    if parameters:
+        assert [line for line in others(found) if line] == [line for line in others(text) if line]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +119,7 @@ def test_compose_and_parse() -> None:
         (GriddOptions(feature_type=3), "feature_type: 3 is not known"),
         (GriddOptions(None, "a\nFeatureType=0", 1), "proxy_address: is not a host"),
         (GriddOptions(None, "http://user:word@proxy", 1), "proxy_address: is not a host"),
-        (GriddOptions(None, "proxy", 70000), "proxy_port: 70000 is not a port"),
+        (GriddOptions(None, "proxy", 70000), "proxy_port: 70000 is not allowed: give a port from 1 to 65535"),
         (GriddOptions(None, "proxy", None), "proxy_port: is missing"),
         (GriddOptions(None, None, 1), "proxy_address: is missing"),
     ],

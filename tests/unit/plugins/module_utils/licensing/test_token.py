@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import (
@@ -221,8 +221,10 @@ def test_any_text_is_a_token_or_refused(text: str | bytes) -> None:
     assert "\n" not in shown
 
 
+# With lone surrogates, control characters and digits of other scripts.
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20) | st.sampled_from(["\ud800", "a\0", "²"])
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
@@ -230,13 +232,59 @@ JSON = st.recursive(
 
 @given(
     st.dictionaries(st.sampled_from(sorted(claims())), JSON),
-    st.dictionaries(st.sampled_from(["svc_port_set_list", "node_url_list"]), JSON),
+    st.dictionaries(st.sampled_from(["svc_port_set_list", "node_url_list", "nls_service_instance_ref"]), JSON),
 )
+@example({"fulfillment_class_ref_list": ["\ud800"]}, {"nls_service_instance_ref": "\ud800"})
 @settings(max_examples=200, deadline=None)
 def test_claims_of_any_type_are_read(changes: dict[str, Any], server: dict[str, Any]) -> None:
     payload = {**claims(), "service_instance_configuration": server, **changes}
     parts = [HEADER, encode(json.dumps(payload).encode()), encode(b"signature")]
-    json.dumps(parse_token(".".join(parts)).as_dict(NOW), allow_nan=False)
+    found = parse_token(".".join(parts))
+    json.dumps(found.as_dict(NOW), allow_nan=False, ensure_ascii=False).encode()
+    found.description.encode()
+    assert found.not_a_renewal_of(found) == []
+
+
+@given(st.dictionaries(st.sampled_from(["alg", "typ"]), JSON))
+@example({"alg": "\ud800"})
+@settings(max_examples=100, deadline=None)
+def test_headers_of_any_type_are_read(changes: dict[str, Any]) -> None:
+    text = f"{encode(json.dumps({'alg': 'RS256', **changes}).encode())}.{CLAIMS}.c2ln"
+    try:
+        shown = json.dumps(parse_token(text).as_dict(NOW), ensure_ascii=False)
+    except InvalidToken as error:
+        shown = str(error)
+    shown.encode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"node_url_list": [{"url": "a.example.com:²"}]}, [{"host": "a.example.com", "port": None, "service": ""}]),
+        ({"node_url_list": [{"url": f"a.example.com:{'9' * 200}"}]}, [{"host": "a.example.com", "port": None, "service": ""}]),
+        ({"node_url_list": [{"url": "a\0.example.com"}]}, []),
+        ({"node_url_list": [{"url": "\ud800"}]}, []),
+        (
+            {"node_url_list": [{"url": "a", "svc_port_set_idx": 0}], "svc_port_set_list": [{"idx": 0, "svc_port_map": [{"service": "\ud800", "port": 10**300}]}]},
+            [{"host": "a", "port": None, "service": "\\ud800"}],
+        ),
+    ],
+)  # fmt: skip
+def test_odd_license_servers(changes: dict[str, Any], expected: list[dict[str, Any]]) -> None:
+    found = parsed(service_instance_configuration=changes)
+    assert [service.as_dict() for service in found.services] == expected
+
+
+@pytest.mark.parametrize("depth", [100, 900, 5000, 20_000])
+@pytest.mark.parametrize("claim", ["iss", "exp", "scope_ref_list", "service_instance_configuration"])
+def test_deep_claims_are_read_or_refused(depth: int, claim: str) -> None:
+    text = with_claims(f'{{"{claim}": {"[" * depth}{"]" * depth}}}'.encode())
+    shown = "is not JSON"
+    try:
+        json.dumps(parse_token(text).as_dict(NOW))
+    except InvalidToken as error:
+        shown = str(error)
+    assert "is not JSON" in shown
 
 
 @given(st.integers(0, 2000), st.integers(0, 255))

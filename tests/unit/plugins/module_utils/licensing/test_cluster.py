@@ -1,0 +1,85 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which object the driver pod of each node mounts."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.cluster import LicenseCluster
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from tests.helpers.license_api import LicenseApi, cluster_policy, gpu_node, license_secret
+from tests.helpers.license_tokens import make_token
+
+ONE, TWO = make_token(hosts=["one.example.com"]), make_token(hosts=["two.example.com"])
+
+
+def driver(name: str, secret: str | None, *, kind: str = "vgpu", **selector: str) -> dict[str, Any]:
+    """An NVIDIADriver that was created manually."""
+    config = {"licensingConfig": {"secretName": secret}} if secret else {}
+    return {"metadata": {"name": name}, "spec": {"driverType": kind, "nodeSelector": selector, **config}}
+
+
+def api(*drivers: dict[str, Any]) -> LicenseApi:
+    """Two nodes with vGPUs of different classes, each of another team, and one node of a third team."""
+    nodes = [
+        gpu_node("a", "NVIDIA-A100-10C", team="a"),
+        gpu_node("b", "NVIDIA-L40S-24Q", team="b"),
+        gpu_node("c", team="c"),
+    ]
+    found = LicenseApi([cluster_policy(useNvidiaDriverCRD=True)], list(drivers), nodes)
+    return found.add(license_secret("one", ONE, "FeatureType=4\n"), license_secret("two", TWO, "FeatureType=2\n"))
+
+
+TWO_DRIVERS = (driver("x", "one", team="a"), driver("y", "two", team="b"))
+
+
+def cluster(found: LicenseApi) -> LicenseCluster:
+    return LicenseCluster(cast(Any, found), derive({"name": "prod"}, {}, []), found.policies[0])
+
+
+@pytest.mark.parametrize(
+    ("drivers", "expected"),
+    [
+        (TWO_DRIVERS, {"a": "one", "b": "two", "c": None}),
+        ((*TWO_DRIVERS, driver("z", None, team="c")), {"a": "one", "b": "two", "c": None}),
+        ((*TWO_DRIVERS, driver("z", "one", team="c")), {"a": "one", "b": "two", "c": "one"}),
+        # A node with another driver mounts nothing, even if there is only one Secret.
+        ((driver("x", "one", team="a"), driver("y", None, team="b")), {"a": "one", "b": None, "c": "one"}),
+        ((driver("x", "one", team="a"), driver("y", "two", kind="gpu", team="b")), {"a": "one", "b": None, "c": "one"}),
+        # The operator accepts no two drivers for one node.
+        ((*TWO_DRIVERS, driver("z", "two", team="a")), {"a": None, "b": "two", "c": None}),
+        ((driver("x", "one"),), {"a": "one", "b": "one", "c": "one"}),
+    ],
+)
+def test_a_node_has_the_secret_of_its_driver(drivers: tuple[Any, ...], expected: dict[str, str | None]) -> None:
+    found = cluster(api(*drivers))
+    targets = {node.name: found.expected_of(node) for node in found.license_nodes()}
+    assert {name: item.target.name if item else None for name, item in targets.items()} == expected
+    tokens = {"one": ONE, "two": TWO}
+    for item in filter(None, targets.values()):
+        assert item.files.token == tokens[item.target.name].encode()
+
+
+def test_the_classes_of_the_nodes_of_a_driver() -> None:
+    found = cluster(api(*TWO_DRIVERS, driver("z", None, team="c")))
+    assert found.classes(LicenseTarget(SECRET, "one")) == {"C"}
+    assert found.classes(LicenseTarget(SECRET, "two")) == {"Q"}
+
+
+def test_each_secret_is_verified_for_the_nodes_of_its_driver() -> None:
+    found = api(*TWO_DRIVERS, driver("z", None, team="c"))
+    result = found.license()
+    assert [entry["feature_type"] for entry in result["license"]["objects"]] == [4, 2], result
+    assert "No licensing Secret belongs to node c: the NVIDIADriver there names none." in str(result["warnings"])
+    conflicting = api(*TWO_DRIVERS, driver("z", "two", team="a")).license()
+    assert "No licensing Secret belongs to node a: several NVIDIADrivers select the same node." in str(
+        conflicting["warnings"]
+    )
+    managed = driver("z", None, team="c")
+    managed["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "accel.gpu"}
+    for drivers in (TWO_DRIVERS, (*TWO_DRIVERS, managed)):
+        assert "No licensing Secret belongs to" not in str(api(*drivers).license().get("warnings"))
