@@ -113,7 +113,7 @@ license_info:
       sample:
         - {kind: Secret, name: licensing-config, namespace: gpu-operator, pools: [vdi], readable: true, complete: true, fingerprint: 5e9d51ee2b5cd3c0,
            expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
-           services: [{host: dls.example.com, port: 443, service: lease}], valid: true}
+           services: [{host: dls.example.com, port: 443, service: lease}], valid: true, problem: ''}
       contains:
         kind: {description: V(Secret) or V(ConfigMap)., type: str, returned: always, sample: Secret}
         name: {description: Name., type: str, returned: always, sample: licensing-config}
@@ -137,6 +137,11 @@ license_info:
             port: {description: Port., type: int, returned: always, sample: 443}
             service: {description: Name of the service., type: str, returned: always, sample: lease}
         valid: {description: Whether the token is valid now., type: bool, returned: always, sample: true}
+        problem:
+          description: Why driver pods get no license with it, with the remedy; empty if they can.
+          type: str
+          returned: always
+          sample: ''
     nodes:
       description: Up to O(limit) nodes, those with a problem first.
       type: list
@@ -210,7 +215,7 @@ from ..module_utils.kube.paths import CLUSTER_POLICIES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.overview import NodeState, overview, problem_lines
+from ..module_utils.licensing.overview import NodeState, missing_text, overview, problem_lines
 from ..module_utils.licensing.token import utc_now
 from ..module_utils.licensing.verification import LicenseVerification
 
@@ -265,7 +270,7 @@ def _missing(states: t.Iterable[NodeState]) -> list[NodeState]:
 
 
 def _summary(states: t.Sequence[NodeState]) -> str:
-    return f"{len(_missing(states))} of {len(states)} nodes have no license."
+    return missing_text(len(_missing(states)), len(states))
 
 
 def main() -> None:

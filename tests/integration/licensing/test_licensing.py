@@ -220,7 +220,7 @@ def test_site_reports_a_missing_license(licensing: Licensing) -> None:
     token = licensing.token()
     run = licensing.play("site", token=token, arguments=tags, gpu_licensing_wait_timeout=5)
     assert run.rc == 2
-    assert "1 of 20 nodes have no license." in run.failure()
+    assert "1 of 20 nodes have no verified license." in run.failure()
     assert len(run.module_results("accel.gpu.gpu_info")) == 1
 
 
@@ -365,7 +365,8 @@ def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     assert run.stats["second"]["failures"] == 1
     soon = licensing.play("license_report", gpu_licensing_min_days=400)
     assert soon.rc == 2
-    assert "A token expires in 364 days, which is less than 400." in soon.failure()
+    assert f"The token in Secret {NAMESPACE}/{SECRET} expires at " in soon.failure()
+    assert ", in 364 days. " in soon.failure()
     assert licensing.play("license_report", gpu_licensing_min_days=300).rc == 0
     licensing.license(licensing.token(NEW_HOST))
     outdated = licensing.play("license_report", gpu_licensing_min_days=300)

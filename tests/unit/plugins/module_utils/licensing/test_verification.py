@@ -207,5 +207,5 @@ def test_a_secret_that_changes_is_compared(cluster: Cluster) -> None:
 def test_a_timeout_reports_the_last_nodes(cluster: Cluster) -> None:
     with pytest.raises(WaitTimeout) as failed:
         verify(cluster, lambda: cluster.join("n2"), wait_timeout=0, check_services=True)
-    assert "2 of 3 nodes have no license." in str(failed.value)
+    assert "2 of 3 nodes have no verified license." in str(failed.value)
     assert failed.value.partial["license_info"]["counts"]["unlicensed"] == 2
