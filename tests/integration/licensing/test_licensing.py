@@ -232,6 +232,28 @@ def test_a_node_that_is_not_ready_needs_no_license(licensing: Licensing) -> None
     )
 
 
+def test_nodes_that_join_later(licensing: Licensing) -> None:
+    joined = [f"vdi-{number}" for number in range(NODES + 1, NODES + 3)]
+    licensing.lab.command("nodes", "scale", "vdi", str(NODES + len(joined)))
+    # A run of the playbook waits until their drivers have started.
+    until(lambda: set(joined) <= set(licensing.cluster.nodes()), limit=60)
+    verified = licensing.play("license").require_success()
+    assert verified.changed("lab") == 0
+    (result,) = verified.module_results("accel.gpu.license_info")
+    assert (result["license_info"]["counts"]["nodes"], result["license_info"]["counts"]["licensed"]) == (NODES + 2,) * 2
+    report = licensing.play("license_report", gpu_licensing_min_days=300).require_success()
+    assert report.shown(f"lab {NODES + 2} {NODES + 2} 0 0 0")
+    # One that gets no license is reported.
+    licensing.take_license(joined[0])
+    failed = licensing.play("license_report", gpu_licensing_min_days=300)
+    assert failed.rc == 2
+    assert f"1 of {NODES + 2} nodes have no verified license." in failed.failure()
+    assert failed.shown(f"lab: Node {joined[0]}: Unlicensed")
+    # One that leaves needs no license.
+    licensing.lab.command("nodes", "scale", "vdi", str(NODES))
+    licensing.play("license_report", gpu_licensing_min_days=300).require_success()
+
+
 def test_a_stale_pid_file_ends_no_other_process(licensing: Licensing) -> None:
     pid = licensing.kill_client("vdi-1")
     licensing.license(licensing.token(NEW_HOST))
