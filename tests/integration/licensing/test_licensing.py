@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.helpers.cluster import NAMESPACE
 from tests.helpers.license_tokens import DAY, make_token
@@ -394,3 +395,33 @@ def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     outdated = licensing.play("license_report", gpu_licensing_min_days=300)
     assert outdated.rc == 2
     assert f"{NODES} nodes have a token that differs from the one in their Secret." in outdated.failure()
+
+
+def test_a_report_with_an_expired_token_and_an_unreachable_cluster(licensing: Licensing) -> None:
+    licensing.license(licensing.token(NEW_HOST, expires=4))
+    until(lambda: not licensing.info()["license_info"]["objects"][0]["valid"], limit=20)
+    folder = licensing.folder
+    unreachable = yaml.safe_load(Path(licensing.lab.env["KUBECONFIG"]).read_text())
+    unreachable["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
+    (folder / "unreachable").write_text(yaml.safe_dump(unreachable))
+    away = {"name": "away", "kube_name": licensing.lab.name, "kubeconfig": str(folder / "unreachable")}
+    hosts = {"away": {**licensing.variables, "gpu_cluster": away}, "expired": licensing.variables}
+    (folder / "inventory.yml").write_text(json.dumps({"gpu_clusters": {"hosts": hosts}}))
+    environ = {**licensing.lab.env, "ANSIBLE_SHOW_CUSTOM_STATS": "1"}
+    run = run_playbook("accel.gpu.license_report", environ=environ, inventory=folder / "inventory.yml")
+    assert run.rc == 2
+    assert {name: stats["failures"] for name, stats in run.stats.items()} == {"away": 1, "expired": 1}
+    lines = run.stderr.splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("CLUSTER"))
+    assert lines[head + 1].split()[:9] == ["away", *["-"] * 8]
+    row = lines[head + 2].split()
+    assert (row[:6], row[7:]) == (["expired", "20", "20", "0", "0", "20"], ["-1", NEW_HOST])
+    expired = f"The token in Secret {NAMESPACE}/{SECRET} expired at "
+    assert expired in run.failure("expired")
+    assert run.shown(f"expired: {expired}")
+    assert "".join(run.stderr.split()).count("".join(expired.split())) == 2
+    assert "The cluster could not be read: Cannot reach the cluster" in run.failure("away")
+    # The artifacts of AWX.
+    summary = run.document["global_custom_stats"]["gpu_licensing_summary"]
+    assert summary["away"] == {"days_left": None}
+    assert (summary[licensing.lab.name]["licensed"], summary[licensing.lab.name]["days_left"]) == (NODES, -1)
