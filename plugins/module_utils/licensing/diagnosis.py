@@ -61,7 +61,10 @@ class Expected:
 def problem(node: LicenseNode, reading: Reading, expected: Expected | None, now: datetime.datetime) -> str:
     """Why the node has no license, or not the expected files, as a sentence with the remedy; empty if all is as expected."""
     if node.pod is None:
-        return "No driver pod. Check the driver of the pool, and the taints and labels of the node."
+        return (
+            "No driver pod. If the node has joined since the last run, run the playbook new_nodes. Otherwise, check the driver of the pool, and the taints "
+            "and labels of the node."
+        )
     if node.pod.failure:
         return f"The driver does not run: {node.pod.failure}."
     if reading.error:

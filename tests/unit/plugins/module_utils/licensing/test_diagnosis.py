@@ -136,7 +136,7 @@ def test_a_token_without_a_server() -> None:
 
 
 def test_nodes_without_a_running_driver() -> None:
-    assert "No driver pod" in problem(replace(NODE, pod=None), Reading(), VALID, NOW)
+    assert "run the playbook new_nodes" in problem(replace(NODE, pod=None), Reading(), VALID, NOW)
     failing = license_node("n2", failure="pod driver-n2 container nvidia-driver-ctr: CrashLoopBackOff")
     assert "The driver does not run: pod driver-n2 container" in problem(failing, Reading(), VALID, NOW)
 
