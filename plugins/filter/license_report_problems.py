@@ -8,7 +8,8 @@ name: license_report_problems
 short_description: List why the licensing of a cluster needs attention
 version_added: 0.1.0
 description:
-  - Lists, as sentences, that nodes have no verified license, that a token expires soon, or that the cluster could not be read.
+  - Lists, as sentences, that nodes have no verified license or another token, that a Secret has no valid token or one that expires soon, or that the cluster
+    could not be read.
   - C(license_servers) of M(accel.gpu.license_server_info) in the result shows that all licenses are held;
     C(license_servers_failure) is the message of its failure.
 positional: _input

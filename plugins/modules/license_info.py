@@ -26,6 +26,7 @@ options:
   require_licensed:
     description:
       - Whether the module waits until every node has a license, and fails if this takes longer than O(wait_timeout).
+      - Each read lists the nodes again. Those that join or become ready in the meantime are verified, too, and those that are deleted need no license.
       - For nodes that are not ready, and for nodes without a driver pod that are cordoned or in no pool, there is only a warning.
     type: bool
     default: false
@@ -34,7 +35,7 @@ options:
     type: int
     default: 300
   wait_sleep:
-    description: Seconds between two reads of the nodes without a license.
+    description: Seconds between two reads of the nodes without a license. A node with a license is read again only if its driver has restarted.
     type: int
     default: 5
   compare_files:
@@ -112,7 +113,7 @@ license_info:
       sample:
         - {kind: Secret, name: licensing-config, namespace: gpu-operator, pools: [vdi], readable: true, complete: true, fingerprint: 5e9d51ee2b5cd3c0,
            expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
-           services: [{host: dls.example.com, port: 443, service: lease}], valid: true}
+           services: [{host: dls.example.com, port: 443, service: lease}], valid: true, problem: ''}
       contains:
         kind: {description: V(Secret) or V(ConfigMap)., type: str, returned: always, sample: Secret}
         name: {description: Name., type: str, returned: always, sample: licensing-config}
@@ -136,6 +137,11 @@ license_info:
             port: {description: Port., type: int, returned: always, sample: 443}
             service: {description: Name of the service., type: str, returned: always, sample: lease}
         valid: {description: Whether the token is valid now., type: bool, returned: always, sample: true}
+        problem:
+          description: Why driver pods get no license with it, with the remedy; empty if they can.
+          type: str
+          returned: always
+          sample: ''
     nodes:
       description: Up to O(limit) nodes, those with a problem first.
       type: list
@@ -199,7 +205,6 @@ details:
   sample: {}
 """
 
-import dataclasses
 import typing as t
 
 from ..module_utils.cluster_state.cluster_policy import active_policy
@@ -210,9 +215,9 @@ from ..module_utils.kube.paths import CLUSTER_POLICIES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.driver_pods import Reading
-from ..module_utils.licensing.overview import NodeState, node_states, overview, problem_lines
+from ..module_utils.licensing.overview import NodeState, missing_text, overview, problem_lines
 from ..module_utils.licensing.token import utc_now
+from ..module_utils.licensing.verification import LicenseVerification
 
 _SPEC: ArgumentSpec = {
     "require_licensed": {"type": "bool", "default": False},
@@ -226,55 +231,36 @@ _SPEC: ArgumentSpec = {
 
 
 def work(module: PlanModule) -> dict[str, t.Any]:
-    """Read all nodes once; with `require_licensed`, read those with a problem again until there are none."""
+    """Read all nodes once; with `require_licensed`, until each one that needs a license has one."""
     params = module.params
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
-    cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
-    containers = LicenseContainers(module.client)
-    readings: dict[str, Reading] = {}
-    states: list[NodeState] = []
-
-    def read() -> list[NodeState]:
-        # Pods may be replaced during a wait. Nodes with a license are not read again.
-        done = {state.node.name for state in states if state.reading.is_licensed}
-        nodes = cluster.license_nodes()
-        pending = [node for node in nodes if node.name not in (readings if node.not_required else done)]
-        fresh = containers.read_all(
-            pending,
-            files=params["compare_files"],
-            on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(pending)),
-        )
-        readings.update(fresh)
-        states[:] = node_states(nodes, readings, cluster.expected_of, utc_now())
-        return states
+    plan = adapt_plan(module.client, module.plan, policy)
+    verification = LicenseVerification(
+        lambda: LicenseCluster(module.client, plan, policy),
+        LicenseContainers(module.client),
+        compare_files=params["compare_files"],
+        progress=module.progress,
+    )
 
     def explain() -> list[NodeState]:
-        """Check the license servers from the nodes that need a license now and have none."""
-        if params["check_services"]:
-            unlicensed = [state.node for state in states if state.is_missing and state.reading.is_unlicensed]
-            for name, services in containers.check_all(unlicensed, cluster.expected_of).items():
-                readings[name] = dataclasses.replace(readings[name], services=services)
-            nodes = [state.node for state in states]
-            states[:] = node_states(nodes, readings, cluster.expected_of, utc_now())
-        return states
+        return verification.check_services() if params["check_services"] else verification.states
 
     def result() -> dict[str, t.Any]:
-        objects = list(cluster.expected.values())
-        return {
-            "license_info": overview(states, objects, utc_now(), min_days=params["min_days"], limit=params["limit"])
-        }
+        objects = list(verification.cluster.expected.values())
+        info = overview(verification.states, objects, utc_now(), min_days=params["min_days"], limit=params["limit"])
+        return {"license_info": info}
 
     if params["require_licensed"] and not module.check_mode:
         waiting = WaitOptions(params["wait_timeout"], params["wait_sleep"], module.progress)
         waiting.until(
-            read,
-            lambda current: not _missing(current),
-            describe=lambda current: "\n".join([_summary(current), *problem_lines(_missing(explain()))]),
-            partial=lambda current: result(),
+            verification.read,
+            lambda states: not _missing(states),
+            describe=lambda states: "\n".join([_summary(states), *problem_lines(_missing(explain()))]),
+            partial=lambda states: result(),
             progress_text=_summary,
         )
     else:
-        read()
+        verification.read()
         explain()
     return {"changed": False, **result()}
 
@@ -284,7 +270,7 @@ def _missing(states: t.Iterable[NodeState]) -> list[NodeState]:
 
 
 def _summary(states: t.Sequence[NodeState]) -> str:
-    return f"{len(_missing(states))} of {len(states)} nodes have no license."
+    return missing_text(len(_missing(states)), len(states))
 
 
 def main() -> None:

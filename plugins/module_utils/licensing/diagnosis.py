@@ -61,7 +61,10 @@ class Expected:
 def problem(node: LicenseNode, reading: Reading, expected: Expected | None, now: datetime.datetime) -> str:
     """Why the node has no license, or not the expected files, as a sentence with the remedy; empty if all is as expected."""
     if node.pod is None:
-        return "No driver pod. Check the driver of the pool, and the taints and labels of the node."
+        return (
+            "No driver pod. If the node has joined since the last run, run the playbook new_nodes. Otherwise, check the driver of the pool, and the taints "
+            "and labels of the node."
+        )
     if node.pod.failure:
         return f"The driver does not run: {node.pod.failure}."
     if reading.error:
@@ -102,12 +105,11 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
             "or run the playbook license."
         )
     if expected.token is None:
-        return f"{expected.label} has no valid token. Run the playbook license with a token."
+        return object_problem(expected, now)
     if expected.matches(reading, TOKEN_PATH) is False:
         return f"The token is not that of {expected.label}. Run the playbook license_rotate."
-    if time_problem := expected.token.problem(now):
-        remedy = time_problem.remedy_with("run the playbook license_rotate with it")
-        return f"The token in {expected.label} {time_problem.reason}. {remedy}"
+    if text := _time_problem(expected, expected.token, now):
+        return text
     kind = node.class_with(reading)
     if kind and (reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), kind)):
         return f"{reason}. Set {gridd_conf.FEATURE_TYPE_OPTION}, and run the playbook license_rotate."
@@ -148,16 +150,35 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
     return " ".join(texts)
 
 
+def object_problem(expected: Expected, now: datetime.datetime) -> str:
+    """Why driver pods get no license with the object, as a sentence with the remedy; empty if they can."""
+    if not expected.readable:
+        return f"This user may not read {expected.label}, so neither its token nor that of the nodes is verified."
+    if expected.token is None or not expected.files.is_complete:
+        return f"{expected.label} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
+    return _time_problem(expected, expected.token, now)
+
+
+def _time_problem(expected: Expected, token: TokenInfo, now: datetime.datetime) -> str:
+    problem_now = token.problem(now)
+    if problem_now is None:
+        return ""
+    remedy = problem_now.remedy_with("run the playbook license_rotate with it")
+    return f"The token in {expected.label} {problem_now.reason}. {remedy}"
+
+
 def expiry_warning(expected: Expected, now: datetime.datetime, min_days: int) -> str:
-    """A sentence if the token expires soon; empty otherwise."""
-    if expected.token is None:
+    """A sentence if the token, which is valid, expires in fewer than `min_days`; empty otherwise."""
+    token = expected.token
+    return expiry_text(expected.label, format_time(token.expires), token.days_left(now), min_days) if token else ""
+
+
+def expiry_text(label: str, expires: str | None, days_left: int | None, min_days: int) -> str:
+    """A sentence if the valid token of an object expires in fewer than `min_days`; empty otherwise."""
+    if days_left is None or days_left >= min_days:
         return ""
-    left = expected.token.days_left(now)
-    if left is None or left >= min_days:
-        return ""
-    when = format_time(expected.token.expires)
-    state = f"expires at {when}, in {left} days" if left >= 0 else f"expired at {when}"
-    return f"The token in {expected.label} {state}. Create a new one in the license system, and run the playbook license_rotate."
+    days = "1 day" if days_left == 1 else f"{days_left} days"
+    return f"The token in {label} expires at {expires}, in {days}. Create a new one in the license system, and run the playbook license_rotate."
 
 
 def counts(readings: t.Mapping[str, Reading]) -> dict[str, int]:

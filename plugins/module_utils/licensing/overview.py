@@ -9,10 +9,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..schema.messages import abbreviate_nodes
-from .diagnosis import Expected, counts, expiry_warning, problem
+from .diagnosis import Expected, counts, expiry_text, object_problem, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
 from .status import UNKNOWN
-from .targets import NO_OBJECT
+from .targets import NO_OBJECT, LicenseTarget
 from .token import format_time
 
 if t.TYPE_CHECKING:
@@ -94,6 +94,7 @@ def object_result(expected: Expected, now: datetime.datetime) -> dict[str, t.Any
         "readable": expected.readable,
         "complete": expected.files.is_complete,
         **{name: values[name] for name in names},
+        "problem": object_problem(expected, now),
     }
 
 
@@ -112,23 +113,30 @@ def overview(
         "nodes": [state.as_dict(now) for state in states[:limit]],
         "objects": found,
         "days_left": min(left, default=None),
-        "warnings": list(_warnings(states, objects, now, min_days)),
+        "warnings": [*object_problems(found, len(states), min_days), *problem_lines(states)],
     }
 
 
-def _warnings(
-    states: t.Sequence[NodeState], objects: t.Sequence[Expected], now: datetime.datetime, min_days: int
-) -> t.Iterator[str]:
-    if states and not objects:
-        yield NO_OBJECT
-    for expected in objects:
-        if not expected.readable:
-            yield f"This user may not read {expected.label}, so the tokens of the nodes are not compared."
-        elif expected.token is None or not expected.files.is_complete:
-            yield f"{expected.label} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
-        elif text := expiry_warning(expected, now, min_days):
-            yield text
-    yield from problem_lines(states)
+def missing_text(missing: int, nodes: int) -> str:
+    """How many nodes that need a license now have none, as a sentence."""
+    return f"{missing} of {nodes} nodes have no verified license."
+
+
+def object_problems(objects: t.Sequence[t.Mapping[str, t.Any]], nodes: int, min_days: int) -> list[str]:
+    """The problems of the objects in a result, and the tokens that expire in fewer than `min_days`, as sentences with the remedy."""
+    if nodes and not objects:
+        return [NO_OBJECT]
+    texts = [
+        item["problem"]
+        or expiry_text(
+            LicenseTarget(item["kind"], item["name"]).label(item["namespace"]),
+            item["expires"],
+            item["days_left"],
+            min_days,
+        )
+        for item in objects
+    ]
+    return [text for text in texts if text]
 
 
 def problem_lines(states: t.Iterable[NodeState], limit: int = _MAX_PROBLEMS) -> list[str]:

@@ -28,7 +28,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods im
     license_nodes,
     parse_driver_pods,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.overview import node_states, overview, problem_lines
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.overview import (
+    missing_text,
+    node_states,
+    overview,
+    problem_lines,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.report_text import report_lines, report_problems
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.status import LicenseStatus
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import NO_OBJECT, SECRET, LicenseTarget
@@ -76,7 +81,7 @@ VALID = expected(expires=364.5 * DAY)
         (VALID, replace(reading(VALID), services=(ServiceCheck("a:1", "tcp", "Not a."), ServiceCheck("b:1", "dns", "Not b."))), "Unlicensed (Restricted). Not a. Not b."),
         (VALID, replace(reading(VALID), services=(ServiceCheck("a:1"), ServiceCheck("b:1", "dns", "Not b."))), "a:1 grants no license, even though the node reaches it. Check that the license server has free licenses. vGPU 19 needs"),
         (VALID, replace(reading(VALID), services=(ServiceCheck("a:1", "unknown", "Not a."),)), "dls.example.com:443 grants no license. Check from the node"),
-        (replace(VALID, token=None), reading(VALID), "Secret gpu-operator/licensing-config has no valid token"),
+        (replace(VALID, token=None), reading(VALID), "Secret gpu-operator/licensing-config does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."),
         (replace(VALID, readable=False), Reading(UNLICENSED), "Check the licensing Secret"),
         (None, Reading(UNLICENSED), "Check the licensing Secret"),
         (VALID, Reading(error="the kubelet does not answer."), "The license state could not be read: the kubelet does not answer."),
@@ -131,7 +136,7 @@ def test_a_token_without_a_server() -> None:
 
 
 def test_nodes_without_a_running_driver() -> None:
-    assert "No driver pod" in problem(replace(NODE, pod=None), Reading(), VALID, NOW)
+    assert "run the playbook new_nodes" in problem(replace(NODE, pod=None), Reading(), VALID, NOW)
     failing = license_node("n2", failure="pod driver-n2 container nvidia-driver-ctr: CrashLoopBackOff")
     assert "The driver does not run: pod driver-n2 container" in problem(failing, Reading(), VALID, NOW)
 
@@ -141,7 +146,7 @@ def test_the_expiry_of_tokens() -> None:
     assert "expires at" in expiry_warning(soon, NOW, 10)
     assert "in 9 days" in expiry_warning(soon, NOW, 10)
     assert expiry_warning(soon, NOW, 9) == ""
-    assert "expired at" in expiry_warning(expected(expires=-DAY), NOW, 0)
+    assert "in 1 day. " in expiry_warning(expected(expires=1.5 * DAY), NOW, 10)
     assert expiry_warning(expected(without=["exp"]), NOW, 1000) == ""
     assert expiry_warning(replace(soon, token=None), NOW, 1000) == ""
 
@@ -229,7 +234,8 @@ def test_the_overview() -> None:
     assert report_problems(reports["prod"], 400) == [
         "3 of 4 nodes have no verified license.",
         "2 nodes have a token that differs from the one in their Secret. Run the playbook license_rotate.",
-        "A token expires in 364 days, which is less than 400.",
+        f"The token in Secret {NAMESPACE}/licensing-config expires at {found['objects'][0]['expires']}, in 364 days. Create a new one in the license "
+        "system, and run the playbook license_rotate.",
     ]
     held: dict[str, Any] = {"total": 50, "in_use": 50, "leases": 49}
     reports["prod"]["license_servers"] = held
@@ -303,11 +309,38 @@ def test_problems_of_objects() -> None:
     # The report shows it once.
     assert overview_of()["warnings"] == [NO_OBJECT]
     assert problems_of(replace(VALID, files=LicenseFiles(), token=None, readable=False)) == [
-        f"This user may not read {name}, so its token is not verified."
+        f"This user may not read {name}, so neither its token nor that of the nodes is verified."
     ]
     invalid = f"{name} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     assert problems_of(replace(VALID, token=None)) == [invalid]
     assert problems_of(replace(VALID, files=replace(VALID.files, config=None))) == [invalid]
     (early,) = problems_of(expected(not_before=DAY))
     assert early.startswith(f"The token in {name} is not valid before ")
-    assert problems_of(expected(expires=-DAY)) == ["A token has expired."]
+    (old,) = problems_of(expected(expires=-DAY))
+    assert old.startswith(f"The token in {name} expired at ")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        None,
+        VALID,
+        replace(VALID, token=None),
+        replace(VALID, files=LicenseFiles(), token=None, readable=False),
+        expected(not_before=DAY),
+        expected(expires=9.5 * DAY),
+        expected(expires=-DAY),
+    ],
+    ids=["unnamed", "valid", "invalid", "unreadable", "early", "soon", "expired"],
+)
+def test_a_report_shows_each_problem_once(wanted: Expected | None) -> None:
+    """The problems of a cluster, and the warnings of the module, have the same words."""
+    objects = [wanted] if wanted else []
+    readings = {f"n{index}": Reading(UNLICENSED) for index in range(2)}
+    states = node_states([license_node(name) for name in readings], readings, lambda dummy: wanted, NOW)
+    info = overview(states, objects, NOW, min_days=30, limit=2)
+    result = {"license_info": info}
+    problems = report_problems(result, 30)
+    of_nodes = problem_lines(states)
+    assert [*problems, *of_nodes] == [missing_text(2, 2), *info["warnings"]]
+    assert report_lines({"prod": result}, 30, 10_000)[3:] == [f"prod: {text}" for text in [*problems, *of_nodes]]

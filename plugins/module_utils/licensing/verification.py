@@ -1,0 +1,70 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads the license states of the nodes that a cluster has now, as often as a wait needs it."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from .overview import NodeState, node_states
+from .token import utc_now
+
+if t.TYPE_CHECKING:
+    from ..common.progress import Progress
+    from .cluster import LicenseCluster
+    from .container import LicenseContainers
+    from .driver_pods import LicenseNode, Reading
+
+
+class LicenseVerification:
+    """The license states of all nodes; each read lists nodes and pods once, and reads only those nodes again whose state may have changed."""
+
+    def __init__(
+        self,
+        cluster: t.Callable[[], LicenseCluster],
+        containers: LicenseContainers,
+        *,
+        compare_files: bool,
+        progress: Progress,
+    ) -> None:
+        """Send no request yet; `cluster` returns a cluster of which nothing has been read."""
+        self._new_cluster = cluster
+        self._containers = containers
+        self._compare_files = compare_files
+        self._progress = progress
+        self._readings: dict[str, Reading] = {}
+        self.cluster = cluster()
+        self.states: list[NodeState] = []
+
+    def read(self) -> list[NodeState]:
+        """The present nodes with their states, those with a problem first."""
+        cluster = self._new_cluster()
+        nodes = cluster.license_nodes()
+        known = {state.node.name: state for state in self.states}
+        pending = [node for node in nodes if _is_outdated(known.get(node.name), node)]
+        self._readings |= self._containers.read_all(
+            pending,
+            files=self._compare_files,
+            on_done=lambda count: self._progress.report("reading the licenses of nodes", count, len(pending)),
+        )
+        self.cluster = cluster
+        return self._evaluate(nodes)
+
+    def check_services(self) -> list[NodeState]:
+        """The states after a check of the license servers from the nodes that need a license now and have none."""
+        unlicensed = [state.node for state in self.states if state.is_missing and state.reading.is_unlicensed]
+        for name, services in self._containers.check_all(unlicensed, self.cluster.expected_of).items():
+            self._readings[name] = replace(self._readings[name], services=services)
+        return self._evaluate([state.node for state in self.states])
+
+    def _evaluate(self, nodes: t.Iterable[LicenseNode]) -> list[NodeState]:
+        self.states = node_states(nodes, self._readings, self.cluster.expected_of, utc_now())
+        return self.states
+
+
+def _is_outdated(known: NodeState | None, node: LicenseNode) -> bool:
+    """Whether a node must be read (again): it has no license but needs one, or its driver has restarted, also because the node was replaced."""
+    if known is None or known.node.pod != node.pod:
+        return True
+    return not known.reading.is_licensed and not node.not_required

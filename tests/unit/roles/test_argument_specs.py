@@ -1,0 +1,67 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every entry point of a role, which tasks_from selects, has an argument specification with the role's variables that it uses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.programs import REPO
+
+SOURCES = [*sorted((REPO / "playbooks").glob("*.yml")), *sorted((REPO / "roles").glob("*/tasks/*.yml"))]
+
+
+def imports(value: Any) -> Iterator[tuple[str, str]]:
+    """The roles that tasks import with tasks_from, and its value."""
+    if isinstance(value, dict):
+        if "tasks_from" in value:
+            yield value["name"].rpartition(".")[2], value["tasks_from"]
+        for each in value.values():
+            yield from imports(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from imports(each)
+
+
+ENTRY_POINTS = sorted(
+    {
+        *(entry for path in SOURCES for entry in imports(yaml.safe_load(path.read_text()))),
+        # Described in the page of the role.
+        ("licensing", "rotate"),
+    }
+)
+
+
+def specs(role: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((REPO / "roles" / role / "meta" / "argument_specs.yml").read_text())
+    return found["argument_specs"]
+
+
+def used_variables(role: str, tasks: Path) -> set[str]:
+    """The variables of a role that a task file uses, by their own names or with their types."""
+    options = specs(role)["main"]["options"]
+    return set(re.findall(r"\bgpu_\w+", tasks.read_text())) & set(options)
+
+
+def test_entry_points_are_found() -> None:
+    assert {name for role, name in ENTRY_POINTS if role == "licensing"} == {"objects", "report", "rotate", "verify"}
+
+
+@pytest.mark.parametrize(("role", "name"), ENTRY_POINTS)
+def test_an_entry_point_is_specified(role: str, name: str) -> None:
+    # Ansible validates nothing if tasks_from has an extension, because the specification has the name without it.
+    assert "." not in name
+    spec = specs(role)[name]
+    options = spec.get("options") or {}
+    assert set(options) == used_variables(role, REPO / "roles" / role / "tasks" / f"{name}.yml")
+    main = specs(role)["main"]
+    assert options == {key: main["options"][key] for key in options}
+    assert spec["short_description"]
+    assert spec["description"]
+    assert (spec["author"], spec["version_added"]) == (main["author"], main["version_added"])
