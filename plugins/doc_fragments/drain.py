@@ -18,7 +18,7 @@ options:
       - All nodes to be removed are cordoned before the first pod is evicted. Evictions respect PodDisruptionBudgets.
         Pods of DaemonSets and static pods are not evicted.
       - If a node cannot be drained, all nodes are uncordoned again, no machine is deleted, and the error message names the blocking pods and the reason.
-        Nodes that were cordoned by others stay cordoned.
+        Nodes that another tool or user cordoned stay cordoned.
       - As in every run that changes the cluster, the Lease of the cluster is held until the machines are gone.
     type: dict
     suboptions:

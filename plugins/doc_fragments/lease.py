@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   lease_wait_timeout:
     description:
-      - Seconds to wait for another run that is changing the cluster. V(0) fails immediately.
+      - Seconds to wait for another run that is changing the cluster. With V(0), the module fails immediately.
       - The Lease is acquired only if the module changes something, and never in check mode.
     type: int
     default: 300

@@ -54,8 +54,8 @@ options:
         type: str
       zone: &zone
         description:
-          - Zone of a new group. If O(like) is in a different zone, the MachineSet in this zone whose name differs only in the zone is copied, or else the
-            only MachineSet in this zone, because subnets and images differ between zones.
+          - Zone of a new group. If O(like) is in a different zone, the source must be a MachineSet in this zone, because subnets and images differ between
+            zones. The module copies the MachineSet whose name differs from O(like) only in the zone or, if there is none, the only MachineSet in this zone.
           - On vSphere, the name or the zone of a failure domain of the Infrastructure object.
         type: str
       flavor: &flavor
@@ -98,14 +98,14 @@ options:
             type: dict
       node_labels: &node_labels
         description:
-          - Labels of the nodes. Labels that others have set on the MachineSet are left unchanged. Null removes a label. Labels that this module has set are
-            removed when they are no longer declared.
+          - Labels of the nodes. Labels that other tools or users have set on the MachineSet are left unchanged. Null removes a label. Labels that this module
+            has set are removed when they are no longer declared.
           - The labels of the zone are added, because the autoscaler would not know them otherwise.
         type: dict
       node_taints: &node_taints
         description:
-          - Taints of the nodes. Taints that others have set are left unchanged. Taints that this module has set are removed when they are no longer
-            declared. An existing taint with the same key and effect gets the new value.
+          - Taints of the nodes. Taints that other tools or users have set are left unchanged. Taints that this module has set are removed when they are no
+            longer declared. An existing taint with the same key and effect gets the new value.
         type: list
         elements: dict
         suboptions:

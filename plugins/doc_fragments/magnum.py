@@ -68,7 +68,7 @@ requirements:
   - python >= 3.11
   - openstacksdk >= 4.0.0
 notes:
-  - An address without TLS is rejected unless it belongs to this machine or O(validate_certs) is V(false).
+  - A URL without TLS is rejected unless it refers to this machine or O(validate_certs) is V(false).
 """
 
     # In addition to the standard part, for modules that change something.

@@ -69,12 +69,12 @@ options:
       node_labels: &node_labels
         description:
           - Labels of the nodes. Other labels of the group are left unchanged. Null removes a label.
-          - Magnum supports node labels from release 23 (microversion 1.14) on. For older releases, they are not sent and a warning is shown. Some drivers
-            ignore them. In these cases, set them with M(accel.gpu.node_metadata).
+          - Magnum supports node labels in release 23 and later (microversion 1.14). For older releases, they are not sent and a warning is shown. Some
+            drivers ignore them. In both cases, set them with M(accel.gpu.node_metadata).
         type: dict
       node_taints: &node_taints
         description:
-          - Taints of the nodes. Other taints of the group are left unchanged. The same releases support them as O(node_labels).
+          - Taints of the nodes. Other taints of the group are left unchanged. They are supported in the same releases as O(node_labels).
         type: list
         elements: dict
         suboptions:
@@ -97,7 +97,7 @@ options:
             default: present
   state:
     description:
-      - Whether the group must exist. V(absent) deletes it. The two groups with which a cluster is created cannot be deleted.
+      - Whether the group must exist. V(absent) deletes it. The two groups that Magnum creates together with a cluster cannot be deleted.
       - Together with O(nodegroups), this option, O(recreate) and O(merge_labels) are the defaults for groups that do not set them.
     type: str
     choices: [present, absent]

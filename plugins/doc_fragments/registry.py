@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   registries:
     description:
-      - Credentials and TLS settings of registries. A registry that needs neither needs no entry.
+      - Credentials and TLS settings of registries. No entry is required for a registry that needs neither.
       - Logins are taken from this list first, then from O(auth_file). For V(nvcr.io), the environment variable E(NGC_API_KEY) is used if neither has a login.
     type: list
     elements: dict
@@ -25,7 +25,7 @@ options:
         type: str
         required: true
       username:
-        description: User of the registry; V($oauthtoken) for NVIDIA's.
+        description: User of the registry; for NVIDIA's registry, V($oauthtoken).
         type: str
       password:
         description: Password or token of the user. It is passed to other programs in memory, never on a command line.
@@ -43,13 +43,14 @@ options:
         default: false
   auth_file:
     description:
-      - File with logins, as C(podman login) and C(docker login) write it. Credential helpers in it are called.
+      - File with logins, in the format that C(podman login) and C(docker login) write. Credential helpers that the file names are called.
       - By default, the file in the environment variable E(REGISTRY_AUTH_FILE), or else the file of podman or docker in the home directory, if it exists.
     type: path
   request_timeout:
     description:
       - Seconds to wait for the response to a request.
-      - If a request fails temporarily, it is retried for up to twice this time. A request ends after three times this time, however slow the response is.
+      - After a transient error, a request is retried for up to twice this time. A request ends after three times this time, even if the response is still
+        being received.
       - A credential helper must also return within this time.
     type: int
     default: 30
@@ -57,7 +58,7 @@ requirements:
   - python >= 3.11
   - urllib3
 notes:
-  - Passwords, tokens and the content of O(auth_file) are not part of results, diffs and logs.
+  - Results, diffs and logs never contain passwords, tokens or the content of O(auth_file).
 attributes:
   action_group:
     description: Use C(group/accel.gpu.registry) in C(module_defaults) to set the connection options once.

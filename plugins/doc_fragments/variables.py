@@ -153,8 +153,7 @@ options:
                 type: str
               nodegroup_label:
                 description:
-                  - The node label that contains the name of the node group. Magnum drivers from other sources may use a different
-                    label.
+                  - The node label that contains the name of the node group. Other Magnum drivers may use a different label.
                 type: str
                 default: magnum.openstack.org/nodegroup
           vks:
@@ -176,15 +175,15 @@ options:
                 type: str
               iam_url:
                 description:
-                  - Address of the IAM API, if it differs from the region's default.
+                  - URL of the IAM API, if it differs from the region's default.
                 type: str
               vks_url:
                 description:
-                  - Address of the VKS API, if it differs from the region's default.
+                  - URL of the VKS API, if it differs from the region's default.
                 type: str
               vserver_url:
                 description:
-                  - Address of the vServer API, if it differs from the region's default.
+                  - URL of the vServer API, if it differs from the region's default.
                 type: str
           machineset:
             description:
@@ -210,7 +209,7 @@ options:
           expanders:
             description:
               - The expanders, in order of precedence. They determine which MachineSet is scaled up if a pod fits on the nodes
-                of several. If no expander is set, the autoscaler chooses at random.
+                of several MachineSets. If no expander is set, the autoscaler chooses at random.
             type: list
             elements: str
           pod_priority_threshold:
@@ -219,11 +218,11 @@ options:
             type: int
           balance_similar_node_groups:
             description:
-              - Whether the autoscaler keeps the numbers of nodes in similar MachineSets equal, such as those of several zones.
+              - Whether the autoscaler balances the number of nodes across similar MachineSets, such as those of different zones.
             type: bool
           max_node_provision_time:
             description:
-              - The maximum time that a new node may take until it offers its GPUs, such as V(30m). A node that takes longer
+              - The maximum time that a new node may take until it advertises its GPUs, such as V(30m). A node that takes longer
                 is replaced. In a new ClusterAutoscaler, the default is V(30m).
             type: str
           scale_down:
@@ -238,7 +237,7 @@ options:
               delay_after_add:
                 description:
                   - The time that must pass after a node was added before the autoscaler removes nodes. It must be longer than
-                    the installation of a driver takes. In a new ClusterAutoscaler, the default is V(20m).
+                    a driver installation takes. In a new ClusterAutoscaler, the default is V(20m).
                 type: str
               delay_after_delete:
                 description:
@@ -259,8 +258,8 @@ options:
                 type: str
           values:
             description:
-              - Further fields in C(spec) of the ClusterAutoscaler, such as C(logVerbosity). C(resourceLimits.gpus) is not allowed,
-                because it is derived from the pools' C(autoscale) settings.
+              - Additional fields in C(spec) of the ClusterAutoscaler, such as C(logVerbosity). C(resourceLimits.gpus) is not
+                allowed, because it is derived from the pools' C(autoscale) settings.
             type: dict
       operator:
         description:
@@ -287,13 +286,13 @@ options:
             default: gpu-operator
           chart:
             description:
-              - 'The chart: its name in C(chart_repo), an address that begins with C(oci://) or C(https://), or a path that
-                begins with C(/), C(./), C(../) or C(~).'
+              - 'The chart: its name in C(chart_repo), a URL that begins with C(oci://) or C(https://), or a path that begins
+                with C(/), C(./), C(../) or C(~).'
             type: str
             default: gpu-operator
           chart_repo:
             description:
-              - Address of the Helm repository. Only allowed if C(chart) is a name.
+              - URL of the Helm repository. Only allowed if C(chart) is a name.
             type: str
             default: https://helm.ngc.nvidia.com/nvidia
           values:
@@ -546,7 +545,7 @@ options:
             default: oci://registry.k8s.io/nfd/charts/node-feature-discovery
           chart_repo:
             description:
-              - Address of the Helm repository. Only allowed if C(chart) is a name.
+              - URL of the Helm repository. Only allowed if C(chart) is a name.
             type: str
           values:
             description:
@@ -899,7 +898,7 @@ options:
       autoscale:
         description:
           - The range within which the cloud's autoscaler chooses the number of nodes. Only with C(nodes). The autoscaler counts
-            the resource C(nvidia.com/gpu), which nodes do not offer if C(sharing.strategy) is V(mixed).
+            the resource C(nvidia.com/gpu), which nodes do not advertise if C(sharing.strategy) is V(mixed).
         type: dict
         suboptions:
           min:

@@ -28,8 +28,8 @@ options:
     default: HCM-3
   iam_url:
     description:
-      - Address of IAM, or the complete address of its token endpoint.
-      - If this option is not set, the environment variable E(VKS_IAM_URL) is used, or else VNG Cloud's own address.
+      - URL of IAM, or the complete URL of its token endpoint.
+      - If this option is not set, the environment variable E(VKS_IAM_URL) is used, or else VNG Cloud's own URL.
     type: str
   iam_version:
     description:
@@ -38,12 +38,12 @@ options:
     choices: [v2, v1]
   vks_url:
     description:
-      - Address of VKS. By default, the address of the region. Plain HTTP is only allowed for an address of this machine.
+      - URL of VKS. By default, the URL of the region. Plain HTTP is only allowed if the URL refers to this machine.
       - The environment variable E(VKS_URL) is used if it is not set.
     type: str
   vserver_url:
     description:
-      - Address of vServer's gateway, where flavors, networks and keys are looked up. By default, the address of the region.
+      - URL of vServer's gateway, where flavors, networks and keys are looked up. By default, the URL of the region.
       - The environment variable E(VKS_VSERVER_URL) is used if it is not set.
     type: str
   project_id:
@@ -61,7 +61,7 @@ options:
   request_timeout:
     description:
       - Seconds to wait for the response to a request.
-      - If a request fails temporarily and is safe to retry, it is retried for up to twice this time.
+      - After a transient error, a request that is safe to retry is retried for up to twice this time.
     type: int
     default: 30
 requirements:
@@ -69,8 +69,8 @@ requirements:
   - urllib3
 notes:
   - This is VNG Cloud's (GreenNode's) VKS, not the vSphere Kubernetes Service of VMware.
-  - The modules were developed from VNG Cloud's published schemas, documentation and clients of 2024 to 2026. They were tested with a simulated service, not
-    with the live service.
+  - The modules were developed from the schemas, documentation and clients that VNG Cloud published from 2024 to 2026. They were tested with a simulated
+    service, not with the live service.
 attributes:
   action_group:
     description: Use C(group/accel.gpu.vks) in C(module_defaults) to set the connection options once.

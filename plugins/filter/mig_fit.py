@@ -96,7 +96,8 @@ _value:
       elements: list
       sample: [[3g.40gb, 3g.40gb]]
     reason:
-      description: The reason why the devices do not fit, and the alternatives, as the rest of a sentence after the name of the GPU. Empty if they fit.
+      description: The reason why the devices do not fit, and the alternatives, as the second part of a sentence that begins with the name of the GPU. Empty
+        if they fit.
       type: str
       sample: ""
 """

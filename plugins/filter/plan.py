@@ -58,7 +58,7 @@ _value:
         context: {description: Its context; null if it is not declared., type: str, sample: null}
         uid: {description: The declared UID of the cluster; null if it is not declared., type: str, sample: null}
         renamed_from: {description: The former name; null if it is not declared., type: str, sample: null}
-        impersonate_user: {description: The impersonated user; null without one., type: str, sample: null}
+        impersonate_user: {description: The impersonated user; null if there is none., type: str, sample: null}
         impersonate_groups: {description: The impersonated groups., type: list, elements: str, sample: []}
         distribution: {description: The declared distribution; null if it is not declared., type: str, sample: null}
         toolkit_env:
@@ -72,7 +72,7 @@ _value:
         known_issues: {description: 'The known issues that the user declares, as in C(gpu_cluster.known_issues).', type: list,
           elements: dict, sample: []}
         cloud:
-          description: The provider of its nodes; null without one.
+          description: The provider of its nodes; null if there is none.
           type: dict
           sample: {provider: magnum, cluster: prod, template: null, nodegroup_label: magnum.openstack.org/nodegroup, options: {},
             module: magnum_nodegroup, issues_kubeconfig: true}
@@ -80,7 +80,7 @@ _value:
             provider: {description: The provider., type: str, sample: magnum}
             cluster: {description: Name of the cluster in the cloud., type: str, sample: prod}
             template: {description: Template from which the cluster is created; null if it exists., type: str, sample: null}
-            nodegroup_label: {description: The node label with the name of the node group; empty without one., type: str,
+            nodegroup_label: {description: The node label with the name of the node group; empty if there is none., type: str,
               sample: magnum.openstack.org/nodegroup}
             options: {description: The connection options of the provider's modules., type: dict, sample: {}}
             module: {description: The module for its node groups., type: str, sample: magnum_nodegroup}
@@ -134,12 +134,12 @@ _value:
       elements: dict
       sample: [{name: notebooks, resource: nvidia.com/gpu, shares_per_gpu: 4}]
     nodegroups:
-      description: The node groups of the pools, as the option C(nodegroups) of the provider's module.
+      description: The node groups of the pools, in the form of the option C(nodegroups) of the provider's module.
       type: list
       elements: dict
       sample: [{name: train, flavor: g4.p4.40g, node_count: 2}]
     drain_options:
-      description: How nodes of these groups are drained before removal, as the option C(kubernetes.drain) of the provider's module.
+      description: How nodes of these groups are drained before removal, in the form of the option C(kubernetes.drain) of the provider's module.
       type: dict
       sample: {evict: true, force: false, grace_period: null, drain_timeout: 600}
       contains:

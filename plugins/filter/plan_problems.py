@@ -8,8 +8,8 @@ name: plan_problems
 short_description: List all errors in gpu_cluster, gpu_defaults and gpu_pools
 version_added: 0.1.0
 description:
-  - Checks C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) and returns one line for each error.
-    The line begins with the path of the value, and names the rule and the remedy.
+  - Checks C(gpu_cluster), C(gpu_defaults) and C(gpu_pools) and returns one line for each error. The line begins with the path of the value, and contains the
+    rule and the remedy.
   - An empty list means that P(accel.gpu.plan#filter) accepts the variables. No cluster is contacted.
 positional: _input
 extends_documentation_fragment:

@@ -8,8 +8,8 @@ name: report_page
 short_description: Render an HTML report of a GPU cluster
 version_added: 0.1.0
 description:
-  - Renders the result of M(accel.gpu.gpu_info) as one HTML page. It shows the pools and their state, and draws every node
-    with its GPUs, shares or MIG devices, the free units, and the pods that request the others.
+  - Renders the result of M(accel.gpu.gpu_info) as one HTML page. It shows the pools and their state, and draws every node with its GPUs, shares or MIG
+    devices, the free units, and the pods that request the remaining units.
   - The page is one self-contained file. Its Content-Security-Policy forbids external resources. It works without
     JavaScript, except for the search. It follows the dark or light mode of the browser.
   - Call M(accel.gpu.gpu_info) with O(accel.gpu.gpu_info#module:include_workloads=true) and a O(accel.gpu.gpu_info#module:limit) above the number of nodes.

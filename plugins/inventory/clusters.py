@@ -14,8 +14,8 @@ description:
   - Each cluster of the named clouds becomes a host of the group C(gpu_clusters), with the variable C(gpu_cluster) that the roles of this collection
     read. The other variables belong in C(group_vars).
   - The variable C(gpu_discovered) contains the data that the cloud returns about the cluster and its node groups, with their flavors and GPUs.
-  - Hosts are grouped by provider (C(magnum), C(vks)), cloud (C(cloud_NAME)), region (C(region_NAME)) and by the GPU models of their node groups, as
-    far as the flavors name them (C(model_T4), C(model_H100)).
+  - Hosts are grouped by provider (C(magnum), C(vks)), cloud (C(cloud_NAME)), region (C(region_NAME)) and by the GPU models of their node groups, if the
+    flavors name them (C(model_T4), C(model_H100)).
   - If clusters share a name, their hosts get the region, the cloud, or a part of the id as a suffix, whichever makes them unique. The name of the host is
     C(gpu_cluster.name), which the first run that changes the cluster records in it. If a host gets a longer name because a second cluster with the same
     name has appeared, rename the cluster with C(gpu_cluster.renamed_from).

@@ -12,14 +12,16 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Creates one MachineAutoscaler for each MachineSet of the pools with C(autoscale), with the MachineSet's part of the range if the pool has several zones.
-  - Creates the ClusterAutoscaler C(default) if the cluster has none, with delays that are long enough for the installation of a driver. In an existing one,
-    only the fields that C(gpu_cluster.autoscaler) declares are set, and the entries of C(resourceLimits.gpus) for the types of GPU of the pools. All
-    other fields and entries stay as they are.
-  - The limit of a type of GPU is the number of GPUs of all of its pools with their highest number of nodes, or the number in use if that is more. The
-    module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
-  - With C(autoscale.priority) in pools, adds their MachineSets to the ConfigMap C(cluster-autoscaler-priority-expander). Foreign expressions are kept.
-  - A MachineAutoscaler of this module has the label C(accel.gpu/nodegroup). One that no pool declares any longer is reported and stays.
+  - Creates one MachineAutoscaler for each MachineSet of the pools with C(autoscale), with the MachineSet's share of the pool's range if the pool has several
+    zones.
+  - Creates the ClusterAutoscaler C(default) if the cluster has none, with delays that are long enough for the installation of a driver. In an existing
+    ClusterAutoscaler, the module sets only the fields that C(gpu_cluster.autoscaler) declares, and the entries of C(resourceLimits.gpus) for the GPU types of
+    the pools. All other fields and entries are left unchanged.
+  - The limit for a GPU type is the total number of GPUs in all pools of this type when every pool has its maximum number of nodes, or the number of GPUs in
+    use if that is higher. The module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
+  - Adds the MachineSets of pools with C(autoscale.priority) to the ConfigMap C(cluster-autoscaler-priority-expander). Foreign expressions are kept.
+  - MachineAutoscalers that this module manages have the label C(accel.gpu/nodegroup). A managed MachineAutoscaler that no pool declares any longer is
+    reported and kept.
   - Waits until the Cluster Autoscaler Operator has written the range of each MachineAutoscaler into its MachineSet.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -31,8 +33,8 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(present) configures the autoscaler. V(absent) deletes the MachineAutoscalers of the pools that this module has created or adopted, with
-        their limits and priorities. The ClusterAutoscaler and the MachineSets stay.
+      - V(present) configures the autoscaler. V(absent) deletes the MachineAutoscalers that this module has created or adopted for the pools, and the pools'
+        limits and priorities. The ClusterAutoscaler and the MachineSets are kept.
     type: str
     choices: [present, absent]
     default: present
@@ -49,26 +51,26 @@ options:
     default: {}
   force:
     description:
-      - Whether to change declared fields, ranges and limits that another field manager has set to another value. By default, a warning names the fields and
-        the manager, and they stay.
+      - Whether to change declared fields, ranges and limits that another field manager has set to a different value. By default, they are not changed, and a
+        warning names the fields and the manager.
     type: bool
     default: false
   adopt:
     description:
-      - Whether to manage an existing foreign MachineAutoscaler for a MachineSet of a pool. Its range becomes that of the pool. By default, a
-        warning names it, and it stays as it is.
+      - Whether to manage an existing foreign MachineAutoscaler for a MachineSet of a pool. It then gets the range of the pool. By default, it is not changed,
+        and a warning names it.
     type: bool
     default: false
   wait_timeout:
-    description: Seconds to wait for the Cluster Autoscaler Operator. After this time, the module fails, and names the MachineSets without their range.
+    description: Seconds to wait for the Cluster Autoscaler Operator. After this time, the module fails, and lists the MachineSets whose range is missing.
     type: int
     default: 120
 notes:
   - Only pools with C(nodes) in a cluster with C(gpu_cluster.cloud.machineset) are scaled by this autoscaler. Without C(gpu_cluster.cloud.machineset), the
     module does nothing.
   - If nothing differs, the module lists the MachineSets, the MachineAutoscalers and the nodes with GPUs, and reads up to three objects.
-  - In check mode, a MachineSet that the same run creates (O(nodegroups)) is previewed. Its limit is predicted from the pool. If the pool does not
-    determine the number of GPUs of a node, its limit is only known after the MachineSet was created.
+  - In check mode, a MachineSet that the same run creates (O(nodegroups)) is previewed. Its limit is predicted from the pool. If the pool does not determine
+    the number of GPUs of a node, the limit is unknown until the MachineSet exists.
 seealso:
   - module: accel.gpu.machineset
   - module: accel.gpu.gpu_info
@@ -91,7 +93,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 autoscaling:
-  description: The objects of the autoscaler after the run, or in check mode the predicted ones. After a timeout, those that were written.
+  description: The objects of the autoscaler after the run, or in check mode the predicted objects. After a timeout, the objects that were written.
   returned: success
   type: dict
   contains:
@@ -113,16 +115,16 @@ autoscaling:
           sample: {pool: notebooks, min: 0, max: 6, machine_autoscaler: notebooks}
           contains:
             pool: {description: Pool of the MachineSet., type: str, returned: always, sample: notebooks}
-            min: {description: Smallest number of nodes., type: int, returned: always, sample: 0}
-            max: {description: Largest number of nodes., type: int, returned: always, sample: 6}
+            min: {description: Minimum number of nodes., type: int, returned: always, sample: 0}
+            max: {description: Maximum number of nodes., type: int, returned: always, sample: 6}
             machine_autoscaler: {description: Name of its MachineAutoscaler., type: str, returned: always, sample: notebooks}
     limits:
-      description: The desired maximum of GPUs by the type in the label C(cluster-api/accelerator).
+      description: The desired maximum number of GPUs, by GPU type (label C(cluster-api/accelerator)).
       type: dict
       returned: always
       sample: {Tesla-T4-SHARED: 24}
     left:
-      description: MachineAutoscalers of this collection that no pool declares any longer, and that stay.
+      description: MachineAutoscalers of this collection that no pool declares any longer, and that are kept.
       type: list
       elements: str
       returned: always
@@ -142,7 +144,7 @@ code:
   description:
     - Reason of the failure. V(timeout) - the Cluster Autoscaler Operator has not written the ranges after O(wait_timeout).
     - V(invalid) - errors in the options or variables, a missing MachineSet, or the cluster has no Machine API. V(wrong_cluster) - the connection leads to a
-      different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not answer. Otherwise, the HTTP
+      different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. Otherwise, the HTTP
       status of the API server's error. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it.
   returned: failure
   type: raw

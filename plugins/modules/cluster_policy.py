@@ -25,22 +25,22 @@ description:
   - If a pool uses MIG, C(spec.mig.strategy) is removed, because it overrides each node's own configuration.
   - If a pool declares C(driver), the module sets C(spec.driver.useNvidiaDriverCRD), and creates an NVIDIADriver for each pool, with the name
     C(accel-gpu-<pool>) and the label C(accel.gpu/pool) as its selector. The module first sets this label on nodes that lack it. Keys that a pool does not
-    declare use the values of C(spec.driver) of the ClusterPolicy. From operator v26.7 on, the NVIDIADriver C(accel-gpu) is the default for all other nodes.
-    Before v26.7, the module fails if GPU nodes belong to no pool, because they would have no driver. Foreign NVIDIADriver objects are not changed. The
-    module fails if one of them has the name of a required object, or selects nodes of a pool, because the operator refuses both.
+    declare use the values of C(spec.driver) of the ClusterPolicy. In operator v26.7 and later, the NVIDIADriver C(accel-gpu) is the default for all other
+    nodes. Before v26.7, the module fails if GPU nodes belong to no pool, because they would have no driver. Foreign NVIDIADriver objects are not changed. The
+    module fails if one of them has the name of a required object, or selects nodes of a pool, because the operator accepts neither.
   - A pool whose C(driver) is removed keeps its driver, and an NVIDIADriver whose pool is removed is not deleted. A warning reports both cases.
   - A change to the driver DaemonSet's template restarts the driver on every GPU node, which takes a long time and evicts GPU pods.
     While a driver pod exists, such a change is held back unless O(allow_driver_rollout) is set; all other changes are applied.
-  - From operator v26.7.0 on, a change that does not affect the driver configuration digest, such as a toleration, is not held back. The operator restarts
-    the driver pods on cordoned nodes, and evicts no GPU pod.
+  - In operator v26.7.0 and later, a change that does not affect the driver configuration digest, such as a toleration, is not held back. The operator
+    restarts the driver pods on cordoned nodes without evicting any GPU pod.
 notes:
   - "The operator is ready when all of these are met: its condition Ready has reason Reconciled (or NoGPUNodes while NFD has found no GPU
     node); it has labelled every GPU node that NFD has labelled; every DaemonSet of the policy has the policy's tolerations in its
     template, the device plugin's DaemonSet mounts the ConfigMap, its status is for its current generation, and the numbers of its desired, updated and
     available pods equal the number of nodes that, according to this module, match its selector, affinity and tolerations. C(status.state) alone
     is not sufficient: it is C(ready) before the operator has processed a change, and while DaemonSets have no desired count yet."
-  - If an NVIDIA pod fails on a node for longer than a normal start (three restarts, or a minute without its image), the module does not wait for the
-    node if it belongs to no pool or gpu-feature-discovery has not labelled it, as long as other GPU nodes work. Such nodes are returned in
+  - If an NVIDIA pod on a node keeps failing (at least three restarts, or an image that still cannot be pulled after a minute), and the node belongs to no
+    pool or gpu-feature-discovery has not labelled it, the module does not wait for the node, as long as other GPU nodes work. Such nodes are returned in
     C(unusual_nodes).
   - Pods of such nodes that never become ready can prevent a DaemonSet from replacing its pods on all other nodes. In that case, the remaining pods
     with an older template are deleted, one pod of each DaemonSet at a time, so that they are recreated.

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: driver_image
-short_description: Build vGPU driver images, and push them under every tag that the GPU operator asks for
+short_description: Build vGPU driver images, and push them under every tag that the GPU operator requests
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Provides the driver image of each pool with C(driver.type=vgpu) in its registry, C(driver.repository) with C(driver.image) and C(driver.version).
-  - The GPU operator appends the operating system of a node to the version, and its releases do so in different ways (C(rhel9.6) before v26.7, C(rhel9) from
-    v26.7 on). The image gets the tags for the operating systems of the pool's nodes, for the declared and for the installed release of the operator, so that
-    an upgrade of the operator finds its image.
+  - For each pool with C(driver.type=vgpu), provides the driver image that C(driver.repository), C(driver.image) and C(driver.version) declare.
+  - The GPU operator appends the operating system of a node to the version. The format depends on the operator release (C(rhel9.6) before v26.7, C(rhel9) in
+    v26.7 and later). The image gets the tags for the operating systems of the pool's nodes, in the format of the declared release and of the installed
+    release of the operator, so that the image is available after an operator upgrade.
   - The image is built with buildah from NVIDIA's build context (gpu-driver-container) and the installer of the guest driver, or copied from O(source).
-  - A built image has labels with its version and the digest of all its inputs. It is built again only if an input has changed. Further tags cost one
-    request each.
-  - Installers of other drivers are rejected, such as that of the vGPU manager for KVM. With O(manager_version), a guest driver that the vGPU
-    manager of the hypervisor does not support is rejected, too.
+  - A built image has labels with its version and the digest of all its inputs. It is built again only if an input has changed. Each additional tag costs one
+    request.
+  - Installers of other drivers, such as the vGPU manager for KVM, are rejected. With O(manager_version), a guest driver that the vGPU manager of the
+    hypervisor does not support is also rejected.
   - Images of the vGPU driver must not be published, so public registries are rejected.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -49,14 +49,15 @@ options:
   operating_systems:
     description:
       - Operating systems for which images are needed, as ID and VERSION_ID of C(/etc/os-release), such as V(rhcos4.18), V(rhel9.6) or V(ubuntu22.04).
-      - By default, those of the pool's nodes, as NFD has labelled them. If the pool has no nodes yet, those of all nodes.
+      - By default, the operating systems of the pool's nodes, as NFD has labelled them. If the pool has no nodes yet, the operating systems of all nodes.
     type: list
     elements: str
     default: []
   operator_versions:
     description:
       - Releases of the GPU operator that will request the images, such as V(v25.10.1).
-      - By default, C(gpu_cluster.operator.version), and the installed release unless O(operating_systems) is set, because the cluster is then not read.
+      - By default, C(gpu_cluster.operator.version), and also the installed release, unless O(operating_systems) is set. In that case, the cluster is not
+        read.
     type: list
     elements: str
     default: []
@@ -84,7 +85,7 @@ options:
     description: Folder for buildah's storage. By default, the storage of the user.
     type: path
   storage_driver:
-    description: Driver of buildah's storage, such as V(overlay) or V(vfs). By default, that of the user's storage.
+    description: Driver of buildah's storage, such as V(overlay) or V(vfs). By default, the driver of the user's storage.
     type: str
   allow_public_registry:
     description:
@@ -93,8 +94,8 @@ options:
     default: false
   force:
     description:
-      - Whether images that this collection did not build are replaced if they have the same tags. With O(source), every image with another digest is kept
-        without this permission, because a copy does not show who made it.
+      - Whether images that this collection did not build are replaced if they have the same tags. With O(source), any image with a different digest is kept
+        unless this option is set, because a copied image does not show who built it.
     type: bool
     default: false
 requirements:

@@ -105,9 +105,9 @@ gpu_info:
       contains:
         uid: {description: UID of the namespace kube-system; null if this user may not read it., type: str, returned: always,
           sample: 8f0c7b0e-5e0e-4d4c-9a53-3c6f0f7d1a11}
-        recorded_name: {description: The name that a run has recorded in the cluster; null without one., type: str, returned: always, sample: lab}
+        recorded_name: {description: The name that a run has recorded in the cluster; null if there is none., type: str, returned: always, sample: lab}
         name_to_record: {description: The name that a run would record; null if it is recorded already., type: str, returned: always, sample: null}
-        server: {description: Address of the API server., type: str, returned: always, sample: 'https://10.0.0.10:6443'}
+        server: {description: URL of the API server., type: str, returned: always, sample: 'https://10.0.0.10:6443'}
         origin: {description: Where the connection settings come from., type: str, returned: always, sample: 'kubeconfig ~/.kube/config, context lab'}
     totals:
       description: The number of nodes, GPU nodes and GPUs, and the allocatable amount of each resource.
@@ -164,12 +164,12 @@ gpu_info:
           workloads: [{namespace: team, pod: notebook-0, resource: nvidia.com/gpu, count: 1}]
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: t4-1}
-        pool: {description: Pool of the node; null without one., type: str, returned: always, sample: notebooks}
+        pool: {description: Pool of the node; null if there is none., type: str, returned: always, sample: notebooks}
         model: {description: Model of its GPUs; null if it is not known., type: str, returned: always, sample: Tesla-T4}
         gpus: {description: Number of GPUs., type: int, returned: always, sample: 1}
         memory_mib: {description: Memory of one GPU in MiB., type: int, returned: always, sample: 15360}
         driver: {description: Version of the driver; null if it is not known., type: str, returned: always, sample: 580.95.05}
-        driver_upgrade: {description: State of the driver upgrade; null without one., type: str, returned: always, sample: upgrade-done}
+        driver_upgrade: {description: State of the driver upgrade; null if there is none., type: str, returned: always, sample: upgrade-done}
         mode: {description: The sharing strategy that gpu-feature-discovery reports; null if it is not known., type: str,
           returned: always, sample: time-slicing}
         replicas: {description: Number of shares of each GPU., type: int, returned: always, sample: 4}
@@ -183,8 +183,8 @@ gpu_info:
           returned: always
           sample: {config: all-3g.40gb, state: success, devices: {3g.40gb: 2}}
           contains:
-            config: {description: The desired configuration; null without one., type: str, returned: always, sample: all-3g.40gb}
-            state: {description: State of the MIG manager; null without one., type: str, returned: always, sample: success}
+            config: {description: The desired configuration; null if there is none., type: str, returned: always, sample: all-3g.40gb}
+            state: {description: State of the MIG manager; null if there is none., type: str, returned: always, sample: success}
             devices: {description: Number of MIG devices by profile., type: dict, returned: always, sample: {3g.40gb: 2}}
         ready: {description: Whether the node is ready., type: bool, returned: always, sample: true}
         schedulable: {description: Whether the node is not cordoned., type: bool, returned: always, sample: true}
@@ -257,7 +257,7 @@ gpu_info:
           contains:
             model: {description: The declared model; null if the pool declares none., type: str, returned: always, sample: T4}
             nodegroup:
-              description: The node group; null without one.
+              description: The node group; null if there is none.
               type: dict
               returned: always
               sample: {name: train, flavor: g4.p4.40g, size: '2'}
@@ -265,7 +265,7 @@ gpu_info:
                 name: {description: Name of the group., type: str, returned: always, sample: train}
                 flavor: {description: Flavor of its nodes., type: str, returned: always, sample: g4.p4.40g}
                 size: {description: Its number of nodes or its range., type: str, returned: always, sample: '2'}
-            match_labels: {description: The labels by which the pool finds its nodes., type: dict, returned: always, sample: {}}
+            match_labels: {description: The labels that select the nodes of the pool., type: dict, returned: always, sample: {}}
             mode: {description: The sharing mode., type: str, returned: always, sample: time-slicing}
             replicas: {description: Number of shares of each GPU., type: int, returned: always, sample: 4}
             layout:
@@ -310,15 +310,15 @@ gpu_info:
                     media: {description: Whether no device has the media engines that exist only once on a GPU., type: bool,
                       returned: always, sample: false}
             gpus_per_node: {description: Number of GPUs of a node; null if the pool declares none., type: int, returned: always, sample: 1}
-            driver: {description: The declared driver; null without one., type: dict, returned: always, sample: null}
-            shares_per_gpu: {description: Number of devices that a GPU offers; null if they differ., type: int, returned: always, sample: 4}
+            driver: {description: The declared driver; null if there is none., type: dict, returned: always, sample: null}
+            shares_per_gpu: {description: Number of devices that each GPU advertises; null if the number differs., type: int, returned: always, sample: 4}
             memory_mib_per_share: {description: Memory of one device in MiB; null if it is not known., type: int, returned: always, sample: 3840}
             models: {description: Models of its nodes., type: list, elements: str, returned: if the cluster was read, sample: [Tesla-T4]}
             nodes: {description: Number of its nodes., type: int, returned: if the cluster was read, sample: 2}
             gpus: {description: Number of its GPUs., type: int, returned: if the cluster was read, sample: 2}
             resource: {description: The most frequent resource of the pool., type: str, returned: always, sample: nvidia.com/gpu}
             expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
-            allocatable: {description: The number of devices that its nodes offer., type: int, returned: always, sample: 8}
+            allocatable: {description: The number of devices that its nodes advertise., type: int, returned: always, sample: 8}
             resources:
               description: The same counts for each resource.
               type: dict
@@ -332,16 +332,16 @@ gpu_info:
                   sample: {expected: 8, allocatable: 8}
                   contains:
                     expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
-                    allocatable: {description: The number of devices that its nodes offer., type: int, returned: always, sample: 8}
+                    allocatable: {description: The number of devices that its nodes advertise., type: int, returned: always, sample: 8}
             changes:
-              description: The changes that a run would make; empty without any.
+              description: The changes that a run would make; empty if there are none.
               type: dict
               returned: if the cluster was read
               sample: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], taints: []}
               contains:
                 nodes: {description: Number of nodes that change., type: int, returned: always, sample: 1}
                 joining: {description: Number of nodes that join the pool., type: int, returned: always, sample: 0}
-                switched_from: {description: Number of nodes by their present mode., type: dict, returned: always, sample: {none: 1}}
+                switched_from: {description: Number of nodes by their current mode., type: dict, returned: always, sample: {none: 1}}
                 labels: {description: The changed labels., type: list, elements: str, returned: always, sample: []}
                 taints: {description: The changed taints., type: list, elements: str, returned: always, sample: []}
             drift: {description: Up to 5 differences from the declaration., type: list, elements: str, returned: if the
@@ -414,7 +414,7 @@ gpu_info:
         in_place: {description: 'Whether the driver stays loaded during the restart, so that no GPU pod is evicted.', type: bool,
           returned: always, sample: false}
         release:
-          description: Versions of the operator; null without an upgrade.
+          description: Versions of the operator; null if there is no upgrade.
           type: dict
           returned: always
           sample: {installed: v25.3.2, desired: v25.10.1}
@@ -442,11 +442,13 @@ gpu_info:
             problem: {description: The reason why the refusals are unknown., type: str, returned: always, sample: ''}
     autoscaling:
       description:
-        - Whether the autoscaler of OpenShift (C(version)) scales pools from zero, by C(pool) and C(machine_set); C(not_read) is what could not be read.
-        - C(scales) is null if it is not known, C(scales_after_run) is for the time after a run of site. C(exists) is whether there is the MachineSet,
-          C(declared) whether the pool has C(autoscale). The other values are those that the autoscaler reads.
-        - C(findings) have a C(code), C(message), C(remedy), and the C(effect) V(no_pod) (no node is added for any pod), V(some_pods) (no node is added for
-          pods that select nodes by this C(label) or request this resource) or V(note); C(now) and C(after_run) are when they apply.
+        - Whether the autoscaler of OpenShift (C(version)) scales pools from zero, by C(pool) and C(machine_set). C(not_read) lists the objects that could not
+          be read.
+        - C(scales) is null if it is not known. C(scales_after_run) is the predicted value after a run of C(site). C(exists) is whether the MachineSet exists,
+          and C(declared) whether the pool has C(autoscale). The other values are the values that the autoscaler reads.
+        - Each of the C(findings) has a C(code), a C(message), a C(remedy), and the C(effect) V(no_pod) (no node is added for any pod), V(some_pods) (no node
+          is added for pods that select nodes by this C(label) or request this resource) or V(note). C(now) and C(after_run) are whether it applies now and
+          after a run of C(site).
       type: dict
       returned: when O(gpu_pools) is set and the cluster is OpenShift, unless another cloud creates its nodes
       sample: {version: 4.18.14, not_read: [], machine_sets: [{pool: t4, machine_set: t4, exists: true, declared: true, scales: false, scales_after_run: true,
@@ -454,7 +456,7 @@ gpu_info:
         effect: no_pod, message: MachineSet t4 has 4 of at most 4 nodes, remedy: raise it, label: "", now: true, after_run: false}]}]}
       contains:
         version: {description: Version of OpenShift., type: str, returned: always, sample: 4.18.14}
-        not_read: {description: What could not be read., type: list, elements: str, returned: always, sample: []}
+        not_read: {description: Objects that could not be read., type: list, elements: str, returned: always, sample: []}
         machine_sets:
           description: The MachineSets of the pools.
           type: list
@@ -469,15 +471,15 @@ gpu_info:
             machine_set: {description: Name of the MachineSet., type: str, returned: always, sample: t4}
             exists: {description: Whether it exists., type: bool, returned: always, sample: true}
             declared: {description: Whether the pool has C(autoscale)., type: bool, returned: always, sample: true}
-            scales: {description: Whether a pod adds a node; null if it is not known., type: bool, returned: always, sample: false}
+            scales: {description: Whether a pending pod causes a node to be added; null if it is not known., type: bool, returned: always, sample: false}
             scales_after_run: {description: The same after a run of site., type: bool, returned: always, sample: true}
-            min: {description: Smallest number of nodes; null if the autoscaler does not scale it., type: int, returned: always, sample: 0}
-            max: {description: Largest number of nodes; null if the autoscaler does not scale it., type: int, returned: always, sample: 4}
+            min: {description: Minimum number of nodes; null if the autoscaler does not scale it., type: int, returned: always, sample: 0}
+            max: {description: Maximum number of nodes; null if the autoscaler does not scale it., type: int, returned: always, sample: 4}
             resources: {description: Resources of the node that the autoscaler expects., type: dict, returned: always, sample: {nvidia.com/gpu: 4}}
             taints: {description: Taints of that node., type: list, elements: str, returned: always, sample: []}
             accelerator: {description: Its label C(cluster-api/accelerator)., type: str, returned: always, sample: Tesla-T4-SHARED}
             gpu_limit:
-              description: The limit of the ClusterAutoscaler for this type; null without one.
+              description: The limit of the ClusterAutoscaler for this type; null if there is none.
               type: dict
               returned: always
               sample: {used: 0, max: 16}
@@ -494,7 +496,7 @@ gpu_info:
               contains:
                 code: {description: Kind of the cause., type: str, returned: always, sample: maximum}
                 effect: {description: 'V(no_pod), V(some_pods) or V(note).', type: str, returned: always, sample: no_pod}
-                message: {description: The cause in one sentence., type: str, returned: always, sample: MachineSet t4 has 4 of at most 4 nodes}
+                message: {description: 'The cause, in one sentence.', type: str, returned: always, sample: MachineSet t4 has 4 of at most 4 nodes}
                 remedy: {description: What to do., type: str, returned: always, sample: raise it}
                 label: {description: The label or resource that the affected pods name., type: str, returned: always, sample: ''}
                 now: {description: Whether it applies now., type: bool, returned: always, sample: true}
@@ -537,7 +539,7 @@ gpu_info:
             release: {description: Name of the Helm release., type: str, returned: always, sample: gpu-operator}
             namespace: {description: Namespace of the component., type: str, returned: always, sample: gpu-operator}
             package: {description: Package of the Subscription., type: str, returned: with OLM, sample: gpu-operator-certified}
-            channel: {description: The declared channel; empty without one., type: str, returned: with OLM, sample: v25.10}
+            channel: {description: The declared channel; empty if there is none., type: str, returned: with OLM, sample: v25.10}
             source: {description: The CatalogSources., type: list, elements: str, returned: with OLM, sample: [certified-operators]}
         operator:
           description: The GPU operator.
@@ -551,7 +553,7 @@ gpu_info:
             release: {description: Name of the Helm release., type: str, returned: always, sample: gpu-operator}
             namespace: {description: Namespace of the component., type: str, returned: always, sample: gpu-operator}
             package: {description: Package of the Subscription., type: str, returned: with OLM, sample: gpu-operator-certified}
-            channel: {description: The declared channel; empty without one., type: str, returned: with OLM, sample: v25.10}
+            channel: {description: The declared channel; empty if there is none., type: str, returned: with OLM, sample: v25.10}
             source: {description: The CatalogSources., type: list, elements: str, returned: with OLM, sample: [certified-operators]}
             distribution: {description: 'The distribution, declared or detected; empty if it is not known.', type: str,
               returned: always, sample: kubeadm}

@@ -17,7 +17,7 @@ description:
   - A node with the label C(accel.gpu/pool) is in the pool of that name. The other nodes are grouped by model, sharing and taints.
   - If this collection has configured the cluster, a plan with these variables shows no change. For any
     other cluster, the plan shows the labels that make the nodes members of their pools; the nodes' allocatable resources do not change.
-  - Helm releases that this collection did not install appear only in remarks, because a run upgrades every Helm release that C(gpu_cluster) names to its
+  - Helm releases that this collection did not install appear only in remarks, because a run upgrades every Helm release that C(gpu_cluster) names, to the
     declared version.
   - Settings that C(gpu_pools) cannot express are left out, and a remark lists them. No setting is guessed. The source of a chart and the connection are
     taken from O(gpu_cluster), because the cluster does not contain them.

@@ -15,15 +15,15 @@ description:
   - Assigns nodes to pools, and gives each node the labels, taints, device plugin configuration and MIG configuration of its pool, in one patch.
   - Adds entries to the device plugin's ConfigMap (which the ClusterPolicy names) and to the MIG manager's ConfigMap before a node refers to them,
     and removes entries that no node refers to any longer. Foreign entries are left unchanged.
-  - Applies changes that disturb no pod to all nodes in parallel. If pods must be evicted or GPUs partitioned, the nodes of a pool are changed in
-    a rolling update of C(rollout.max_unavailable) nodes at a time. Each node is cordoned, drained, changed, verified and uncordoned.
-    C(docs/rollout.md) describes each step and which pods are evicted.
+  - Applies changes that do not affect any pod to all nodes in parallel. If pods must be evicted or GPUs partitioned, the nodes of a pool are changed in a
+    rolling update of C(rollout.max_unavailable) nodes at a time. Each node is cordoned, drained, changed, verified and uncordoned. C(docs/rollout.md)
+    describes each step and which pods are evicted.
   - Pods are evicted through the Eviction API, so PodDisruptionBudgets are respected. Pods of DaemonSets and static pods are not evicted. Pods without
     a controller are evicted only with C(rollout.force).
   - Releases nodes that no longer belong to a pool. Everything that the pool has set is removed, according to the C(rollout) settings recorded on the node.
     MIG devices are removed first, and the node is uncordoned once their removal is verified.
-  - Rolls a node back to its last good configuration if its change fails, or leaves it cordoned and tainted with the reason
-    (C(rollout.on_failure)). Nodes that were cordoned by others stay cordoned.
+  - Rolls a node back to its last good configuration if its change fails, or leaves it cordoned and tainted with the reason (C(rollout.on_failure)). Nodes
+    that another tool or user cordoned stay cordoned.
   - Records the progress on each node, so that the next run can continue if a run is killed.
   - Before a label refers to a new entry, updates an annotation on the NVIDIA pods of the nodes to be changed, so that the kubelet refreshes their copies
     of the ConfigMap promptly instead of after a minute or more.
@@ -168,7 +168,7 @@ gpu_sharing:
             verified: {description: Number of ready nodes that are as declared., type: int, returned: always, sample: 4}
             resource: {description: The most frequent resource of the pool., type: str, returned: always, sample: nvidia.com/gpu}
             expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
-            allocatable: {description: The number of devices that its nodes offer., type: int, returned: always, sample: 8}
+            allocatable: {description: The number of devices that its nodes advertise., type: int, returned: always, sample: 8}
             resources:
               description: The same counts for each resource.
               type: dict
@@ -182,7 +182,7 @@ gpu_sharing:
                   sample: {expected: 8, allocatable: 8}
                   contains:
                     expected: {description: The declared number of devices., type: int, returned: always, sample: 8}
-                    allocatable: {description: The number of devices that its nodes offer., type: int, returned: always, sample: 8}
+                    allocatable: {description: The number of devices that its nodes advertise., type: int, returned: always, sample: 8}
             missing: {description: 'Devices of a C(sharing.demand) that do not fit the nodes, by profile.', type: dict,
               returned: if some do not fit, sample: {3g.40gb: 1}}
     changed_nodes:
@@ -208,8 +208,8 @@ gpu_sharing:
       sample: {mig-mode: 4, plugin: 2}
     steps:
       description:
-        - The changes of up to 100 nodes. Each has the C(pool), the kind of C(change), the pods that it C(evicts), and whether the node
-          C(reboot)s (V(no) or V(may)). For a released node, C(released_from) contains the name of its former pool.
+        - The changes of up to 100 nodes. Each has the C(pool), the kind of C(change), the pods that it C(evicts), and whether the node may C(reboot) (V(no)
+          or V(may)). For a released node, C(released_from) contains the name of its former pool.
         - C(blocked_by) lists pods that prevent the change and that no drain evicts, C(stops) lists pods of DaemonSets that are stopped through the label
           C(nvidia.com/gpu.deploy.client), and C(possible_holders) lists privileged pods of the cluster that may hold a GPU and are not evicted.
       type: dict

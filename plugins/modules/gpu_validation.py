@@ -14,11 +14,10 @@ author:
 description:
   - For each pool, in parallel, runs pods on one node. They request the pool's resource, tolerate its taints, list their device with C(nvidia-smi -L), run a
     CUDA kernel on it, compare the result with the CPU's, and hold the device.
-  - A pool is verified when the cluster's own scheduler has scheduled its pods, all have run at the same time and
-    completed, the kernel has passed in each, and their logs show the devices of the mode - exclusive GPUs have one pod
-    each, and shared GPUs have no more pods than shares.
-  - The kernel is NVIDIA's CUDA sample vectorAdd. Its image is the newest one that the driver of the node supports
-    (C(gpu_cluster.validation)). A failure contains the node, the end of the log, its meaning and the remedy.
+  - A pool is verified when the cluster's scheduler has scheduled its pods, all pods have run at the same time and completed, the kernel has passed in each,
+    and their logs show the devices of the mode - exclusive GPUs have one pod each, and shared GPUs have no more pods than shares.
+  - The kernel is NVIDIA's CUDA sample vectorAdd. Its image is the newest one that the driver of the node supports (C(gpu_cluster.validation)). The result of
+    a failure contains the node, the end of the log, an explanation and the remedy.
   - O(load_seconds), O(all_reduce) and O(all_reduce_nodes) add a load test and measurements with NCCL. None of them runs
     unless it is requested.
   - If no other pod holds a share of the node and the pods hold all units of a resource, the module verifies that one additional pod must wait. If GPUs or
@@ -61,8 +60,8 @@ options:
     default: 60
   load_seconds:
     description:
-      - Seconds for which each pod loads its device before the kernel, from V(0) (no load) to V(86400). The load is
-        NVIDIA's CUDA sample nbody, in an init container of the same pod.
+      - How long each pod puts load on its device before it runs the kernel, in seconds, from V(0) (no load) to V(86400). The load is NVIDIA's CUDA sample
+        nbody, in an init container of the same pod.
     type: int
     default: 0
   all_reduce:
@@ -77,13 +76,13 @@ options:
     default: 0
   min_bandwidth:
     description:
-      - Lowest accepted bus bandwidth of O(all_reduce) in GB/s. V(0) only reports it.
+      - Lowest accepted bus bandwidth of O(all_reduce) in GB/s. With V(0), the bandwidth is only reported.
       - A map contains a number for each pool, by name. In pools that are not in the map, the bandwidth is only reported.
     type: raw
     default: 0
   min_network_bandwidth:
     description:
-      - Lowest accepted bus bandwidth of O(all_reduce_nodes) in GB/s, or a map as for O(min_bandwidth). V(0) only reports it.
+      - Lowest accepted bus bandwidth of O(all_reduce_nodes) in GB/s, or a map as for O(min_bandwidth). With V(0), the bandwidth is only reported.
     type: raw
     default: 0
   all_reduce_timeout:
@@ -151,8 +150,8 @@ gpu_validation:
   contains:
     pools:
       description:
-        - By pool, its C(status) - V(verified), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) if the
-          pool's labels keep its GPUs from containers, or V(would_run) in check mode.
+        - By pool, its C(status) - V(verified), V(skipped), V(empty), V(busy), V(failed), V(not_applicable) if the pool's labels make its GPUs unavailable to
+          containers, or V(would_run) in check mode.
         - If they apply, also C(node), C(pods), C(devices) (number of pods by device UUID), C(image) and C(kernel) (V(passed), or V(failed) if it has run),
           C(one_more) (V(waited) is the expected result if there is one more pod than shares), C(two_shares) (V(refused) is the expected result for a
           request for two shares), C(reason), and C(problems) with one entry for each failed pod.

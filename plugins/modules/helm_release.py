@@ -13,9 +13,9 @@ author:
 description:
   - This module does not install, upgrade or delete a Helm release. Call it before M(kubernetes.core.helm), which installs or upgrades the Helm release
     unless RV(helm_release.action) is V(none), and once more afterwards to wait for the workloads.
-  - Verifies that helm and the chart exist and that the chart accepts the values. The error message names the missing item and the remedy.
-  - Repairs a Helm release that a killed helm has left C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling), which Helm itself
-    does not change ("another operation is in progress").
+  - Verifies that helm and the chart exist and that the chart accepts the values. The error message names the missing item and describes the remedy.
+  - Repairs a Helm release that a killed helm process has left C(pending-install), C(pending-upgrade), C(pending-rollback) or C(uninstalling), which Helm
+    itself does not change ("another operation is in progress").
   - Applies the CRDs of the chart and of the sub-charts that the values enable. Helm creates CRDs but never upgrades them. The module sends one read
     request for a CRD that does not differ, and deletes no CRD.
   - Compares chart name, version, app version and values, so that helm is not started when nothing has changed.
@@ -26,16 +26,15 @@ description:
   - Fails if an upgrade would overwrite a field of the ClusterPolicy that was set manually. Helm does not change such a field as long as both charts have
     the same value for it. A field counts as set manually if its value does not come from one of the charts, a default of the CRD, or this collection, and
     C(managedFields) names a manager other than Helm, the operator and this collection. Without C(managedFields), only the value counts.
-  - From operator v26.7.0 on, a change to values that does not change the driver configuration digest needs no permission. It restarts the driver pods on
-    cordoned nodes, and evicts no GPU pod.
+  - In operator v26.7.0 and later, a change to values that does not change the driver configuration digest does not need O(allow_driver_rollout). It restarts
+    the driver pods on cordoned nodes without evicting any GPU pod.
   - If an upgrade would reset the name of a ConfigMap that this collection has set in the ClusterPolicy, RV(helm_release.initial_values) also contains this
     name.
 notes:
-  - "A running helm is not disturbed. An unfinished revision is checked by these rules, in this order:
-    a helm process on this machine that works on the Helm release is running;
-    a revision that this collection wrote through helm on this machine (it leaves a Lease C(accel-gpu-helm-<release>) in the namespace of the
-    Helm release beforehand) is abandoned if no such process exists;
-    any other revision is abandoned if it is older than O(pending_timeout); until then, the module waits for it."
+  - "The module does not interrupt a running helm process. These rules, in this order, decide whether an unfinished revision is abandoned: if a helm process
+    on this machine works on the Helm release, the revision is still in progress; a revision that this collection wrote through helm on this machine (recorded
+    beforehand in the Lease C(accel-gpu-helm-<release>) in the namespace of the Helm release) is abandoned if no such process exists; any other revision is
+    abandoned if it is older than O(pending_timeout); until then, the module waits for it."
   - The record of an abandoned revision is deleted. The record of an abandoned first installation is marked C(superseded) instead, because
     Helm can then upgrade from it. The record of a failed revision is kept, and Helm upgrades from it.
   - The module reads the Secrets of Helm releases to get the chart, the values and the names of workloads. No result contains the values.
@@ -91,7 +90,7 @@ options:
   node_annotation:
     description:
       - An annotation that the Helm release sets on every node with a pod of one of its DaemonSets.
-      - If set, the Helm release counts as rolled out only when as many nodes have it.
+      - If set, the Helm release counts as rolled out only when as many nodes have the annotation as have such a pod.
     type: str
 extends_documentation_fragment:
   - accel.gpu.kube

@@ -13,9 +13,9 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Lists the images of the GPU operator, of its operands, of the driver for each operating system, of NFD and of the validation, for the declared releases
-    and pools. The charts are rendered as a run installs them, so that the list has exactly the images that the cluster pulls.
-  - With OLM, the images are those of the installed ClusterServiceVersion, or of the newest one in a channel of the catalog.
-  - With O(dest), the list is also written for C(skopeo sync) and for C(oc-mirror), and as mirror configuration of OpenShift.
+    and pools. The charts are rendered as a run installs them, so the list contains exactly the images that the cluster pulls.
+  - With OLM, the images are those of the installed ClusterServiceVersion, or of the newest ClusterServiceVersion in a channel of the catalog.
+  - With O(dest), the module also writes the list as input for C(skopeo copy) and for C(oc-mirror), and as OpenShift mirror configuration.
   - With O(verify=true), the module verifies that the mirror has each image with the expected digest.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -39,20 +39,22 @@ options:
     default: {}
   operating_systems:
     description:
-      - Operating systems of the GPU nodes, as ID and VERSION_ID of C(/etc/os-release), such as V(rhel9.6) or V(ubuntu22.04). By default, those of the nodes.
+      - Operating systems of the GPU nodes, as ID and VERSION_ID of C(/etc/os-release), such as V(rhel9.6) or V(ubuntu22.04). By default, the operating
+        systems of the nodes.
     type: list
     elements: str
     default: []
   kernels:
     description:
-      - Kernels of the GPU nodes as C(uname -r) prints them, such as V(5.15.0-91-generic), which are a part of the tags of precompiled drivers. By default,
-        those of the nodes.
+      - Kernel versions of the GPU nodes as C(uname -r) prints them, such as V(5.15.0-91-generic). They are part of the tags of precompiled drivers. By
+        default, the kernel versions of the nodes.
     type: list
     elements: str
     default: []
   operator_versions:
     description:
-      - Further releases of the GPU operator whose driver tags are needed, such as V(v26.7.0) before an upgrade to it. The declared release is always included.
+      - Additional releases of the GPU operator whose driver tags are needed, such as V(v26.7.0) before an upgrade to that release. The declared release is
+        always included.
     type: list
     elements: str
     default: []
@@ -65,17 +67,17 @@ options:
   dest:
     description:
       - Folder on this machine for the files C(images.txt) (a source and a destination for C(skopeo copy) in each line), C(imageset-config.yaml) (for
-        C(oc-mirror) v2) and C(mirror-sets.yaml) (ImageDigestMirrorSet and ImageTagMirrorSet, with their impact on nodes as annotation). The folder is
-        created if necessary. Images are not copied into it.
+        C(oc-mirror) v2) and C(mirror-sets.yaml) (ImageDigestMirrorSet and ImageTagMirrorSet, with an annotation that describes the impact on nodes). The
+        folder is created if necessary. Images are not copied into it.
     type: path
   verify:
-    description: Whether the mirror is verified. The module fails if an image is missing there, or has another digest.
+    description: Whether the mirror is verified. The module fails if an image is missing in the mirror or has a different digest.
     type: bool
     default: false
   digests_file:
     description:
-      - File with the expected digests, as the role C(mirror) and O(accel.gpu.registry_image#module:digests_file) write it. It must exist. Without this option,
-        O(verify=true) reads the digests from the public registries.
+      - File with the expected digests, as written by the role C(mirror) and by O(accel.gpu.registry_image#module:digests_file). It must exist. Without this
+        option, O(verify=true) reads the digests from the public registries.
     type: path
   binary_path:
     description: Path to C(helm). By default, C(helm) is searched for in C(PATH).
@@ -119,7 +121,7 @@ image_set:
       type: list
       elements: dict
       contains:
-        component: {description: What needs the image., type: str, returned: always, sample: devicePlugin}
+        component: {description: The component that needs the image., type: str, returned: always, sample: devicePlugin}
         source: {description: The image in the public registry., type: str, returned: always, sample: 'nvcr.io/nvidia/k8s-device-plugin:v0.18.1'}
         destination:
           description: The image that the cluster pulls; equal to the source if there is no mirror.
@@ -149,7 +151,7 @@ image_set:
     missing: {description: Images that the mirror does not have., type: list, elements: str, returned: with O(verify=true), sample: []}
     altered: {description: Images with an unexpected digest., type: list, elements: str, returned: with O(verify=true), sample: []}
     unrecorded:
-      description: Images that O(digests_file) does not have, so that only their presence is known.
+      description: Images that O(digests_file) does not contain, so only their presence in the mirror was verified.
       type: list
       elements: str
       returned: with O(verify=true)

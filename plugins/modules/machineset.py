@@ -105,7 +105,7 @@ nodegroups:
         status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
         template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
         accelerators: {description: Accelerators that are attached to the machine type; null if there are none., type: dict,
@@ -141,7 +141,7 @@ nodegroup:
     status: {description: Status of the group., type: str, returned: if the group exists, sample: READY}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+    max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
     flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
     template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
     accelerators: {description: Accelerators that are attached to the machine type; null if there are none., type: dict,

@@ -45,8 +45,8 @@ RETURN = r"""
 nodegroups:
   description:
     - The MachineSets by name, with the options of M(accel.gpu.machineset). C(group) is the declared name of the node group if this collection manages the
-      MachineSet, otherwise null. C(pool) is the pool whose label its nodes register with. C(machines) are its Machines with their phase and node.
-      C(problems) describe the Machines that are not running, and the remedies. C(autoscaler) is the MachineAutoscaler that scales it.
+      MachineSet, otherwise null. C(pool) is the pool in the label C(accel.gpu/pool) that its nodes register with. C(machines) are its Machines with their
+      phase and node. C(problems) describe the Machines that are not running, and the remedies. C(autoscaler) is the MachineAutoscaler that scales it.
   returned: always
   type: dict
   sample:
@@ -77,10 +77,10 @@ nodegroups:
         status: {description: Status of the MachineSet., type: str, returned: always, sample: FAILED}
         group: {description: Declared name of the node group; null if this collection does not manage the MachineSet.,
           type: str, returned: always, sample: train}
-        pool: {description: The pool whose label its nodes register with; null without one., type: str, returned: always, sample: train}
+        pool: {description: Pool in the label that its nodes register with; null if there is none., type: str, returned: always, sample: train}
         platform: {description: Platform of the C(providerSpec); null if it is unknown., type: str, returned: always, sample: AWS}
         zone: {description: Zone of the machines; null if it is unknown., type: str, returned: always, sample: us-east-2a}
-        autoscaler: {description: Name of the MachineAutoscaler; null without one., type: str, returned: always, sample: null}
+        autoscaler: {description: Name of the MachineAutoscaler; null if there is none., type: str, returned: always, sample: null}
         machines:
           description: The Machines of the MachineSet.
           type: list
@@ -95,7 +95,7 @@ nodegroups:
           sample: ['Machine train-x7k2p has failed (InsufficientResources: quota exceeded).']}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: Machine type., type: str, returned: always, sample: g4dn.xlarge}
         template: {description: Template of the virtual machines; null on platforms without one., type: str, returned: always, sample: null}
         accelerators: {description: Accelerators that are attached to the machine type; null if there are none., type: dict,

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the flavors with the GPUs that their extra specs name, images, key pairs, cluster templates, and the project's quota.
+  - Reads the flavors and the GPUs that their extra specs name, the images, key pairs and cluster templates, and the project's quota.
   - Cloud operators name GPUs in extra specs in different ways. PCI aliases, resource classes and traits are recognized if they contain a model of
     the catalog, or a common term for a graphics card. Declare other names in O(gpu_aliases). If the user may not read extra specs, the GPUs
     are unknown.

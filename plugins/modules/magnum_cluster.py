@@ -118,7 +118,7 @@ magnum_cluster:
     status: {description: Status of the cluster., type: str, returned: if the cluster exists, sample: CREATE_COMPLETE}
     status_reason: {description: Magnum's reason for the status., type: str, returned: if the cluster exists, sample: null}
     health_status: {description: 'Health of the cluster, as Magnum returns it.', type: str, returned: if the cluster exists, sample: HEALTHY}
-    server: {description: Address of the API server., type: str, returned: if the cluster exists, sample: 'https://10.1.10.10:6443'}
+    server: {description: URL of the API server., type: str, returned: if the cluster exists, sample: 'https://10.1.10.10:6443'}
     version: {description: Version of Kubernetes., type: str, returned: if the cluster exists, sample: v1.30.2}
     project_id: {description: Id of the project., type: str, returned: if the cluster exists, sample: 7c2b1f0e8d9a4e5bb6a1c3d2e4f50617}
     node_addresses: {description: Addresses of the nodes., type: list, elements: str, returned: if the cluster exists, sample: [10.1.22.10]}
@@ -130,12 +130,12 @@ magnum_cluster:
     master_flavor: {description: Flavor of the control plane nodes., type: str, returned: always, sample: m2.medium}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 3}
     master_count: {description: Number of control plane nodes., type: int, returned: always, sample: 1}
-    docker_volume_size: {description: Size of the container volume in GiB; null without one., type: int, returned: always, sample: null}
+    docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
     fixed_network: {description: The private network., type: str, returned: always, sample: null}
     fixed_subnet: {description: The private subnet., type: str, returned: always, sample: null}
     floating_ip_enabled: {description: Whether the nodes have floating IP addresses., type: bool, returned: always, sample: false}
     master_lb_enabled: {description: Whether the control plane has a load balancer., type: bool, returned: always, sample: true}
-    create_timeout: {description: Minutes after which Magnum gives up the creation., type: int, returned: always, sample: 60}
+    create_timeout: {description: Minutes after which Magnum stops creating the cluster., type: int, returned: always, sample: 60}
     labels: {description: Magnum's labels of the cluster., type: dict, returned: always, sample: {kube_tag: v1.30.2, nvidia_gpu_enabled: 'true'}}
 code:
   description:

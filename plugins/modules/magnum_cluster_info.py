@@ -54,7 +54,7 @@ clusters:
     status: {description: Status of the cluster., type: str, returned: always, sample: CREATE_COMPLETE}
     status_reason: {description: Magnum's reason for the status., type: str, returned: always, sample: null}
     health_status: {description: 'Health of the cluster, as Magnum returns it.', type: str, returned: always, sample: HEALTHY}
-    server: {description: Address of the API server., type: str, returned: always, sample: 'https://10.1.10.10:6443'}
+    server: {description: URL of the API server., type: str, returned: always, sample: 'https://10.1.10.10:6443'}
     version: {description: Version of Kubernetes., type: str, returned: always, sample: v1.30.2}
     project_id: {description: Id of the project., type: str, returned: always, sample: 7c2b1f0e8d9a4e5bb6a1c3d2e4f50617}
     node_addresses: {description: Addresses of the nodes., type: list, elements: str, returned: always, sample: [10.1.22.10]}
@@ -65,7 +65,7 @@ clusters:
     master_flavor: {description: Flavor of the control plane nodes., type: str, returned: always, sample: m2.medium}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 3}
     master_count: {description: Number of control plane nodes., type: int, returned: always, sample: 1}
-    docker_volume_size: {description: Size of the container volume in GiB; null without one., type: int, returned: always, sample: null}
+    docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
     fixed_network: {description: The private network., type: str, returned: always, sample: null}
     fixed_subnet: {description: The private subnet., type: str, returned: always, sample: null}
     floating_ip_enabled: {description: Whether the nodes have floating IP addresses., type: bool, returned: always, sample: false}

@@ -74,7 +74,7 @@ kubeconfig:
       returned: always
       sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
     server:
-      description: Address of the API server.
+      description: URL of the API server.
       type: str
       returned: always
       sample: https://10.1.10.10:6443

@@ -58,7 +58,7 @@ kubeconfig:
       returned: always
       sample: 193f8fd5-208b-4a0f-a6b8-1c0a4b595f51
     server:
-      description: Address of the cluster's API server. Null until it has an address.
+      description: URL of the cluster's API server. Null until it has an address.
       type: str
       returned: always
       sample: https://10.1.10.10:6443

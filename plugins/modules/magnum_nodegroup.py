@@ -13,8 +13,8 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Reconciles one node group, or several in parallel, with their declaration. Undeclared settings of a group are not changed.
-  - Everything is validated before the first request (names, bounds, flavors, images, quota, labels that a kubelet must not set), because Magnum
-    accepts most mistakes and fails later.
+  - Everything is validated before the first request (names, bounds, flavors, images, quota, labels that a kubelet must not set), because Magnum accepts most
+    invalid requests and fails later.
   - Magnum also loses requests while another operation is in progress. Before each request, the module waits until no operation on the group is in progress.
     It then verifies that the request took effect, and retries it otherwise.
   - The bounds and the number of nodes are changed in an order that Magnum accepts at every step.
@@ -126,11 +126,11 @@ nodegroups:
         status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: 'Name or id of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
         image: {description: 'Name or id of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
         role: {description: Role of the group., type: str, returned: always, sample: worker}
-        docker_volume_size: {description: Size of the container volume in GiB; null without one., type: int, returned: always, sample: null}
+        docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
         labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
         node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:
@@ -159,11 +159,11 @@ nodegroup:
     status: {description: Status of the group., type: str, returned: if the group exists, sample: CREATE_COMPLETE}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+    max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
     flavor: {description: 'Name or id of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
     image: {description: 'Name or id of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
     role: {description: Role of the group., type: str, returned: always, sample: worker}
-    docker_volume_size: {description: Size of the container volume in GiB; null without one., type: int, returned: always, sample: null}
+    docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
     labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
     node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
     node_taints:

@@ -78,11 +78,11 @@ nodegroups:
         is_default: {description: Whether Magnum created the group with the cluster., type: bool, returned: always, sample: false}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: 'Name or id of the flavor, as Magnum stores it.', type: str, returned: always, sample: g2.5xlarge}
         image: {description: 'Name or id of the image, as Magnum stores it.', type: str, returned: always, sample: ubuntu-k8s}
         role: {description: Role of the group., type: str, returned: always, sample: worker}
-        docker_volume_size: {description: Size of the container volume in GiB; null without one., type: int, returned: always, sample: null}
+        docker_volume_size: {description: Size of the container volume in GiB; null if there is none., type: int, returned: always, sample: null}
         labels: {description: Magnum's labels of the group., type: dict, returned: always, sample: {kube_tag: v1.30.2}}
         node_labels: {description: Labels that nodes register with., type: dict, returned: always, sample: {accel.gpu/pool: train}}
         node_taints:

@@ -37,7 +37,8 @@ notes:
     CatalogSources.
   - The module watches the objects and does not poll them. O(wait_sleep) has no effect.
   - With O(wait=false) and O(approval=Manual), the module still waits, for at most O(wait_timeout), until it has approved the InstallPlan of the declared
-    version. An upgrade through other versions includes their installation. It does not wait until the version is stable.
+    version. If the upgrade goes through intermediate versions, this includes their installation. The module does not wait until the declared version is
+    stable.
   - An upgrade of the GPU operator restarts the driver on every GPU node, from which pods that use a GPU are evicted first. This module does not hold it
     back. The role P(accel.gpu.gpu_operator#role) does, and RV(accel.gpu.operator_info#module:operator_info.operator.driver_nodes) is the number of these nodes.
   - In check mode, the version, channel and source are unknown on a first run if the catalogs cannot be read yet. RV(olm_subscription.after_discovery) lists
@@ -65,7 +66,7 @@ options:
   channel:
     description:
       - The channel. By default, the first of these channels that contains the version - the current channel, the default channel, a channel whose newest
-        version it is, any other channel.
+        version is the declared version, any other channel.
     type: str
   source:
     description:
@@ -246,7 +247,7 @@ olm_subscription:
       returned: with O(state=present)
       sample: []
     problem:
-      description: The problem that OLM has, or that prevents the installation.
+      description: The problem that OLM reports, or that prevents the installation.
       type: dict
       returned: after a failure, if OLM's objects show the reason
       sample:

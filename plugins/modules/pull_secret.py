@@ -12,10 +12,10 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Writes the logins of O(registries) into Secrets of the type C(kubernetes.io/dockerconfigjson). Logins for other registries in an existing Secret stay.
-  - Without a login for any registry of O(registries), the module only verifies that the Secrets exist and have that type.
-  - Only the logins of registries that are listed are written, never the whole content of O(auth_file).
-  - Passwords are not part of the result and of the diff, which only name the registries.
+  - Writes the logins in O(registries) into Secrets of the type C(kubernetes.io/dockerconfigjson). Logins for other registries in an existing Secret are kept.
+  - If no registry in O(registries) has a login, the module only verifies that the Secrets exist and have that type.
+  - Only the logins for the listed registries are written, never the whole content of O(auth_file).
+  - The result and the diff only name the registries, and never contain passwords.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.registry.with_cluster
@@ -71,9 +71,9 @@ pull_secrets:
     - {name: registry-login, namespace: gpu-operator, registries: [registry.example.com], action: unchanged}
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options, or a Secret that is missing or of another type. V(wrong_cluster) - the connection leads to a
-      different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) if another
-      run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the HTTP status of the API server's error.
+    - Reason of the failure. V(invalid) - errors in the options, or a Secret that is missing or has a different type. V(wrong_cluster) - the connection leads
+      to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the API server does not respond. V(lease_held) if
+      another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw
   sample: invalid

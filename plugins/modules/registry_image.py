@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: registry_image
-short_description: Copy images between registries, and send only what differs
+short_description: Copy images between registries, and send only differences
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
@@ -16,7 +16,7 @@ description:
     one request at the source and one at each tag of the destination. All images are compared at the same time.
   - Digests are preserved. An index with several platforms is copied with all of them, unless O(images[].platforms) selects some.
   - If the repository already has the image under one of the tags, the other tags cost one request each.
-  - Layers that the destination has are not sent again, also after an interrupted run.
+  - Layers that the destination already has are not sent again. This also applies after an interrupted run.
   - All references are checked, and all images are compared, before the first one is copied. If sources are missing, all of them are reported, and nothing is
     copied.
 extends_documentation_fragment:
@@ -33,23 +33,24 @@ options:
       source:
         description:
           - Image in a registry with its tag or digest, such as V(nvcr.io/nvidia/gpu-operator:v25.10.1).
-          - An archive or a layout on this machine is V(oci-archive:/path), V(docker-archive:/path), V(oci:/path:tag) or V(dir:/path).
-            V(docker-archive) is only a source, because this format does not keep digests.
+          - An archive or a layout on this machine is V(oci-archive:/path), V(docker-archive:/path), V(oci:/path:tag) or V(dir:/path). V(docker-archive) can
+            only be a source, because this format does not preserve digests.
         type: str
         required: true
       destination:
         description:
-          - Image in a registry with its tag, or an archive or layout as in O(images[].source). An image of another digest that has this tag is replaced.
+          - Image in a registry with its tag, or an archive or layout as in O(images[].source). If this tag refers to an image with a different digest, it is
+            replaced.
         type: str
         required: true
       tags:
-        description: Further tags for the same image in the repository of O(images[].destination).
+        description: Additional tags for the same image in the repository of O(images[].destination).
         type: list
         elements: str
         default: []
       platforms:
         description:
-          - Platforms such as V(linux/amd64), if not all of them are copied. One platform is copied as an image without an index.
+          - Platforms to copy, such as V(linux/amd64). By default, all platforms are copied. A single platform is copied as an image without an index.
         type: list
         elements: str
         default: []
@@ -70,7 +71,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Copy the operator's image to a private registry, with a further tag
+- name: Copy the operator's image to a private registry, with an additional tag
   accel.gpu.registry_image:
     images:
       - source: nvcr.io/nvidia/gpu-operator:v25.10.1
@@ -97,21 +98,21 @@ EXAMPLES = r"""
 
 RETURN = r"""
 images:
-  description: The images in the order of the option. If some could not be copied, those that were copied.
+  description: The images in the order of the option. If some images could not be copied, only the images that were copied.
   returned: always
   type: list
   elements: dict
   contains:
     source: {description: The source., type: str, returned: always, sample: 'nvcr.io/nvidia/gpu-operator:v25.10.1'}
     destination: {description: The destination., type: str, returned: always, sample: 'registry.example.com/nvidia/gpu-operator:v25.10.1'}
-    tags: {description: The further tags., type: list, elements: str, returned: always, sample: [stable]}
+    tags: {description: The additional tags., type: list, elements: str, returned: always, sample: [stable]}
     digest:
       description: The digest of the image at the destination after the run.
       type: str
       returned: always
       sample: sha256:5e9d51ee2b5cd3c0dbcd4d0cbe1b0a4f4e3a9b56a1d8d4f9c3f5f2f8b4c1a7d2
     action:
-      description: V(created) if no tag existed, V(updated) if a tag was missing or had another digest, V(unchanged) otherwise.
+      description: V(created) if no tag existed, V(updated) if a tag was missing or had a different digest, V(unchanged) otherwise.
       type: str
       returned: always
       sample: unchanged

@@ -25,7 +25,7 @@ options:
     elements: str
     required: true
   details:
-    description: Whether platforms, labels, creation time and size are read, too.
+    description: Whether platforms, labels, creation time and size are also read.
     type: bool
     default: true
 seealso:

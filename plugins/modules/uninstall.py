@@ -12,13 +12,14 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Runs one of the three stages of an uninstallation. Two stages run before and one runs after Helm uninstalls its releases (M(kubernetes.core.helm),
-    C(release_state=absent)). The role P(accel.gpu.uninstall#role) calls all stages.
+  - Runs one of the three stages of an uninstallation. Two stages run before Helm uninstalls its releases (M(kubernetes.core.helm), C(release_state=absent)),
+    and one runs afterwards. The role P(accel.gpu.uninstall#role) calls all stages.
   - "O(stage=new_nodes) removes the CronJob of the role P(accel.gpu.new_nodes#role) with its RBAC objects and inventory, and its namespace if
     this collection has created it and it is empty."
-  - "O(stage=before_helm) runs while the operator is still running. It removes everything that this collection has set on nodes, after it has reset
-    the collection's MIG layouts; it deletes a ClusterPolicy of a managed Helm release and waits until its DaemonSets and pods are gone; it removes
-    its fields from any other ClusterPolicy; then it deletes its ConfigMaps, which are no longer named or mounted."
+  - "O(stage=before_helm) runs while the operator is still running. It resets the MIG layouts of this collection, and then removes everything that the
+    collection has set on nodes. It deletes the ClusterPolicy of a managed Helm release, and waits until the DaemonSets and pods are deleted; in any other
+    ClusterPolicy, it removes only the fields of this collection. Finally, it deletes the ConfigMaps of this collection, which are no longer referenced or
+    mounted."
   - "O(stage=after_helm) removes labels, annotations and taints that a managed operator or NFD has left on nodes; the CRDs of
     managed Helm releases, unless they have foreign objects or another manager; the records of this collection; the namespaces that it has
     created, unless they contain foreign objects; and finally the Lease that prevents simultaneous runs."

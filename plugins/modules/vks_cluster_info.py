@@ -35,8 +35,8 @@ EXAMPLES = r"""
 RETURN = r"""
 clusters:
   description:
-    - The clusters, sorted by name and id. C(network) is V(TIGERA), V(CILIUM_OVERLAY) or V(CILIUM_NATIVE_ROUTING). C(private) is true if the
-      API server has only a private address. C(server) is its address; null if VKS does not return it.
+    - The clusters, sorted by name and id. C(network) is V(TIGERA), V(CILIUM_OVERLAY) or V(CILIUM_NATIVE_ROUTING). C(private) is true if the API server has
+      only a private address. C(server) is its URL; null if VKS does not return it.
   returned: always
   type: list
   elements: dict
@@ -63,7 +63,7 @@ clusters:
     node_count: {description: Number of nodes; null if VKS does not return it., type: int, returned: always, sample: 3}
     private: {description: Whether the API server has only a private address; null if VKS does not return it., type: bool,
       returned: always, sample: false}
-    server: {description: Address of the API server; null if VKS does not return it., type: str, returned: always, sample: 'https://10.2.0.10:6443'}
+    server: {description: URL of the API server; null if VKS does not return it., type: str, returned: always, sample: 'https://10.2.0.10:6443'}
     created_at: {description: 'Time of the creation, as VKS returns it.', type: str, returned: always, sample: '2026-08-01T09:00:00Z'}
 code:
   description:

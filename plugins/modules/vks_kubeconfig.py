@@ -83,7 +83,7 @@ kubeconfig:
       returned: always
       sample: k8s-2f9b3c4d-0f8e-4a27-9d0c-5a2b6e1f7c80
     server:
-      description: Address of the API server. Null in check mode if VKS has no kubeconfig yet.
+      description: URL of the API server. Null in check mode if VKS has no kubeconfig yet.
       type: str
       returned: always
       sample: https://10.2.0.10:6443

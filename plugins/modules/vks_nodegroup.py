@@ -32,7 +32,7 @@ options:
 notes:
   - VKS chooses the nodes that a scale-down removes, so they cannot be drained first. With O(kubernetes), the nodes of a deleted or replaced
     group are drained.
-  - Names are looked up in every run, which takes additional requests; IDs are not.
+  - Every run looks up names, which takes additional requests; IDs are used directly.
 seealso:
   - module: accel.gpu.vks_nodegroup_info
   - module: accel.gpu.vks_catalog_info
@@ -108,7 +108,7 @@ nodegroups:
         status: {description: Status of the group., type: str, returned: if the group exists, sample: ACTIVE}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: Id of the flavor., type: str, returned: always, sample: flav-52a1}
         os: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
         disk_size: {description: Size of the root volume in GiB., type: int, returned: always, sample: 100}
@@ -150,7 +150,7 @@ nodegroup:
     status: {description: Status of the group., type: str, returned: if the group exists, sample: ACTIVE}
     node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
     min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-    max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+    max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
     flavor: {description: Id of the flavor., type: str, returned: always, sample: flav-52a1}
     os: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
     disk_size: {description: Size of the root volume in GiB., type: int, returned: always, sample: 100}

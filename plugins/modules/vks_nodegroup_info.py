@@ -84,10 +84,10 @@ nodegroups:
             status: {description: Status of its machine., type: str, returned: always, sample: ACTIVE}
             ready: {description: Whether it is ready., type: bool, returned: always, sample: true}
             address: {description: Its private address., type: str, returned: always, sample: 10.2.1.7}
-            external_address: {description: Its public address; null without one., type: str, returned: always, sample: null}
+            external_address: {description: Its public address; null if there is none., type: str, returned: always, sample: null}
         node_count: {description: Number of nodes., type: int, returned: always, sample: 2}
         min_node_count: {description: The minimum for an autoscaler., type: int, returned: always, sample: 0}
-        max_node_count: {description: The maximum for an autoscaler; null without a maximum., type: int, returned: always, sample: null}
+        max_node_count: {description: The maximum for an autoscaler; null if there is no maximum., type: int, returned: always, sample: null}
         flavor: {description: Id of the flavor., type: str, returned: always, sample: flav-52a1}
         os: {description: Operating system of the nodes., type: str, returned: always, sample: ubuntu}
         disk_size: {description: Size of the root volume in GiB., type: int, returned: always, sample: 100}

@@ -31,7 +31,7 @@ In a playbook, two filters return the same information:
   most similar layouts that fit.
 
 Each drawing shows the memory slices of the GPU from left to right, starting with slice 0. Each device is labeled with its profile; the memory size is
-omitted if the name is too long. Dashes mark unused slices. The last columns show what no device uses: compute slices, memory slices, and the OFA engine.
+omitted if the name is too long. Dashes mark unused slices. The last columns show unused resources: compute slices, memory slices, and the OFA engine.
 A GPU has one OFA engine. Only a device with `+me` or `+me.all`, or a device that occupies the whole GPU, can use it.
 
 | models | layouts | maximal |

@@ -119,23 +119,24 @@ def test_generated_entries_are_included_and_nvidias_parser_accepts_the_file(
 @pytest.mark.usual(3)
 def test_an_entry_exists_before_and_as_long_as_a_node_names_it(fleet: Fleet) -> None:
     client = fleet.kube.client
-    thirds, sevenths = fleet.plan({"3g.40gb": 2}), fleet.plan({"1g.10gb": 7})
-    SharingConfigMaps(client, thirds).add_entries(fleet.compared(thirds, SharingConfigMaps(client, thirds)))
+    # No other node of the lab has this layout: its entry would stay for that node.
+    mixed, sevenths = fleet.plan({"2g.20gb": 1, "1g.10gb": 1}), fleet.plan({"1g.10gb": 7})
+    SharingConfigMaps(client, mixed).add_entries(fleet.compared(mixed, SharingConfigMaps(client, mixed)))
     node = fleet.names[1]
-    client.patch(f"{NODES}/{node}", {"metadata": {"labels": dict(thirds.pools[0].node_labels)}})
+    client.patch(f"{NODES}/{node}", {"metadata": {"labels": dict(mixed.pools[0].node_labels)}})
 
     configs = SharingConfigMaps(client, sevenths)
     changes = fleet.compared(sevenths, configs)
-    assert changes.mig.removed == (thirds.pools[0].mig_key,)
+    assert changes.mig.removed == (mixed.pools[0].mig_key,)
     configs.add_entries(changes)
     # Both exist while the labels change.
-    assert {thirds.pools[0].mig_key, sevenths.pools[0].mig_key} <= set(fleet.entries())
+    assert {mixed.pools[0].mig_key, sevenths.pools[0].mig_key} <= set(fleet.entries())
     # The node has not been labelled yet, whatever the plan was: its entry stays.
-    assert thirds.pools[0].mig_key not in configs.remove_entries(changes, NoLease())  # type: ignore[arg-type]
-    assert thirds.pools[0].mig_key in fleet.entries()
+    assert mixed.pools[0].mig_key not in configs.remove_entries(changes, NoLease())  # type: ignore[arg-type]
+    assert mixed.pools[0].mig_key in fleet.entries()
     client.patch(f"{NODES}/{node}", {"metadata": {"labels": dict(sevenths.pools[0].node_labels)}})
-    assert thirds.pools[0].mig_key in configs.remove_entries(changes, NoLease())  # type: ignore[arg-type]
-    assert thirds.pools[0].mig_key not in fleet.entries()
+    assert mixed.pools[0].mig_key in configs.remove_entries(changes, NoLease())  # type: ignore[arg-type]
+    assert mixed.pools[0].mig_key not in fleet.entries()
 
     # No generated entry is removed with a pool or with its source.
     for name in fleet.names:

@@ -18,7 +18,6 @@ from tests.labs import LAB, Lab
 from tests.programs import run
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.usual(80), pytest.mark.sampled(1, group="upgrades to v26")]
-sampled = pytest.mark.sampled(2, group="upgrades to v26")
 
 PINNED, OLDER = "v25.10.1", "v25.3.2"
 STANDARD, OWN = "default-mig-parted-config", "accel-gpu-mig-parted"
@@ -143,7 +142,6 @@ def partitioned(charts: Scenario) -> Scenario:
     return charts
 
 
-@sampled
 def test_an_upgrade_of_an_untouched_cluster(plain: Scenario) -> None:
     refused = plain.refusal(T4)
     assert refused.startswith(
@@ -174,7 +172,6 @@ def test_an_upgrade_of_an_untouched_cluster(plain: Scenario) -> None:
     assert not unchanged.shown("operator: upgrade")
 
 
-@sampled
 def test_manual_changes_are_refused_with_their_writer(plain: Scenario) -> None:
     """An edit, both after an interrupted upgrade that has replaced the CRD and with the value that keeps it."""
     definition = write_definition(plain.charts[VERSION], plain.folder / "definition.yaml")
@@ -198,7 +195,6 @@ def test_manual_changes_are_refused_with_their_writer(plain: Scenario) -> None:
     assert planned.shown(f"REFUSED: {both.removeprefix(refused).strip()}")
 
 
-@sampled
 def test_the_collections_values_stay(partitioned: Scenario) -> None:
     announced = partitioned.plan(T4, MIG, allow=True)
     assert not announced.shown("REFUSED")
@@ -215,7 +211,6 @@ def test_the_collections_values_stay(partitioned: Scenario) -> None:
     assert partitioned.cluster.offered("a100") == {"a100-1": {"nvidia.com/gpu": 7}}
 
 
-@sampled
 def test_a_plan_without_the_chart_says_so(plain: Scenario) -> None:
     missing = plain.plan(T4, chart=str(plain.folder / "missing" / "gpu-operator"))
     assert missing.shown(f"the driver restarts on 2 node(s), at most 2 at a time: {UPGRADE}")
