@@ -39,8 +39,9 @@ ENTRY_POINTS = sorted(
 
 
 def specs(role: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((REPO / "roles" / role / "meta" / "argument_specs.yml").read_text())
-    return found["argument_specs"]
+    path = REPO / "roles" / role / "meta" / "argument_specs.yml"
+    found: dict[str, Any] = yaml.safe_load(path.read_text())["argument_specs"]
+    return found
 
 
 def used_variables(role: str, tasks: Path) -> set[str]:
