@@ -39,8 +39,8 @@ class Scenario:
         """The changing requests of a run that is not killed."""
         found = changing_requests(self.licensing.lab, ROTATE, folder, **self.next_token())
         commands = [request.command for request in found if request.command]
-        assert {"cp", "kill", "mv", "nvidia-gridd"} == set(commands)
-        assert commands.count("nvidia-gridd") == len(self.nodes)
+        assert {"cp", "kill", "mv", "env"} == set(commands)
+        assert commands.count("env") == len(self.nodes)
         return found
 
     def kill_once(self, number: int, folder: Path) -> bool:

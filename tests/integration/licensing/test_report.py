@@ -96,7 +96,9 @@ def test_a_report_with_an_expired_token_and_an_unreachable_cluster(licensing: Li
     assert expired in run.failure("expired")
     assert run.shown(f"expired: {expired}")
     assert "".join(run.stderr.split()).count("".join(expired.split())) == 1
-    assert "The cluster could not be read: Cannot reach the cluster" in run.failure("away")
+    assert "The cluster could not be read: Cannot reach the Kubernetes API at https://127.0.0.1:9" in run.failure(
+        "away"
+    )
     # The artifacts of AWX.
     summary = run.document["global_custom_stats"]["gpu_licensing_summary"]
     assert summary["away"] == {"days_left": None}
