@@ -41,7 +41,7 @@ def os_tag(system: str, version: str, operator_version: str) -> str:
     major = version.partition(".")[0]
     by_major = release >= _MAJOR_SINCE and system in _MAJOR_SYSTEMS
     if _SOME_MAJOR_SINCE <= release < _MAJOR_SINCE:
-        by_major = system == "rocky" or (system == "rhel" and major.isdigit() and int(major) >= _FIRST_MAJOR_RHEL)
+        by_major = system == "rocky" or (system == "rhel" and major.isdecimal() and int(major) >= _FIRST_MAJOR_RHEL)
     return f"{system}{major if by_major else version}"
 
 

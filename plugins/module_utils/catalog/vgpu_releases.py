@@ -103,4 +103,4 @@ def release_with(*, manager: str = "", guest: str = "") -> VgpuRelease | None:
 def branch_of(version: str) -> int | None:
     """The branch of releases of a driver's version; None if it is not known."""
     major = version.partition(".")[0]
-    return BRANCHES.get(int(major)) if major.isdigit() else None
+    return BRANCHES.get(int(major)) if major.isdecimal() else None

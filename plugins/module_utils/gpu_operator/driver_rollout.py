@@ -205,7 +205,7 @@ class UpgradePolicy:
         limit = nodes
         if self.unavailable.endswith("%"):
             limit = math.ceil(nodes * int(self.unavailable[:-1]) / 100)
-        elif self.unavailable.isdigit():
+        elif self.unavailable.isdecimal():
             limit = int(self.unavailable)
         return min(nodes, limit, self.parallel or nodes)
 

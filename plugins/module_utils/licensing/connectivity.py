@@ -69,7 +69,7 @@ def proxy_of(config: str) -> str:
     """The proxy in gridd.conf through which the license client connects; empty without one."""
     found = gridd_conf.parse(config)
     address, port = found.get("ProxyServerAddress", ""), found.get("ProxyServerPort", "")
-    return f"{address}:{port}" if address and port.isdigit() else ""
+    return f"{address}:{port}" if address and port.isdecimal() else ""
 
 
 def check_command(server: Server, proxy: str) -> list[str]:

@@ -169,7 +169,7 @@ class LicenseContainers:
         before = self._wall_clock()
         output = self._run(pod, "date", "-u", "+%s")
         text = output.stdout.strip()
-        if output.exit_code != 0 or not text.isdigit() or len(text) > 12:
+        if output.exit_code != 0 or not text.isdecimal() or len(text) > 12:
             return None
         return round(int(text) - (before + self._wall_clock()) / 2)
 

@@ -140,7 +140,7 @@ def parse(text: str) -> dict[str, str]:
 def feature_type_of(text: str) -> int | None:
     """The FeatureType of a file; None without a valid one."""
     value = parse(text).get("FeatureType", "")
-    return int(value) if value.isascii() and value.isdigit() and len(value) <= 4 else None
+    return int(value) if value.isascii() and value.isdecimal() and len(value) <= 4 else None
 
 
 def shown(text: str) -> dict[str, str]:

@@ -332,7 +332,7 @@ def _split_host(url: t.Any) -> tuple[str, int | None]:
 
 
 def _port(value: t.Any) -> int | None:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 5:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 5:
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_PORT else None
 

@@ -42,7 +42,7 @@ class Version:
 
     @property
     def _key(self) -> tuple[tuple[int, int, int], bool, tuple[tuple[bool, int, str], ...]]:
-        parts = tuple((False, int(part), "") if part.isdigit() else (True, 0, part) for part in self.pre)
+        parts = tuple((False, int(part), "") if part.isdecimal() else (True, 0, part) for part in self.pre)
         return self.numbers, not self.pre, parts
 
     def __str__(self) -> str:

@@ -69,7 +69,7 @@ def capacity_annotations(
     found: dict[str, str] = {}
     if existing.get(CPU):
         found[CAPACITY_CPU] = existing[CPU]
-    if existing.get(MEMORY_MB, "").isdigit():
+    if existing.get(MEMORY_MB, "").isdecimal():
         found[CAPACITY_MEMORY] = str(int(existing[MEMORY_MB]) * _MIB)
     if resources is not None:
         resource, amount = rules.countable(resources)

@@ -120,7 +120,7 @@ def version_problem(version: t.Any, precompiled: t.Any) -> str | None:
         remedy = "write the full version, such as 580.105.08, or set precompiled: true for a precompiled driver"
         return f"{quote(version)} is only a branch; {remedy}"
     if precompiled and not branch:
-        remedy = f"write {version.partition('.')[0]}" if version[0].isdigit() and "." in version else "write a branch"
+        remedy = f"write {version.partition('.')[0]}" if version[0].isdecimal() and "." in version else "write a branch"
         return f"{quote(version)} is not a branch, and precompiled drivers are named by branch; {remedy}"
     return None
 

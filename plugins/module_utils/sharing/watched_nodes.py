@@ -198,4 +198,4 @@ class WatchedNode:
 
 def _is_older(version: str, than: str) -> bool:
     """Whether a version is older. Resource versions are increasing numbers (comparable since Kubernetes 1.35); any other format counts as newer."""
-    return version.isdigit() and than.isdigit() and int(version) < int(than)
+    return version.isdecimal() and than.isdigit() and int(version) < int(than)

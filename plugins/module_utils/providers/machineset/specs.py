@@ -80,7 +80,7 @@ def option_problems(options: Options) -> t.Iterator[str]:
         yield "flavor and template are mutually exclusive; vSphere machines have a template, all others have a flavor"
     yield from provider_spec_problems(options.get("provider_spec"), "provider_spec")
     for resource, amount in ((options.get("capacity") or {}).get("resources") or {}).items():
-        if not str(amount).isdigit():
+        if not str(amount).isdecimal():
             yield f"capacity.resources.{resource}: {amount!r} is not an amount of a resource; use 0 or more"
 
 

@@ -127,4 +127,4 @@ def _by_hint(specs: t.Mapping[str, str], known: t.Mapping[str, str]) -> t.Iterat
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.strip().isdigit() else None
+    return int(text) if text.strip().isdecimal() else None

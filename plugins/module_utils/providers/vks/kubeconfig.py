@@ -118,7 +118,7 @@ def _time(text: str | None) -> datetime.datetime | None:
     if not text:
         return None
     try:
-        if text.isdigit():
+        if text.isdecimal():
             seconds = int(text)
             return datetime.datetime.fromtimestamp(seconds / (1000 if seconds > 10**11 else 1), datetime.UTC)
         found = datetime.datetime.fromisoformat(text)
