@@ -67,6 +67,16 @@ attributes:
       - accel.gpu.registry
 """
 
+    PROGRAMS = r"""
+options:
+  program_timeout:
+    description:
+      - Seconds after which a call of skopeo or buildah is stopped, such as the copy of one image, the build of one image, or its push.
+      - These programs have no time limit of their own, so a connection that stalls would otherwise block the run.
+    type: int
+    default: 7200
+"""
+
     # For modules that also connect to a cluster; must precede the standard part. Ansible looks for the part in a file of its name first, so it is not KUBE.
     WITH_CLUSTER = r"""
 options: {}

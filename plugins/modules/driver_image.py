@@ -27,6 +27,7 @@ extends_documentation_fragment:
   - accel.gpu.variables
   - accel.gpu.registry.with_cluster
   - accel.gpu.registry
+  - accel.gpu.registry.programs
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
@@ -184,7 +185,7 @@ from ..module_utils.kube.paths import NODES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.nvidia_config import yaml_text
 from ..module_utils.registry.image_copy import ImageCopier
-from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
+from ..module_utils.registry.module import PROGRAMS, REGISTRY, RegistryAccessMixin
 from ..module_utils.registry.reference import InvalidReference, parse_repository
 from ..module_utils.schema.cluster import operator_version_problems
 from ..module_utils.schema.messages import quote
@@ -351,7 +352,7 @@ def _result(images: list[dict[str, t.Any]], before: dict[str, t.Any], *, changed
 
 def main() -> None:
     """Run the module."""
-    DriverImageModule(merge_specs(REGISTRY, _SPEC)).run(work)
+    DriverImageModule(merge_specs(REGISTRY, PROGRAMS, _SPEC)).run(work)
 
 
 if __name__ == "__main__":
