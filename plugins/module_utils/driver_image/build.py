@@ -174,11 +174,13 @@ class ImageBuilder:
 
     def exclusive(self, spec: BuildSpec, report: t.Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
         """Wait until no other run on this machine builds the same image, because both would use and remove it under one name."""
-        folder = spec.options.storage_root or tempfile.gettempdir()
-        name = f"accel-gpu-build-{os.geteuid()}-{spec.folder}-{spec.inputs[:24]}.lock"
-        path = os.path.join(folder, name)
+        path = _lock_path(spec)
         private_file.make_folder(path)
         return file_lock.hold(path, lambda: report(f"waiting for another run that builds {spec.local_name}"))
+
+    def was_killed(self, spec: BuildSpec) -> bool:
+        """Whether a run that built the image was killed, so that the image may still be in buildah's storage."""
+        return file_lock.is_abandoned(_lock_path(spec))
 
     def build(self, spec: BuildSpec) -> None:
         """Build the image, unless a killed run has left it."""
@@ -201,12 +203,19 @@ class ImageBuilder:
         self._tools.push([*_storage(spec.options), "push"], spec.local_name, destination)
 
     def remove(self, spec: BuildSpec) -> None:
-        """Remove the image from buildah's storage."""
-        self._tools.buildah([*_storage(spec.options), "rmi", spec.local_name])
+        """Remove the image from buildah's storage, if it is there."""
+        storage = _storage(spec.options)
+        if self._exists(spec, storage):
+            self._tools.buildah([*storage, "rmi", spec.local_name])
 
     def _exists(self, spec: BuildSpec, storage: list[str]) -> bool:
         output = self._tools.buildah([*storage, "images", "--format", "{{.Name}}:{{.Tag}}"])
         return spec.local_name in output.split()
+
+
+def _lock_path(spec: BuildSpec) -> str:
+    folder = spec.options.storage_root or tempfile.gettempdir()
+    return os.path.join(folder, f"accel-gpu-build-{os.geteuid()}-{spec.folder}-{spec.inputs[:24]}.lock")
 
 
 def _storage(options: BuildOptions) -> list[str]:

@@ -92,7 +92,6 @@ def test_the_calls(spec: BuildSpec, tmp_path: Path) -> None:
     found = builder(buildah, tmp_path)
     found.build(stored)
     found.push(stored, parse_image(f"registry.example.com/driver:{VERSION}-rhel9"))
-    found.remove(stored)
     labels = {
         "accel.gpu/inputs": "0123",
         "accel.gpu/driver-version": VERSION,
@@ -108,8 +107,27 @@ def test_the_calls(spec: BuildSpec, tmp_path: Path) -> None:
             *(part for name, value in labels.items() for part in ("--label", f"{name}={value}")),
         ],
         [*storage, "push", stored.local_name, f"registry.example.com/driver:{VERSION}-rhel9"],
-        [*storage, "rmi", stored.local_name],
     ]
+
+
+def test_an_image_is_removed_if_it_is_in_the_storage(spec: BuildSpec, tmp_path: Path) -> None:
+    images = ["images", "--format", "{{.Name}}:{{.Tag}}"]
+    for stored, calls in (("localhost/other:1", [images]), (spec.local_name, [images, ["rmi", spec.local_name]])):
+        buildah = Buildah(stored)
+        builder(buildah, tmp_path).remove(spec)
+        assert buildah.calls == calls
+
+
+def test_the_lock_shows_that_a_run_was_killed(spec: BuildSpec, tmp_path: Path) -> None:
+    stored = replace(spec, options=replace(spec.options, storage_root=str(tmp_path / "storage")))
+    found = builder(Buildah(), tmp_path)
+    assert not found.was_killed(stored)
+    with found.exclusive(stored, lambda dummy: None):
+        assert not found.was_killed(stored), "the run is still going on"
+        (lock,) = (tmp_path / "storage").iterdir()
+    assert not found.was_killed(stored), "the run has ended"
+    lock.touch()
+    assert found.was_killed(stored)
 
 
 def test_the_image_of_a_killed_run_is_not_built_again(spec: BuildSpec, tmp_path: Path) -> None:
