@@ -298,6 +298,8 @@ def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[s
         for tag, digest in state.actual.items()
         if digest
     }
+    if "built" in actions:
+        module.image_tools.require("buildah")
     if not module.check_mode:
         built.apply(states, module.progress.report)
     results = []
@@ -318,6 +320,7 @@ def _copied(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[
     states = copier.compare(CopiedImages(module.registry_client, copier, source).specs(images))
     if not module.params["force"]:
         require_no_replacement(states)
+    copier.require(states)
     if not module.check_mode:
         copier.copy(states)
     before = {name: digest for state in states for name, digest in state.actual.items() if digest}

@@ -183,6 +183,7 @@ def work(module: RegistryModule) -> dict[str, t.Any]:
     text = f"{json.dumps(digests, indent=2, sort_keys=True)}\n"
     path = module.params["digests_file"]
     records = bool(path) and private_file.text_of(path) != text
+    copier.require(states)
     if not module.check_mode:
         copier.copy(states)
         if records:

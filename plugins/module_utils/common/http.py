@@ -8,6 +8,7 @@ providers/vks/transport.py.
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
 import random
@@ -16,7 +17,7 @@ import time
 import traceback
 import typing as t
 from dataclasses import dataclass, field
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote_to_bytes, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from .errors import BROKEN, DNS, PROXY, REFUSED, SERVER_FAILURES, TIMEOUT, TLS, ConnectionProblem, ServiceError
@@ -79,9 +80,19 @@ class ConnectionPools:
         proxy = None if direct else getproxies().get(parts.scheme)
         if proxy not in self._pools:
             kind: t.Any = urllib3.ProxyManager if proxy else urllib3.PoolManager
-            settings = {"proxy_url": proxy} if proxy else {}
+            settings = _proxy_settings(proxy) if proxy else {}
             self._pools[proxy] = kind(**settings, maxsize=POOL_SIZE, **self._tls)
         return self._pools[proxy]
+
+
+def _proxy_settings(proxy: str) -> dict[str, t.Any]:
+    """The options of urllib3 for a proxy of the environment: like curl, with HTTP as default, and with the user and the password in its address."""
+    address = proxy if "://" in proxy else f"http://{proxy}"
+    user, separator, dummy = urlsplit(address).netloc.rpartition("@")
+    if not separator:
+        return {"proxy_url": address}
+    encoded = base64.b64encode(unquote_to_bytes(user)).decode()
+    return {"proxy_url": address, "proxy_headers": {"proxy-authorization": f"Basic {encoded}"}}
 
 
 class Retrier:

@@ -136,6 +136,9 @@ class RegistryAccessMixin(BaseModule):
                 parse_repository(option["registry"] if "/" in option["registry"] else f"{host}/x")
             except InvalidReference as error:
                 problems.append(f"{path}.registry: {quote(option['registry'])} {error}")
+            else:
+                if "://" in option["registry"]:
+                    problems.append(f"{path}.registry: {quote(option['registry'])} has a scheme; write it without docker://")
             if ":" in (option["username"] or ""):
                 problems.append(
                     f"{path}.username: has a colon, which separates user and password; set them in username and password"

@@ -89,6 +89,10 @@ class ImageTools:
         self._run, self._search, self._access_of = run, search, access_of
         self._credentials, self._authorities = credentials, authorities
 
+    def require(self, program: str) -> None:
+        """Raise ConnectionProblem if a program is missing."""
+        find_program(program, self._search)
+
     def copy(self, source: Location, destination: Location, *, all_platforms: bool) -> None:
         """Copy an image with its digests; finished layers in the destination are not sent again. Raises ProgramFailed."""
         arguments = ["copy", "--quiet", "--preserve-digests", "--retry-times", "3"]
