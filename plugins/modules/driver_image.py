@@ -74,7 +74,10 @@ options:
     type: bool
     default: false
   build_args:
-    description: Build arguments of the Dockerfile. They override those that the module sets and those in C(versions.mk) of O(build_context).
+    description:
+      - Build arguments of the Dockerfile. They override those that the module sets and those in C(versions.mk) of O(build_context).
+      - Everyone who can pull the image can read them, and so can the users of this machine during the build. Arguments that are named like a secret are
+        rejected.
     type: dict
     default: {}
   isolation:
@@ -176,7 +179,7 @@ from ..module_utils.cluster_state.operating_systems import NodeSystems
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
-from ..module_utils.driver_image.build import BuildOptions, ImageBuilder
+from ..module_utils.driver_image.build import BuildOptions, ImageBuilder, build_arg_problems
 from ..module_utils.driver_image.compatibility import catalog_problem, check_compatibility
 from ..module_utils.driver_image.plan import DriverImage, plan_images
 from ..module_utils.driver_image.reconcile import BuiltImages, CopiedImages, require_no_replacement
@@ -277,6 +280,8 @@ def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[s
     missing = [name for name in ("installers", "build_context") if not params[name]]
     if images and missing:
         raise InvalidOptions([f"{name}: is missing; set it, or set source to copy the images" for name in missing])
+    if problems := build_arg_problems(params["build_args"]):
+        raise InvalidOptions(problems)
     options = BuildOptions(
         context=params["build_context"] or "",
         installers=params["installers"] or "",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import (
     BuildOptions,
     BuildSpec,
@@ -134,6 +136,21 @@ def test_the_image_of_a_killed_run_is_not_built_again(spec: BuildSpec, tmp_path:
     buildah = Buildah("localhost/other:1", spec.local_name)
     builder(buildah, tmp_path).build(spec)
     assert buildah.calls == [["images", "--format", "{{.Name}}:{{.Tag}}"]]
+
+
+@pytest.mark.parametrize(
+    "error", [shutil.Error([("a", "b", "No space left on device")]), OSError(28, "No space left on device", "a")]
+)
+def test_no_room_for_the_context(
+    spec: BuildSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*dummy: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(shutil, "copytree", refuse)
+    with pytest.raises(ConnectionProblem, match="The build context cannot be copied to .*: No space left on device"):
+        builder(Buildah(), tmp_path).build(spec)
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_links_in_the_checkout_are_not_written_through(spec: BuildSpec, tmp_path: Path) -> None:

@@ -224,6 +224,19 @@ def test_files_that_cannot_be_read(options: BuildOptions, monkeypatch: pytest.Mo
     assert raised.value.problems == [f"{options.installers}: cannot be read: Permission denied"]
 
 
+@pytest.mark.parametrize("refused", ["listdir", "open"])
+def test_folders_and_files_without_permission(
+    options: BuildOptions, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    def refuse(path: str, *dummy: Any, **more: Any) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(*((os, refused) if refused == "listdir" else ("builtins.open",)), refuse)
+    folder = replace(options, installers=os.path.dirname(options.installers))
+    with pytest.raises(InvalidOptions, match=": cannot be read: Permission denied"):
+        World().built(folder).compare([image()])
+
+
 def test_pipes_in_all_folders_are_reported(options: BuildOptions) -> None:
     for folder in ("rhel9", "ubuntu22.04"):
         os.mkfifo(Path(options.context) / folder / "pipe")

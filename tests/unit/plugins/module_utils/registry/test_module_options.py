@@ -196,7 +196,15 @@ def test_files_that_are_not_regular(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"mirror": "Not A Registry"}, {"mirror": "--x"}, {"upstreams": {"nvcr.io": None}}, {"upstreams": {"nvcr.io": 5}}],
+    [
+        {"mirror": "Not A Registry"},
+        {"mirror": "--x"},
+        {"mirror": "docker://registry.example.com/mirror"},
+        {"upstreams": {"nvcr.io": None}},
+        {"upstreams": {"nvcr.io": 5}},
+        {"upstreams": {"https://nvcr.io": "registry.example.com"}},
+        {"upstreams": {"nvcr.io/nvidia": "registry.example.com"}},
+    ],
 )
 def test_mirrors_that_are_none(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptions, match=r"mirror|upstreams"):
