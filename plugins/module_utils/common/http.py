@@ -67,11 +67,16 @@ class HttpResponse:
 class ConnectionPools:
     """The connections to any number of hosts with the same TLS settings, directly or by the proxies of the environment; safe for use by many threads."""
 
-    def __init__(self, *, validate_certs: bool = True, ca_cert: str | None = None, add_system_cas: bool = False) -> None:
+    def __init__(
+        self, *, validate_certs: bool = True, ca_cert: str | None = None, add_system_cas: bool = False
+    ) -> None:
         """Open no connection yet. add_system_cas: trust the CA certificates of the system in addition to ca_cert."""
         if not validate_certs:
             allow_unverified_tls()
-        self._tls: dict[str, t.Any] = {"cert_reqs": "CERT_REQUIRED" if validate_certs else "CERT_NONE", "ca_certs": ca_cert}
+        self._tls: dict[str, t.Any] = {
+            "cert_reqs": "CERT_REQUIRED" if validate_certs else "CERT_NONE",
+            "ca_certs": ca_cert,
+        }
         if ca_cert and add_system_cas and validate_certs:
             self._tls["ssl_context"] = ssl.create_default_context()
         self._pools: dict[str | None, t.Any] = {}

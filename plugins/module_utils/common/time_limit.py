@@ -7,8 +7,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import threading
+import time
 import typing as t
 
 from .process import descendants, start_time
@@ -17,7 +17,7 @@ from .process import descendants, start_time
 RunCommand = t.Callable[..., tuple[int, str, str]]
 
 # Seconds to clean up after SIGTERM. buildah then removes the container of its build.
-_GRACE = 20.0
+_GRACE, _PAUSE = 20.0, 0.1
 
 
 def run_within(run: RunCommand, arguments: t.Sequence[str], seconds: float, **options: t.Any) -> tuple[int, str, str]:
@@ -27,19 +27,20 @@ def run_within(run: RunCommand, arguments: t.Sequence[str], seconds: float, **op
     """
     expired, timers = threading.Event(), list[threading.Timer]()
 
-    def stop(process: subprocess.Popen[bytes]) -> None:
+    def stop(process: t.Any) -> None:
         expired.set()
         below = descendants(process.pid)
         process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE)
+        until = time.monotonic() + _GRACE
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(_PAUSE)
         process.kill()
         for pid, started in below.items():
             if start_time(pid) == started:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
 
-    def watch(process: subprocess.Popen[bytes]) -> None:
+    def watch(process: t.Any) -> None:
         timer = threading.Timer(seconds, stop, [process])
         timer.daemon = True
         timers.append(timer)

@@ -216,7 +216,9 @@ class ImageBuilder:
                 context = _prepared_context(spec, folder)
             except OSError as error:
                 # Errors of copytree() have a list of errors.
-                reasons = [str(one[2]) for one in error.args[0]] if isinstance(error, shutil.Error) else [error.strerror]
+                reasons = (
+                    [str(one[2]) for one in error.args[0]] if isinstance(error, shutil.Error) else [error.strerror]
+                )
                 raise ConnectionProblem(
                     f"The build context cannot be copied to {self._temporary}: {reasons[0]}. Free space there, or set remote_tmp of Ansible."
                 ) from None

@@ -137,12 +137,14 @@ class ImageCopier:
             self._select_platforms(state)
         for target in spec.targets:
             state.actual[str(target)] = self._digest(target, required=False)
-        source = spec.source
-        if state.desired not in state.actual.values() and isinstance(source, ImageReference) and source.digest:
-            # Its digest was not read, because an image that is there already needs no source.
-            if self._client.digest(source) is None:
-                raise _no_such_image(source)
+        if state.desired not in state.actual.values():
+            self._require_source(spec.source)
         return state
+
+    def _require_source(self, source: Location) -> None:
+        """Raise InvalidOptions if there is no such image. A source by digest is only read if it must be copied."""
+        if isinstance(source, ImageReference) and source.digest and self._client.digest(source) is None:
+            raise _no_such_image(source)
 
     def _select_platforms(self, state: CopyState) -> None:
         """Set the desired digest to that of the chosen platforms."""

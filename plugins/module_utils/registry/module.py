@@ -138,7 +138,9 @@ class RegistryAccessMixin(BaseModule):
                 problems.append(f"{path}.registry: {quote(option['registry'])} {error}")
             else:
                 if "://" in option["registry"]:
-                    problems.append(f"{path}.registry: {quote(option['registry'])} has a scheme; write it without docker://")
+                    problems.append(
+                        f"{path}.registry: {quote(option['registry'])} has a scheme; write it without docker://"
+                    )
             if ":" in (option["username"] or ""):
                 problems.append(
                     f"{path}.username: has a colon, which separates user and password; set them in username and password"

@@ -64,10 +64,9 @@ class RegistryTransport:
         scheme = "http" if access.plain_http else "https"
         self._base = f"{scheme}://{_API_HOSTS.get(access.registry, access.registry)}"
         self._authorization = Authorization(access.registry, find_login, plain_http=access.plain_http)
-        tls = {"validate_certs": access.validate_certs, "ca_cert": access.ca_cert}
-        self._pools = ConnectionPools(**tls)
+        pools = functools.partial(ConnectionPools, validate_certs=access.validate_certs, ca_cert=access.ca_cert)
         # Token services, and storage to which blobs are redirected, may be public.
-        self._other_pools = ConnectionPools(**tls, add_system_cas=True)
+        self._pools, self._other_pools = pools(), pools(add_system_cas=True)
         self._user_agent, self._timeout = user_agent, timeout
         self._retrier = retrier or Retrier(max_retry_after=60.0)
         self._connected_before = False

@@ -148,7 +148,7 @@ def test_no_room_for_the_context(
         raise error
 
     monkeypatch.setattr(shutil, "copytree", refuse)
-    with pytest.raises(ConnectionProblem, match="The build context cannot be copied to .*: No space left on device"):
+    with pytest.raises(ConnectionProblem, match=r"The build context cannot be copied to .*: No space left on device"):
         builder(Buildah(), tmp_path).build(spec)
     assert list((tmp_path / "temporary").iterdir()) == []
 

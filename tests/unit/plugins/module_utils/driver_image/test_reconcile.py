@@ -7,6 +7,7 @@ The registry and buildah's storage are dictionaries: these tests are about decis
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import json
 import os
@@ -231,7 +232,7 @@ def test_folders_and_files_without_permission(
     def refuse(path: str, *dummy: Any, **more: Any) -> None:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(*((os, refused) if refused == "listdir" else ("builtins.open",)), refuse)
+    monkeypatch.setattr(os if refused == "listdir" else builtins, refused, refuse)
     folder = replace(options, installers=os.path.dirname(options.installers))
     with pytest.raises(InvalidOptions, match=": cannot be read: Permission denied"):
         World().built(folder).compare([image()])

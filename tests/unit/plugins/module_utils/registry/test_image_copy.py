@@ -187,7 +187,7 @@ def test_what_prevents_a_copy_is_known_before_it() -> None:
 def test_a_manifest_that_is_not_utf_8() -> None:
     found = world().put_image("oci:/layout:1", NEW)
     data = b'{"a": "\xff"}'
-    found.inspect = lambda dummy: data.decode(errors="surrogateescape")  # type: ignore[method-assign]
+    found.inspect = lambda location: data.decode(errors="surrogateescape")  # type: ignore[method-assign]
     (state,) = found.compare(spec("oci:/layout:1"))
     assert state.desired == Manifest(data, OCI_MANIFEST).digest
 

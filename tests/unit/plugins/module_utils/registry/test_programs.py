@@ -207,7 +207,7 @@ def test_no_room_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "symlink", refuse)
     programs = Programs()
-    with pytest.raises(ConnectionProblem, match="Temporary files for skopeo cannot be written to .*: No space left"):
+    with pytest.raises(ConnectionProblem, match=r"Temporary files for skopeo cannot be written to .*: No space left"):
         tools(programs, ca_cert="/etc/ca.pem").copy(SOURCE, TARGET, all_platforms=True)
     assert programs.calls == []
 
