@@ -207,7 +207,7 @@ class ImageCopier:
         source, chosen = state.spec.source, bool(state.spec.platforms)
         if state.index is not None and isinstance(source, ImageReference) and isinstance(first, ImageReference):
             # Only the manifests of the chosen platforms, which no tag names yet; _tag() writes their index.
-            for digest in state.index.children.values():
+            for digest in state.index.digests:
                 self._tools.copy(source.with_digest(digest), first.with_digest(digest), all_platforms=False)
             return 0
         if isinstance(source, ImageReference):

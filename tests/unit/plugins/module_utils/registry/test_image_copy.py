@@ -321,3 +321,15 @@ def test_a_bug_is_raised_as_it_is() -> None:
     found.failures[SOURCE] = KeyError("bug")
     with pytest.raises(KeyError, match="bug"):
         found.compare(spec(), spec("quay.io/y:1", "r.example.com/y:1"))
+
+
+def test_two_manifests_of_one_platform() -> None:
+    """Both are in the index, so both are copied; the first one is the image of the platform."""
+    document = {**BOTH.document, "manifests": [*BOTH.document["manifests"], *index(amd64=NEW).document["manifests"]]}
+    found = world(Manifest(json.dumps(document).encode(), OCI_INDEX)).put_image("quay.io/a:new", NEW)
+    done = found.apply(spec(platforms=("linux/amd64", "linux/arm64")))
+    copied = [f"copy quay.io/a@{one.digest} r.example.com/b@{one.digest}" for one in (AMD, ARM, NEW)]
+    assert done == [*copied, f"tag {TARGET}"]
+    assert found.apply(spec(platforms=("linux/amd64",), destination="r.example.com/c:1")) == [
+        f"copy quay.io/a@{AMD.digest} r.example.com/c:1"
+    ]
