@@ -31,7 +31,9 @@ options:
         description: Password or token of the user. It is passed to other programs in memory, never on a command line.
         type: str
       ca_cert:
-        description: Path to the CA certificate of the registry. By default, the certificates of the system.
+        description:
+          - Path to the CA certificate of the registry. By default, the certificates of the system.
+          - A token service, or storage to which the registry redirects, may also have a certificate that the system trusts.
         type: path
       validate_certs:
         description: Whether the registry's certificate is verified.
