@@ -31,7 +31,9 @@ options:
         description: Password or token of the user. It is passed to other programs in memory, never on a command line.
         type: str
       ca_cert:
-        description: Path to the CA certificate of the registry. By default, the certificates of the system.
+        description:
+          - Path to the CA certificate of the registry. By default, the certificates of the system.
+          - A token service, or storage to which the registry redirects, may also have a certificate that the system trusts.
         type: path
       validate_certs:
         description: Whether the registry's certificate is verified.
@@ -65,6 +67,16 @@ attributes:
     support: full
     membership:
       - accel.gpu.registry
+"""
+
+    PROGRAMS = r"""
+options:
+  program_timeout:
+    description:
+      - Seconds after which a call of skopeo or buildah is stopped, such as the copy of one image, the build of one image, or its push.
+      - These programs have no time limit of their own, so a connection that stalls would otherwise block the run.
+    type: int
+    default: 7200
 """
 
     # For modules that also connect to a cluster; must precede the standard part. Ansible looks for the part in a file of its name first, so it is not KUBE.

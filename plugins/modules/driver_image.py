@@ -27,6 +27,7 @@ extends_documentation_fragment:
   - accel.gpu.variables
   - accel.gpu.registry.with_cluster
   - accel.gpu.registry
+  - accel.gpu.registry.programs
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
@@ -73,7 +74,10 @@ options:
     type: bool
     default: false
   build_args:
-    description: Build arguments of the Dockerfile. They override those that the module sets and those in C(versions.mk) of O(build_context).
+    description:
+      - Build arguments of the Dockerfile. They override those that the module sets and those in C(versions.mk) of O(build_context).
+      - Everyone who can pull the image can read them, and so can the users of this machine during the build. Arguments that are named like a secret are
+        rejected.
     type: dict
     default: {}
   isolation:
@@ -175,7 +179,7 @@ from ..module_utils.cluster_state.operating_systems import NodeSystems
 from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
-from ..module_utils.driver_image.build import BuildOptions, ImageBuilder
+from ..module_utils.driver_image.build import BuildOptions, ImageBuilder, build_arg_problems
 from ..module_utils.driver_image.compatibility import catalog_problem, check_compatibility
 from ..module_utils.driver_image.plan import DriverImage, plan_images
 from ..module_utils.driver_image.reconcile import BuiltImages, CopiedImages, require_no_replacement
@@ -184,7 +188,7 @@ from ..module_utils.kube.paths import NODES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.nvidia_config import yaml_text
 from ..module_utils.registry.image_copy import ImageCopier
-from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
+from ..module_utils.registry.module import PROGRAMS, REGISTRY, RegistryAccessMixin
 from ..module_utils.registry.reference import InvalidReference, parse_repository
 from ..module_utils.schema.cluster import operator_version_problems
 from ..module_utils.schema.messages import quote
@@ -276,6 +280,8 @@ def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[s
     missing = [name for name in ("installers", "build_context") if not params[name]]
     if images and missing:
         raise InvalidOptions([f"{name}: is missing; set it, or set source to copy the images" for name in missing])
+    if problems := build_arg_problems(params["build_args"]):
+        raise InvalidOptions(problems)
     options = BuildOptions(
         context=params["build_context"] or "",
         installers=params["installers"] or "",
@@ -297,6 +303,8 @@ def _built(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[s
         for tag, digest in state.actual.items()
         if digest
     }
+    if "built" in actions:
+        module.image_tools.require("buildah")
     if not module.check_mode:
         built.apply(states, module.progress.report)
     results = []
@@ -317,6 +325,7 @@ def _copied(module: DriverImageModule, images: t.Sequence[DriverImage]) -> dict[
     states = copier.compare(CopiedImages(module.registry_client, copier, source).specs(images))
     if not module.params["force"]:
         require_no_replacement(states)
+    copier.require(states)
     if not module.check_mode:
         copier.copy(states)
     before = {name: digest for state in states for name, digest in state.actual.items() if digest}
@@ -351,7 +360,7 @@ def _result(images: list[dict[str, t.Any]], before: dict[str, t.Any], *, changed
 
 def main() -> None:
     """Run the module."""
-    DriverImageModule(merge_specs(REGISTRY, _SPEC)).run(work)
+    DriverImageModule(merge_specs(REGISTRY, PROGRAMS, _SPEC)).run(work)
 
 
 if __name__ == "__main__":

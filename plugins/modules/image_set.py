@@ -29,7 +29,7 @@ options:
     description:
       - Registry, and optionally a folder in it, for the images, such as V(registry.example.com/mirror). By default, C(gpu_cluster.operator.registry).
       - An image has the same path there as in the public registry.
-      - An image that the variables already redirect to another registry, for example with C(gpu_cluster.operator.registry), keeps that destination.
+      - If this is not C(gpu_cluster.operator.registry), the images are those for a mirror that the cluster does not use yet.
     type: str
   upstreams:
     description:
@@ -272,12 +272,19 @@ def _check_registries(params: t.Mapping[str, t.Any]) -> None:
     """Raise InvalidOptions for registries in options that are none."""
     given = {} if params["mirror"] is None else {"mirror": params["mirror"]}
     given.update({f"upstreams.{host}": text for host, text in params["upstreams"].items()})
-    problems = []
+    problems = [
+        f"upstreams: {quote(host)} is not the host of a registry; write it without scheme and folder, as in nvcr.io"
+        for host in params["upstreams"]
+        if "/" in host
+    ]
     for path, text in given.items():
         try:
             parse_repository(f"{text}/x")
         except InvalidReference as error:
             problems.append(f"{path}: {quote(text)} {error}")
+        else:
+            if "://" in text:
+                problems.append(f"{path}: {quote(text)} has a scheme; write it without docker://")
     if problems:
         raise InvalidOptions(problems)
 

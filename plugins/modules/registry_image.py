@@ -21,6 +21,7 @@ description:
     copied.
 extends_documentation_fragment:
   - accel.gpu.registry
+  - accel.gpu.registry.programs
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
 options:
@@ -143,11 +144,11 @@ import typing as t
 
 from ..module_utils.common import private_file
 from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.common.module import ArgumentSpec
+from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.registry.copy_options import parse_specs
 from ..module_utils.registry.image_copy import CopyState, ImageCopier
-from ..module_utils.registry.module import RegistryModule
+from ..module_utils.registry.module import PROGRAMS, RegistryModule
 
 _SPEC: ArgumentSpec = {
     "images": {
@@ -182,6 +183,7 @@ def work(module: RegistryModule) -> dict[str, t.Any]:
     text = f"{json.dumps(digests, indent=2, sort_keys=True)}\n"
     path = module.params["digests_file"]
     records = bool(path) and private_file.text_of(path) != text
+    copier.require(states)
     if not module.check_mode:
         copier.copy(states)
         if records:
@@ -204,7 +206,7 @@ def _result(states: t.Sequence[CopyState]) -> dict[str, t.Any]:
 
 def main() -> None:
     """Run the module."""
-    RegistryModule(_SPEC).run(work)
+    RegistryModule(merge_specs(PROGRAMS, _SPEC)).run(work)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,12 @@ from ansible_collections.accel.gpu.plugins.modules import license_info, license_
 from lab import audit
 from lab.layout import Lab as LabLayout
 from tests.helpers.cluster import NAMESPACE, Cluster
+from tests.helpers.license_nodes import PID_FILE
 from tests.helpers.license_tokens import make_token
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.polling import until
 from tests.labs import Lab
-from tests.programs import REPO
+from tests.programs import REPO, run
 
 FLEET = REPO / "tests" / "integration" / "licensing" / "fleet.yaml"
 SECRET, NODES = "licensing-config", 20
@@ -150,11 +151,15 @@ class Licensing:
             and not request.uri.partition("?")[0].endswith("/exec")
         ]
 
-    def driver_pod(self, node: str) -> str:
-        """The name of the driver pod of a node."""
+    def driver_pods(self, node: str) -> list[str]:
+        """The names of the driver pods of a node; for a moment, there may be none or two."""
         selector = ("-l", "app.kubernetes.io/component=nvidia-driver", f"--field-selector=spec.nodeName={node}")
-        (pod,) = self.cluster.get("pods", "-n", NAMESPACE, *selector)["items"]
-        return str(pod["metadata"]["name"])
+        return [pod["metadata"]["name"] for pod in self.cluster.get("pods", "-n", NAMESPACE, *selector)["items"]]
+
+    def driver_pod(self, node: str) -> str:
+        """The name of the only driver pod of a node."""
+        (name,) = self.driver_pods(node)
+        return name
 
     def delete_driver_pod(self, node: str) -> None:
         """Delete the driver pod of a node, which its DaemonSet replaces."""
@@ -167,9 +172,18 @@ class Licensing:
 
     def kill_client(self, node: str) -> str:
         """End the license client with SIGKILL, which leaves its PID file, and return its process ID."""
-        pid = self.run(node, "cat", "/var/run/nvidia-gridd/nvidia-gridd.pid").strip()
+        # The pod may be new; a command cannot run in it before its container is ready.
+        pid = str(until(lambda: self._client(node)))
         self.run(node, "kill", "-KILL", pid)
         return pid
+
+    def _client(self, node: str) -> str:
+        """The process ID of the license client; empty as long as no command can run in the only driver pod of the node."""
+        pods = self.driver_pods(node)
+        if len(pods) != 1:
+            return ""
+        words = f"kubectl exec -n {NAMESPACE} {pods[0]} -c nvidia-driver-ctr -- cat {PID_FILE}"
+        return run("bash", "-c", f"{words} 2>/dev/null || true", env=self.lab.env).strip()
 
     def take_license(self, node: str) -> None:
         """End the license of a node, and wait until its driver reports this; the license server grants no other one."""

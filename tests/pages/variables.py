@@ -188,15 +188,15 @@ def _rows(section: Section, path: str, texts: Mapping[str, str]) -> Iterator[str
     for name, field in section.fields.items():
         below = f"{path}.{name}" if path else name
         shown = type_of(field)
-        kind = {"str": "text", "dict": "map", "int": "number", "bool": "boolean", "raw": "see description"}.get(
+        kind = {"str": "string", "dict": "map", "int": "number", "bool": "boolean", "raw": "see description"}.get(
             shown["type"], shown["type"]
         )
         if isinstance(field, Choice):
             kind = " or ".join(f"`{word}`" for word in field.known)
         if isinstance(field, MapOf) and not isinstance(field, Section):
-            kind = "map of " + ("numbers" if isinstance(field.item, Integer) else "text")
+            kind = "map of " + ("numbers" if isinstance(field.item, Integer) else "strings")
         if shown["type"] == "list":
-            kind = "list of maps" if shown["elements"] == "dict" else "list of text"
+            kind = "list of maps" if shown["elements"] == "dict" else "list of strings"
         value = "required" if field.required else ""
         if field.default is not None and field.default not in ([], {}, ""):
             value = f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"

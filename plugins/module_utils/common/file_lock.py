@@ -25,6 +25,22 @@ def hold(path: str, on_wait: t.Callable[[], None]) -> t.Iterator[None]:
         os.close(descriptor)
 
 
+def is_abandoned(path: str) -> bool:
+    """Whether the file of a lock exists that no process holds, because the process that held it was killed."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # A shared lock does not stop another process from seeing the same; it is released at once.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def _acquire(path: str, on_wait: t.Callable[[], None]) -> int:
     """The descriptor of the locked file. It is not inherited, because another program would keep the lock after the end of this process."""
     waited = False

@@ -8,15 +8,17 @@ providers/vks/transport.py.
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
 import random
 import re
+import ssl
 import time
 import traceback
 import typing as t
 from dataclasses import dataclass, field
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote_to_bytes, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from .errors import BROKEN, DNS, PROXY, REFUSED, SERVER_FAILURES, TIMEOUT, TLS, ConnectionProblem, ServiceError
@@ -65,11 +67,18 @@ class HttpResponse:
 class ConnectionPools:
     """The connections to any number of hosts with the same TLS settings, directly or by the proxies of the environment; safe for use by many threads."""
 
-    def __init__(self, *, validate_certs: bool = True, ca_cert: str | None = None) -> None:
-        """Open no connection yet."""
+    def __init__(
+        self, *, validate_certs: bool = True, ca_cert: str | None = None, add_system_cas: bool = False
+    ) -> None:
+        """Open no connection yet. add_system_cas: trust the CA certificates of the system in addition to ca_cert."""
         if not validate_certs:
             allow_unverified_tls()
-        self._tls = {"cert_reqs": "CERT_REQUIRED" if validate_certs else "CERT_NONE", "ca_certs": ca_cert}
+        self._tls: dict[str, t.Any] = {
+            "cert_reqs": "CERT_REQUIRED" if validate_certs else "CERT_NONE",
+            "ca_certs": ca_cert,
+        }
+        if ca_cert and add_system_cas and validate_certs:
+            self._tls["ssl_context"] = ssl.create_default_context()
         self._pools: dict[str | None, t.Any] = {}
 
     def for_url(self, url: str) -> t.Any:
@@ -79,9 +88,19 @@ class ConnectionPools:
         proxy = None if direct else getproxies().get(parts.scheme)
         if proxy not in self._pools:
             kind: t.Any = urllib3.ProxyManager if proxy else urllib3.PoolManager
-            settings = {"proxy_url": proxy} if proxy else {}
+            settings = _proxy_settings(proxy) if proxy else {}
             self._pools[proxy] = kind(**settings, maxsize=POOL_SIZE, **self._tls)
         return self._pools[proxy]
+
+
+def _proxy_settings(proxy: str) -> dict[str, t.Any]:
+    """The options of urllib3 for a proxy of the environment: like curl, with HTTP as default, and with the user and the password in its address."""
+    address = proxy if "://" in proxy else f"http://{proxy}"
+    user, separator, dummy = urlsplit(address).netloc.rpartition("@")
+    if not separator:
+        return {"proxy_url": address}
+    encoded = base64.b64encode(unquote_to_bytes(user)).decode()
+    return {"proxy_url": address, "proxy_headers": {"proxy-authorization": f"Basic {encoded}"}}
 
 
 class Retrier:

@@ -20,6 +20,24 @@ def start_time(pid: int) -> str:
     return "" if after_name[0] == "Z" else after_name[19]
 
 
+def descendants(pid: int) -> dict[int, str]:
+    """The start times of the processes below a process, by PID; empty on a system without /proc."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        try:
+            with open(f"/proc/{int(name)}/stat", encoding="utf-8", errors="replace") as handle:
+                parent = int(handle.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(name))
+    found, waiting = dict[int, str](), [pid]
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            found[child] = start_time(child)
+            waiting.append(child)
+    return {child: started for child, started in found.items() if started}
+
+
 def pid_namespace() -> str:
     """The PID namespace of this process (each container has its own); empty if unknown."""
     try:

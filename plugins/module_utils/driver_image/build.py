@@ -15,10 +15,12 @@ import tempfile
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.secrets import names_a_secret
 from ..common import file_lock, private_file
-from ..common.errors import InvalidOptions
+from ..common.errors import ConnectionProblem, InvalidOptions
 from ..registry.programs import ImageTools
 from ..registry.reference import ImageReference
+from ..schema.messages import quote, type_name
 from .installer import Installer, WrongInstaller, parse_installer
 
 # The labels of an image that was built here.
@@ -29,6 +31,7 @@ CATALOG_NAME = "vgpuDriverCatalog.yaml"
 _CHUNK = 1 << 20
 # An assignment in versions.mk whose value refers to no other variable.
 _ASSIGNMENT = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]*)\s*[?:]?=\s*(?P<value>[^$#\s]+)\s*$", re.MULTILINE)
+_ARGUMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARGUMENT = re.compile(r"^ARG\s+(?P<name>[A-Z][A-Z0-9_]*)", re.MULTILINE)
 
 
@@ -73,11 +76,34 @@ class BuildSpec:
         }
 
 
+def build_arg_problems(arguments: t.Mapping[str, t.Any]) -> list[str]:
+    """The problems of the user's build arguments."""
+    problems = []
+    for name, value in arguments.items():
+        if not _ARGUMENT_NAME.fullmatch(name):
+            problems.append(f"build_args: {quote(name)} is not the name of an argument; use letters, digits and '_'")
+        elif names_a_secret(name):
+            problems.append(
+                f"build_args.{name}: is named like a secret, and everyone who can pull the image could read it. Use a base image that needs no secret"
+            )
+        elif value is None or isinstance(value, (dict, list)):
+            problems.append(f"build_args.{name}: is {type_name(value)}, not text; set one value, or remove it")
+    return problems
+
+
 def find_spec(folder: str, version: str, options: BuildOptions) -> BuildSpec:
     """The build of one folder; raises InvalidOptions with everything that is missing or cannot be read.
 
     The files are read once, because an installer is large.
     """
+    try:
+        return _find_spec(folder, version, options)
+    except OSError as error:
+        raise InvalidOptions([f"{error.filename}: cannot be read: {error.strerror}"]) from None
+
+
+def _find_spec(folder: str, version: str, options: BuildOptions) -> BuildSpec:
+    """The build of one folder; raises InvalidOptions, or OSError for a file that cannot be read."""
     problems: list[str] = []
     path, parsed = "", None
     try:
@@ -100,10 +126,7 @@ def find_spec(folder: str, version: str, options: BuildOptions) -> BuildSpec:
     if problems or parsed is None:
         raise InvalidOptions(problems)
     arguments = _arguments(dockerfile, parsed, options)
-    try:
-        inputs = _inputs_digest(folder, path, arguments, options)
-    except OSError as error:
-        raise InvalidOptions([f"{error.filename}: cannot be read: {error.strerror}"]) from None
+    inputs = _inputs_digest(folder, path, arguments, options)
     return BuildSpec(folder, path, parsed, arguments, options, inputs)
 
 
@@ -174,19 +197,31 @@ class ImageBuilder:
 
     def exclusive(self, spec: BuildSpec, report: t.Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
         """Wait until no other run on this machine builds the same image, because both would use and remove it under one name."""
-        folder = spec.options.storage_root or tempfile.gettempdir()
-        name = f"accel-gpu-build-{os.geteuid()}-{spec.folder}-{spec.inputs[:24]}.lock"
-        path = os.path.join(folder, name)
+        path = _lock_path(spec)
         private_file.make_folder(path)
         return file_lock.hold(path, lambda: report(f"waiting for another run that builds {spec.local_name}"))
+
+    def was_killed(self, spec: BuildSpec) -> bool:
+        """Whether a run that built the image was killed, so that the image may still be in buildah's storage."""
+        return file_lock.is_abandoned(_lock_path(spec))
 
     def build(self, spec: BuildSpec) -> None:
         """Build the image, unless a killed run has left it."""
         storage = _storage(spec.options)
         if self._exists(spec, storage):
             return
-        with tempfile.TemporaryDirectory(dir=self._temporary) as folder:
-            context = _prepared_context(spec, folder)
+        with contextlib.ExitStack() as stack:
+            try:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self._temporary))
+                context = _prepared_context(spec, folder)
+            except OSError as error:
+                # Errors of copytree() have a list of errors.
+                reasons = (
+                    [str(one[2]) for one in error.args[0]] if isinstance(error, shutil.Error) else [error.strerror]
+                )
+                raise ConnectionProblem(
+                    f"The build context cannot be copied to {self._temporary}: {reasons[0]}. Free space there, or set remote_tmp of Ansible."
+                ) from None
             arguments = [*storage, "bud", "--isolation", spec.options.isolation, "--format", "docker", "--pull"]
             arguments += ["--platform", f"linux/{spec.parsed.architecture}", "--tag", spec.local_name]
             for name, value in sorted(spec.arguments.items()):
@@ -201,12 +236,19 @@ class ImageBuilder:
         self._tools.push([*_storage(spec.options), "push"], spec.local_name, destination)
 
     def remove(self, spec: BuildSpec) -> None:
-        """Remove the image from buildah's storage."""
-        self._tools.buildah([*_storage(spec.options), "rmi", spec.local_name])
+        """Remove the image from buildah's storage, if it is there."""
+        storage = _storage(spec.options)
+        if self._exists(spec, storage):
+            self._tools.buildah([*storage, "rmi", spec.local_name])
 
     def _exists(self, spec: BuildSpec, storage: list[str]) -> bool:
         output = self._tools.buildah([*storage, "images", "--format", "{{.Name}}:{{.Tag}}"])
         return spec.local_name in output.split()
+
+
+def _lock_path(spec: BuildSpec) -> str:
+    folder = spec.options.storage_root or tempfile.gettempdir()
+    return os.path.join(folder, f"accel-gpu-build-{os.geteuid()}-{spec.folder}-{spec.inputs[:24]}.lock")
 
 
 def _storage(options: BuildOptions) -> list[str]:

@@ -8,7 +8,7 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
-from ..common.errors import InvalidOptions
+from ..common.errors import InvalidOptions, ModuleFailure
 from ..registry.client import RegistryClient
 from ..registry.image_copy import CopySpec, CopyState, ImageCopier
 from ..registry.manifest import Manifest, labels_of
@@ -62,15 +62,26 @@ class BuiltImages:
                     problems += error.problems
                     continue
                 states.append(self._compare(image, spec, tags))
-        if not self._force:
-            problems += [
-                f"{state.image.repository.with_tag(tag)}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
-                for state in states
-                for tag in state.foreign
-            ]
+        problems += self._foreign(states)
         if problems:
             raise InvalidOptions(list(dict.fromkeys(problems)))
         return states
+
+    def _foreign(self, states: t.Sequence[FolderState]) -> list[str]:
+        """The problems of tags with images of others, which only `force` replaces."""
+        return [
+            f"{state.image.repository.with_tag(tag)}: was not built by this collection. Choose another driver.image, or set force: true to replace it"
+            for state in states
+            for tag in state.foreign
+            if not self._force
+        ]
+
+    def _refresh(self, state: FolderState) -> None:
+        """Read the tags again: another run may have pushed the image while this one has waited or built. Raises InvalidOptions for images of others."""
+        fresh = self._compare(state.image, state.spec, list(state.actual))
+        if problems := self._foreign([fresh]):
+            raise InvalidOptions(problems)
+        state.actual, state.built, state.foreign = fresh.actual, fresh.built, fresh.foreign
 
     def _compare(self, image: DriverImage, spec: BuildSpec, tags: t.Sequence[str]) -> FolderState:
         references = {tag: image.repository.with_tag(tag) for tag in tags}
@@ -94,32 +105,47 @@ class BuiltImages:
         return inputs_of(labels_of(self._client.config(image, manifest)))
 
     def apply(self, states: t.Sequence[FolderState], report: Progress) -> None:
-        """Build and push the images that are missing; further tags cost one request each. Pushed images are removed from buildah's storage."""
-        specs = {state.spec.local_name: state.spec for state in states if state.action == "built"}
-        built: dict[str, BuildSpec] = {}
+        """Build and push the images that are missing; further tags cost one request each.
+
+        Pushed images are removed from buildah's storage, also after a failure of another image, and those that a killed run has left. An image that is not
+        pushed yet stays for the next run.
+        """
+        specs = {
+            state.spec.local_name: state.spec
+            for state in states
+            if state.action == "built" or self._builder.was_killed(state.spec)
+        }
         with contextlib.ExitStack() as stack:
             # In the same order in all runs, so that two runs do not wait for each other.
             for name in sorted(specs):
                 stack.enter_context(self._builder.exclusive(specs[name], report))
-            for state in states:
-                if state.action == "built":
-                    # Another run may have built the image in the meantime.
-                    fresh = self._compare(state.image, state.spec, list(state.actual))
-                    state.actual, state.built = fresh.actual, fresh.built
-                if state.action == "built":
-                    built[state.spec.local_name] = state.spec
-                self._apply(state, report)
-            for spec in built.values():
+            try:
+                for state in states:
+                    self._apply(state, report)
+            except BaseException:
+                with contextlib.suppress(ModuleFailure):
+                    self._remove_pushed(specs, states)
+                raise
+            self._remove_pushed(specs, states)
+
+    def _remove_pushed(self, specs: t.Mapping[str, BuildSpec], states: t.Sequence[FolderState]) -> None:
+        needed = {state.spec.local_name for state in states if state.action == "built"}
+        for name, spec in specs.items():
+            if name not in needed:
                 self._builder.remove(spec)
 
     def _apply(self, state: FolderState, report: Progress) -> None:
+        if state.action == "built":
+            self._refresh(state)
+        if state.action == "built":
+            report(f"building {state.image.repository.with_tag(state.missing[0])}")
+            self._builder.build(state.spec)
+            self._refresh(state)
         missing = [state.image.repository.with_tag(tag) for tag in state.missing]
         if not missing:
             return
         others = missing
         if not state.built:
-            report(f"building {missing[0]}")
-            self._builder.build(state.spec)
             report(f"pushing {missing[0]}")
             self._builder.push(state.spec, missing[0])
             others = missing[1:]

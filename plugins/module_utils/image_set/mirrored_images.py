@@ -71,7 +71,8 @@ def mirrored(
 ) -> list[MirroredImage]:
     """The images with their sources, each once; raises InvalidOptions if two images would have the same name in the mirror.
 
-    requested, public: the images of each component with and without the declared mirror. registry: a mirror that the variables do not name yet.
+    requested, public: the images of each component with and without the declared mirror. registry: a mirror in place of the declared one, such as one that
+    the cluster does not use yet.
     upstreams: registries, optionally with a folder, that are read in place of public ones. private: components whose images no public registry has, and
     which stay where the variables name them.
     """
@@ -80,8 +81,8 @@ def mirrored(
     for component, image in requested.items():
         source = public.get(component, image)
         destination = image
-        if registry and image == source and component not in private and not image.startswith(f"{registry}/"):
-            destination = f"{registry}/{image.partition('/')[2]}"
+        if registry and component not in private and not image.startswith(f"{registry}/"):
+            destination = f"{registry}/{source.partition('/')[2]}"
         host, dummy, path = source.partition("/")
         upstream = f"{upstreams[host]}/{path}" if source != destination and upstreams and host in upstreams else ""
         added = MirroredImage(component, source, destination, upstream)

@@ -29,11 +29,18 @@ def logins_of(secret: Document) -> dict[str, t.Any]:
     """The entries of a Secret by registry; raises ForeignSecret."""
     if secret.get("type") != TYPE:
         raise ForeignSecret(f"has the type {secret.get('type')}, not {TYPE}; give it another name")
+    return dict(_document_of(secret)["auths"])
+
+
+def _document_of(secret: Document) -> Object:
+    """The content of a Secret, with a map of its entries; raises ForeignSecret."""
     try:
         document = json.loads(base64.b64decode((secret.get("data") or {}).get(KEY) or ""))
-        return dict(document["auths"])
+        if isinstance(document["auths"], dict):
+            return t.cast("Object", document)
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
-        raise ForeignSecret(f"has no valid {KEY}; delete it, and run again") from None
+        pass
+    raise ForeignSecret(f"has no valid {KEY}; delete it, and run again")
 
 
 def unusable_logins(logins: t.Mapping[str, Login]) -> list[str]:
@@ -46,12 +53,13 @@ def unusable_logins(logins: t.Mapping[str, Login]) -> list[str]:
 
 
 def desired_secret(live: Document | None, name: str, namespace: str, logins: t.Mapping[str, Login]) -> Object | None:
-    """The Secret with these logins; None if the live one has them. Logins for other registries stay."""
+    """The Secret with these logins; None if the live one has them. Logins for other registries and other settings stay."""
     auths = logins_of(live) if live is not None else {}
     if live is not None and all(_has(auths.get(registry), login) for registry, login in logins.items()):
         return None
     merged = {**auths, **{registry: {"auth": login.encoded} for registry, login in logins.items()}}
-    text = json.dumps({"auths": merged}, sort_keys=True)
+    settings = _document_of(live) if live is not None else {}
+    text = json.dumps({**settings, "auths": merged}, sort_keys=True)
     metadata: Object = {"name": name, "namespace": namespace}
     if live is None:
         metadata["annotations"] = {CREATED_ANNOTATION: "true"}

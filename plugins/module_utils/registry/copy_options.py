@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import typing as t
 
@@ -11,6 +12,7 @@ from ..schema.messages import quote
 from .image_copy import CopySpec
 from .reference import (
     DOCKER_ARCHIVE,
+    LAYOUT,
     FileReference,
     ImageReference,
     InvalidReference,
@@ -29,6 +31,7 @@ def parse_specs(images: t.Sequence[Document]) -> tuple[list[CopySpec], list[str]
     specs: list[CopySpec] = []
     problems: list[str] = []
     targets: dict[str, str] = {}
+    files: dict[str, tuple[str, str]] = {}
     for index, entry in enumerate(images):
         path = f"images[{index}]"
         before = len(problems)
@@ -42,6 +45,13 @@ def parse_specs(images: t.Sequence[Document]) -> tuple[list[CopySpec], list[str]
             if target in targets:
                 problems.append(f"{path}: {target} is also written by {targets[target]}; remove one of them")
             targets[target] = path
+        if isinstance(destination, FileReference):
+            # Only a layout holds several images; a copy to an archive or to a folder replaces what is there.
+            kind, other = files.setdefault(os.path.normpath(destination.path), (destination.kind, path))
+            if other != path and (kind, destination.kind) != (LAYOUT, LAYOUT):
+                problems.append(
+                    f"{path}: {destination.path} is also written by {other}, and would hold only one of both images; use another path"
+                )
         specs.append(spec)
     return specs, problems
 

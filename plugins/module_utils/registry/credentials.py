@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -72,7 +73,7 @@ class Credentials:
         auths: Object = {}
         for name, login in self._logins.items():
             host = name.partition("/")[0]
-            if text is not None and host != _HUB and host not in text:
+            if text is not None and host != _HUB and not _names_host(text, host):
                 continue
             entry = {"identitytoken": login.identity_token} if login.identity_token else {}
             auths[name] = {"auth": login.encoded, **entry}
@@ -144,6 +145,11 @@ def _login(entry: t.Mapping[str, t.Any], path: str) -> Login | None:
     # Raises ValueError for text that cannot be sent.
     "".join((user, password, token)).encode()
     return Login(user, password, path, token) if token or (user and password) else None
+
+
+def _names_host(text: str, host: str) -> bool:
+    """Whether a text has this host with its port, and not only a longer name or the same name with another port."""
+    return bool(re.search(rf"(?<![\w.-]){re.escape(host)}(?![\w-]|\.\w|:\d)", text))
 
 
 def _key(name: str) -> str:

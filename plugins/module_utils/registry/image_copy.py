@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import threading
 import typing as t
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from ..common.parallel import run_bounded
 from .client import RegistryClient
 from .manifest import Manifest, digest_of, is_among, without_other_platforms
 from .programs import ImageTools, ProgramFailed
-from .reference import FileReference, ImageReference, Location
+from .reference import LAYOUT, FileReference, ImageReference, Location
 
 # Requests of comparisons, and copies, at the same time.
 _COMPARISONS, _COPIES = 16, 4
@@ -85,6 +87,7 @@ class ImageCopier:
         """on_done: gets the name of each finished entry, the number of finished ones and of all."""
         self._client, self._tools, self._on_done = client, tools, on_done
         self._lock = threading.Lock()
+        self._layouts: dict[str, threading.Lock] = {}
 
     def compare(self, specs: t.Sequence[CopySpec]) -> list[CopyState]:
         """The state of each entry: one request for the source, and one for each target. Raises InvalidOptions or PartialFailure with all errors."""
@@ -100,10 +103,16 @@ class ImageCopier:
         _raise_failures([(one.name, one.error) for one in outcomes], [], "compared, so nothing was copied")
         return [t.cast("CopyState", one.value) for one in outcomes]
 
+    def require(self, states: t.Sequence[CopyState]) -> None:
+        """Raise InvalidOptions or ConnectionProblem for what prevents a copy, as far as it is known before: also in check mode."""
+        _check_caches([state for state in states if state.different])
+        if any(state.desired not in state.actual.values() for state in states):
+            self._tools.require("skopeo")
+
     def copy(self, states: t.Sequence[CopyState]) -> None:
         """Copy the entries that differ; the others continue after a failure. Raises PartialFailure with all errors."""
+        self.require(states)
         different = [state for state in states if state.different]
-        _check_caches(different)
         done: list[CopyState] = []
 
         def report(outcome: t.Any, count: int) -> None:
@@ -128,7 +137,14 @@ class ImageCopier:
             self._select_platforms(state)
         for target in spec.targets:
             state.actual[str(target)] = self._digest(target, required=False)
+        if state.desired not in state.actual.values():
+            self._require_source(spec.source)
         return state
+
+    def _require_source(self, source: Location) -> None:
+        """Raise InvalidOptions if there is no such image. A source by digest is only read if it must be copied."""
+        if isinstance(source, ImageReference) and source.digest and self._client.digest(source) is None:
+            raise _no_such_image(source)
 
     def _select_platforms(self, state: CopyState) -> None:
         """Set the desired digest to that of the chosen platforms."""
@@ -166,12 +182,12 @@ class ImageCopier:
         else:
             found = self._file_digest(location, required=required)
         if found is None and required:
-            raise InvalidOptions([f"{location}: there is no such image; check repository and tag"])
+            raise _no_such_image(location)
         return found
 
     def _file_digest(self, location: FileReference, *, required: bool) -> str | None:
         try:
-            return digest_of(self._tools.inspect(location).encode())
+            return digest_of(self._tools.inspect(location).encode(errors="surrogateescape"))
         except ProgramFailed:
             if required:
                 raise
@@ -191,13 +207,21 @@ class ImageCopier:
         source, chosen = state.spec.source, bool(state.spec.platforms)
         if state.index is not None and isinstance(source, ImageReference) and isinstance(first, ImageReference):
             # Only the manifests of the chosen platforms, which no tag names yet; _tag() writes their index.
-            for digest in state.index.children.values():
+            for digest in state.index.digests:
                 self._tools.copy(source.with_digest(digest), first.with_digest(digest), all_platforms=False)
             return 0
         if isinstance(source, ImageReference):
             source = source.with_digest(state.desired)
-        self._tools.copy(source, first, all_platforms=not chosen)
+        with self._exclusive(first):
+            self._tools.copy(source, first, all_platforms=not chosen)
         return 1
+
+    def _exclusive(self, target: Location) -> contextlib.AbstractContextManager[t.Any]:
+        """One copy to a layout at a time: skopeo does not lock its index, so one of two images would be lost."""
+        if isinstance(target, ImageReference) or target.kind != LAYOUT:
+            return contextlib.nullcontext()
+        with self._lock:
+            return self._layouts.setdefault(os.path.normpath(target.path), threading.Lock())
 
     def _tag(self, state: CopyState, missing: t.Sequence[ImageReference]) -> None:
         """Write the manifest under each tag, with one request for each."""
@@ -208,6 +232,10 @@ class ImageCopier:
             )
         for target in missing:
             self._client.put(target, manifest)
+
+
+def _no_such_image(location: Location) -> InvalidOptions:
+    return InvalidOptions([f"{location}: there is no such image; check repository and tag"])
 
 
 def _check_caches(different: t.Iterable[CopyState]) -> None:

@@ -60,12 +60,21 @@ class Manifest:
 
     @property
     def children(self) -> dict[str, str]:
-        """The digest of the manifest of each platform in an index; attestations, whose platform is unknown, are left out. Raises InvalidManifest."""
-        return {
-            platform: _digest(entry.get("digest"))
-            for entry in entries_of(self.document, "manifests")
-            if (platform := platform_of(entry.get("platform"))) and not platform.startswith("unknown/")
-        }
+        """The digest of the manifest of each platform in an index; attestations, whose platform is unknown, are left out. Raises InvalidManifest.
+
+        Of several manifests for a platform, container runtimes use the first one.
+        """
+        found: dict[str, str] = {}
+        for entry in entries_of(self.document, "manifests"):
+            platform = platform_of(entry.get("platform"))
+            if platform and not platform.startswith("unknown/"):
+                found.setdefault(platform, _digest(entry.get("digest")))
+        return found
+
+    @property
+    def digests(self) -> list[str]:
+        """The digests of all manifests in an index, each once. Raises InvalidManifest."""
+        return list(dict.fromkeys(_digest(entry.get("digest")) for entry in entries_of(self.document, "manifests")))
 
     @property
     def config_digest(self) -> str:

@@ -19,7 +19,7 @@ from ..schema import coercion
 from ..schema.messages import quote
 from .client import RegistryClient
 from .credentials import AUTH_FILE_VARIABLE, Credentials, InvalidAuthFile, Login, read_credentials
-from .programs import ImageTools
+from .programs import DEFAULT_TIMEOUT, ImageTools
 from .reference import InvalidReference, parse_repository, password_in
 from .transport import RegistryAccess, RegistryTransport
 
@@ -40,6 +40,8 @@ REGISTRY: ArgumentSpec = {
     "auth_file": {"type": "path"},
     "request_timeout": {"type": "int", "default": 30},
 }
+# For modules that call skopeo or buildah.
+PROGRAMS: ArgumentSpec = {"program_timeout": {"type": "int", "default": DEFAULT_TIMEOUT}}
 # The options of all modules for images that have names of images, registries or folders in them.
 _NAMES = ("images", "mirror", "registries", "source", "upstreams")
 _MAX_TIMEOUT = 86400
@@ -106,7 +108,14 @@ class RegistryAccessMixin(BaseModule):
     def image_tools(self) -> ImageTools:
         """skopeo and buildah with the same credentials."""
         authorities = dict.fromkeys(option["ca_cert"] for option in self.params["registries"] if option["ca_cert"])
-        return ImageTools(self.run_command, self.get_bin_path, self.credentials, self._access, list(authorities))
+        return ImageTools(
+            self.run_command,
+            self.get_bin_path,
+            self.credentials,
+            self._access,
+            list(authorities),
+            self.params["program_timeout"],
+        )
 
     def _access(self, registry: str) -> RegistryAccess:
         for option in self.params["registries"]:
@@ -127,6 +136,11 @@ class RegistryAccessMixin(BaseModule):
                 parse_repository(option["registry"] if "/" in option["registry"] else f"{host}/x")
             except InvalidReference as error:
                 problems.append(f"{path}.registry: {quote(option['registry'])} {error}")
+            else:
+                if "://" in option["registry"]:
+                    problems.append(
+                        f"{path}.registry: {quote(option['registry'])} has a scheme; write it without docker://"
+                    )
             if ":" in (option["username"] or ""):
                 problems.append(
                     f"{path}.username: has a colon, which separates user and password; set them in username and password"
@@ -136,8 +150,11 @@ class RegistryAccessMixin(BaseModule):
                 problems.append(f"{path}.{missing}: is missing; set both, or neither")
             if option["ca_cert"] and not os.path.isfile(option["ca_cert"]):
                 problems.append(f"{path}.ca_cert: there is no file {option['ca_cert']} on this machine")
-        if not 0 < self.params["request_timeout"] <= _MAX_TIMEOUT:
-            problems.append(f"request_timeout: must be from 1 to {_MAX_TIMEOUT} seconds")
+        problems += [
+            f"{name}: must be from 1 to {_MAX_TIMEOUT} seconds"
+            for name in ("request_timeout", "program_timeout")
+            if not 0 < self.params.get(name, 1) <= _MAX_TIMEOUT
+        ]
         if problems:
             raise InvalidOptions(problems)
 

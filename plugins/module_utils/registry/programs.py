@@ -18,18 +18,17 @@ import typing as t
 from ..catalog.secrets import masked
 from ..common.errors import ConnectionProblem, ModuleFailure
 from ..common.temporary_files import make_file
+from ..common.time_limit import RunCommand, run_within
 from .reference import ImageReference, Location
 
 if t.TYPE_CHECKING:
     from .credentials import Credentials
     from .transport import RegistryAccess
 
-# AnsibleModule.run_command: exit status, standard output and standard error.
-RunCommand = t.Callable[..., tuple[int, str, str]]
-
 _MAX_LENGTH = 600
 # The lowest number of a descriptor for the programs. Without root, buildah starts itself again in a user namespace, with its own pipes as 3 and 4.
 _FIRST_DESCRIPTOR = 100
+DEFAULT_TIMEOUT = 7200
 _COMMANDS = frozenset({"bud", "copy", "images", "inspect", "push", "rmi"})
 _LOG_PREFIX = re.compile(r'^time="[^"]*" level=(?:fatal|error) msg="?|"$')
 # Texts in the errors of both programs (containers/image, docker/errors.go and Go's own messages), and the remedy for each.
@@ -80,10 +79,19 @@ class ImageTools:
         credentials: Credentials,
         access_of: t.Callable[[str], RegistryAccess],
         authorities: t.Sequence[str] = (),
+        timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Look for no program yet. authorities: the CA certificates of all registries, for builds, whose base images may come from any of them."""
+        """Look for no program yet. authorities: the CA certificates of all registries, for builds, whose base images may come from any of them.
+
+        timeout: the seconds after which a program is stopped.
+        """
+        self._timeout = timeout
         self._run, self._search, self._access_of = run, search, access_of
         self._credentials, self._authorities = credentials, authorities
+
+    def require(self, program: str) -> None:
+        """Raise ConnectionProblem if a program is missing."""
+        find_program(program, self._search)
 
     def copy(self, source: Location, destination: Location, *, all_platforms: bool) -> None:
         """Copy an image with its digests; finished layers in the destination are not sent again. Raises ProgramFailed."""
@@ -124,11 +132,17 @@ class ImageTools:
     ) -> str:
         """The output of a program that accesses registries; `ends` are the images with the prefix of their options. credentials: all, if not given."""
         with contextlib.ExitStack() as stack:
-            auth_file, descriptors = stack.enter_context(_secret_file(credentials or self._credentials.document()))
-            options = ["--authfile", auth_file]
-            for prefix, end in ends:
-                if isinstance(end, ImageReference):
-                    options += self._tls_options(stack, f"{prefix}-" if prefix else "", self._access_of(end.registry))
+            try:
+                auth_file, descriptors = stack.enter_context(_secret_file(credentials or self._credentials.document()))
+                options = ["--authfile", auth_file]
+                for prefix, end in ends:
+                    if isinstance(end, ImageReference):
+                        access = self._access_of(end.registry)
+                        options += self._tls_options(stack, f"{prefix}-" if prefix else "", access)
+            except OSError as error:
+                raise ConnectionProblem(
+                    f"Temporary files for {program} cannot be written to {tempfile.gettempdir()}: {error.strerror}. Free space there, or set TMPDIR."
+                ) from None
             return self._output(program, [*arguments, *options, *operands], descriptors, " ".join(operands))
 
     def _output(self, program: str, arguments: list[str], descriptors: tuple[int, ...], subject: str = "") -> str:
@@ -136,16 +150,26 @@ class ImageTools:
         command = next((text for text in arguments if text in _COMMANDS), "")
         call = " ".join(filter(None, (program, command, subject)))
         try:
-            status, output, errors = self._run(
+            status, output, errors = run_within(
+                self._run,
                 [path, *arguments],
+                self._timeout,
                 environ_update={"LC_ALL": "C"},
                 pass_fds=descriptors,
                 # Arguments of a build may contain $ and ~. Without these two, run_command replaces them, and ends only its thread if the program cannot start.
                 expand_user_and_vars=False,
                 handle_exceptions=False,
             )
-        except OSError as error:
-            raise ProgramFailed(f"{call} failed. {path} cannot be started: {error.strerror}.") from None
+        except TimeoutError:
+            raise ProgramFailed(
+                f"{call} was stopped, because it has not finished within {self._timeout:g} seconds. Check the network, proxies and the registry. If it only "
+                "needs more time, raise program_timeout, and run again: finished layers are not sent again."
+            ) from None
+        except (OSError, ValueError) as error:
+            # ValueError: a NUL in an argument.
+            raise ProgramFailed(
+                f"{call} failed. {path} cannot be started: {getattr(error, 'strerror', None) or error}."
+            ) from None
         if status:
             raise ProgramFailed(f"{call} failed. {error_summary(program, errors or output)}")
         return output

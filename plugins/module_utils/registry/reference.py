@@ -13,7 +13,8 @@ import typing as t
 
 # An image outside a registry: an archive (a tar file), or a layout (a folder).
 DOCKER_ARCHIVE = "docker-archive"
-FILE_TRANSPORTS = ("oci-archive", DOCKER_ARCHIVE, "oci", "dir")
+LAYOUT = "oci"
+FILE_TRANSPORTS = ("oci-archive", DOCKER_ARCHIVE, LAYOUT, "dir")
 _HOST = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?(?::[0-9]+)?")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -98,6 +99,8 @@ def parse_location(text: str) -> Location:
     if separator and kind in FILE_TRANSPORTS:
         if not rest.startswith("/"):
             raise InvalidReference(f"has no absolute path; write {kind}:/path")
+        if not rest.isprintable():
+            raise InvalidReference("has characters that cannot be printed, such as a line break; use another path")
         return FileReference(text)
     return parse_image(text)
 

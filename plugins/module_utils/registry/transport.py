@@ -64,7 +64,9 @@ class RegistryTransport:
         scheme = "http" if access.plain_http else "https"
         self._base = f"{scheme}://{_API_HOSTS.get(access.registry, access.registry)}"
         self._authorization = Authorization(access.registry, find_login, plain_http=access.plain_http)
-        self._pools = ConnectionPools(validate_certs=access.validate_certs, ca_cert=access.ca_cert)
+        pools = functools.partial(ConnectionPools, validate_certs=access.validate_certs, ca_cert=access.ca_cert)
+        # Token services, and storage to which blobs are redirected, may be public.
+        self._pools, self._other_pools = pools(), pools(add_system_cas=True)
         self._user_agent, self._timeout = user_agent, timeout
         self._retrier = retrier or Retrier(max_retry_after=60.0)
         self._connected_before = False
@@ -188,7 +190,8 @@ class RegistryTransport:
 
     def _attempt(self, method: str, url: str, headers: t.Mapping[str, str], data: bytes | None) -> HttpResponse:
         try:
-            response = self._pools.for_url(url).request(
+            pools = self._pools if url.startswith(f"{self._base}/") else self._other_pools
+            response = pools.for_url(url).request(
                 method,
                 url,
                 body=data,

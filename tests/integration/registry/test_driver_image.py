@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import ImageBuilder
 from ansible_collections.accel.gpu.plugins.modules import driver_image
 from lab.registry import layout
 from tests.helpers.driver_context import catalog, remove_storage, write_catalog, write_context, write_installer
@@ -75,6 +78,12 @@ class Builds:
         environment = {"HOME": str(self.folder)}
         return run_module(driver_image.main, given, check=check, diff=True, env=environment)
 
+    def leftovers(self) -> list[str]:
+        """The locks, and the images in the storage of buildah."""
+        storage = ("--root", self.storage, "--runroot", self.storage / "run", "--storage-driver", "vfs")
+        locks = [path.name for path in self.storage.glob("accel-gpu-*")]
+        return [*locks, *run("buildah", *storage, "images", "--quiet").split()]
+
     def close(self) -> None:
         """Remove the storage of buildah."""
         remove_storage(self.storage)
@@ -134,9 +143,21 @@ def test_two_runs_at_the_same_time(builds: Builds) -> None:
     results = [one.module_results("accel.gpu.driver_image", "localhost")[0] for one in finished]
     assert results[0]["driver_images"][0]["digests"] == results[1]["driver_images"][0]["digests"]
     assert len([one for one in sent.writes if "/manifests/" in one]) == len(TAGS)
-    assert list(builds.storage.glob("accel-gpu-*")) == []
-    storage = ("--root", builds.storage, "--runroot", builds.storage / "run", "--storage-driver", "vfs")
-    assert run("buildah", *storage, "images", "--quiet").split() == []
+    assert builds.leftovers() == []
+
+
+def test_the_image_of_a_run_that_is_killed_after_its_push_is_removed_by_the_next_run(builds: Builds) -> None:
+    child = os.fork()
+    if not child:
+        ImageBuilder.remove = lambda *dummy: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+        builds.run()
+        os._exit(1)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert len(builds.leftovers()) == 2
+    assert not builds.run(check=True)["changed"]
+    assert len(builds.leftovers()) == 2
+    assert not builds.run()["changed"]
+    assert builds.leftovers() == []
 
 
 def test_what_makes_another_image(builds: Builds) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import socket
 import threading
@@ -254,3 +255,24 @@ def test_a_server_that_is_not_there(
 )
 def test_loopback(host: str | None, here: bool) -> None:
     assert http.is_loopback(host) is here
+
+
+@pytest.mark.parametrize(
+    ("proxy", "address", "headers"),
+    [
+        ("http://proxy.example.com:3128", "http://proxy.example.com:3128", {}),
+        ("proxy.example.com:3128", "http://proxy.example.com:3128", {}),
+        ("http://u:p%40%C3%BC@proxy.example.com:3128", "http://proxy.example.com:3128", "u:p@\u00fc"),
+        ("u:p@proxy.example.com:3128", "http://proxy.example.com:3128", "u:p"),
+    ],
+)
+def test_proxies_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, proxy: str, address: str, headers: str | dict[str, str]
+) -> None:
+    monkeypatch.setenv("https_proxy", proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+    pool = http.ConnectionPools().for_url("https://registry.example.com/v2/")
+    assert f"{pool.proxy.scheme}://{pool.proxy.netloc}" == address
+    if isinstance(headers, str):
+        headers = {"proxy-authorization": f"Basic {base64.b64encode(headers.encode()).decode()}"}
+    assert pool.proxy_headers == headers

@@ -17,6 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build impor
     INPUTS_LABEL,
     BuildOptions,
     BuildSpec,
+    build_arg_problems,
     find_spec,
     inputs_of,
 )
@@ -234,3 +235,20 @@ def test_the_installer_is_read_once(options: BuildOptions) -> None:
     first = found.inputs
     (Path(options.installers) / GUEST).write_text("changed during the build")
     assert (found.inputs, found.local_name) == (first, f"localhost/accel-gpu/driver:rhel9-{first[:24]}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("", "x", 'build_args: "" is not the name of an argument'),
+        ("a b", "x", 'build_args: "a b" is not the name of an argument'),
+        ("RHSM_PASSWORD", "planted", "build_args.RHSM_PASSWORD: is named like a secret"),
+        ("A", None, "build_args.A: is"),
+        ("A", ["planted"], "build_args.A: is"),
+    ],
+)
+def test_build_arguments_that_are_rejected(name: str, value: object, problem: str) -> None:
+    assert build_arg_problems({"BASE_IMAGE": "x", "JOBS": 4, "KERNEL_TOKENIZER": ""}) == []
+    (found,) = build_arg_problems({name: value})
+    assert found.startswith(problem)
+    assert "planted" not in found

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ConnectionProblem
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build import (
     BuildOptions,
     BuildSpec,
@@ -92,7 +94,6 @@ def test_the_calls(spec: BuildSpec, tmp_path: Path) -> None:
     found = builder(buildah, tmp_path)
     found.build(stored)
     found.push(stored, parse_image(f"registry.example.com/driver:{VERSION}-rhel9"))
-    found.remove(stored)
     labels = {
         "accel.gpu/inputs": "0123",
         "accel.gpu/driver-version": VERSION,
@@ -108,14 +109,48 @@ def test_the_calls(spec: BuildSpec, tmp_path: Path) -> None:
             *(part for name, value in labels.items() for part in ("--label", f"{name}={value}")),
         ],
         [*storage, "push", stored.local_name, f"registry.example.com/driver:{VERSION}-rhel9"],
-        [*storage, "rmi", stored.local_name],
     ]
+
+
+def test_an_image_is_removed_if_it_is_in_the_storage(spec: BuildSpec, tmp_path: Path) -> None:
+    images = ["images", "--format", "{{.Name}}:{{.Tag}}"]
+    for stored, calls in (("localhost/other:1", [images]), (spec.local_name, [images, ["rmi", spec.local_name]])):
+        buildah = Buildah(stored)
+        builder(buildah, tmp_path).remove(spec)
+        assert buildah.calls == calls
+
+
+def test_the_lock_shows_that_a_run_was_killed(spec: BuildSpec, tmp_path: Path) -> None:
+    stored = replace(spec, options=replace(spec.options, storage_root=str(tmp_path / "storage")))
+    found = builder(Buildah(), tmp_path)
+    assert not found.was_killed(stored)
+    with found.exclusive(stored, lambda dummy: None):
+        assert not found.was_killed(stored), "the run is still going on"
+        (lock,) = (tmp_path / "storage").iterdir()
+    assert not found.was_killed(stored), "the run has ended"
+    lock.touch()
+    assert found.was_killed(stored)
 
 
 def test_the_image_of_a_killed_run_is_not_built_again(spec: BuildSpec, tmp_path: Path) -> None:
     buildah = Buildah("localhost/other:1", spec.local_name)
     builder(buildah, tmp_path).build(spec)
     assert buildah.calls == [["images", "--format", "{{.Name}}:{{.Tag}}"]]
+
+
+@pytest.mark.parametrize(
+    "error", [shutil.Error([("a", "b", "No space left on device")]), OSError(28, "No space left on device", "a")]
+)
+def test_no_room_for_the_context(
+    spec: BuildSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*dummy: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(shutil, "copytree", refuse)
+    with pytest.raises(ConnectionProblem, match=r"The build context cannot be copied to .*: No space left on device"):
+        builder(Buildah(), tmp_path).build(spec)
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_links_in_the_checkout_are_not_written_through(spec: BuildSpec, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ The registry and buildah's storage are dictionaries: these tests are about decis
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import json
 import os
@@ -34,6 +35,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.driver_image.reconcile i
 from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
 from ansible_collections.accel.gpu.plugins.module_utils.registry.image_copy import CopySpec, CopyState, ImageCopier
 from ansible_collections.accel.gpu.plugins.module_utils.registry.manifest import OCI_INDEX, OCI_MANIFEST, Manifest
+from ansible_collections.accel.gpu.plugins.module_utils.registry.programs import ProgramFailed
 from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import (
     ImageReference,
     parse_image,
@@ -56,6 +58,10 @@ class World:
         self.stored: set[str] = set()
         self.held: list[str] = []
         self.while_waiting: Callable[[], Any] = lambda: None
+        self.while_building: Callable[[], Any] = lambda: None
+        # Whether the lock of a killed run is there, and the images whose push fails.
+        self.killed = False
+        self.unreachable: set[str] = set()
 
     def store(self, tag: str, labels: dict[str, str], media_type: str = OCI_MANIFEST) -> None:
         """Store an image under a tag and its digest."""
@@ -83,21 +89,29 @@ class World:
     def exclusive(self, spec: BuildSpec, dummy: Any) -> Iterator[None]:
         self.while_waiting()
         self.held.append(spec.local_name)
-        yield
-        self.held.remove(spec.local_name)
+        try:
+            yield
+        finally:
+            self.held.remove(spec.local_name)
 
     def build(self, spec: BuildSpec) -> None:
         assert spec.local_name in self.held
         if spec.local_name not in self.stored:
             self.done.append(f"build {spec.folder}")
         self.stored.add(spec.local_name)
+        self.while_building()
+
+    def was_killed(self, dummy: BuildSpec) -> bool:
+        return self.killed
 
     def remove(self, spec: BuildSpec) -> None:
         assert spec.local_name in self.held
-        self.stored.remove(spec.local_name)
+        self.stored.discard(spec.local_name)
 
     def push(self, spec: BuildSpec, image: ImageReference) -> None:
         assert spec.local_name in self.stored
+        if image.registry in self.unreachable:
+            raise ProgramFailed("no answer")
         # Two builds from the same inputs have different digests, as with real layers.
         self.builds += 1
         labels = {**spec.labels(), "build": str(self.builds)}
@@ -211,6 +225,19 @@ def test_files_that_cannot_be_read(options: BuildOptions, monkeypatch: pytest.Mo
     assert raised.value.problems == [f"{options.installers}: cannot be read: Permission denied"]
 
 
+@pytest.mark.parametrize("refused", ["listdir", "open"])
+def test_folders_and_files_without_permission(
+    options: BuildOptions, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    def refuse(path: str, *dummy: Any, **more: Any) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os if refused == "listdir" else builtins, refused, refuse)
+    folder = replace(options, installers=os.path.dirname(options.installers))
+    with pytest.raises(InvalidOptions, match=": cannot be read: Permission denied"):
+        World().built(folder).compare([image()])
+
+
 def test_pipes_in_all_folders_are_reported(options: BuildOptions) -> None:
     for folder in ("rhel9", "ubuntu22.04"):
         os.mkfifo(Path(options.context) / folder / "pipe")
@@ -269,3 +296,47 @@ def test_an_image_that_another_run_has_built_in_the_meantime(options: BuildOptio
     other.run(options, image(rhel9=(NEW,)))
     world.while_waiting = lambda: world.images.update(other.images)
     assert world.run(options, image()) == [f"tag {OLD}"]
+
+
+def test_the_image_that_a_run_killed_after_its_push_has_left(options: BuildOptions) -> None:
+    world = World()
+    world.run(options, image())
+    built = world.built(options)
+    states = built.compare([image()])
+    world.stored.add(states[0].spec.local_name)
+    built.apply(states, lambda dummy: None)
+    assert world.stored, "without a lock of a killed run, the programs are not called"
+    world.killed = True
+    built.apply(states, lambda dummy: None)
+    assert (world.stored, world.done) == (set(), [])
+
+
+def test_after_a_failure_only_an_image_that_is_not_pushed_stays(options: BuildOptions) -> None:
+    world, tag = World(), f"{VERSION}-ubuntu22.04"
+    other = DriverImage(("b",), parse_repository("other.example.com/x/driver"), VERSION, {"ubuntu22.04": (tag,)})
+    world.unreachable = {"other.example.com"}
+    built = world.built(options)
+    states = built.compare([image(), other])
+    with pytest.raises(ProgramFailed, match="no answer"):
+        built.apply(states, lambda dummy: None)
+    assert world.stored == {states[1].spec.local_name}
+    world.unreachable, world.done = set(), []
+    assert world.run(options, image(), other) == [f"push {tag}"]
+
+
+@pytest.mark.parametrize("moment", ["while_waiting", "while_building"])
+def test_an_image_of_others_that_appears_during_the_run_is_kept(options: BuildOptions, moment: str) -> None:
+    world = World()
+    built = world.built(options)
+    states = built.compare([image()])
+    setattr(world, moment, lambda: world.store(OLD, {"maintainer": "x"}))
+    with pytest.raises(InvalidOptions, match=f"{OLD}: was not built by this collection"):
+        built.apply(states, lambda dummy: None)
+    assert not any(text.startswith(("push", "tag")) for text in world.done)
+
+
+def test_an_image_that_another_machine_has_pushed_during_the_build(options: BuildOptions) -> None:
+    world, other = World(), World()
+    other.run(options, image(rhel9=(NEW,)))
+    world.while_building = lambda: world.images.update(other.images)
+    assert world.run(options, image()) == ["build rhel9", f"tag {OLD}"]

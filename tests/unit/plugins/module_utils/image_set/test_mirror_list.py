@@ -43,6 +43,15 @@ def test_an_image_that_the_values_name_in_the_mirror_is_copied(order: list[str])
     assert (found.source, found.destination) == ("nvcr.io/nvidia/gpu-operator:v25.10.1", name)
 
 
+def test_a_mirror_that_the_cluster_does_not_use_yet() -> None:
+    requested = {"operator": "old.example.com/m/nvidia/gpu-operator:v1", "driver/vdi": "private.example.com/driver:1"}
+    public = {"operator": "nvcr.io/nvidia/gpu-operator:v1", "driver/vdi": "private.example.com/driver:1"}
+    found, private = mirrored(requested, public, MIRROR, {"nvcr.io": "old.example.com/m"}, private={"driver/vdi"})
+    assert (found.source, found.destination) == (public["operator"], f"{MIRROR}/nvidia/gpu-operator:v1")
+    assert found.copy_source == requested["operator"]
+    assert private.destination == public["driver/vdi"]
+
+
 def test_private_images_stay() -> None:
     images = {"driver/vdi": "private.example.com/nvidia/driver:1", "mine": f"{MIRROR}/nvidia/x:1"}
     assert [one.copied for one in mirrored(images, images, MIRROR, private={"driver/vdi"})] == [False, False]

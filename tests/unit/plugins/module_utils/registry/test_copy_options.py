@@ -54,6 +54,7 @@ def test_valid_entries() -> None:
             entry(destination="oci:/a:1", tags=["2"]),
             "images[0].tags: have no effect for an archive or a layout; remove them",
         ),
+        (entry("dir:/a\0b"), 'images[0].source: "dir:/a\\u0000b" has characters that cannot be printed'),
         (entry(destination="dir:/a", pull_through=True), "images[0].pull_through: is for a registry"),
         (entry(tags=["ok", "a/b"]), "images[0].tags[1]: 'a/b' is not a tag"),
         (entry(platforms=["amd64"]), "images[0].platforms[0]: 'amd64' is not a platform; write os/architecture"),
@@ -81,6 +82,26 @@ def test_two_entries_with_one_target() -> None:
         f"images[3]: {HOST}/a:2 is also written by images[0]; remove one of them",
     ]
     assert len(specs) == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("oci-archive:/a.tar:x", "oci-archive:/a.tar:y"),
+        ("dir:/a", "dir:/b/../a/"),
+        ("oci:/a:1", "dir:/a"),
+        ("oci-archive:/a", "oci:/a:1"),
+    ],
+)
+def test_two_images_in_one_archive(one: str, other: str) -> None:
+    dummy, problems = parse_specs([entry(destination=one), entry(destination=other)])
+    assert len(problems) == 1
+    assert problems[0].startswith("images[1]: /")
+    assert "is also written by images[0], and would hold only one of both images; use another path" in problems[0]
+
+
+def test_several_images_in_one_layout() -> None:
+    assert parse_specs([entry(destination="oci:/a:1"), entry(destination="oci:/a:2")])[1] == []
 
 
 def test_all_mistakes_are_reported() -> None:

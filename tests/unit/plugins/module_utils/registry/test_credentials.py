@@ -235,3 +235,23 @@ def test_secrets_are_complete_and_not_shown() -> None:
 def test_values_of_other_types(text: str) -> None:
     with pytest.raises(InvalidAuthFile):
         read_credentials([], text, "/auth.json", {}, lambda *dummy: None)
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("FROM r.example.com/base:1", True),
+        ("FROM docker://r.example.com/base:1", True),
+        ("ARG REGISTRY=r.example.com\n", True),
+        ('ARG REGISTRY="r.example.com"', True),
+        ("# From r.example.com.", True),
+        ("FROM r.example.com.attacker.invalid/base:1", False),
+        ("FROM other.r.example.com/base:1", False),
+        ("FROM other-r.example.com/base:1", False),
+        ("FROM r.example.com:5000/base:1", False),
+        ("FROM r.example.com-x/base:1", False),
+    ],
+)
+def test_a_build_gets_only_logins_of_hosts_that_it_names(text: str, given: bool) -> None:
+    credentials = Credentials({"r.example.com/folder": Login("u", "p", "s")})
+    assert (json.loads(credentials.document(text))["auths"] != {}) == given

@@ -8,12 +8,18 @@ The registries are dictionaries: these tests are about decisions. The integratio
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions, PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import (
+    ConnectionProblem,
+    InvalidOptions,
+    PartialFailure,
+)
 from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
 from ansible_collections.accel.gpu.plugins.module_utils.registry.errors import RegistryError
 from ansible_collections.accel.gpu.plugins.module_utils.registry.image_copy import CopySpec, CopyState, ImageCopier
@@ -77,6 +83,10 @@ class World:
         self.put_image(str(reference), manifest)
 
     # skopeo.
+    def require(self, program: str) -> None:
+        if program in self.failures:
+            raise self.failures[program]
+
     def inspect(self, location: Location) -> str:
         if str(location) not in self.images:
             raise ProgramFailed("skopeo inspect failed. skopeo says: no such file.")
@@ -151,9 +161,52 @@ def test_an_image_under_another_tag_is_only_tagged(there: str, missing: str) -> 
 def test_a_source_by_digest_is_not_asked_for_its_digest() -> None:
     found = world()
     source = f"quay.io/a@{BOTH.digest}"
+    found.put_image(TARGET, BOTH)
     found.failures[source] = RegistryError("must not be read", registry="quay.io", status=500)
     (state,) = found.compare(spec(source))
     assert state.desired == BOTH.digest
+
+
+def test_a_missing_source_by_digest_is_noticed_before_any_copy() -> None:
+    source = f"quay.io/a@{NEW.digest}"
+    with pytest.raises(InvalidOptions, match=f"{source}: there is no such image"):
+        world().compare(spec(source), spec(destination="r.example.com/c:1"))
+
+
+def test_what_prevents_a_copy_is_known_before_it() -> None:
+    found = world().put_image("r.example.com/b:2", BOTH)
+    found.failures["skopeo"] = ConnectionProblem("skopeo is not on this machine.")
+    # Another tag needs no program.
+    found.copier().require(found.compare(spec(tags=("2",))))
+    with pytest.raises(ConnectionProblem, match="skopeo is not"):
+        found.copier().require(found.compare(spec()))
+    with pytest.raises(InvalidOptions, match="the pull-through cache returns no image"):
+        found.copier().require(found.compare(spec(pull_through=True)))
+
+
+def test_a_manifest_that_is_not_utf_8() -> None:
+    found = world().put_image("oci:/layout:1", NEW)
+    data = b'{"a": "\xff"}'
+    found.inspect = lambda location: data.decode(errors="surrogateescape")  # type: ignore[method-assign]
+    (state,) = found.compare(spec("oci:/layout:1"))
+    assert state.desired == Manifest(data, OCI_MANIFEST).digest
+
+
+def test_images_are_copied_to_a_layout_one_after_another() -> None:
+    found, lock = world(), threading.Lock()
+    copy, together = found.copy, list[str]()
+
+    def alone(source: Location, destination: Location, *, all_platforms: bool) -> None:
+        if not lock.acquire(blocking=False):
+            together.append(str(destination))
+            return
+        time.sleep(0.05)
+        copy(source, destination, all_platforms=all_platforms)
+        lock.release()
+
+    found.copy = alone  # type: ignore[method-assign]
+    found.apply(*(spec(destination=f"oci:/{path}:{tag}") for tag, path in enumerate(("a", "a/", "./a", "a"))))
+    assert together == []
 
 
 def test_one_platform_is_an_image_without_an_index() -> None:
@@ -268,3 +321,15 @@ def test_a_bug_is_raised_as_it_is() -> None:
     found.failures[SOURCE] = KeyError("bug")
     with pytest.raises(KeyError, match="bug"):
         found.compare(spec(), spec("quay.io/y:1", "r.example.com/y:1"))
+
+
+def test_two_manifests_of_one_platform() -> None:
+    """Both are in the index, so both are copied; the first one is the image of the platform."""
+    document = {**BOTH.document, "manifests": [*BOTH.document["manifests"], *index(amd64=NEW).document["manifests"]]}
+    found = world(Manifest(json.dumps(document).encode(), OCI_INDEX)).put_image("quay.io/a:new", NEW)
+    done = found.apply(spec(platforms=("linux/amd64", "linux/arm64")))
+    copied = [f"copy quay.io/a@{one.digest} r.example.com/b@{one.digest}" for one in (AMD, ARM, NEW)]
+    assert done == [*copied, f"tag {TARGET}"]
+    assert found.apply(spec(platforms=("linux/amd64",), destination="r.example.com/c:1")) == [
+        f"copy quay.io/a@{AMD.digest} r.example.com/c:1"
+    ]

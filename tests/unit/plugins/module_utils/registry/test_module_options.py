@@ -115,6 +115,7 @@ def test_registries_of_another_type(value: Any) -> None:
         ({"registry": f"{HOST}/Folder"}, 'registry: "registry.invalid/Folder" has an invalid repository'),
         ({"registry": f"{HOST}/a:1"}, 'registry: "registry.invalid/a:1" has a tag or a digest'),
         ({"registry": f"https://{HOST}/a"}, 'registry: "https://registry.invalid/a" is an address'),
+        ({"registry": f"docker://{HOST}/a"}, 'registry: "docker://registry.invalid/a" has a scheme'),
         ({"registry": "nvcr"}, 'registry: "nvcr" names no registry'),
         (
             {"registry": HOST, "username": "robot:planted", "password": "x"},
@@ -131,7 +132,11 @@ def test_entries_that_are_no_registries(entry: dict[str, str], problem: str) -> 
 
 @pytest.mark.parametrize("timeout", [-1, 0, 10**12])
 def test_time_limits(timeout: int) -> None:
-    assert read(request_timeout=timeout)["details"]["problems"] == ["request_timeout: must be from 1 to 86400 seconds"]
+    limits = "must be from 1 to 86400 seconds"
+    assert read(request_timeout=timeout)["details"]["problems"] == [f"request_timeout: {limits}"]
+    images = [{"source": f"{HOST}/a:1", "destination": f"{HOST}/b:1"}]
+    failed = run_module(registry_image.main, {"images": images, "program_timeout": timeout})
+    assert failed["details"]["problems"] == [f"program_timeout: {limits}"]
 
 
 def test_two_entries_for_one_registry() -> None:
@@ -191,7 +196,15 @@ def test_files_that_are_not_regular(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"mirror": "Not A Registry"}, {"mirror": "--x"}, {"upstreams": {"nvcr.io": None}}, {"upstreams": {"nvcr.io": 5}}],
+    [
+        {"mirror": "Not A Registry"},
+        {"mirror": "--x"},
+        {"mirror": "docker://registry.example.com/mirror"},
+        {"upstreams": {"nvcr.io": None}},
+        {"upstreams": {"nvcr.io": 5}},
+        {"upstreams": {"https://nvcr.io": "registry.example.com"}},
+        {"upstreams": {"nvcr.io/nvidia": "registry.example.com"}},
+    ],
 )
 def test_mirrors_that_are_none(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptions, match=r"mirror|upstreams"):

@@ -24,6 +24,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.registry.programs import
 )
 from ansible_collections.accel.gpu.plugins.module_utils.registry.reference import parse_image, parse_location
 from ansible_collections.accel.gpu.plugins.module_utils.registry.transport import RegistryAccess
+from tests.helpers.programs import run_program
 
 FATAL = 'time="2026-11-24T18:00:00Z" level=fatal msg="'
 PING = r"pinging container registry 127.0.0.1:5056: Get \"https://127.0.0.1:5056/v2/\": "
@@ -192,6 +193,36 @@ def test_a_program_that_cannot_start() -> None:
     failing = ImageTools(run, lambda name: f"/usr/bin/{name}", Credentials({}), RegistryAccess)
     with pytest.raises(ProgramFailed, match="/usr/bin/skopeo cannot be started: Permission denied"):
         failing.copy(SOURCE, TARGET, all_platforms=True)
+
+
+def test_an_argument_with_a_nul() -> None:
+    failing = ImageTools(run_program, lambda dummy: "/bin/true", Credentials({}), RegistryAccess)
+    with pytest.raises(ProgramFailed, match="/bin/true cannot be started: embedded null byte"):
+        failing.buildah(["images", "a\0b"])
+
+
+def test_no_room_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*dummy: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "symlink", refuse)
+    programs = Programs()
+    with pytest.raises(ConnectionProblem, match=r"Temporary files for skopeo cannot be written to .*: No space left"):
+        tools(programs, ca_cert="/etc/ca.pem").copy(SOURCE, TARGET, all_platforms=True)
+    assert programs.calls == []
+
+
+def test_a_program_that_hangs(tmp_path: Path) -> None:
+    program = tmp_path / "skopeo"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    hanging = ImageTools(run_program, lambda dummy: str(program), Credentials({}), RegistryAccess, timeout=0.2)
+    with pytest.raises(ProgramFailed) as raised:
+        hanging.copy(SOURCE, TARGET, all_platforms=True)
+    assert str(raised.value).startswith(
+        "skopeo copy docker://quay.io/a/b:1 docker://registry.example.com/b:1 was stopped, because it has not finished within 0.2 seconds. "
+    )
+    assert "raise program_timeout" in str(raised.value)
 
 
 @pytest.mark.parametrize("missing", ["memfd_create", "/dev/fd"])

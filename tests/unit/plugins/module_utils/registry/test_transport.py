@@ -7,12 +7,14 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +31,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.registry.transport impor
     RegistryAccess,
     RegistryTransport,
 )
+from lab.pki import create_authority
 
 DATA = json.dumps({"schemaVersion": 2, "mediaType": OCI_MANIFEST}).encode()
 IMAGE = Manifest(DATA, OCI_MANIFEST)
@@ -68,8 +71,8 @@ class Server:
 
 
 @contextmanager
-def serve() -> Iterator[Server]:
-    """A server that lets everyone in while the block runs."""
+def serve(certificate: Path | None = None) -> Iterator[Server]:
+    """A server that lets everyone in while the block runs; with a certificate (PATH.crt and PATH.key), it has TLS."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -99,6 +102,10 @@ def serve() -> Iterator[Server]:
             """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate.with_suffix(".crt"), certificate.with_suffix(".key"))
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     found = Server(f"127.0.0.1:{server.server_port}", {"GET /v2/": Response()})
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -332,3 +339,24 @@ def test_a_long_challenge_is_parsed_at_once() -> None:
     began = time.process_time()
     assert parse_challenge("Bearer " + "a" * 60_000).parameters == {}
     assert time.process_time() - began < 1
+
+
+def test_other_hosts_have_a_certificate_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private registries redirect blobs to public storage. Their own certificate must be of the given authority."""
+    for name in ("own", "system"):
+        create_authority(tmp_path / f"{name}.pem", name, tmp_path / name)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system.pem"))
+
+    def client(server: Server, authority: str) -> RegistryClient:
+        access = RegistryAccess(server.address, ca_cert=str(tmp_path / f"{authority}.pem"))
+        transport = RegistryTransport(access, lambda dummy: None, "test", timeout=10)
+        return RegistryClient(lambda dummy: transport)
+
+    with serve(tmp_path / "own") as registry, serve(tmp_path / "system") as storage:
+        registry.responses[f"GET {MANIFEST}"] = Response(307, headers={"Location": f"https://{storage.address}/m"})
+        storage.responses["GET /m"] = typed()
+        assert client(registry, "own").manifest(registry.image()) == IMAGE
+        with pytest.raises(RegistryError, match="certificate verify failed"):
+            client(registry, "system").manifest(registry.image())
+        with pytest.raises(RegistryError, match="certificate verify failed"):
+            client(storage, "own").manifest(storage.image())
