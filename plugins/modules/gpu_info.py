@@ -251,8 +251,8 @@ gpu_info:
           sample: {model: T4, nodegroup: null, match_labels: {}, mode: time-slicing, replicas: 4, layout: [], demand: {},
             gpu_layouts: [], resource: nvidia.com/gpu, gpus_per_node: 1, driver: null, shares_per_gpu: 4, memory_mib_per_share: 3840,
             models: [Tesla-T4], nodes: 2, gpus: 2, expected: 8, allocatable: 5, resources: {nvidia.com/gpu: {expected: 8,
-            allocatable: 5}}, changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], taints: [], removed_taints: []}, drift: [
-            't4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected'], drifted_nodes: 1, as_declared: false,
+            allocatable: 5}}, changes: {nodes: 1, joining: 0, switched_from: {none: 1}, labels: [], removed_labels: [], taints: [], removed_taints: []},
+            drift: ['t4-1 (pool notebooks): label nvidia.com/gpu.replicas is 1, 4 is expected'], drifted_nodes: 1, as_declared: false,
             impact: {driver_restarts: 0, pods: 0, operand_pods: 0, repartitioned_nodes: 0, resets: 0}}
           contains:
             model: {description: The declared model; null if the pool declares none., type: str, returned: always, sample: T4}

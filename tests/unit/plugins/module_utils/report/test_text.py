@@ -55,11 +55,9 @@ CHANGES = {
     "joining": 4,
     "switched_from": {"none": 3, "undiscovered": 1},
     "labels": ["team"],
-    "removed_labels": [],
     "taints": ["a=b:NoSchedule"],
-    "removed_taints": [],
+    "removed_taints": ["c=d:NoSchedule"],
 }
-REMOVALS = {"labels": [], "removed_labels": ["team"], "taints": [], "removed_taints": ["a=b:NoSchedule"]}
 DEMAND = {"1g.10gb": 2, "3g.40gb": 3}
 CUTS = [
     {
@@ -157,13 +155,13 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "changes",
         "plan",
         _info(pools={"a": _pool(changes=CHANGES)}),
-        ["4 nodes", "3 node(s) from none to time-slicing x4", "4 node(s) join", "labels team", "taints a=b:NoSchedule"],
-    ),
-    (
-        "removed labels and taints",
-        "plan",
-        _info(pools={"a": _pool(changes={**REMOVALS, "nodes": 2, "joining": 0, "switched_from": {}})}),
-        ["a: without labels team; without taints a=b:NoSchedule"],
+        [
+            "4 nodes",
+            "3 node(s) from none to time-slicing x4",
+            "4 node(s) join",
+            "labels team",
+            "taints a=b:NoSchedule; without taints c=d:NoSchedule",
+        ],
     ),
     (
         "offline",
