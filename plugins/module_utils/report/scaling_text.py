@@ -65,7 +65,7 @@ def _summary(items: t.Sequence[Document], kind: str) -> ScalingSummary:
     scales = _scales(first, kind)
     text = _headline(subject, len(items) == 1, scales, kind == "plan" and not first["scales"])
     if scales is False and {finding["code"] for finding in findings if finding["effect"] == "no_pod"} == {_MAXIMUM}:
-        # This is no mistake: the autoscaler has added all nodes that it may add.
+        # The configuration is correct: the autoscaler has added all nodes that it may add.
         text = f"{subject} {'has' if len(items) == 1 else 'have'} the maximum number of nodes"
     parts = [text, *(_expectations(first) if scales is not False else ())]
     return ScalingSummary(first["pool"], "; ".join(parts), tuple(map(_paragraph, findings)), scales)
