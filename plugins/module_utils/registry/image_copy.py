@@ -228,8 +228,9 @@ def _same_cause(failed: t.Sequence[tuple[str, Exception]]) -> list[list[tuple[st
     """The failures in groups: a registry that does not respond, or rejects a login, fails for all images in the same way."""
     groups: dict[t.Any, list[tuple[str, Exception]]] = {}
     for name, error in failed:
-        shared = isinstance(error, RegistryError) and (error.unreachable or error.status == 401)
-        key = (error.registry, error.status, error.reason, error.login) if shared else name
+        key: t.Any = name
+        if isinstance(error, RegistryError) and (error.unreachable or error.status == 401):
+            key = (error.registry, error.status, error.reason, error.login)
         groups.setdefault(key, []).append((name, error))
     return list(groups.values())
 
