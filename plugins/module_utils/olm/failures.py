@@ -164,7 +164,7 @@ def no_upgrade(subscription: str, installed: str, desired: str, channel: str, mi
 
 
 def _catalog_remedy(message: str) -> str:
-    """What to do about the CatalogSource that OLM's message names; every CatalogSource that OLM cannot read blocks all Subscriptions that can see it."""
+    """The remedy for the CatalogSource that the message of OLM names. OLM resolves no Subscription that can see a CatalogSource without a connection."""
     blocked = "It blocks all Subscriptions that can see it."
     match = _NAMED_CATALOG.search(message)
     if match is None:

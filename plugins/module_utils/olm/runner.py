@@ -231,7 +231,7 @@ class OlmRun:
         """Let OLM resolve again what it does not try again: after a catalog could not be read, or if it needs an InstallPlan that was deleted."""
         live = observed.subscription(desired.package, desired.subscription)
         if live is not None and not self._resolved_again and is_resolution_prevented(live):
-            # Once: a catalog that still cannot be read has to be reported.
+            # Only once, so that a catalog that still cannot be read is reported.
             self._resolved_again = True
             self.client.resolve_again(live)
         if (
