@@ -223,7 +223,10 @@ _SPEC: ArgumentSpec = {
     "binary_path": {"type": "path"},
 }
 
-_UNKNOWN_SYSTEMS = "operating_systems: the operating systems of the nodes are not known, because NFD has labelled no node. Set them, such as [rhel9.6]"
+_UNKNOWN_SYSTEMS = (
+    "operating_systems: the operating systems of the nodes are not known, because NFD has labelled no node. "
+    "Set gpu_mirror_operating_systems (option operating_systems of the module), such as [rhel9.6]"
+)
 _UNKNOWN_KERNELS = (
     "kernels: the tags of precompiled drivers have the kernel, and the kernels of the GPU nodes are not known, because NFD has labelled none of them. Set "
     "them, such as [5.15.0-91-generic]"

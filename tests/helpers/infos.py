@@ -211,7 +211,9 @@ def _trouble(info: Document) -> None:
         "joining": 0,
         "switched_from": {"none": 1},
         "labels": ["team"],
+        "removed_labels": [],
         "taints": [],
+        "removed_taints": [],
     }
     by_pool["notebooks"][0]["ready"] = False
     by_pool["inference"][0]["schedulable"] = False

@@ -133,9 +133,9 @@ class OlmNamespace:
         )
 
     @contextmanager
-    def fault(self, name: str) -> Iterator[None]:
-        """A fault of the catalog, until the block ends."""
-        with self._changed_catalog(("fault", "inject", name, "--group", CERTIFIED), ("fault", "clear")):
+    def fault(self, name: str, catalog: str = CERTIFIED) -> Iterator[None]:
+        """A fault of a catalog, until the block ends."""
+        with self._changed_catalog(("fault", "inject", name, "--group", catalog), ("fault", "clear"), catalog):
             yield
 
     @contextmanager
@@ -145,19 +145,21 @@ class OlmNamespace:
             yield
 
     @contextmanager
-    def _changed_catalog(self, change: tuple[str, ...], undo: tuple[str, ...]) -> Iterator[None]:
+    def _changed_catalog(
+        self, change: tuple[str, ...], undo: tuple[str, ...], catalog: str = CERTIFIED
+    ) -> Iterator[None]:
         """Run both commands; after each, OLM has connected to the changed catalog, or lost its connection."""
-        before = self._connection()
+        before = self._connection(catalog)
         self.cluster.lab.command("cloud", *change)
-        until(lambda: self._connection() != before)
+        until(lambda: self._connection(catalog) != before)
         try:
             yield
         finally:
-            changed = self._connection()
+            changed = self._connection(catalog)
             self.cluster.lab.command("cloud", *undo)
-            until(lambda: self._connection() != changed and self.cluster.catalog_state(CERTIFIED) == "READY")
+            until(lambda: self._connection(catalog) != changed and self.cluster.catalog_state(catalog) == "READY")
 
-    def _connection(self) -> tuple[str, str]:
-        found = self.kube.client.get(f"{_SOURCES}/{CERTIFIED}") or {}
+    def _connection(self, catalog: str) -> tuple[str, str]:
+        found = self.kube.client.get(f"{_SOURCES}/{catalog}") or {}
         state = found.get("status", {}).get("connectionState", {})
         return str(state.get("lastConnect")), str(state.get("lastObservedState"))

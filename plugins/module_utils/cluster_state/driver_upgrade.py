@@ -55,7 +55,7 @@ class DriverUpgrade:
             nodes = [f"{name} ({state})" for name, state in sorted(self.working.items())]
             lines.append(f"the driver is being upgraded on {abbreviate(nodes)}")
         if self.waiting:
-            lines.append(f"{len(self.waiting)} nodes wait for the upgrade")
+            lines.append(f"{len(self.waiting)} node(s) wait for the upgrade")
         if self.skipped:
             lines.append(
                 f"{abbreviate(self.skipped)} keep the old driver because of their label {DRIVER_UPGRADE_SKIP_LABEL}"

@@ -151,7 +151,7 @@ def pool_results(
             "nodes": len(members),
             "gpus": sum(expected_state.expected_gpus(node, pool) for node in members),
             **expected_state.pool_resources(members, pool),
-            "changes": _changes_result(changes, members),
+            "changes": changes_result(changes, members),
             "drift": [*drift, *map(str, findings)][:MAX_NAMED],
             "drifted_nodes": len({finding.node for finding in findings} | {edit.name for edit in changes}),
             "as_declared": bool(members) and not findings and not changes and not missing,
@@ -226,18 +226,23 @@ def drift_entries(pools: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[dict[str
     return entries[:MAX_LISTED]
 
 
-def _changes_result(changes: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> dict[str, t.Any]:
+def changes_result(changes: t.Sequence[NodeEdit], nodes: t.Sequence[Node]) -> dict[str, t.Any]:
+    """The changes that a run would make on these nodes; empty if there are none."""
     if not changes:
         return {}
     switched = {edit.name for edit in changes if {names.CONFIG_LABEL, names.MIG_CONFIG_LABEL} & edit.labels.keys()}
     modes = Counter(_current_mode(node) for node in nodes if node.name in switched)
-    taints = {taint for edit in changes for side in (edit.before, edit.after) for taint in side.get("taints", ())}
+    labels = {
+        (key, value is None) for edit in changes for key, value in edit.labels.items() if key not in _UNLISTED_LABELS
+    }
     return {
         "nodes": len(changes),
         "joining": sum(names.POOL_LABEL in edit.labels for edit in changes),
         "switched_from": dict(sorted(modes.items())),
-        "labels": sorted({key for edit in changes for key in edit.labels} - _UNLISTED_LABELS),
-        "taints": sorted(taints),
+        "labels": sorted(key for key, removed in labels if not removed),
+        "removed_labels": sorted(key for key, removed in labels if removed),
+        "taints": sorted({taint for edit in changes for taint in edit.after.get("taints", ())}),
+        "removed_taints": sorted({taint for edit in changes for taint in edit.before.get("taints", ())}),
     }
 
 

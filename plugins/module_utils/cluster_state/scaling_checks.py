@@ -137,7 +137,7 @@ def _size_findings(machine_set: MachineSet, low: int, high: int, rules: Autoscal
             "maximum",
             NO_POD,
             f"MachineSet {machine_set.name} has {machine_set.replicas} of at most {high} nodes",
-            "raise autoscale.max of the pool, and run the role autoscaling",
+            "if the pods need more nodes, raise autoscale.max of the pool, and run the role autoscaling",
         )
 
 
@@ -193,8 +193,8 @@ def gpu_findings(pool: PoolPlan, template: NodeTemplate, machine_set: MachineSet
 def _amount_remedy(machine_set: MachineSet, rules: AutoscalerRules, offered: int) -> str:
     if machine_set.controller_annotations.issuperset(rules.gpu_count):
         return (
-            f"the controller of the platform sets {join_words(rules.gpu_count)} to the number of whole GPUs, so it cannot be changed; from OpenShift 4.19 "
-            f"on, {GPU_COUNT} counts"
+            f"none before OpenShift 4.19, because the controller of the platform sets {join_words(rules.gpu_count)} to the number of whole GPUs; later "
+            f"releases read {GPU_COUNT}, which a run sets"
         )
     return f"run the role nodegroups, or set annotation {rules.gpu_count[0]} to {offered}"
 

@@ -30,11 +30,16 @@ def check_compatibility(guest: str, manager: str, catalog: Document | None = Non
     guest_branch, host_branch = branch_of(guest), branch_of(manager)
     if catalog is not None:
         return _by_catalog(guest, manager, catalog)
+    if (guest_branch is None or host_branch is None) and _major(guest) > _major(manager) > 0:
+        return Compatibility(
+            problem=f"Guest driver {guest} belongs to a newer branch than vGPU manager {manager}: the driver would not load. Use a driver of branch "
+            f"{_major(manager)}, or upgrade the manager."
+        )
     if guest_branch is None or host_branch is None:
         unknown = guest if guest_branch is None else manager
         return Compatibility(
             warning=f"The branch of {unknown} is unknown, so it is not verified that guest driver {guest} works with vGPU manager {manager}. "
-            "Check NVIDIA's release notes, or set the path of vgpuDriverCatalog.yaml."
+            "Check NVIDIA's release notes, or set gpu_driver_image_catalog_file (option catalog_file of the module) to the path of vgpuDriverCatalog.yaml."
         )
     if guest_branch > host_branch:
         return Compatibility(
@@ -47,6 +52,12 @@ def check_compatibility(guest: str, manager: str, catalog: Document | None = Non
             f"vGPU {host_branch}{_example(host_branch)}."
         )
     return Compatibility(warning=_unlisted(guest, manager))
+
+
+def _major(version: str) -> int:
+    """The first number of a version, which increases with each branch; 0 if it is not a number."""
+    text = version.partition(".")[0]
+    return int(text) if text.isdecimal() else 0
 
 
 def catalog_problem(document: t.Any) -> str:

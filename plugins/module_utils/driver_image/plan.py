@@ -64,8 +64,8 @@ def plan_images(
         systems = systems_of(pool)
         if not systems:
             problems.append(
-                f"Pool {pool.name}: the operating system of its nodes is not known yet, because NFD has labelled none of them. Set operating_systems, such "
-                "as [rhel9.6]"
+                f"Pool {pool.name}: the operating system of its nodes is not known yet, because NFD has labelled none of them. Set "
+                "gpu_driver_image_operating_systems (option operating_systems of the module), such as [rhel9.6]"
             )
         names, known = needed.setdefault((found, version), ([], set()))
         names.append(pool.name)

@@ -245,6 +245,19 @@ class OlmClient:
             return True
         return False
 
+    def resolve_again(self, subscription: Object) -> None:
+        """Let OLM resolve a Subscription again after a failed resolution; nothing is sent if it has changed since it was read."""
+        self._prepare()
+        body = {
+            "metadata": {"resourceVersion": subscription["metadata"]["resourceVersion"]},
+            "status": {"conditions": _without_resolution_failed(subscription)},
+        }
+        try:
+            self.client.patch(f"{self.path('Subscription', name_of(subscription))}/status", body, dry_run=self._check)
+        except ApiError as error:
+            if not error.conflict and not error.not_found:
+                raise
+
     def _prepare(self) -> None:
         lease = self._before_write()
         if lease is not None:
@@ -260,3 +273,9 @@ def _kept_conditions(subscription: Object) -> list[Object]:
     """The conditions of a Subscription that are not about a resolution."""
     found = (subscription.get("status") or {}).get("conditions") or []
     return [condition for condition in found if condition.get("type") == "CatalogSourcesUnhealthy"]
+
+
+def _without_resolution_failed(subscription: Object) -> list[Object]:
+    """The conditions of a Subscription without the one about a failed resolution."""
+    found = (subscription.get("status") or {}).get("conditions") or []
+    return [condition for condition in found if condition.get("type") != "ResolutionFailed"]

@@ -7,6 +7,7 @@ The statuses were recorded with OLM 0.46; conditions are matched by type and rea
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..common.nested import get_nested
@@ -24,6 +25,8 @@ _GROUP_REASONS = {
 _OPERATOR_LOGS = "kubectl -n openshift-operator-lifecycle-manager logs deployment/catalog-operator"
 # The reason of BundleUnpackFailed for which no bundle is unpacked (operator-lifecycle-manager pkg/controller/operators/catalog/operator.go).
 PLAN_NOT_FOUND = "EnsureInstallPlanFailed"
+# OLM's name of a catalog that it cannot read (operator-lifecycle-manager pkg/controller/registry/resolver/cache).
+_NAMED_CATALOG = re.compile(r"catalogsource ([a-z0-9.-]+)/([a-z0-9.-]+)")
 UNREFERENCED = "exists and is not referenced by a subscription"
 
 
@@ -160,6 +163,19 @@ def no_upgrade(subscription: str, installed: str, desired: str, channel: str, mi
     )
 
 
+def _catalog_remedy(message: str) -> str:
+    """The remedy for the CatalogSource that the message of OLM names. OLM resolves no Subscription that can see a CatalogSource without a connection."""
+    blocked = "It blocks all Subscriptions that can see it."
+    match = _NAMED_CATALOG.search(message)
+    if match is None:
+        return f"Check the CatalogSource that the message names. {blocked}"
+    namespace, name = match.groups()
+    return (
+        f"Check the pod of CatalogSource {name} (kubectl -n {namespace} get pods -l olm.catalogSource={name}), or remove the CatalogSource if it is not "
+        f"needed. {blocked}"
+    )
+
+
 def resolution_failed(subscription: str, condition: Condition, package: str) -> Problem:
     """OLM cannot find what to install."""
     if UNREFERENCED in condition.message and condition.reason == "ConstraintsNotSatisfiable":
@@ -167,7 +183,7 @@ def resolution_failed(subscription: str, condition: Condition, package: str) -> 
         remedy = "Run the playbook again, which replaces it if it belongs to this package. Otherwise, delete it or subscribe to its package."
     elif condition.reason == "ErrorPreventedResolution":
         code, rule = "catalog_unreachable", "OLM cannot read a catalog."
-        remedy = "Check the CatalogSource that the message names. A broken CatalogSource blocks all Subscriptions that can see it."
+        remedy = _catalog_remedy(condition.message)
     else:
         code, rule = "resolution_failed", f"OLM finds nothing to install for package {package}."
         remedy = "Correct package, channel, version or source."

@@ -26,10 +26,12 @@ class Problem:
     rule: str
     remedy: str
     minimum_seconds: float = FINAL
+    # Between field and value in the message: "are" for a field in the plural.
+    verb: str = "is"
 
     def __str__(self) -> str:
         value = self.value.rstrip(".")
-        return f"{self.subject}: {self.field} is {value}. {self.rule} {self.remedy}"
+        return f"{self.subject}: {self.field} {self.verb} {value}. {self.rule} {self.remedy}"
 
     def as_dict(self) -> dict[str, str]:
         """The problem for a result."""

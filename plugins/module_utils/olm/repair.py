@@ -89,6 +89,12 @@ def looks_for_deleted_plan(subscription: Document) -> bool:
     return condition is not None and condition.is_true and condition.reason == PLAN_NOT_FOUND
 
 
+def is_resolution_prevented(subscription: Document) -> bool:
+    """Whether OLM could not read a catalog. After a few attempts, it does not try again when the catalog of another package becomes available."""
+    condition = conditions(subscription).get("ResolutionFailed")
+    return condition is not None and condition.is_true and condition.reason == "ErrorPreventedResolution"
+
+
 def references_deleted_plan(observed: Observed, subscription: Document) -> bool:
     """Whether a Subscription references an InstallPlan that does not exist, for a ClusterServiceVersion that does not exist either.
 

@@ -29,7 +29,7 @@ from .installation import (
 from .observed import Observed, csv_phase, plan_csvs, plan_phase
 from .options import OlmOptions
 from .problem import SHORT, OlmFailure, Problem
-from .repair import looks_for_deleted_plan, references_deleted_plan
+from .repair import is_resolution_prevented, looks_for_deleted_plan, references_deleted_plan
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress
@@ -62,6 +62,7 @@ class OlmRun:
     # Whether check mode predicts an approval of an InstallPlan that OLM has not made yet.
     predicted: bool = False
     _before: str = ""
+    _resolved_again: bool = False
 
     def __post_init__(self) -> None:
         """Start the time limit."""
@@ -227,8 +228,12 @@ class OlmRun:
         return desired, sent
 
     def _continue_resolution(self, timer: StateTimer, observed: Observed, desired: DesiredVersion) -> None:
-        """Reset the Subscription's status if OLM needs an InstallPlan that was deleted: it does not try again before a change."""
+        """Let OLM resolve again what it does not try again: after a catalog could not be read, or if it needs an InstallPlan that was deleted."""
         live = observed.subscription(desired.package, desired.subscription)
+        if live is not None and not self._resolved_again and is_resolution_prevented(live):
+            # Only once, so that a catalog that still cannot be read is reported.
+            self._resolved_again = True
+            self.client.resolve_again(live)
         if (
             live is None
             or observed.plan_of(live) is not None

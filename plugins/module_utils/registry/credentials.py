@@ -101,7 +101,11 @@ def read_credentials(
     if key:
         logins[NGC_REGISTRY] = Login(NGC_USER, key, f"the environment variable {NGC_VARIABLE}")
     own = {
-        _key(option["registry"]): Login(option["username"], option["password"], f"the option for {option['registry']}")
+        _key(option["registry"]): Login(
+            option["username"],
+            option["password"],
+            f"the entry {option['registry']} of gpu_registries (option registries of the module)",
+        )
         for option in options
         if option.get("username") and option.get("password")
     }

@@ -20,6 +20,8 @@ _QUOTA = re.compile(
     r"quota|exceeds? (the )?(configured upper )?(limit|storage)|insufficient storage|no space left|storage limit",
     re.IGNORECASE,
 )
+# The text of OpenSSL for a response that does not begin a TLS handshake.
+_NO_TLS = re.compile(r"wrong version number|record layer failure", re.IGNORECASE)
 _EXPIRED = re.compile(r"expired", re.IGNORECASE)
 # The text of servers in Go.
 HTTPS_EXPECTED = "HTTP request to an HTTPS server"
@@ -32,7 +34,7 @@ class RegistryError(ServiceError):
 
     service = "The registry"
     address_setting = "the name of the registry"
-    ca_setting = "ca_cert of the registry"
+    ca_setting = "ca_cert of the registry in gpu_registries (option registries of the module)"
     proxy_setting = "HTTPS_PROXY and NO_PROXY"
 
     def __init__(self, detail: str, *, registry: str = "", login: str = "", **fields: t.Any) -> None:
@@ -62,7 +64,12 @@ def explain(error: RegistryError) -> str:
     where = f"Registry {error.registry}"
     request = f"({error.operation}): {error.detail}"
     if error.unreachable:
-        return f"No answer from registry {error.registry} {request}. {error.remedy}"
+        remedy = (
+            "If the registry has no TLS, set plain_http of the registry in gpu_registries (option registries of the module)."
+            if _NO_TLS.search(error.detail)
+            else error.remedy
+        )
+        return f"No answer from registry {error.registry} {request}. {remedy}"
     if error.over_quota:
         return f"{where} has no room for the image {request}. Raise its quota or delete images there, and run again."
     if error.status == 401:
@@ -92,7 +99,7 @@ def explain(error: RegistryError) -> str:
 
 def _login_remedy(error: RegistryError) -> str:
     if not error.login:
-        return "Set username and password of the registry, or auth_file."
+        return "Set username and password of the registry in gpu_registries (option registries of the module), or auth_file."
     if _EXPIRED.search(error.detail):
         return f"The credentials from {error.login} have expired: log in again, or create a new token."
     return f"It rejects the credentials from {error.login}: check user and password."

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from ..common.errors import InvalidOptions, ModuleFailure, PartialFailure, ServiceError
 from ..common.parallel import run_bounded
+from ..schema.messages import abbreviate
 from .client import RegistryClient
+from .errors import RegistryError
 from .manifest import Manifest, digest_of, is_among, without_other_platforms
 from .programs import ImageTools, ProgramFailed
 from .reference import LAYOUT, FileReference, ImageReference, Location
@@ -250,6 +252,17 @@ def _check_caches(different: t.Iterable[CopyState]) -> None:
         raise InvalidOptions(problems, "Images that the caches do not have:")
 
 
+def _same_cause(failed: t.Sequence[tuple[str, Exception]]) -> list[list[tuple[str, Exception]]]:
+    """The failures in groups: a registry that does not respond, or rejects a login, fails for all images in the same way."""
+    groups: dict[t.Any, list[tuple[str, Exception]]] = {}
+    for name, error in failed:
+        key: t.Any = name
+        if isinstance(error, RegistryError) and (error.unreachable or error.status == 401):
+            key = (error.registry, error.status, error.reason, error.login)
+        groups.setdefault(key, []).append((name, error))
+    return list(groups.values())
+
+
 def _raise_failures(outcomes: t.Sequence[tuple[str, Exception | None]], done: t.Sequence[CopyState], verb: str) -> None:
     """Raise one error for all failures; a bug is raised as it is."""
     failed = [(name, error) for name, error in outcomes if error is not None]
@@ -263,5 +276,5 @@ def _raise_failures(outcomes: t.Sequence[tuple[str, Exception | None]], done: t.
         error = t.cast("ServiceError | ModuleFailure", failed[0][1])
         error.partial = {**error.partial, **partial}
         raise error
-    lines = [f"{name}: {error}" for name, error in failed]
+    lines = [f"{abbreviate([name for name, dummy in group])}: {group[0][1]}" for group in _same_cause(failed)]
     raise PartialFailure(f"{len(failed)} of {len(outcomes)} images were not {verb}:\n" + "\n".join(lines), partial)

@@ -147,7 +147,7 @@ class RegistryAccessMixin(BaseModule):
                 )
             if bool(option["username"]) != bool(option["password"]):
                 missing = "password" if option["username"] else "username"
-                problems.append(f"{path}.{missing}: is missing; set both, or neither")
+                problems.append(f"{path}.{missing}: is missing or empty; set username and password, or neither")
             if option["ca_cert"] and not os.path.isfile(option["ca_cert"]):
                 problems.append(f"{path}.ca_cert: there is no file {option['ca_cert']} on this machine")
         problems += [

@@ -14,6 +14,12 @@ Document = t.Mapping[str, t.Any]
 
 _MODES = {"undiscovered": "not discovered", **{mode.name: mode.page_name for mode in MODES.values() if mode.page_name}}
 DOT = " \u00b7 "
+_NODE_CHANGES = {
+    "labels": "labels to set",
+    "removed_labels": "labels to remove",
+    "taints": "taints to set",
+    "removed_taints": "taints to remove",
+}
 _TIMES = "\u00d7"
 _NEGATIVE_CHECKS = {"one_more": "one more waited", "two_shares": "a request for two was rejected"}
 
@@ -116,7 +122,9 @@ def pending_changes(pool: Document) -> list[str]:
     ]
     if changes.get("joining"):
         lines.append(f"{plural(changes['joining'], 'node')} to add to the pool")
-    lines += [f"{key} to set: {', '.join(map(str, changes[key]))}" for key in ("labels", "taints") if changes.get(key)]
+    lines += [
+        f"{prefix}: {', '.join(map(str, changes[key]))}" for key, prefix in _NODE_CHANGES.items() if changes.get(key)
+    ]
     return lines or [f"{plural(changes.get('nodes') or 0, 'node')} to mark as managed"]
 
 

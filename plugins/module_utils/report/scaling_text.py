@@ -15,6 +15,7 @@ Document = t.Mapping[str, t.Any]
 # The heading of a finding by its effect; the key of the label or the resource that the affected pods name is added for some_pods.
 _HEADS = {"no_pod": "cause", "some_pods": "pods with", "note": "note"}
 _NO_AUTOSCALER = "machine_autoscaler"
+_MAXIMUM = "maximum"
 
 
 class ScalingSummary(t.NamedTuple):
@@ -63,6 +64,9 @@ def _summary(items: t.Sequence[Document], kind: str) -> ScalingSummary:
     subject = f"MachineSet{'' if len(items) == 1 else 's'} {names}" if names else "no MachineSet"
     scales = _scales(first, kind)
     text = _headline(subject, len(items) == 1, scales, kind == "plan" and not first["scales"])
+    if scales is False and {finding["code"] for finding in findings if finding["effect"] == "no_pod"} == {_MAXIMUM}:
+        # The configuration is correct: the autoscaler has added all nodes that it may add.
+        text = f"{subject} {'has' if len(items) == 1 else 'have'} the maximum number of nodes"
     parts = [text, *(_expectations(first) if scales is not False else ())]
     return ScalingSummary(first["pool"], "; ".join(parts), tuple(map(_paragraph, findings)), scales)
 

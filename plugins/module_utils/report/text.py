@@ -26,6 +26,12 @@ from .table import WIDTH, Column, Paragraph, table, wrap
 Document = t.Mapping[str, t.Any]
 
 KINDS = ("plan", "report")
+_NODE_CHANGES = {
+    "labels": "labels",
+    "removed_labels": "without labels",
+    "taints": "taints",
+    "removed_taints": "without taints",
+}
 _NO_NODE = "no node of the cluster belongs to it"
 # The text in a plan for each action that the provider's module previews.
 _NODEGROUP_ACTIONS = {
@@ -186,7 +192,7 @@ def _changes(pool: Document) -> str:
     ]
     if changes["joining"]:
         parts.append(f"{changes['joining']} node(s) join the pool")
-    parts.extend(f"{kind} {abbreviate(changes[kind])}" for kind in ("labels", "taints") if changes[kind])
+    parts.extend(f"{prefix} {abbreviate(changes[key])}" for key, prefix in _NODE_CHANGES.items() if changes.get(key))
     return "; ".join(parts) or f"annotations of {changes['nodes']} node(s)"
 
 

@@ -132,6 +132,16 @@ def test_an_unreachable_catalog(olm: OlmNamespace) -> None:
 
 
 @pytest.mark.sampled(1, group="catalog faults")
+@pytest.mark.usual(90)
+def test_the_unreachable_catalog_of_another_package(olm: OlmNamespace) -> None:
+    """OLM stops after a few attempts, and does not try again when the other catalog becomes available, so that the next run must make it."""
+    with olm.fault("olm.catalog-unreachable", "redhat-operators"):
+        problem = olm.fails("catalog_unreachable", source=[CERTIFIED], version="v25.3.2")
+        assert "openshift-marketplace get pods -l olm.catalogSource=redhat-operators" in problem["remedy"]
+    assert olm.install(source=[CERTIFIED], version="v25.3.2")["phase"] == "Succeeded"
+
+
+@pytest.mark.sampled(1, group="catalog faults")
 @pytest.mark.usual(60)
 def test_a_deployment_that_never_becomes_ready(olm: OlmNamespace) -> None:
     with olm.fault("olm.broken-deployment"):

@@ -44,8 +44,12 @@ def proxied(registries: Registries, before: Callable[[Request], Answer | None]) 
 
 
 LOGINS: list[tuple[str, dict[str, Any], str]] = [
-    ("none", {"username": None, "password": None}, "Set username and password of the registry, or auth_file."),
-    ("wrong", {"password": "planted-wrong"}, "It rejects the credentials from the option for"),
+    (
+        "none",
+        {"username": None, "password": None},
+        "Set username and password of the registry in gpu_registries (option registries of the module)",
+    ),
+    ("wrong", {"password": "planted-wrong"}, "It rejects the credentials from the entry"),
     ("no CA", {"ca_cert": None}, "Set its CA as ca_cert of the registry"),
     ("no TLS", {"plain_http": True}, "Remove plain_http of the registry"),
 ]

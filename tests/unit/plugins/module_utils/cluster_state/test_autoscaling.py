@@ -134,7 +134,7 @@ def test_two_machine_autoscalers_are_only_noted() -> None:
 @pytest.mark.parametrize(
     ("version", "kind", "remedy"),
     [
-        ("4.18", "AWSMachineProviderConfig", "from OpenShift 4.19 on"),
+        ("4.18", "AWSMachineProviderConfig", "none before OpenShift 4.19"),
         ("4.18", "VSphereMachineProviderSpec", "set annotation machine.openshift.io/GPU to 4"),
         ("4.20", "AWSMachineProviderConfig", f"set annotation {NEW}gpu-count to 4"),
     ],

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import report_data
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.ownership import NodeEdit
 from tests.helpers.fleet import node
 
 
@@ -41,3 +42,15 @@ def test_gpus_of_a_node_without_pool(product: str, count: int, recorded: str, gp
     annotations = {"accel.gpu/gpus": recorded} if recorded else {}
     found = report_data.node_result(node("n1", product, gpus=count, annotations=annotations), None)
     assert found["gpus"] == gpus
+
+
+def test_changes_separate_what_is_set_from_what_is_removed() -> None:
+    edit = NodeEdit(
+        "n1",
+        {"metadata": {"labels": {"team": "x", "tier": None}}},
+        before={"taints": ["k=old:NoSchedule"]},
+        after={"taints": ["k=new:NoSchedule"]},
+    )
+    changes = report_data.changes_result([edit], [node("n1")])
+    assert (changes["labels"], changes["removed_labels"]) == (["team"], ["tier"])
+    assert (changes["taints"], changes["removed_taints"]) == (["k=new:NoSchedule"], ["k=old:NoSchedule"])

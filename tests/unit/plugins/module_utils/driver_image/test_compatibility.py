@@ -81,6 +81,9 @@ def test_every_release_works_with_itself(item: VgpuRelease) -> None:
             "595.58.02",
             "vGPU manager 595.58.02 of vGPU 20 does not support guest driver 535.129.03 of vGPU 16.",
         ),
+        # Branches that the table lacks: a larger number is a newer branch.
+        ("590.44.01", "580.95.02", "Guest driver 590.44.01 belongs to a newer branch than vGPU manager 580.95.02"),
+        ("595.58.03", "590.44.01", "Guest driver 595.58.03 belongs to a newer branch than vGPU manager 590.44.01"),
     ],
 )
 def test_not_supported(guest: str, manager: str, problem: str) -> None:

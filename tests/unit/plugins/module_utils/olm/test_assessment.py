@@ -205,7 +205,7 @@ FAILURES = {
         progress(groups=[group("a"), group("b")]),
         "operator_group_multiple",
         FINAL,
-        "OperatorGroups is a, b",
+        "OperatorGroups are a, b",
     ),
     "two groups after the installation": (
         observed(csvs=[csv(phase="Failed", reason="TooManyOperatorGroups", message=TOO_MANY)]),

@@ -42,6 +42,24 @@ def test_an_unreachable_catalog(spec: dict[str, Any], remedy: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        (
+            "error using catalogsource openshift-marketplace/certified-operators: failed to list bundles",
+            "Check the pod of CatalogSource certified-operators (kubectl -n openshift-marketplace get pods -l olm.catalogSource=certified-operators)",
+        ),
+        ("another text", "Check the CatalogSource that the message names."),
+    ],
+)
+def test_a_catalog_that_blocks_the_subscription_is_named(message: str, remedy: str) -> None:
+    problem = failures.resolution_failed(
+        "Subscription a/b", Condition("ResolutionFailed", True, "ErrorPreventedResolution", message), "nfd"
+    )
+    assert problem.code == "catalog_unreachable"
+    assert problem.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
     ("pods", "remedy"),
     [
         ([], "kubectl -n nvidia-gpu-operator describe deployment"),

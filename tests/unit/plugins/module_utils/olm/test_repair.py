@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.olm.repair import references_deleted_plan, repairs
+from ansible_collections.accel.gpu.plugins.module_utils.olm.repair import (
+    is_resolution_prevented,
+    references_deleted_plan,
+    repairs,
+)
 from tests.helpers.olm_objects import NEW, OLD, PACKAGE, condition, csv, installed, observed, plan, subscription
 
 LOST = subscription(state="UpgradePending", currentCSV=NEW, installedCSV=NEW, plan="install-1")
@@ -90,3 +94,11 @@ def test_a_failed_upgrade_starts_again_from_the_version_that_runs() -> None:
 def test_a_reference_to_a_deleted_plan(objects: dict[str, Any], expected: bool) -> None:
     state = observed(**objects)
     assert references_deleted_plan(state, objects["subscriptions"][0]) is expected
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"), [("ErrorPreventedResolution", True), ("ConstraintsNotSatisfiable", False)]
+)
+def test_only_a_catalog_that_could_not_be_read_is_resolved_again(reason: str, expected: bool) -> None:
+    assert is_resolution_prevented(subscription(conditions=[condition("ResolutionFailed", reason, "x")])) is expected
+    assert not is_resolution_prevented(subscription())

@@ -54,14 +54,22 @@ OF_HELPER = {("nvcr.io", "pass"): Login("of-helper", "p", "docker-credential-pas
 @pytest.mark.parametrize(
     ("found", "expected", "source"),
     [
-        (read(NGC_FILE, options=NGC_OPTION, key="k"), "of-option", "the option for nvcr.io"),
+        (
+            read(NGC_FILE, options=NGC_OPTION, key="k"),
+            "of-option",
+            "the entry nvcr.io of gpu_registries (option registries of the module)",
+        ),
         (read(NGC_FILE, key="k"), "of-file", PATH),
         (read(NGC_HELPER, key="k", helpers=OF_HELPER), "of-helper", "docker-credential-pass"),
         (read(NGC_HELPER, key="k"), "$oauthtoken", "the environment variable NGC_API_KEY"),
         (read({"auths": {}}, key="k"), "$oauthtoken", "the environment variable NGC_API_KEY"),
         (read(key="k"), "$oauthtoken", "the environment variable NGC_API_KEY"),
         (read({**NGC_FILE, **NGC_HELPER}, helpers=OF_HELPER), "of-file", PATH),
-        (read(NGC_HELPER, options=NGC_OPTION, helpers=OF_HELPER), "of-option", "the option for nvcr.io"),
+        (
+            read(NGC_HELPER, options=NGC_OPTION, helpers=OF_HELPER),
+            "of-option",
+            "the entry nvcr.io of gpu_registries (option registries of the module)",
+        ),
     ],
 )
 def test_precedence(found: Credentials, expected: str, source: str) -> None:

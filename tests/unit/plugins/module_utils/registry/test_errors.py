@@ -102,7 +102,7 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
         (
             error(401, coded("UNAUTHORIZED", "authentication required")),
             f"Registry {HOST} requires other credentials (GET /v2/a/manifests/1): authentication required. Set username and password of the "
-            "registry, or auth_file.",
+            "registry in gpu_registries (option registries of the module), or auth_file.",
         ),
         (
             error(401, {"details": "incorrect username or password"}, login="the option for x"),
@@ -156,7 +156,7 @@ def test_messages(found: RegistryError, message: str) -> None:
         (REFUSED, "Check that the service runs, and check the name of the registry."),
         (DNS, "Check the name of the registry and the network."),
         (TIMEOUT, "or raise request_timeout."),
-        (TLS, "Set its CA as ca_cert of the registry;"),
+        (TLS, "Set its CA as ca_cert of the registry in gpu_registries (option registries of the module);"),
     ],
 )
 def test_no_answer(reason: str, remedy: str) -> None:
@@ -164,6 +164,14 @@ def test_no_answer(reason: str, remedy: str) -> None:
     assert str(found).startswith(f"No answer from registry {HOST} (GET /v2/a/manifests/1): ")
     assert remedy in str(found)
     assert found.code == "unreachable"
+
+
+def test_a_registry_without_tls_gets_another_remedy_than_an_unknown_ca() -> None:
+    found = RegistryError("wrong version number", registry=HOST, status=None, reason=TLS, method="GET", path="/v2/")
+    assert str(found) == (
+        f"No answer from registry {HOST} (GET /v2/): wrong version number. If the registry has no TLS, set plain_http of the registry in gpu_registries "
+        "(option registries of the module)."
+    )
 
 
 @pytest.mark.parametrize(

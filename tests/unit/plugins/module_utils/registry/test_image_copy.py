@@ -293,6 +293,20 @@ def test_all_comparisons_are_reported_together() -> None:
     assert lines[2].startswith("r.example.com/y:1: quay.io/y:1: there is no such image")
 
 
+def test_a_rejected_login_is_reported_once_for_all_images() -> None:
+    found = world()
+    for name in "abcdefg":
+        found.failures[f"quay.io/{name}:1"] = RegistryError(
+            "", registry="quay.io", status=401, method="HEAD", path=f"/v2/{name}"
+        )
+    with pytest.raises(PartialFailure) as raised:
+        found.compare(*(spec(f"quay.io/{name}:1", f"r.example.com/{name}:1") for name in "abcdefg"))
+    head, line = str(raised.value).splitlines()
+    assert head == "7 of 7 images were not compared, so nothing was copied:"
+    assert line.startswith("r.example.com/a:1, ")
+    assert " and 2 more: Registry quay.io requires other credentials (HEAD /v2/a)" in line
+
+
 def test_all_missing_sources_are_reported_together() -> None:
     found = world()
     missing = [spec(f"quay.io/{name}:1", f"r.example.com/{name}:1") for name in "xyx"]

@@ -216,7 +216,10 @@ def test_an_expired_token_is_renewed(server: Server) -> None:
     ("login", "remedy"),
     [
         (USER, "It rejects the credentials from the option for x: check user and password."),
-        (None, "Set username and password of the registry, or auth_file."),
+        (
+            None,
+            "Set username and password of the registry in gpu_registries (option registries of the module), or auth_file.",
+        ),
     ],
 )
 def test_rejected_by_the_token_service(server: Server, login: Login | None, remedy: str) -> None:

@@ -87,6 +87,19 @@ def test_a_broken_machine_set_is_an_alarm_only_in_the_report_since_the_run_corre
     assert "cause" not in plan
 
 
+def test_a_machine_set_at_its_maximum_is_not_called_unable_to_scale() -> None:
+    state = cluster(replicas=6)
+    lines = text(result(state)).splitlines()
+    assert lines == [
+        "scaling of notebooks: MachineSet notebooks has the maximum number of nodes",
+        "cause: MachineSet notebooks has 6 of at most 6 nodes. Remedy: if the pods need more nodes, raise autoscale.max of the pool, and run the role "
+        "autoscaling",
+    ]
+    assert text(result(state), "plan").startswith("scaling of notebooks: MachineSet notebooks has the maximum")
+    broken = cluster(replicas=6, labels={ACCELERATOR: "nvidia.com/gpu"})
+    assert "notebooks does not scale from zero" in text(result(broken))
+
+
 def test_before_the_first_run() -> None:
     info = result(ClusterObjects("5.0.1", (SOURCE,)))
     assert (

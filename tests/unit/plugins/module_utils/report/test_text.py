@@ -56,6 +56,7 @@ CHANGES = {
     "switched_from": {"none": 3, "undiscovered": 1},
     "labels": ["team"],
     "taints": ["a=b:NoSchedule"],
+    "removed_taints": ["c=d:NoSchedule"],
 }
 DEMAND = {"1g.10gb": 2, "3g.40gb": 3}
 CUTS = [
@@ -154,7 +155,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "changes",
         "plan",
         _info(pools={"a": _pool(changes=CHANGES)}),
-        ["4 nodes", "3 node(s) from none to time-slicing x4", "4 node(s) join", "labels team", "taints a=b:NoSchedule"],
+        ["3 node(s) from none to time-slicing x4", "4 node(s) join", "labels team; taints a=b:", "without taints c=d:"],
     ),
     (
         "offline",
