@@ -8,7 +8,7 @@ export PYTHONPYCACHEPREFIX = $(CURDIR)/build/pycache
 
 PYTEST = build/venv/bin/python -m pytest
 # More processes than the two processors of a small machine: a lab waits about as long as it works.
-PARALLEL = -n 4 --dist loadscope --no-loadscope-reorder
+PARALLEL = -n 3 --dist loadscope --no-loadscope-reorder
 
 help:
 	@echo "make demo      an empty cluster with simulated GPU nodes becomes shared GPUs; ends with the report"

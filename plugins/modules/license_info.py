@@ -188,7 +188,7 @@ license_info:
             reachable: {description: Whether TLS was agreed; null if the node cannot check it., type: bool, returned: always, sample: true}
             layer: {description: 'What fails: V(dns), V(tcp), V(tls), V(proxy) or V(unknown); null if nothing does.', type: str, returned: always, sample: null}
             message: {description: The failure with the remedy., type: str, returned: always, sample: ''}
-        problem: {description: What is wrong, with the remedy; empty if nothing is., type: str, returned: always, sample: ''}
+        problem: {description: 'What is wrong, with the remedy; empty if nothing is.', type: str, returned: always, sample: ''}
 code:
   description:
     - Reason of the failure. V(timeout) - with O(require_licensed=true), nodes have no license after O(wait_timeout). V(invalid) - errors in the options or the

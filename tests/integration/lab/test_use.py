@@ -155,7 +155,6 @@ def test_error_messages(own: OwnLab, words: tuple[str, ...], message: str) -> No
     assert message in done.stderr
 
 
-@pytest.mark.sampled(2, group="lifecycles of a lab")
 @pytest.mark.usual(40)
 def test_operators_run_while_their_pods_exist(own: OwnLab) -> None:
     own.shell(

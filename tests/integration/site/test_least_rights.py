@@ -119,8 +119,9 @@ def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
 def test_without_rights_a_playbook_names_the_missing_right_and_changes_nothing(lab: Lab, playbook: str) -> None:
     since = audit.mark(LabLayout.named(lab.name))
     environ = lab.env_through(rbac.user_without_rights(LabLayout.named(lab.name)))
-    # Without a confirmation, reset and uninstall ask for it before the first request.
-    played = run_playbook(f"accel.gpu.{playbook}", environ=environ, arguments=["-e", f"gpu_confirm={lab.name}"])
+    # Without a confirmation or a mirror, playbooks ask for it before the first request.
+    needed = {"gpu_confirm": lab.name, "gpu_mirror_registry": "registry.example.com/mirror"}
+    played = run_playbook(f"accel.gpu.{playbook}", environ=environ, variables=needed)
     assert played.rc != 0
     message = played.failure()
     assert 'is forbidden: User "accel-gpu:no-rights"' in message
