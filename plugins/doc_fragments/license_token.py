@@ -12,12 +12,13 @@ class ModuleDocFragment:
 options:
   token:
     description:
-      - The client configuration token of the NVIDIA License System, the content of its C(.tok) file. Neither the token nor a part of it is in results, diffs,
-        messages and logs.
+      - The client configuration token of the NVIDIA License System, the content of its C(.tok) file. The token, or a part of it, never appears in results,
+        diffs, messages or logs.
       - By default, the environment variable E(NLS_CLIENT_TOKEN).
     type: str
   token_path:
     description:
-      - Path of a file with the token, instead of O(token). M(accel.gpu.license) resolves a relative path in the folder where C(ansible-playbook) was started.
+      - Path to a file that contains the token, instead of O(token). M(accel.gpu.license) resolves a relative path from the folder where C(ansible-playbook)
+        was started.
     type: path
 """

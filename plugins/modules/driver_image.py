@@ -76,8 +76,8 @@ options:
   build_args:
     description:
       - Build arguments of the Dockerfile. They override those that the module sets and those in C(versions.mk) of O(build_context).
-      - Everyone who can pull the image can read them, and so can the users of this machine during the build. Arguments that are named like a secret are
-        rejected.
+      - Everyone who can pull the image can read them, and so can the users of this machine during the build. An argument is rejected if its
+        name indicates a secret, such as a password or a token.
     type: dict
     default: {}
   isolation:

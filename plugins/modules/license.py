@@ -14,22 +14,22 @@ author:
 description:
   - Writes the client configuration token and C(gridd.conf) into the Secret that the driver pods of vGPU nodes mount, with exactly the keys that the GPU
     operator reads.
-  - If pools have C(driver.type=vgpu), these are the Secrets in their C(driver.licensing_secret). A pool without it inherits the name in the ClusterPolicy.
-    M(accel.gpu.cluster_policy) names the Secrets in the NVIDIADriver objects of the pools. The module fails if a pool has no name and the ClusterPolicy has
-    none either, or does not set C(nlsEnabled).
-  - A cluster without a vGPU gets nothing, and a warning is shown - no pool has C(driver.type=vgpu), neither the ClusterPolicy nor an NVIDIADriver has the vGPU
-    driver, no node has a vGPU, and O(vgpu_types) is empty.
-  - If no pool has C(driver), the module writes the name of the Secret into the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted.
-    If NVIDIADriver objects of another tool describe the driver, it writes the Secrets that they name.
-  - A Secret is written before any object names it. The name of a Secret that is in use is kept, because another name restarts the driver on every node. Such a
-    change is held back unless O(allow_driver_rollout) is set.
-  - If the ClusterPolicy names a ConfigMap, its content is copied to a Secret of the same name, and the ClusterPolicy names the Secret instead. The ConfigMap is
-    not deleted. GPU operators before v25.10 can only mount a ConfigMap; see O(allow_configmap).
-  - An object that another tool reconciles (External Secrets, Sealed Secrets, Argo CD, Flux, or another controller that owns it) is used, verified and named
-    as any other one, but not changed. A warning shows what differs from the options.
-  - Without a token, the module only verifies that the objects have a valid one.
-  - A new C(gridd.conf) has C(FeatureType=1), with which each client requests the product that fits its vGPU type. In an existing one, only the parameters of
-    O(feature_type) and O(proxy_address) are set; all others stay. The module fails if nodes would get no license with it.
+  - For pools with C(driver.type=vgpu), these are the Secrets in C(driver.licensing_secret). A pool without it uses the Secret that the ClusterPolicy names.
+    M(accel.gpu.cluster_policy) sets the Secrets in the NVIDIADriver objects of the pools. The module fails if neither the pool nor the ClusterPolicy names
+    a Secret, or if the pool uses the one in the ClusterPolicy, but C(nlsEnabled) is not set there.
+  - If the cluster has no vGPU, nothing is written, and a warning is shown. This is the case if no pool has C(driver.type=vgpu), neither the ClusterPolicy nor
+    an NVIDIADriver specifies the vGPU driver, no node has a vGPU, and O(vgpu_types) is empty.
+  - If no pool has C(driver), the module sets the name of the Secret in the ClusterPolicy, and sets C(nlsEnabled), without which the token is not mounted. If
+    NVIDIADriver objects of another tool describe the driver, the module writes the Secrets that these objects name.
+  - A Secret is written before any object refers to it. The name of a Secret in use is kept, because a different name restarts the driver on every node. Such
+    a change is held back unless O(allow_driver_rollout) is set.
+  - If the ClusterPolicy names a ConfigMap, its content is copied into a Secret with the same name, and the ClusterPolicy is changed to name the Secret. The
+    ConfigMap is not deleted. GPU operators before v25.10 can only mount a ConfigMap; see O(allow_configmap).
+  - An object that another tool reconciles (External Secrets, Sealed Secrets, Argo CD, Flux, or another controller that owns it) is used and verified like any
+    other, but not changed. A warning shows the differences from the options.
+  - Without a token, the module only verifies that the objects contain a valid one.
+  - A new C(gridd.conf) has C(FeatureType=1), with which each client requests the product for its vGPU type. In an existing file, only the parameters for
+    O(feature_type) and O(proxy_address) are set; all others are kept. The module fails if nodes could not get a license with the file.
   - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it without restarting a pod.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -42,32 +42,32 @@ extends_documentation_fragment:
 options:
   replace:
     description:
-      - Whether the token may replace one that was issued later, expires later, or is for another license server, another service instance of the license
-        system or other classes of licenses. Otherwise, the module refuses such a token. A renewal, and the first token, need no permission.
+      - Whether the token may replace one that was issued later, expires later, or is for a different license server, service instance or set of license
+        classes. By default, the module rejects such a token. A first token or a renewal is always accepted.
     type: bool
     default: false
   secret_name:
     description:
-      - Name of the Secret that the module writes into the ClusterPolicy. By default, the name that the ClusterPolicy has, or else V(licensing-config).
-      - If pools or NVIDIADriver objects name several Secrets, the one that gets the given token; the others are not touched. By default, all get it, unless
-        their tokens are for different licenses. With only one Secret that they name, this option has no effect.
+      - Name of the Secret that the module sets in the ClusterPolicy. By default, the ClusterPolicy keeps its name, or gets V(licensing-config) if it has none.
+      - If pools or NVIDIADriver objects name several Secrets, the one that gets the given token; the others are not changed. By default, all of them get the
+        token, unless they contain tokens for different licenses. If they name only one Secret, this option has no effect.
     type: str
   feature_type:
     description:
       - The product that vGPUs request - V(1) NVIDIA vGPU, V(2) NVIDIA RTX Virtual Workstation, V(4) NVIDIA Virtual Compute Server. V(0) (no license) is
-        refused, because each vGPU type needs a license.
-      - By default, the value that the file has, or else V(1), with which each client requests the product that fits its vGPU type.
+        rejected, because every vGPU type needs a license.
+      - By default, the value in the file, or V(1) if it has none. With V(1), each client requests the product for its vGPU type.
     type: raw
   vgpu_types:
     description:
-      - The vGPU types of nodes that do not exist yet, such as V(A100-10C). The types of other nodes are read from their labels.
+      - The vGPU types of nodes that do not exist yet, such as V(A100-10C). The types of existing nodes are read from their labels.
     type: list
     elements: str
     default: []
   proxy_address:
     description:
-      - Name or address of an HTTP proxy through which nodes reach the license server. Needs O(proxy_port). By default, the proxy of an earlier run stays.
-      - To remove the proxy, delete the key C(gridd.conf) of the Secret, and run the module with a token.
+      - Name or address of an HTTP proxy through which nodes reach the license server. Needs O(proxy_port). By default, the proxy from an earlier run is kept.
+      - To remove the proxy, delete the key C(gridd.conf) from the Secret, and run the module with a token.
     type: str
   proxy_port:
     description: Port of the proxy, a number.
@@ -77,7 +77,7 @@ options:
     type: int
     default: 30
   allow_driver_rollout:
-    description: Whether a change of the ClusterPolicy may restart the driver on nodes that have a driver pod.
+    description: Whether a change to the ClusterPolicy may restart the driver on nodes that have a driver pod.
     type: bool
     default: false
   allow_configmap:
@@ -108,12 +108,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 license:
-  description: The objects with the token, and how the ClusterPolicy names them.
+  description: The objects that contain the token, and the ClusterPolicy that refers to them.
   returned: success
   type: dict
   contains:
     objects:
-      description: The Secrets; for operators before v25.10 the ConfigMap; empty if the cluster has no vGPU.
+      description: The Secrets, or the ConfigMap for operators before v25.10. Empty if the cluster has no vGPU.
       type: list
       elements: dict
       returned: always
@@ -128,20 +128,20 @@ license:
         namespace: {description: Namespace of the operator., type: str, returned: always, sample: gpu-operator}
         action: {description: 'V(created), V(updated) or V(unchanged).', type: str, returned: always, sample: unchanged}
         pools: {description: The pools that declare it., type: list, elements: str, returned: always, sample: [vdi]}
-        feature_type: {description: FeatureType in C(gridd.conf); null if it has none., type: int, returned: always, sample: 1}
+        feature_type: {description: FeatureType in C(gridd.conf); null if it is not set., type: int, returned: always, sample: 1}
         digests:
           description: The first 16 digits of the SHA-256 digests of its files, by key.
           type: dict
           returned: always
           sample: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2}
         managed_by:
-          description: The tool that reconciles it, such as an ExternalSecret, so that it is not changed; empty for other objects.
+          description: The object or tool that reconciles it, such as an ExternalSecret; the module does not change it. Empty for other objects.
           type: str
           returned: always
           sample: ''
-        migrated_from: {description: The ConfigMap whose content it has; empty if it is not copied., type: str, returned: always, sample: ''}
+        migrated_from: {description: The ConfigMap from which its content was copied; empty if it was not copied., type: str, returned: always, sample: ''}
         fingerprint: {description: The first 16 digits of the SHA-256 digest of the token., type: str, returned: always, sample: 5e9d51ee2b5cd3c0}
-        expires: {description: When the token expires; null without an expiry., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
+        expires: {description: When the token expires; null if it does not expire., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
         not_before: {description: Start of the token's validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
         days_left: {description: Whole days until it expires., type: int, returned: always, sample: 364}
         server_type: {description: V(cls) or V(dls)., type: str, returned: always, sample: dls}
@@ -156,7 +156,7 @@ license:
             port: {description: Port., type: int, returned: always, sample: 443}
             service: {description: Name of the service., type: str, returned: always, sample: lease}
     policy:
-      description: Name of the ClusterPolicy that names the object; empty if NVIDIADriver objects do, or if it does not exist yet.
+      description: Name of the ClusterPolicy that refers to the object; empty if NVIDIADriver objects refer to it, or if there is no ClusterPolicy yet.
       type: str
       returned: always
       sample: cluster-policy
@@ -169,7 +169,7 @@ license:
     driver_nodes: {description: Number of nodes on which this change restarts the driver., type: int, returned: always, sample: 0}
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options, a token that is expired or not valid yet, or an object from which nodes would get no license.
+    - Reason of the failure. V(invalid) - errors in the options, a token that has expired or is not valid yet, or an object with which nodes get no license.
       V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the
       API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the HTTP status of the
       API server's error.

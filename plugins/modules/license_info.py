@@ -12,10 +12,10 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads in the driver pod of each vGPU node whether its vGPUs have a license, until when, and whether it uses the token and the C(gridd.conf) of the Secret.
-    The Kubernetes API shows none of this, and a vGPU without a license only becomes slow.
-  - The pods are listed once, and the commands in them (C(nvidia-smi -q), C(sha256sum)) run in parallel. On nodes without a license, the clock is read, too.
-  - For each node without a license, the result has the most specific cause that the node's status and files indicate, with the remedy.
+  - Reads, in the driver pod of each vGPU node, whether the vGPUs have a license, when it expires, and whether the pod uses the token and the C(gridd.conf) in
+    the Secret. The Kubernetes API does not show this, and the only symptom of a missing license is a slow vGPU.
+  - The pods are listed once, and the commands in them (C(nvidia-smi -q), C(sha256sum)) run in parallel. On nodes without a license, the clock is also read.
+  - For each node without a license, the result contains the most specific cause that the node's status and files indicate, with the remedy.
   - Nodes need a license if gpu-feature-discovery has labelled their GPU as a vGPU, or if their pool declares C(driver.type=vgpu).
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -26,8 +26,8 @@ options:
   require_licensed:
     description:
       - Whether the module waits until every node has a license, and fails if this takes longer than O(wait_timeout).
-      - Each read lists the nodes again. Those that join or become ready in the meantime are verified, too, and those that are deleted need no license.
-      - For nodes that are not ready, and for nodes without a driver pod that are cordoned or in no pool, there is only a warning.
+      - Each read lists the nodes again. Nodes that join or become ready in the meantime are also verified, and deleted nodes are ignored.
+      - For nodes that are not ready, and for nodes without a driver pod that are cordoned or in no pool, only a warning is shown.
     type: bool
     default: false
   wait_timeout:
@@ -39,11 +39,11 @@ options:
     type: int
     default: 5
   compare_files:
-    description: Whether the files in the containers are compared with the Secret. Without this, each node costs one command instead of two.
+    description: Whether the files in the containers are compared with the Secret. Without this comparison, one command runs on each node instead of two.
     type: bool
     default: true
   check_services:
-    description: Whether nodes without a license check, in their driver pod, if they reach the license servers of the token (name, connection and TLS).
+    description: Whether to check, from the driver pods of nodes without a license, that the token's license servers are reachable (name, connection and TLS).
     type: bool
     default: true
   min_days:
@@ -78,7 +78,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 license_info:
-  description: The licensing of the cluster. Also returned after a timeout.
+  description: The license state of the cluster. Also returned after a timeout.
   returned: success
   type: dict
   contains:
@@ -93,12 +93,12 @@ license_info:
         unlicensed: {description: Nodes without a license., type: int, returned: always, sample: 1}
         unknown: {description: Nodes whose state could not be read., type: int, returned: always, sample: 0}
         not_required:
-          description: Nodes without a license that need none now - those that are not ready, and those without a driver pod that are cordoned or in no pool.
+          description: Nodes that do not currently need a license - those that are not ready, and those without a driver pod that are cordoned or in no pool.
           type: int
           returned: always
           sample: 0
         outdated: {description: Nodes whose token differs from the one in their Secret., type: int, returned: always, sample: 1}
-    days_left: {description: Whole days until the first token expires; null without an expiry., type: int, returned: always, sample: 364}
+    days_left: {description: Whole days until the first token expires; null if none expires., type: int, returned: always, sample: 364}
     warnings:
       description: Problems of nodes and objects, as sentences with their remedies.
       type: list
@@ -106,7 +106,7 @@ license_info:
       returned: always
       sample: ["Node gpu-7: Unlicensed (Restricted). The token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."]
     objects:
-      description: The objects with the tokens. The values of a token are null if there is none, or if the user may not read it.
+      description: The objects that contain the tokens. The values of a token are null if it does not exist, or if the user is not allowed to read it.
       type: list
       elements: dict
       returned: always
@@ -138,7 +138,7 @@ license_info:
             service: {description: Name of the service., type: str, returned: always, sample: lease}
         valid: {description: Whether the token is valid now., type: bool, returned: always, sample: true}
         problem:
-          description: Why driver pods get no license with it, with the remedy; empty if they can.
+          description: Why driver pods cannot get a license with it, and the remedy; empty if they can.
           type: str
           returned: always
           sample: ''
@@ -153,46 +153,46 @@ license_info:
            token_matches: true, token_days_left: 364, config_matches: true, clock_skew: null, services: [], problem: ''}
       contains:
         name: {description: Name of the node., type: str, returned: always, sample: gpu-1}
-        pool: {description: Its pool; null without one., type: str, returned: always, sample: vdi}
+        pool: {description: Its pool; null if it is in no pool., type: str, returned: always, sample: vdi}
         vgpu_type: {description: Product name of its GPU., type: str, returned: always, sample: NVIDIA-A100-10C}
         state:
           description: V(licensed), V(unlicensed), V(not_applicable) if the driver reports no licensed product, or V(unknown).
           type: str
           returned: always
           sample: licensed
-        status: {description: The status in the words of the driver., type: str, returned: always, sample: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)'}
+        status: {description: The status as reported by the driver., type: str, returned: always, sample: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)'}
         product: {description: The licensed product., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
         expires: {description: When the license must be renewed; null for a permanent one., type: str, returned: always, sample: '2026-03-02T12:00:00Z'}
         pod: {description: Its driver pod., type: str, returned: always, sample: nvidia-driver-daemonset-x7k2p}
         driver_started: {description: When the container of its driver started., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
-        token_matches: {description: Whether it has the token of the Secret; null if this is not known., type: bool, returned: always, sample: true}
+        token_matches: {description: Whether it has the token in the Secret; null if this is not known., type: bool, returned: always, sample: true}
         token_days_left:
-          description: Whole days until the token of the node expires, if it is that of the Secret. Null for other tokens.
+          description: Whole days until the node's token expires. Null if it is not the token in the Secret.
           type: int
           returned: always
           sample: 364
-        config_matches: {description: Whether it has the C(gridd.conf) of the Secret., type: bool, returned: always, sample: true}
+        config_matches: {description: Whether it has the C(gridd.conf) in the Secret., type: bool, returned: always, sample: true}
         clock_skew:
           description: Seconds by which its clock is ahead of this machine's; only read on nodes without a license.
           type: float
           returned: always
           sample: 0
         services:
-          description: The license servers, as far as they were checked. Only nodes without a license check them, with O(check_services=true).
+          description: The license servers that were checked. They are only checked from nodes without a license, and with O(check_services=true).
           type: list
           elements: dict
           returned: always
           sample: [{address: 'dls.example.com:443', reachable: true, layer: null, message: ''}]
           contains:
             address: {description: Host and port., type: str, returned: always, sample: 'dls.example.com:443'}
-            reachable: {description: Whether TLS was agreed; null if the node cannot check it., type: bool, returned: always, sample: true}
-            layer: {description: 'What fails: V(dns), V(tcp), V(tls), V(proxy) or V(unknown); null if nothing does.', type: str, returned: always, sample: null}
-            message: {description: The failure with the remedy., type: str, returned: always, sample: ''}
-        problem: {description: 'What is wrong, with the remedy; empty if nothing is.', type: str, returned: always, sample: ''}
+            reachable: {description: Whether TLS works; null if the node cannot check it., type: bool, returned: always, sample: true}
+            layer: {description: 'What failed: V(dns), V(tcp), V(tls), V(proxy) or V(unknown); null if nothing did.', type: str, returned: always, sample: null}
+            message: {description: The failure and the remedy., type: str, returned: always, sample: ''}
+        problem: {description: The problem and the remedy; empty without a problem., type: str, returned: always, sample: ''}
 code:
   description:
-    - Reason of the failure. V(timeout) - with O(require_licensed=true), nodes have no license after O(wait_timeout). V(invalid) - errors in the options or the
-      variables. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
+    - Reason of the failure. V(timeout) - with O(require_licensed=true), nodes still had no license after O(wait_timeout). V(invalid) - errors in the options or
+      the variables. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
       V(unreachable) - the API server does not respond. Otherwise, the HTTP status of the API server's error.
   returned: failure
   type: raw

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: license_rotation
-short_description: Give running vGPU drivers a new licensing token without restarting a pod
+short_description: Load a new licensing token into running vGPU drivers without restarting a pod
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - A driver pod copies the token and C(gridd.conf) when it starts, and the license client reads them only when it starts. A new token in the Secret therefore
-    has no effect on running drivers. This module loads it, node by node, without restarting a pod.
-  - On each node whose files differ from the Secret, it writes the new files next to the old ones, ends the license client (C(nvidia-gridd)) with SIGTERM, so
+    has no effect on running drivers. This module loads the new token, node by node, without restarting a pod.
+  - On each node whose files differ from the Secret, it writes the new files next to the old ones, stops the license client (C(nvidia-gridd)) with SIGTERM, so
     that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
-  - The next node follows only after C(nvidia-smi -q) reports a license of the new client on this one - the license of the former client has ended before,
-    or the new one expires later. At the first node that gets none within O(wait_timeout), the module fails; the nodes after it keep their license.
-  - Before the first node gets a new token, every node that needs it checks, in its driver pod, whether it reaches a license server of the token (name,
-    connection and TLS). If one does not, the module fails with O(preflight=true), and no node is changed.
-  - On a node with the files of the Secret but without a license, only the client is restarted. Those nodes come last.
-  - A run that had to wait for another one reads the Secret and the nodes again before the first change.
-  - If a driver pod is replaced in the meantime, the module waits until the driver runs again on the node, and verifies its license.
-  - If a run is killed, the next one continues. Nodes that are finished are recognized by the digests of their files and by a running client with a
+  - The module continues with the next node only after C(nvidia-smi -q) reports a license of the new client - one that appears after the license of the
+    previous client has ended, or that expires later than it. If a node does not get a license within O(wait_timeout), the module fails; the remaining nodes
+    keep their license.
+  - With O(preflight=true), before the first node gets a new token, the module checks in the driver pod of every node that needs it whether a license server
+    of the token is reachable (name, connection and TLS). If a node cannot reach any of them, the module fails, and no node is changed.
+  - On a node that has the files in the Secret but no license, only the client is restarted. These nodes are changed last.
+  - After waiting for another run, the module reads the Secret and the nodes again before the first change.
+  - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license.
+  - If a run is killed, the next run continues. Nodes that are already finished are recognized by the digests of their files and by a running client with a
     license, and are not changed again.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
 extends_documentation_fragment:
@@ -35,8 +36,9 @@ extends_documentation_fragment:
 options:
   provided:
     description:
-      - RV(accel.gpu.license#module:license) of M(accel.gpu.license) in the same run. In check mode, nodes are compared with the files that it would write.
-      - The module fails if the driver pods do not mount these files because the change of the ClusterPolicy was held back.
+      - RV(accel.gpu.license#module:license) of M(accel.gpu.license) in the same run. In check mode, nodes are compared with the files that
+        M(accel.gpu.license) would write.
+      - The module fails if the driver pods do not mount these files because the change to the ClusterPolicy was held back.
     type: dict
   node_names:
     description: Rotate only these nodes. By default, all vGPU nodes.
@@ -46,7 +48,7 @@ options:
   preflight:
     description:
       - Whether the license servers of the token are checked from all nodes before the first node is changed.
-      - In check mode with O(provided), they are not checked, because the module does not have the new token.
+      - They are not checked in check mode with O(provided), because the new token is not available to the module.
     type: bool
     default: true
   wait_timeout:
@@ -54,7 +56,7 @@ options:
     type: int
     default: 300
   wait_sleep:
-    description: Seconds between two reads of its state.
+    description: Seconds between two reads of the license state.
     type: int
     default: 1
 seealso:
@@ -79,7 +81,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 license_rotation:
-  description: The nodes. Also returned after a failure.
+  description: The result for the nodes. Also returned after a failure.
   returned: success
   type: dict
   contains:
@@ -91,18 +93,18 @@ license_rotation:
       sample: [gpu-1]
     rotated_count: {description: The number of these nodes., type: int, returned: always, sample: 1}
     unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
-    pending: {description: Up to 100 nodes that were not started because an earlier one has failed., type: list, elements: str, returned: always, sample: []}
-    failed: {description: The node that has failed; null if none has., type: str, returned: always, sample: null}
+    pending: {description: Up to 100 nodes that were not started because an earlier one failed., type: list, elements: str, returned: always, sample: []}
+    failed: {description: The node that failed; null if none did., type: str, returned: always, sample: null}
     reached:
       description:
-        - The last completed step of the node that has failed; null if none has. V(unchanged) - none. V(written) - its new files are next to the old ones, and
-          its license client still runs. V(ended) - its license client was ended. V(replaced) - its new files have replaced the old ones. V(started) - its
-          license client was started with the new files.
+        - The last completed step on the node that failed; null if none did. V(unchanged) - none. V(written) - its new files are next to the old ones, and
+          its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have replaced the old ones. V(started) -
+          its license client was started with the new files.
       type: str
       returned: always
       sample: null
     skipped:
-      description: Nodes (up to 100) that could not be read, or whose driver does not run.
+      description: Up to 100 nodes that could not be read, or whose driver is not running.
       type: list
       elements: str
       returned: success
@@ -110,9 +112,9 @@ license_rotation:
   sample: {rotated: [gpu-1], rotated_count: 1, unchanged_count: 19, pending: [], failed: null, reached: null, skipped: []}
 code:
   description:
-    - Reason of the failure. V(partial) - a node has failed or got no license; the nodes before it are finished. V(preflight) - nodes reach no license server
-      of the new token, and no node was changed. V(held_back) - the driver pods do not mount the files of O(provided), and no node was changed. V(invalid) -
-      errors in the options or the variables, or an object without a valid token.
+    - Reason of the failure. V(partial) - a node failed or got no license; the nodes before it are finished. V(preflight) - nodes cannot reach any license
+      server of the new token, and no node was changed. V(held_back) - the driver pods do not mount the files of O(provided), and no node was changed.
+      V(invalid) - errors in the options or the variables, or an object without a valid token.
       V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
       V(unreachable) - the API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the
       HTTP status of the API server's error.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: license_server_info
-short_description: Read how many licenses an organization has in the NVIDIA License System, and how many are held
+short_description: Read how many licenses an organization has in the NVIDIA License System, and how many are in use
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads the license servers of an organization, the licenses in their pools, and the number of leases, with the documented look-ups of NVIDIA's Cloud License
+  - Reads the license servers of an organization, the licenses in their pools, and the number of leases from the documented API of NVIDIA's Cloud License
     Service. Changes nothing.
 extends_documentation_fragment:
   - accel.gpu.attributes.info
@@ -22,7 +22,7 @@ attributes:
   diff_mode:
     description: There is nothing to compare.
   idempotent:
-    description: Returns the same as long as no license is taken or returned.
+    description: Returns the same result as long as no license is obtained or returned.
 options:
   api_key:
     description:
@@ -45,10 +45,10 @@ options:
     type: bool
     default: true
   ca_cert:
-    description: Path of a file with the certificates of authorities. By default, those of the system.
+    description: Path to a file with CA certificates. By default, those of the system are used.
     type: path
   request_timeout:
-    description: Seconds to wait for a response. A request that fails temporarily is repeated for up to twice this time.
+    description: Seconds to wait for a response. A request that fails temporarily is retried for up to twice this time.
     type: int
     default: 30
 requirements:
@@ -68,7 +68,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 license_servers:
-  description: The licenses of all license servers together.
+  description: The totals for all license servers.
   returned: success
   type: dict
   contains:
@@ -82,10 +82,10 @@ license_servers:
       contains:
         name: {description: Name of the product., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
         total: {description: Licenses in the pools., type: int, returned: always, sample: 100}
-        in_use: {description: Licenses that are held., type: int, returned: always, sample: 20}
-        free: {description: Licenses that are left., type: int, returned: always, sample: 80}
+        in_use: {description: Licenses that are in use., type: int, returned: always, sample: 20}
+        free: {description: Licenses that are available., type: int, returned: always, sample: 80}
     total: {description: Licenses of all products., type: int, returned: always, sample: 100}
-    in_use: {description: Licenses of all products that are held., type: int, returned: always, sample: 20}
+    in_use: {description: Licenses of all products that are in use., type: int, returned: always, sample: 20}
     leases: {description: The number of leases., type: int, returned: always, sample: 20}
   sample: {servers: [datacenter-1], products: [{name: NVIDIA Virtual Compute Server, total: 100, in_use: 20, free: 80}], total: 100, in_use: 20, leases: 20}
 code:

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads a client configuration token without a network - when it expires, which license server it names, and whether it was changed.
-  - NVIDIA does not document the claims of these tokens. A claim that is missing is null in the result, and a warning where it matters.
+  - Reads a client configuration token without network access - when it expires, which license server it names, and whether it was changed.
+  - NVIDIA does not document the claims of these tokens. The value of a missing claim is null in the result. If the claim matters, there is also a warning.
   - The module fails for text that is not a token, such as a truncated file.
   - An expired token is not an error. Check RV(license_token.valid).
 extends_documentation_fragment:
@@ -25,7 +25,7 @@ attributes:
   diff_mode:
     description: There is nothing to compare.
   idempotent:
-    description: Returns the same for the same token, except for the time that is left.
+    description: Returns the same result for the same token, except for the remaining time.
 seealso:
   - module: accel.gpu.license
   - module: accel.gpu.license_info
@@ -46,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 license_token:
-  description: The token; a value that it does not have is null.
+  description: The values of the token; a value that the token does not contain is null.
   returned: success
   type: dict
   contains:
@@ -55,11 +55,11 @@ license_token:
     expires: {description: When it expires., type: str, returned: always, sample: '2027-03-01T12:00:00Z'}
     not_before: {description: Start of its validity., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
     issued: {description: When it was created., type: str, returned: always, sample: '2026-03-01T12:00:00Z'}
-    days_left: {description: Whole days until it expires; negative afterwards., type: int, returned: always, sample: 364}
+    days_left: {description: Whole days until it expires; negative if it has expired., type: int, returned: always, sample: 364}
     valid: {description: Whether it is valid now., type: bool, returned: always, sample: true}
     problem: {description: Why it is not valid now; empty if it is., type: str, returned: always, sample: ''}
     server_type:
-      description: V(cls) for NVIDIA's Cloud License Service, V(dls) for a Delegated License Service of your own.
+      description: V(cls) for NVIDIA's Cloud License Service, V(dls) for your own Delegated License Service.
       type: str
       returned: always
       sample: dls
@@ -78,12 +78,12 @@ license_token:
       description:
         - V(consistent) if the signature matches the public key in the token itself, V(inconsistent) if it does not, and V(unknown) if the token has no usable
           key.
-        - This shows changes to the token, not who has signed it.
+        - This shows whether the token was changed, but not who signed it.
       type: str
       returned: always
       sample: consistent
     warnings:
-      description: Anything unusual, as the ends of sentences about the token.
+      description: Unusual properties of the token, as clauses such as V(it has no expiry).
       type: list
       elements: str
       returned: always
