@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -21,6 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import CONFIG_KEY, TOKEN_KEY
 from ansible_collections.accel.gpu.plugins.modules import license as license_module
 from tests.helpers.modules import run_module
+from tests.helpers.rotation_module import RotationLease
 
 NAMESPACE = "gpu-operator"
 
@@ -59,13 +58,15 @@ def license_secret(name: str, token: str, config: str = "", **metadata: Any) -> 
 
 @dataclass
 class LicenseApi:
-    """The objects of the cluster; `written` are the bodies that the module has sent."""
+    """The objects of the cluster; `written` are the bodies that the module has sent, `before_held` is what another run does before this one holds the lease."""
 
     policies: list[Object] = field(default_factory=list)
     drivers: list[Object] = field(default_factory=list)
     nodes: list[Object] = field(default_factory=list)
     objects: dict[str, Object] = field(default_factory=dict)
     written: list[Object] = field(default_factory=list)
+    daemonsets: list[Object] = field(default_factory=list)
+    before_held: Callable[[], object] | None = None
 
     def add(self, *items: Object) -> LicenseApi:
         """Add Secrets."""
@@ -82,7 +83,9 @@ class LicenseApi:
         return {CLUSTER_POLICIES: self.policies, NVIDIA_DRIVERS: self.drivers}[path]
 
     def list(self, path: str, **dummy: Any) -> Sequence[Object]:
-        """The nodes; there are no pods and no DaemonSets."""
+        """The nodes and the DaemonSets; there are no pods."""
+        if path.endswith("/daemonsets"):
+            return self.daemonsets
         return self.nodes if path == NODES else []
 
     def get(self, path: str) -> Object | None:
@@ -112,16 +115,12 @@ class LicenseApi:
 
     def license(self, pools: Sequence[Object] = (), *, check: bool = False, **options: Any) -> Object:
         """The result of the module license."""
-
-        @contextlib.contextmanager
-        def lease(dummy: Any) -> Iterator[Any]:
-            yield SimpleNamespace(check=lambda: None)
-
+        lease = RotationLease(self.before_held)
         arguments = {"gpu_cluster": {"name": "prod"}, "gpu_pools": [*pools], **options}
         client = mock.PropertyMock(return_value=self)
         with (
             mock.patch.object(license_module.LicenseModule, "client", client),
-            mock.patch.object(license_module.LicenseModule, "lease", lease),
+            mock.patch.object(license_module.LicenseModule, "lease", lambda dummy: lease),
         ):
             environment = {"NLS_CLIENT_TOKEN": ""}
             return run_module(license_module.main, arguments, check=check, diff=True, env=environment)

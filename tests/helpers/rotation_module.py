@@ -23,7 +23,7 @@ Object = dict[str, Any]
 class RotationLease:
     """A lease; `before_held` is what another run does before this one holds it."""
 
-    before_held: Callable[[], None] | None = None
+    before_held: Callable[[], object] | None = None
     lost: Exception | None = None
     untouched: bool = False
     held: bool = False
