@@ -50,7 +50,8 @@ options:
     description:
       - Name of the Secret that the module writes into the ClusterPolicy. By default, the name that the ClusterPolicy has, or else V(licensing-config).
       - If pools or NVIDIADriver objects name several Secrets, the one that gets the given token; the others are not touched. By default, all get it, unless
-        their tokens are for different licenses. With only one Secret that they name, this option has no effect.
+        their tokens are for different licenses. The module fails if none of them has this name. With only one Secret that they name, this option has no
+        effect.
     type: str
   feature_type:
     description:

@@ -120,7 +120,7 @@ class LicenseApi:
         client = mock.PropertyMock(return_value=self)
         with (
             mock.patch.object(license_module.LicenseModule, "client", client),
-            mock.patch.object(license_module.LicenseModule, "lease", lambda dummy: lease),
+            mock.patch.object(license_module.LicenseModule, "lease", return_value=lease),
         ):
             environment = {"NLS_CLIENT_TOKEN": ""}
             return run_module(license_module.main, arguments, check=check, diff=True, env=environment)

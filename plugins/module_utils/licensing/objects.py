@@ -12,7 +12,7 @@ from ..cluster_state.object_managers import manager_of
 from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.paths import collection_path, object_path
-from ..schema.messages import join_words, option_of_role
+from ..schema.messages import join_words, option_of_role, quote
 from .content import (
     DesiredFiles,
     LicenseFiles,
@@ -101,17 +101,19 @@ class LicenseObjects:
         self._options = options
 
     def select(self, targets: list[LicenseTarget], name: str | None) -> list[LicenseTarget]:
-        """The objects to compare: if a token is given, only the one of this name, if there is one. Raises InvalidOptions if the token may not be for all."""
+        """The objects to compare: if a token is given, only the one of this name. Raises InvalidOptions if none has it, or if the token may not be for all."""
         if self._options.token is None or len(targets) == 1:
             return targets
-        if chosen := [target for target in targets if target.name == name]:
-            return chosen
+        labels = join_words([target.label_with_pools(self._cluster.namespace) for target in targets])
+        if name:
+            if chosen := [target for target in targets if target.name == name]:
+                return chosen
+            raise InvalidOptions([f"{SECRET_NAME_OPTION}: {quote(name)} is none of {labels}"])
         tokens = [token for target in targets if (token := self._replaceable_token(target)) is not None]
         if any(one.other_licenses_than(other) for one, other in itertools.combinations(tokens, 2)):
-            labels = [target.label_with_pools(self._cluster.namespace) for target in targets]
             raise InvalidOptions(
                 [
-                    f"{join_words(labels)} have different tokens, and one token is given. Set {SECRET_NAME_OPTION} to the name of the Secret that gets it."
+                    f"{labels} have different tokens, and one token is given. Set {SECRET_NAME_OPTION} to the name of the Secret that gets it."
                 ]
             )
         return targets

@@ -232,7 +232,7 @@ def two_secrets(first: str, second: str, **metadata: Any) -> LicenseApi:
 
 def test_one_token_does_not_replace_different_ones() -> None:
     api, renewal = two_secrets(TOKEN, OTHER), make_token()
-    for options in ({}, {"replace": True}, {"secret_name": "elsewhere"}):
+    for options in ({}, {"replace": True}):
         result = api.license(TWO_POOLS, token=renewal, **options)
         assert result["code"] == "invalid"
         assert result["msg"] == (
@@ -245,6 +245,18 @@ def test_one_token_does_not_replace_different_ones() -> None:
     assert (api.files("one")[TOKEN_KEY], api.files("two")[TOKEN_KEY]) == (renewal, OTHER)
     # Without a token, all are verified.
     assert [entry["name"] for entry in api.license(TWO_POOLS)["license"]["objects"]] == ["one", "two"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("api", [LicenseApi([cluster_policy()]), two_secrets(TOKEN, TOKEN), two_secrets(TOKEN, OTHER)])
+def test_a_name_that_is_none_of_several_secrets_selects_not_all_of_them(api: LicenseApi, check: bool) -> None:
+    result = api.license(TWO_POOLS, token=make_token(), secret_name="onne", check=check)
+    assert result["code"] == "invalid"
+    assert result["msg"] == (
+        'gpu_licensing_secret_name (option secret_name of the module): "onne" is none of Secret gpu-operator/one (pool a) and Secret gpu-operator/two '
+        "(pool b)"
+    )
+    assert api.written == []
 
 
 def test_secrets_with_the_same_token_are_renewed_together() -> None:
