@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..cluster_state.object_managers import manager_of
 from ..common.errors import InvalidOptions
@@ -19,6 +19,7 @@ from .content import (
     desired_files,
     managed_files,
     object_body,
+    other_config_warning,
     read_files,
     require_renewal,
     token_of,
@@ -129,21 +130,29 @@ class LicenseObjects:
         """The change of one object; raises InvalidOptions if nodes would get no license from it."""
         namespace = self._cluster.namespace
         live = self._cluster.read(target)
-        before = known = read_files(target, live, namespace)
-        options, origin = self._options, None
+        before = read_files(target, live, namespace)
+        options = self._options
         classes = self._cluster.classes(target) | options.classes
         if live is not None and (manager := manager_of(live, target.kind)):
             kept = managed_files(target, before, options.token, options.gridd, classes, namespace, manager)
             return LicenseObjectChange(target, live, before, kept, None, managed_by=manager)
-        if not before.is_complete and (origin := self._migration_source(target)) is not None:
-            files = read_files(origin, self._cluster.read(origin), namespace)
-            known = LicenseFiles(before.token or files.token, before.config or files.config, before.stray)
+        origin = self._migration_source(target)
+        mounted = read_files(origin, self._cluster.read(origin), namespace) if origin is not None else LicenseFiles()
+        known = before.completed_by(mounted)
         exists = live is not None or known.token is not None
         desired = desired_files(target, known, options.token, options.gridd, classes, namespace, exists=exists)
         if options.token is not None and not options.replace:
             require_renewal(target, known, desired, namespace)
+        if origin is not None and origin in self._cluster.mounted and not target.pools:
+            # An earlier run may have created the Secret, and the ConfigMap may have been changed since. A token for another license server that is in the
+            # Secret has got there on purpose.
+            if not options.replace:
+                require_renewal(origin, mounted, desired, namespace, given=options.token is not None)
+            if text := other_config_warning(target, desired.files, origin, mounted, namespace):
+                desired = replace(desired, warnings=(*desired.warnings, text))
         body = object_body(target, namespace, live, before, desired.files)
-        return LicenseObjectChange(target, live, before, desired, body, origin)
+        is_copy = known != before
+        return LicenseObjectChange(target, live, before, desired, body, origin if is_copy else None)
 
     def _migration_source(self, target: LicenseTarget) -> LicenseTarget | None:
         """The ConfigMap that the ClusterPolicy names instead of this Secret."""
