@@ -217,7 +217,8 @@ class Rotator:
         """The state of the license, None if it cannot be read: the steps between the end and the start of a client must not fail because of it."""
         try:
             return self._containers.status(pod)
-        except CommandFailed:
+        except (CommandFailed, ServiceError):
+            # If the API server fails, the next step does, too.
             return None
 
     def _verify(self, rotation: NodeRotation, former: FormerLicense) -> None:

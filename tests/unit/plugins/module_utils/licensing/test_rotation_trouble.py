@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import TIMEOUT, PartialFailure
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import START, LicenseContainers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
@@ -146,3 +147,15 @@ def test_a_driver_pod_that_is_replaced_and_does_not_start() -> None:
     ) in str(error.value)
     found = error.value.partial["license_rotation"]
     assert (found["rotated"], found["failed"], found["reached"], found["pending"]) == (["n0"], "n1", "written", ["n2"])
+
+
+def test_a_state_that_cannot_be_read_without_a_client_does_not_leave_the_node_without_one() -> None:
+    containers = cluster(1, sticky=True)
+
+    def fail(node: str, command: tuple[str, ...]) -> None:
+        if command[0] == "nvidia-smi" and containers.by_node[node].pid is None:
+            raise ApiError("nvidia-smi did not end within 30 s", reason=TIMEOUT, method="GET", path="/exec")
+
+    containers.before = fail
+    assert rotate(containers).rotated == ["n0"]
+    assert containers.by_node["n0"].licensed
