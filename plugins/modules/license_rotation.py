@@ -214,10 +214,13 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 
 def _read(module: PlanModule, containers: LicenseContainers) -> Survey:
     """Read the Secret and all nodes; raises InvalidOptions or UnreachableServers if nodes would lose their license."""
+    provided = module.params["provided"]
+    if provided and not {"objects", "policy", "held_back"} <= provided.keys():
+        raise InvalidOptions(["provided: is not the value license of a result of the module license"])
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
     nodes = _selected(cluster.license_nodes(), module.params["node_names"])
-    if provided := module.params["provided"]:
+    if provided:
         _require_mounted(cluster, nodes, provided)
         if module.check_mode:
             cluster.predict(provided)

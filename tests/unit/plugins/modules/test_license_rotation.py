@@ -172,3 +172,11 @@ def test_the_same_token_in_a_secret_that_no_driver_mounts_yet() -> None:
     mounted = {"configMapName": "by-hand", "nlsEnabled": True}
     found = module(mounted=mounted, params={"provided": provided(NEW, HELD_BACK)})
     assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+
+
+@pytest.mark.parametrize("given", [{"license": provided(NEW, [])}, {"changed": False, "skipped": True}, {"objects": []}])
+def test_another_result_than_that_of_the_module_license_is_refused(given: dict[str, object]) -> None:
+    found = module(params={"provided": given})
+    with pytest.raises(InvalidOptions, match=r"provided: is not the value license of a result of the module license"):
+        found.work()
+    assert found.containers.commands == []
