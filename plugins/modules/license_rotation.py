@@ -36,7 +36,8 @@ options:
   provided:
     description:
       - RV(accel.gpu.license#module:license) of M(accel.gpu.license) in the same run. In check mode, nodes are compared with the files that it would write.
-      - The module fails if the driver pods do not mount these files because the change of the ClusterPolicy was held back.
+      - The module fails if the driver pods do not mount these files because the change of the ClusterPolicy was held back, or because the NVIDIADriver of the
+        pool does not name the object yet.
     type: dict
   node_names:
     description: Rotate only these nodes. By default, all vGPU nodes.
@@ -144,7 +145,7 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.connectivity import are_unreachable
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.diagnosis import problem
+from ..module_utils.licensing.diagnosis import Expected, problem
 from ..module_utils.licensing.driver_pods import LicenseNode, Reading
 from ..module_utils.licensing.rotation import (
     REPLACE,
@@ -253,17 +254,37 @@ class TokenHeldBack(ModuleFailure):
 def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], provided: t.Mapping[str, t.Any]) -> None:
     """Raise TokenHeldBack if the files of the module license reach no node. The object that is mounted may have the same content."""
     held_back = provided["held_back"]
+    pending = {"license_rotation": RotationResult(pending=[node.name for node in nodes]).as_dict()}
     mounted = [] if _NLS_ENABLED in held_back else [expected.files.digests() for expected in cluster.expected.values()]
     missing = [item for item in provided["objects"] if item["digests"] not in mounted]
-    if not held_back or not missing:
-        return
-    labels = join_words([LicenseTarget(item["kind"], item["name"]).label(item["namespace"]) for item in missing])
-    raise TokenHeldBack(
-        f"No node was rotated: the driver pods do not mount {labels}. {join_words(held_back)} of the ClusterPolicy "
-        f"{'was' if len(held_back) == 1 else 'were'} held back, because the change restarts the driver. Set {ALLOW_DRIVER_ROLLOUT} in a maintenance "
-        "window. The drivers then start with the token.",
-        {"license_rotation": RotationResult(pending=[node.name for node in nodes]).as_dict()},
-    )
+    if held_back and missing:
+        labels = join_words([LicenseTarget(item["kind"], item["name"]).label(item["namespace"]) for item in missing])
+        raise TokenHeldBack(
+            f"No node was rotated: the driver pods do not mount {labels}. {join_words(held_back)} of the ClusterPolicy "
+            f"{'was' if len(held_back) == 1 else 'were'} held back, because the change restarts the driver. Set {ALLOW_DRIVER_ROLLOUT} in a maintenance "
+            "window. The drivers then start with the token.",
+            pending,
+        )
+    for item in provided["objects"]:
+        target = LicenseTarget(item["kind"], item["name"])
+        others = [
+            node.name
+            for node in nodes
+            if node.pod is not None
+            and node.pool in item["pools"]
+            and _mounts_other_files(cluster.expected_of(node), target, item["digests"])
+        ]
+        if others:
+            raise TokenHeldBack(
+                f"No node was rotated: the driver pods on {abbreviate_nodes(others)} do not mount {target.label(item['namespace'])}. Run the playbook site, "
+                "which names it in the NVIDIADriver of the pool.",
+                pending,
+            )
+
+
+def _mounts_other_files(expected: Expected | None, target: LicenseTarget, digests: t.Mapping[str, str]) -> bool:
+    """Whether driver pods mount another object than this one, with other content. The module license warns about nodes where none is mounted."""
+    return expected is not None and not expected.target.is_same_object(target) and expected.files.digests() != digests
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:

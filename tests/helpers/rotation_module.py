@@ -108,6 +108,6 @@ class RotationModule:
         return {"metadata": {"name": SECRET}, "type": "Opaque", "data": data}
 
     def _nodes(self) -> Iterable[Object]:
-        labels = {"nvidia.com/vgpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-A100-10C"}
+        labels = {"nvidia.com/vgpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-A100-10C", "pool": "vdi"}
         status = {"conditions": [{"type": "Ready", "status": "True"}]}
         return [{"metadata": {"name": name, "labels": labels}, "status": status} for name in self.containers.by_node]
