@@ -22,7 +22,8 @@ description:
     connection and TLS). If one does not, the module fails with O(preflight=true), and no node is changed.
   - On a node with the files of the Secret but without a license, only the client is restarted. Those nodes come last.
   - A run that had to wait for another one reads the Secret and the nodes again before the first change.
-  - If a driver pod is replaced in the meantime, the module waits until the driver runs again on the node, and verifies its license.
+  - If a driver pod is replaced in the meantime, the module waits until the driver runs again on the node, and verifies its license. A node that leaves the
+    cluster does not end the rotation.
   - If a run is killed, the next one continues. Nodes that are finished are recognized by the digests of their files and by a running client with a
     license, and are not changed again.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
@@ -91,6 +92,7 @@ license_rotation:
       returned: always
       sample: [gpu-1]
     rotated_count: {description: The number of these nodes., type: int, returned: always, sample: 1}
+    removed: {description: Up to 100 nodes that left the cluster during the rotation., type: list, elements: str, returned: always, sample: []}
     unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
     pending: {description: Up to 100 nodes that were not started because an earlier one has failed., type: list, elements: str, returned: always, sample: []}
     failed: {description: The node that has failed; null if none has., type: str, returned: always, sample: null}
@@ -108,7 +110,7 @@ license_rotation:
       elements: str
       returned: success
       sample: []
-  sample: {rotated: [gpu-1], rotated_count: 1, unchanged_count: 19, pending: [], failed: null, reached: null, skipped: []}
+  sample: {rotated: [gpu-1], rotated_count: 1, removed: [], unchanged_count: 19, pending: [], failed: null, reached: null, skipped: []}
 code:
   description:
     - Reason of the failure. V(partial) - a node has failed or got no license; the nodes before it are finished. V(preflight) - nodes reach no license server
@@ -202,6 +204,10 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             else:
                 waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
                 Rotator(containers, waiting, lease).run(survey.rotations, result)
+                if result.removed:
+                    module.warn(
+                        f"Not rotated: {abbreviate_nodes(result.removed)} left the cluster during the rotation."
+                    )
     except LeaseLost as error:
         # Possibly noticed only at the end, after the last node.
         error.partial = error.partial or {"license_rotation": result.as_dict()}

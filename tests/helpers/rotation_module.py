@@ -93,7 +93,7 @@ class RotationModule:
         return [{"metadata": metadata, "spec": spec, "status": {"namespace": NAMESPACE}}]
 
     def list(self, path: str, **selectors: Any) -> Iterable[Object]:
-        if "spec.nodeName" in (selectors.get("field_selector") or ""):
+        if any(name in (selectors.get("field_selector") or "") for name in ("spec.nodeName", "metadata.name")):
             return self.containers.list(path, **selectors)
         return (
             [self.containers.pod(name) for name in self.containers.by_node] if path.endswith("/pods") else self._nodes()

@@ -207,3 +207,16 @@ def test_a_secret_of_a_pool_without_nodes() -> None:
     found = module(params={"provided": provided(NEWER, [], "other")})
     found.plan = derive({"name": "prod"}, {}, [vgpu_pool("vdi", "licensing-config")])
     assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+
+
+def test_a_node_that_leaves_the_cluster_is_in_the_result() -> None:
+    found = module(3)
+
+    def remove(node: str, command: tuple[str, ...]) -> None:
+        if node == "n1" and command[0] == "kill":
+            found.containers.remove_node(node)
+
+    found.containers.after = remove
+    result = found.work()["license_rotation"]
+    assert (result["rotated"], result["removed"]) == (["n0", "n2"], ["n1"])
+    assert found.warnings == ["Not rotated: node n1 left the cluster during the rotation."]
