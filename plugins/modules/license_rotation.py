@@ -298,7 +298,8 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
     if nodes and not cluster.mounted:
         raise InvalidOptions([NO_OBJECT])
     problems = []
-    for expected in cluster.expected.values():
+    used = dict.fromkeys(expected.target for node in nodes if (expected := cluster.expected_of(node)) is not None)
+    for expected in (cluster.expected[target] for target in used):
         if expected.predicted is not None:
             continue
         if not expected.readable:

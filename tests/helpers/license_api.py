@@ -1,15 +1,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The API server of a cluster in memory, for the module license: it has what the module reads and writes, and nothing else."""
+"""The API server of a cluster in memory, for the modules license and license_rotation: it has what they read and write, and nothing else."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from ansible_collections.accel.gpu.plugins.module_utils.kube.module import ClusterModule
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
     CLUSTER_POLICIES,
     NODES,
@@ -18,6 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
 )
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import CONFIG_KEY, TOKEN_KEY
 from ansible_collections.accel.gpu.plugins.modules import license as license_module
+from ansible_collections.accel.gpu.plugins.modules import license_rotation
 from tests.helpers.modules import run_module
 from tests.helpers.rotation_module import RotationLease
 
@@ -115,12 +118,19 @@ class LicenseApi:
 
     def license(self, pools: Sequence[Object] = (), *, check: bool = False, **options: Any) -> Object:
         """The result of the module license."""
+        return self._run(license_module, pools, check=check, **options)
+
+    def rotation(self, pools: Sequence[Object] = (), **options: Any) -> Object:
+        """The result of the module license_rotation."""
+        return self._run(license_rotation, pools, **options)
+
+    def _run(self, module: ModuleType, pools: Sequence[Object], *, check: bool = False, **options: Any) -> Object:
         lease = RotationLease(self.before_held)
         arguments = {"gpu_cluster": {"name": "prod"}, "gpu_pools": [*pools], **options}
         client = mock.PropertyMock(return_value=self)
         with (
-            mock.patch.object(license_module.LicenseModule, "client", client),
-            mock.patch.object(license_module.LicenseModule, "lease", return_value=lease),
+            mock.patch.object(ClusterModule, "client", client),
+            mock.patch.object(ClusterModule, "lease", return_value=lease),
         ):
             environment = {"NLS_CLIENT_TOKEN": ""}
-            return run_module(license_module.main, arguments, check=check, diff=True, env=environment)
+            return run_module(module.main, arguments, check=check, diff=True, env=environment)

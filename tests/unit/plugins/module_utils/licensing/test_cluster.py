@@ -83,3 +83,14 @@ def test_each_secret_is_verified_for_the_nodes_of_its_driver() -> None:
     managed["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "accel.gpu"}
     for drivers in (TWO_DRIVERS, (*TWO_DRIVERS, managed)):
         assert "No licensing Secret belongs to" not in str(api(*drivers).license().get("warnings"))
+
+
+def test_a_rotation_needs_only_the_secrets_of_its_nodes() -> None:
+    found = api(*TWO_DRIVERS, driver("z", "three", team="z"))
+    # No node has this one yet.
+    assert "Not rotated" in str(found.rotation()["warnings"])
+    expired = make_token(hosts=["two.example.com"], expires=-60)
+    found.add(license_secret("two", expired, "FeatureType=2\n"))
+    assert "The token in Secret gpu-operator/two expired at" in found.rotation()["msg"]
+    assert "The token in Secret gpu-operator/two expired at" in found.rotation(node_names=["b"])["msg"]
+    assert "Not rotated: node a." in str(found.rotation(node_names=["a"])["warnings"])
