@@ -415,7 +415,7 @@ def _config_change(
     nodes = driver_nodes(drivers).get("", 0)
     if not nodes:
         return LicensingConfigChange(name, config, None)
-    upgrade_policy = UpgradePolicy.from_spec(cluster.policy["spec"])
+    upgrade_policy = UpgradePolicy.from_spec(cluster.policy.get("spec") or {})
     reasons = tuple(f"spec.{'.'.join(path)} of the ClusterPolicy changes" for path in config.paths)
     in_place = is_in_place(config.paths, version, upgrade_policy, drivers)
     rollout = DriverRollout(nodes, upgrade_policy, reasons, in_place=in_place)

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module license beside another run, which changes the cluster before this run holds the lease."""
+"""The module license beside another run, which changes the cluster before this run holds the lease, and with drivers that run."""
 
 from __future__ import annotations
 
@@ -72,3 +72,9 @@ def test_the_cluster_is_read_again_only_after_another_run(held_before: Any, read
     with mock.patch.object(api, "list_known", wraps=api.list_known) as listed:
         assert api.license(token=TOKEN)["changed"]
     assert listed.call_args_list.count(mock.call(CLUSTER_POLICIES)) == reads
+
+
+def test_a_policy_without_a_spec() -> None:
+    policy = {key: value for key, value in cluster_policy().items() if key != "spec"}
+    result = LicenseApi([policy], nodes=[gpu_node("a")], daemonsets=[RUNNING_DRIVER]).license(token=TOKEN)
+    assert len(result["license"]["held_back"]) == 2
