@@ -149,6 +149,7 @@ from ..module_utils.licensing.connectivity import are_unreachable
 from ..module_utils.licensing.container import LicenseContainers
 from ..module_utils.licensing.diagnosis import Expected, problem
 from ..module_utils.licensing.driver_pods import LicenseNode, Reading
+from ..module_utils.licensing.module import tokens_in
 from ..module_utils.licensing.rotation import (
     REPLACE,
     NodeRotation,
@@ -159,6 +160,7 @@ from ..module_utils.licensing.rotation import (
 from ..module_utils.licensing.targets import NO_OBJECT, PATH, LicenseTarget
 from ..module_utils.licensing.token import SHORT, utc_now
 from ..module_utils.schema.messages import abbreviate, abbreviate_nodes, join_words
+from ..module_utils.schema.validators import object_name
 
 _NLS_ENABLED = ".".join(("spec", *PATH, "nlsEnabled"))
 
@@ -169,6 +171,14 @@ _SPEC: ArgumentSpec = {
     "wait_timeout": {"type": "int", "default": 300},
     "wait_sleep": {"type": "int", "default": 1},
 }
+
+
+class LicenseRotationModule(PlanModule):
+    """A module with names of nodes."""
+
+    def secrets(self) -> set[str]:
+        """A token that was given in place of a node, too. Names of nodes may have three long parts, but no capitals."""
+        return super().secrets() | {text for text in tokens_in(self.params["node_names"]) if object_name(text)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -369,7 +379,7 @@ def _diff(rotations: t.Sequence[NodeRotation], readings: t.Mapping[str, Reading]
 
 def main() -> None:
     """Run the module."""
-    PlanModule(_SPEC, lease=True).run(work)
+    LicenseRotationModule(_SPEC, lease=True).run(work)
 
 
 if __name__ == "__main__":
