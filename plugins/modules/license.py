@@ -205,11 +205,16 @@ from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
-from ..module_utils.licensing.content import managed_remedy
 from ..module_utils.licensing.diagnosis import Expected, expiry_warning
-from ..module_utils.licensing.gridd_conf import GriddOptions, profile_class
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
-from ..module_utils.licensing.objects import SECRET_NAME_OPTION, LicenseObjectChange, LicenseObjects, LicenseOptions
+from ..module_utils.licensing.objects import (
+    SECRET_NAME_OPTION,
+    LicenseObjectChange,
+    LicenseObjects,
+    LicenseOptions,
+    require_valid,
+)
+from ..module_utils.licensing.options import license_options
 from ..module_utils.licensing.targets import (
     CONFIG_MAP,
     LicenseTarget,
@@ -219,9 +224,8 @@ from ..module_utils.licensing.targets import (
     live_target,
     plan_licensing_config,
 )
-from ..module_utils.licensing.token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
-from ..module_utils.schema.messages import abbreviate_nodes, join_words, option_of_role, quote
-from ..module_utils.schema.validators import object_name
+from ..module_utils.licensing.token import utc_now
+from ..module_utils.schema.messages import abbreviate_nodes, join_words, option_of_role
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.lease import Lease
@@ -285,7 +289,7 @@ class Comparison:
 
 def work(module: LicenseModule) -> Object:
     """Compare the objects and the ClusterPolicy, and write the objects before the ClusterPolicy names them."""
-    options = _options(module)
+    options = license_options(module, _SPEC)
     lease = module.lease()
     lease.observe()
     found = _compare(module, options)
@@ -312,7 +316,7 @@ def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
     targets = objects.select(targets, module.params["secret_name"])
     _require_secret(module, cluster, targets, version)
     changes = [objects.compare(target) for target in targets]
-    _require_valid(changes, cluster.namespace)
+    require_valid(changes, cluster.namespace)
     return Comparison(cluster, objects, changes, _config_change(module, plan, cluster, targets[0], version))
 
 
@@ -325,33 +329,6 @@ def _write(module: LicenseModule, lease: Lease, found: Comparison) -> None:
     if found.policy.applied:
         lease.check()
         _apply_config(module, found.policy)
-
-
-def _options(module: LicenseModule) -> LicenseOptions:
-    """The options; raises InvalidOptions with all problems, before the cluster is read."""
-    params = module.params
-    module.refuse_tokens_in(_SPEC)
-    gridd = GriddOptions.from_params(params)
-    problems = gridd.problems()
-    if params["secret_name"] and object_name(params["secret_name"]):
-        problems.append(f"secret_name: {quote(params['secret_name'])} is not the name of a Secret")
-    kinds = {name: profile_class(f"-{name}") for name in params["vgpu_types"]}
-    problems += [
-        f"vgpu_types: {quote(name)} is not a vGPU type; write it as in A100-10C"
-        for name, kind in kinds.items()
-        if not kind
-    ]
-    token = None
-    try:
-        token, info = module.license_token, module.license_token_info
-        if info is not None and (problem := info.problem(utc_now())) is not None:
-            problems.append(f"{module.token_source}: the token {problem.reason}. {problem.remedy}.")
-    except InvalidOptions as error:
-        problems += error.problems
-    if problems:
-        raise InvalidOptions(problems)
-    classes = frozenset(kind for kind in kinds.values() if kind)
-    return LicenseOptions(token, gridd, params["replace"], classes)
 
 
 def _operator_version(module: LicenseModule, plan: Plan, policy: Object | None) -> str:
@@ -383,21 +360,6 @@ def _require_secret(
                     f"{remedy}; or set {_ALLOW_CONFIGMAP} to write the token into {label}, which more users can read than a Secret."
                 ]
             )
-
-
-def _require_valid(changes: t.Iterable[LicenseObjectChange], namespace: str) -> None:
-    problems = [
-        f"The token in {change.target.label(namespace)} {problem.reason}. "
-        + (
-            managed_remedy(change.target, namespace, change.managed_by)
-            if change.managed_by
-            else problem.remedy_with(f"set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}")
-        )
-        for change in changes
-        if (problem := change.desired.token.problem(utc_now()))
-    ]
-    if problems:
-        raise InvalidOptions(problems)
 
 
 def _config_change(

@@ -299,7 +299,7 @@ def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], pr
 
 
 def _mounts_other_files(expected: Expected | None, target: LicenseTarget, digests: t.Mapping[str, str]) -> bool:
-    """Whether driver pods mount another object than this one, with other content. The module license warns about nodes where none is mounted."""
+    """Whether driver pods mount a different object with different content. The module license warns about nodes where none is mounted."""
     return expected is not None and not expected.target.is_same_object(target) and expected.files.digests() != digests
 
 

@@ -18,6 +18,7 @@ from .content import (
     LicenseFiles,
     desired_files,
     managed_files,
+    managed_remedy,
     object_body,
     other_config_warning,
     read_files,
@@ -26,6 +27,7 @@ from .content import (
 )
 from .gridd_conf import GriddOptions, feature_type_of
 from .targets import CONFIG_MAP, LicenseTarget, live_target
+from .token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
 
 if t.TYPE_CHECKING:
     import datetime
@@ -173,3 +175,19 @@ class LicenseObjects:
 
         if change.body is not None:
             retry_conflicts(send, change.body, lambda: self.compare(change.target).body)
+
+
+def require_valid(changes: t.Iterable[LicenseObjectChange], namespace: str) -> None:
+    """Raise InvalidOptions if the driver pods would get a token that clients do not accept now."""
+    problems = [
+        f"The token in {change.target.label(namespace)} {problem.reason}. "
+        + (
+            managed_remedy(change.target, namespace, change.managed_by)
+            if change.managed_by
+            else problem.remedy_with(f"set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}")
+        )
+        for change in changes
+        if (problem := change.desired.token.problem(utc_now()))
+    ]
+    if problems:
+        raise InvalidOptions(problems)
