@@ -50,7 +50,8 @@ options:
     description:
       - Name of the Secret that the module sets in the ClusterPolicy. By default, the ClusterPolicy keeps its name, or gets V(licensing-config) if it has none.
       - If pools or NVIDIADriver objects name several Secrets, the one that gets the given token; the others are not changed. By default, all of them get the
-        token, unless they contain tokens for different licenses. If they name only one Secret, this option has no effect.
+        token, unless they contain tokens for different licenses. The module fails if none of them has this name. If they name only one
+        Secret, this option has no effect.
     type: str
   feature_type:
     description:
@@ -204,11 +205,16 @@ from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
-from ..module_utils.licensing.content import managed_remedy
 from ..module_utils.licensing.diagnosis import Expected, expiry_warning
-from ..module_utils.licensing.gridd_conf import GriddOptions, profile_class
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
-from ..module_utils.licensing.objects import SECRET_NAME_OPTION, LicenseObjectChange, LicenseObjects, LicenseOptions
+from ..module_utils.licensing.objects import (
+    SECRET_NAME_OPTION,
+    LicenseObjectChange,
+    LicenseObjects,
+    LicenseOptions,
+    require_valid,
+)
+from ..module_utils.licensing.options import license_options
 from ..module_utils.licensing.targets import (
     CONFIG_MAP,
     LicenseTarget,
@@ -218,9 +224,12 @@ from ..module_utils.licensing.targets import (
     live_target,
     plan_licensing_config,
 )
-from ..module_utils.licensing.token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
-from ..module_utils.schema.messages import abbreviate_nodes, join_words, option_of_role, quote
-from ..module_utils.schema.validators import object_name
+from ..module_utils.licensing.token import utc_now
+from ..module_utils.schema.messages import abbreviate_nodes, join_words, option_of_role
+
+if t.TYPE_CHECKING:
+    from ..module_utils.kube.lease import Lease
+    from ..module_utils.pools.plan import Plan
 
 Object = dict[str, t.Any]
 
@@ -263,71 +272,72 @@ class LicensingConfigChange:
         return self.config is not None and self.config.changed and not self.held_back
 
 
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """The objects and the ClusterPolicy, as they are and as they must be."""
+
+    cluster: LicenseCluster
+    objects: LicenseObjects
+    changes: t.Sequence[LicenseObjectChange] = ()
+    policy: LicensingConfigChange = LicensingConfigChange("", None, None)
+
+    @property
+    def changed(self) -> bool:
+        """Whether something has to be sent."""
+        return self.policy.applied or any(change.body for change in self.changes)
+
+
 def work(module: LicenseModule) -> Object:
     """Compare the objects and the ClusterPolicy, and write the objects before the ClusterPolicy names them."""
-    options = _options(module)
-    policy = active_policy(module.client.list_known(CLUSTER_POLICIES))
-    plan = module.plan = adapt_plan(module.client, module.plan, policy)
-    cluster = LicenseCluster(module.client, plan, t.cast("Object | None", policy))
-    if not (cluster.has_vgpu or module.params["vgpu_types"]):
-        module.warn(_NO_VGPU)
-        return _result(cluster, [], LicensingConfigChange("", None, None))
-    version = _operator_version(module, cluster.policy)
-    targets = desired_targets(plan, cluster.policy, version, module.params["secret_name"], cluster.drivers)
+    options = license_options(module, _SPEC)
+    lease = module.lease()
+    lease.observe()
+    found = _compare(module, options)
+    if found.changed:
+        with lease:
+            if not (module.check_mode or lease.untouched):
+                # Another run may have changed the objects, the ClusterPolicy or the drivers before this run held the lease.
+                found = _compare(module, options)
+            _write(module, lease, found)
+    _warn(module, found)
+    return _result(found)
+
+
+def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
+    """Read the cluster; raises InvalidOptions if nodes would get no license."""
+    policy = t.cast("Object | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
+    plan = adapt_plan(module.client, module.plan, policy)
+    cluster = LicenseCluster(module.client, plan, policy)
     objects = LicenseObjects(module.client, cluster, options)
+    if not (cluster.has_vgpu or module.params["vgpu_types"]):
+        return Comparison(cluster, objects)
+    version = _operator_version(module, plan, policy)
+    targets = desired_targets(plan, policy, version, module.params["secret_name"], cluster.drivers)
     targets = objects.select(targets, module.params["secret_name"])
     _require_secret(module, cluster, targets, version)
     changes = [objects.compare(target) for target in targets]
-    _require_valid(changes, cluster.namespace)
-    config_change = _config_change(module, cluster, targets[0], version)
-    if any(change.body for change in changes) or config_change.applied:
-        with module.lease() as lease:
-            for change in changes:
-                lease.check()
-                # In check mode on a first run, the server cannot check an object in a namespace that does not exist yet.
-                if not (module.check_mode and cluster.namespace in module.expected.namespaces):
-                    objects.write(change, check=module.check_mode)
-            if config_change.applied:
-                lease.check()
-                _apply_config(module, config_change)
-    _warn(module, cluster, changes, config_change)
-    return _result(cluster, changes, config_change)
+    require_valid(changes, cluster.namespace)
+    return Comparison(cluster, objects, changes, _config_change(module, plan, cluster, targets[0], version))
 
 
-def _options(module: LicenseModule) -> LicenseOptions:
-    """The options; raises InvalidOptions with all problems, before the cluster is read."""
-    params = module.params
-    module.refuse_tokens_in(_SPEC)
-    gridd = GriddOptions.from_params(params)
-    problems = gridd.problems()
-    if params["secret_name"] and object_name(params["secret_name"]):
-        problems.append(f"secret_name: {quote(params['secret_name'])} is not the name of a Secret")
-    kinds = {name: profile_class(f"-{name}") for name in params["vgpu_types"]}
-    problems += [
-        f"vgpu_types: {quote(name)} is not a vGPU type; write it as in A100-10C"
-        for name, kind in kinds.items()
-        if not kind
-    ]
-    token = None
-    try:
-        token, info = module.license_token, module.license_token_info
-        if info is not None and (problem := info.problem(utc_now())) is not None:
-            problems.append(f"{module.token_source}: the token {problem.reason}. {problem.remedy}.")
-    except InvalidOptions as error:
-        problems += error.problems
-    if problems:
-        raise InvalidOptions(problems)
-    classes = frozenset(kind for kind in kinds.values() if kind)
-    return LicenseOptions(token, gridd, params["replace"], classes)
+def _write(module: LicenseModule, lease: Lease, found: Comparison) -> None:
+    for change in found.changes:
+        lease.check()
+        # In check mode on a first run, the server cannot check an object in a namespace that does not exist yet.
+        if not (module.check_mode and found.cluster.namespace in module.expected.namespaces):
+            found.objects.write(change, check=module.check_mode)
+    if found.policy.applied:
+        lease.check()
+        _apply_config(module, found.policy)
 
 
-def _operator_version(module: LicenseModule, policy: Object | None) -> str:
+def _operator_version(module: LicenseModule, plan: Plan, policy: Object | None) -> str:
     """The release of the operator that reads the objects; that of the variables if it is not installed yet."""
     if policy is None:
-        return module.plan.operator.version
+        return plan.operator.version
     if version := policy_version(policy):
         return version
-    installation = find_operator(module.client, module.plan, [policy]).installation
+    installation = find_operator(module.client, plan, [policy]).installation
     return installation.version if installation else ""
 
 
@@ -352,26 +362,11 @@ def _require_secret(
             )
 
 
-def _require_valid(changes: t.Iterable[LicenseObjectChange], namespace: str) -> None:
-    problems = [
-        f"The token in {change.target.label(namespace)} {problem.reason}. "
-        + (
-            managed_remedy(change.target, namespace, change.managed_by)
-            if change.managed_by
-            else problem.remedy_with(f"set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}")
-        )
-        for change in changes
-        if (problem := change.desired.token.problem(utc_now()))
-    ]
-    if problems:
-        raise InvalidOptions(problems)
-
-
 def _config_change(
-    module: LicenseModule, cluster: LicenseCluster, target: LicenseTarget, version: str
+    module: LicenseModule, plan: Plan, cluster: LicenseCluster, target: LicenseTarget, version: str
 ) -> LicensingConfigChange:
     """The change of the ClusterPolicy, and the driver restarts that it causes."""
-    config = plan_licensing_config(module.plan, cluster.policy, target)
+    config = plan_licensing_config(plan, cluster.policy, target)
     if config is None or cluster.policy is None:
         return LicensingConfigChange("", None, None)
     name = cluster.policy["metadata"]["name"]
@@ -382,7 +377,7 @@ def _config_change(
     nodes = driver_nodes(drivers).get("", 0)
     if not nodes:
         return LicensingConfigChange(name, config, None)
-    upgrade_policy = UpgradePolicy.from_spec(cluster.policy["spec"])
+    upgrade_policy = UpgradePolicy.from_spec(cluster.policy.get("spec") or {})
     reasons = tuple(f"spec.{'.'.join(path)} of the ClusterPolicy changes" for path in config.paths)
     in_place = is_in_place(config.paths, version, upgrade_policy, drivers)
     rollout = DriverRollout(nodes, upgrade_policy, reasons, in_place=in_place)
@@ -404,12 +399,10 @@ def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> None:
             raise
 
 
-def _warn(
-    module: LicenseModule,
-    cluster: LicenseCluster,
-    changes: t.Sequence[LicenseObjectChange],
-    policy: LicensingConfigChange,
-) -> None:
+def _warn(module: LicenseModule, found: Comparison) -> None:
+    cluster, changes, policy = found.cluster, found.changes, found.policy
+    if not changes:
+        module.warn(_NO_VGPU)
     written = [change.target.label_with_pools(cluster.namespace) for change in changes if not change.managed_by]
     if len(written) > 1 and module.license_token is not None and any(change.action == "created" for change in changes):
         module.warn(
@@ -442,7 +435,8 @@ def _warn(
         )
 
 
-def _result(cluster: LicenseCluster, changes: t.Sequence[LicenseObjectChange], policy: LicensingConfigChange) -> Object:
+def _result(found: Comparison) -> Object:
+    cluster, changes, policy = found.cluster, found.changes, found.policy
     before: Object = {}
     after: Object = {}
     for change in changes:

@@ -23,7 +23,8 @@ description:
     of the token is reachable (name, connection and TLS). If a node cannot reach any of them, the module fails, and no node is changed.
   - On a node that has the files in the Secret but no license, only the client is restarted. These nodes are changed last.
   - After waiting for another run, the module reads the Secret and the nodes again before the first change.
-  - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license.
+  - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license. A
+    node that leaves the cluster does not end the rotation.
   - If a run is killed, the next run continues. Nodes that are already finished are recognized by the digests of their files and by a running client with a
     license, and are not changed again.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
@@ -38,7 +39,8 @@ options:
     description:
       - RV(accel.gpu.license#module:license) of M(accel.gpu.license) in the same run. In check mode, nodes are compared with the files that
         M(accel.gpu.license) would write.
-      - The module fails if the driver pods do not mount these files because the change to the ClusterPolicy was held back.
+      - The module fails if the driver pods do not mount these files because the change to the ClusterPolicy was held back, or because the NVIDIADriver
+        of the pool does not name the object yet.
     type: dict
   node_names:
     description: Rotate only these nodes. By default, all vGPU nodes.
@@ -92,6 +94,7 @@ license_rotation:
       returned: always
       sample: [gpu-1]
     rotated_count: {description: The number of these nodes., type: int, returned: always, sample: 1}
+    removed: {description: Up to 100 nodes that left the cluster during the rotation., type: list, elements: str, returned: always, sample: []}
     unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
     pending: {description: Up to 100 nodes that were not started because an earlier one failed., type: list, elements: str, returned: always, sample: []}
     failed: {description: The node that failed; null if none did., type: str, returned: always, sample: null}
@@ -109,7 +112,7 @@ license_rotation:
       elements: str
       returned: success
       sample: []
-  sample: {rotated: [gpu-1], rotated_count: 1, unchanged_count: 19, pending: [], failed: null, reached: null, skipped: []}
+  sample: {rotated: [gpu-1], rotated_count: 1, removed: [], unchanged_count: 19, pending: [], failed: null, reached: null, skipped: []}
 code:
   description:
     - Reason of the failure. V(partial) - a node failed or got no license; the nodes before it are finished. V(preflight) - nodes cannot reach any license
@@ -146,8 +149,9 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.connectivity import are_unreachable
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.diagnosis import problem
+from ..module_utils.licensing.diagnosis import Expected, problem
 from ..module_utils.licensing.driver_pods import LicenseNode, Reading
+from ..module_utils.licensing.module import tokens_in
 from ..module_utils.licensing.rotation import (
     REPLACE,
     NodeRotation,
@@ -158,6 +162,7 @@ from ..module_utils.licensing.rotation import (
 from ..module_utils.licensing.targets import NO_OBJECT, PATH, LicenseTarget
 from ..module_utils.licensing.token import SHORT, utc_now
 from ..module_utils.schema.messages import abbreviate, abbreviate_nodes, join_words
+from ..module_utils.schema.validators import object_name
 
 _NLS_ENABLED = ".".join(("spec", *PATH, "nlsEnabled"))
 
@@ -168,6 +173,14 @@ _SPEC: ArgumentSpec = {
     "wait_timeout": {"type": "int", "default": 300},
     "wait_sleep": {"type": "int", "default": 1},
 }
+
+
+class LicenseRotationModule(PlanModule):
+    """A module with names of nodes."""
+
+    def secrets(self) -> set[str]:
+        """A token that was given in place of a node, too. Names of nodes may have three long parts, but no capitals."""
+        return super().secrets() | {text for text in tokens_in(self.params["node_names"]) if object_name(text)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,6 +216,10 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             else:
                 waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
                 Rotator(containers, waiting, lease).run(survey.rotations, result)
+                if result.removed:
+                    module.warn(
+                        f"Not rotated: {abbreviate_nodes(result.removed)} left the cluster during the rotation."
+                    )
     except LeaseLost as error:
         # Possibly noticed only at the end, after the last node.
         error.partial = error.partial or {"license_rotation": result.as_dict()}
@@ -216,10 +233,13 @@ def work(module: PlanModule) -> dict[str, t.Any]:
 
 def _read(module: PlanModule, containers: LicenseContainers) -> Survey:
     """Read the Secret and all nodes; raises InvalidOptions or UnreachableServers if nodes would lose their license."""
+    provided = module.params["provided"]
+    if provided and not {"objects", "policy", "held_back"} <= provided.keys():
+        raise InvalidOptions(["provided: is not the value license of a result of the module license"])
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
     nodes = _selected(cluster.license_nodes(), module.params["node_names"])
-    if provided := module.params["provided"]:
+    if provided:
         _require_mounted(cluster, nodes, provided)
         if module.check_mode:
             cluster.predict(provided)
@@ -252,17 +272,37 @@ class TokenHeldBack(ModuleFailure):
 def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], provided: t.Mapping[str, t.Any]) -> None:
     """Raise TokenHeldBack if the files of the module license reach no node. The object that is mounted may have the same content."""
     held_back = provided["held_back"]
+    pending = {"license_rotation": RotationResult(pending=[node.name for node in nodes]).as_dict()}
     mounted = [] if _NLS_ENABLED in held_back else [expected.files.digests() for expected in cluster.expected.values()]
     missing = [item for item in provided["objects"] if item["digests"] not in mounted]
-    if not held_back or not missing:
-        return
-    labels = join_words([LicenseTarget(item["kind"], item["name"]).label(item["namespace"]) for item in missing])
-    raise TokenHeldBack(
-        f"No node was rotated: the driver pods do not mount {labels}. {join_words(held_back)} of the ClusterPolicy "
-        f"{'was' if len(held_back) == 1 else 'were'} held back, because the change restarts the driver. Set {ALLOW_DRIVER_ROLLOUT} in a maintenance "
-        "window. The drivers then start with the token.",
-        {"license_rotation": RotationResult(pending=[node.name for node in nodes]).as_dict()},
-    )
+    if held_back and missing:
+        labels = join_words([LicenseTarget(item["kind"], item["name"]).label(item["namespace"]) for item in missing])
+        raise TokenHeldBack(
+            f"No node was rotated: the driver pods do not mount {labels}. {join_words(held_back)} of the ClusterPolicy "
+            f"{'was' if len(held_back) == 1 else 'were'} held back, because the change restarts the driver. Set {ALLOW_DRIVER_ROLLOUT} in a maintenance "
+            "window. The drivers then start with the token.",
+            pending,
+        )
+    for item in provided["objects"]:
+        target = LicenseTarget(item["kind"], item["name"])
+        others = [
+            node.name
+            for node in nodes
+            if node.pod is not None
+            and node.pool in item["pools"]
+            and _mounts_other_files(cluster.expected_of(node), target, item["digests"])
+        ]
+        if others:
+            raise TokenHeldBack(
+                f"No node was rotated: the driver pods on {abbreviate_nodes(others)} do not mount {target.label(item['namespace'])}. Run the playbook site, "
+                "which names it in the NVIDIADriver of the pool.",
+                pending,
+            )
+
+
+def _mounts_other_files(expected: Expected | None, target: LicenseTarget, digests: t.Mapping[str, str]) -> bool:
+    """Whether driver pods mount a different object with different content. The module license warns about nodes where none is mounted."""
+    return expected is not None and not expected.target.is_same_object(target) and expected.files.digests() != digests
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
@@ -270,7 +310,8 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
     if nodes and not cluster.mounted:
         raise InvalidOptions([NO_OBJECT])
     problems = []
-    for expected in cluster.expected.values():
+    used = dict.fromkeys(expected.target for node in nodes if (expected := cluster.expected_of(node)) is not None)
+    for expected in (cluster.expected[target] for target in used):
         if expected.predicted is not None:
             continue
         if not expected.readable:
@@ -340,7 +381,7 @@ def _diff(rotations: t.Sequence[NodeRotation], readings: t.Mapping[str, Reading]
 
 def main() -> None:
     """Run the module."""
-    PlanModule(_SPEC, lease=True).run(work)
+    LicenseRotationModule(_SPEC, lease=True).run(work)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The API server of a cluster in memory, for the module license: it has what the module reads and writes, and nothing else."""
+"""The API server of a cluster in memory, for the modules license and license_rotation: it has what they read and write, and nothing else."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from ansible_collections.accel.gpu.plugins.module_utils.kube.module import ClusterModule
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
     CLUSTER_POLICIES,
     NODES,
@@ -20,7 +20,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
 )
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import CONFIG_KEY, TOKEN_KEY
 from ansible_collections.accel.gpu.plugins.modules import license as license_module
+from ansible_collections.accel.gpu.plugins.modules import license_rotation
 from tests.helpers.modules import run_module
+from tests.helpers.rotation_module import RotationLease
 
 NAMESPACE = "gpu-operator"
 
@@ -59,13 +61,15 @@ def license_secret(name: str, token: str, config: str = "", **metadata: Any) -> 
 
 @dataclass
 class LicenseApi:
-    """The objects of the cluster; `written` are the bodies that the module has sent."""
+    """The objects of the cluster; `written` are the bodies that the module has sent, `before_held` is what another run does before this one holds the lease."""
 
     policies: list[Object] = field(default_factory=list)
     drivers: list[Object] = field(default_factory=list)
     nodes: list[Object] = field(default_factory=list)
     objects: dict[str, Object] = field(default_factory=dict)
     written: list[Object] = field(default_factory=list)
+    daemonsets: list[Object] = field(default_factory=list)
+    before_held: Callable[[], object] | None = None
 
     def add(self, *items: Object) -> LicenseApi:
         """Add Secrets."""
@@ -82,7 +86,9 @@ class LicenseApi:
         return {CLUSTER_POLICIES: self.policies, NVIDIA_DRIVERS: self.drivers}[path]
 
     def list(self, path: str, **dummy: Any) -> Sequence[Object]:
-        """The nodes; there are no pods and no DaemonSets."""
+        """The nodes and the DaemonSets; there are no pods."""
+        if path.endswith("/daemonsets"):
+            return self.daemonsets
         return self.nodes if path == NODES else []
 
     def get(self, path: str) -> Object | None:
@@ -112,16 +118,19 @@ class LicenseApi:
 
     def license(self, pools: Sequence[Object] = (), *, check: bool = False, **options: Any) -> Object:
         """The result of the module license."""
+        return self._run(license_module, pools, check=check, **options)
 
-        @contextlib.contextmanager
-        def lease(dummy: Any) -> Iterator[Any]:
-            yield SimpleNamespace(check=lambda: None)
+    def rotation(self, pools: Sequence[Object] = (), **options: Any) -> Object:
+        """The result of the module license_rotation."""
+        return self._run(license_rotation, pools, **options)
 
+    def _run(self, module: ModuleType, pools: Sequence[Object], *, check: bool = False, **options: Any) -> Object:
+        lease = RotationLease(self.before_held)
         arguments = {"gpu_cluster": {"name": "prod"}, "gpu_pools": [*pools], **options}
         client = mock.PropertyMock(return_value=self)
         with (
-            mock.patch.object(license_module.LicenseModule, "client", client),
-            mock.patch.object(license_module.LicenseModule, "lease", lease),
+            mock.patch.object(ClusterModule, "client", client),
+            mock.patch.object(ClusterModule, "lease", return_value=lease),
         ):
             environment = {"NLS_CLIENT_TOKEN": ""}
-            return run_module(license_module.main, arguments, check=check, diff=True, env=environment)
+            return run_module(module.main, arguments, check=check, diff=True, env=environment)

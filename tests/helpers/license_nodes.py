@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
+from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import (
     CONFIG_PATH,
     TOKEN_PATH,
@@ -149,6 +150,8 @@ class Containers:
     # How many driver pods each node has had before, and how many reads it takes until the container of its pod runs.
     replaced: dict[str, int] = field(default_factory=dict)
     starting: dict[str, int] = field(default_factory=dict)
+    # The nodes that have left the cluster, and whose pods have not.
+    left_pods: set[str] = field(default_factory=set)
 
     def exec(
         self,
@@ -172,6 +175,8 @@ class Containers:
 
     def _exec(self, name: str, command: tuple[str, ...], stdin: bytes | None) -> ExecResult:
         node, dummy, number = name.partition("+")
+        if node in self.left_pods:
+            raise ApiError("error dialing backend: no route to host", status=500, method="GET", path="/exec")
         if node not in self.by_node or int(number or 0) != self.replaced.get(node, 0):
             raise ApiError(f'pods "driver-{name}" not found', status=404, reason="NotFound", method="GET", path="/exec")
         self.commands.append((node, command))
@@ -202,11 +207,18 @@ class Containers:
         """The commands that change something."""
         return [each for each in self.commands if each[1][0] in ("cp", "mv", "kill", "env")]
 
-    def list(self, path: str, *, label_selector: str, field_selector: str) -> Sequence[dict[str, Any]]:
-        """The driver pods of one node, or of all nodes."""
+    def remove_node(self, node: str, *, pod_stays: bool = False) -> None:
+        """The node leaves the cluster; its pod may be shown until it is collected."""
+        del self.by_node[node]
+        self.left_pods |= {node} if pod_stays else set()
+
+    def list(self, path: str, *, field_selector: str, label_selector: str = "") -> Sequence[dict[str, Any]]:
+        """A node; or the driver pods of one node, or of all nodes."""
+        if path == NODES:
+            return [{"metadata": {"name": name}} for name in self.by_node if field_selector == f"metadata.name={name}"]
         assert label_selector == "app.kubernetes.io/component=nvidia-driver"
         node = field_selector.partition("spec.nodeName=")[2]
-        return [self.pod(name) for name in self.by_node if name == node or not node]
+        return [self.pod(name) for name in (*self.by_node, *self.left_pods) if name == node or not node]
 
 
 def license_node(

@@ -23,7 +23,7 @@ Object = dict[str, Any]
 class RotationLease:
     """A lease; `before_held` is what another run does before this one holds it."""
 
-    before_held: Callable[[], None] | None = None
+    before_held: Callable[[], object] | None = None
     lost: Exception | None = None
     untouched: bool = False
     held: bool = False
@@ -93,7 +93,7 @@ class RotationModule:
         return [{"metadata": metadata, "spec": spec, "status": {"namespace": NAMESPACE}}]
 
     def list(self, path: str, **selectors: Any) -> Iterable[Object]:
-        if "spec.nodeName" in (selectors.get("field_selector") or ""):
+        if any(name in (selectors.get("field_selector") or "") for name in ("spec.nodeName", "metadata.name")):
             return self.containers.list(path, **selectors)
         return (
             [self.containers.pod(name) for name in self.containers.by_node] if path.endswith("/pods") else self._nodes()
@@ -108,6 +108,6 @@ class RotationModule:
         return {"metadata": {"name": SECRET}, "type": "Opaque", "data": data}
 
     def _nodes(self) -> Iterable[Object]:
-        labels = {"nvidia.com/vgpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-A100-10C"}
+        labels = {"nvidia.com/vgpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-A100-10C", "pool": "vdi"}
         status = {"conditions": [{"type": "Ready", "status": "True"}]}
         return [{"metadata": {"name": name, "labels": labels}, "status": status} for name in self.containers.by_node]

@@ -139,8 +139,9 @@ class NodeDrainer:
         cordoned = {name: node for name, node in nodes.items() if cordon.is_cordoned_for_removal(node)}
         if cordoned:
             with self.lease.held() as lease:
-                self._patch_all(cordoned, cordon.cancel_removal, lease)
+                # A run that is killed here leaves the cordon, by which the next one finds the nodes.
                 self.removal.cancel(list(cordoned.values()))
+                self._patch_all(cordoned, cordon.cancel_removal, lease)
         return sorted(cordoned)
 
     def _patch_all(

@@ -17,4 +17,4 @@ class NodeRemoval:
         """Called with nodes that were drained, before their machines are removed."""
 
     def cancel(self, nodes: t.Sequence[Node]) -> None:
-        """Called with nodes that were drained and uncordoned, because they stay."""
+        """Called with nodes that were drained and stay, before they are uncordoned."""

@@ -331,11 +331,12 @@ class _Conversation:
             causes = {cause.get("reason"): cause.get("message") for cause in details.get("causes") or ()}
             if "ExitCode" in causes:
                 return int(causes["ExitCode"])
-        except (ValueError, TypeError, KeyError, AttributeError):
+            code = int(status.get("code") or 500)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise _no_answer(self._request, "the connection ended before the command", BROKEN, sent=True) from None
         raise ApiError(
             str(status.get("message") or "the command could not be started"),
-            status=int(status.get("code") or 500),
+            status=code,
             reason=str(status.get("reason") or ""),
             method="GET",
             path=self._request.path,
@@ -349,9 +350,10 @@ def _refused(request: ExecRequest, error: t.Any) -> ApiError:
     """The error of the API server, in whose body is a Status object unless it comes from a proxy."""
     status: dict[str, t.Any] = {}
     body = error.resp_body or b""
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         parsed = json.loads(body)
         status = parsed if isinstance(parsed, dict) else {}
+    details = status.get("details")
     code = int(error.status_code or 500)
     text = "" if status else bytes(body[:300]).decode(errors="replace").strip()
     return ApiError(
@@ -360,7 +362,7 @@ def _refused(request: ExecRequest, error: t.Any) -> ApiError:
         reason=str(status.get("reason") or _HTTP_REASONS.get(code, "")),
         method="GET",
         path=request.path,
-        details=status.get("details") or {},
+        details=details if isinstance(details, dict) else {},
         sent=False,
     )
 

@@ -37,7 +37,7 @@ class Server:
     @property
     def address(self) -> str:
         """Host and port in one word."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return _address(self.host, str(self.port))
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,12 @@ def servers_of(token: TokenInfo) -> list[Server]:
 def proxy_of(config: str) -> str:
     """The proxy in gridd.conf through which the license client connects; empty without one."""
     found = gridd_conf.parse(config)
-    address, port = found.get("ProxyServerAddress", ""), found.get("ProxyServerPort", "")
-    return f"{address}:{port}" if address and port.isdecimal() else ""
+    host, port = found.get("ProxyServerAddress", "").strip("[]"), found.get("ProxyServerPort", "")
+    return _address(host, port) if host and port.isdecimal() else ""
+
+
+def _address(host: str, port: str) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def check_command(server: Server, proxy: str) -> list[str]:

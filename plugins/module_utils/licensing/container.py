@@ -17,7 +17,7 @@ from ..common.errors import ModuleFailure
 from ..common.parallel import is_fatal, run_bounded
 from ..kube.errors import ApiError
 from ..kube.exec import ExecResult
-from ..kube.paths import collection_path
+from ..kube.paths import NODES, collection_path
 from .connectivity import Server, ServiceCheck, check_command, evaluate_check, proxy_of, servers_of, unknown_check
 from .driver_pods import (
     CONFIG_PATH,
@@ -261,6 +261,10 @@ class LicenseContainers:
         path = collection_path("v1", "Pod", pod.namespace)
         found = self._client.list(path, label_selector=SELECTOR, field_selector=f"{FIELDS},spec.nodeName={pod.node}")
         return parse_driver_pods(item for item in found if not item["metadata"].get("deletionTimestamp")).get(pod.node)
+
+    def has_node(self, name: str) -> bool:
+        """Whether the cluster has a node."""
+        return any(True for dummy in self._client.list(NODES, field_selector=f"metadata.name={name}"))
 
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:
         """Run a command whose repetition is harmless."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..catalog.names import CREATED_ANNOTATION
 from ..common.errors import InvalidOptions
@@ -49,6 +49,14 @@ class LicenseFiles:
     def is_complete(self) -> bool:
         """Whether driver pods can mount both files."""
         return self.token is not None and self.config is not None
+
+    def completed_by(self, other: LicenseFiles) -> LicenseFiles:
+        """These files, and those of another object where this one has none. An empty gridd.conf is valid."""
+        return replace(
+            self,
+            token=other.token if self.token is None else self.token,
+            config=other.config if self.config is None else self.config,
+        )
 
     @property
     def config_text(self) -> str:
@@ -179,16 +187,29 @@ def token_of(files: LicenseFiles) -> TokenInfo | None:
         return None
 
 
-def require_renewal(target: LicenseTarget, live: LicenseFiles, desired: DesiredFiles, namespace: str) -> None:
-    """Raise InvalidOptions if the token would replace a newer one, or one for another license server."""
+def require_renewal(
+    target: LicenseTarget, live: LicenseFiles, desired: DesiredFiles, namespace: str, *, given: bool = True
+) -> None:
+    """Raise InvalidOptions if the token would replace a newer one or, if it is given, one for another license server."""
     current = token_of(live)
-    if current is not None and (reasons := desired.token.not_a_renewal_of(current)):
+    if current is None:
+        return
+    if reasons := desired.token.not_a_renewal_of(current) if given else desired.token.older_than(current):
         raise InvalidOptions(
             [
                 f"The token ({desired.token.description}) is not a renewal of the one in {target.label(namespace)} ({current.description}): "
                 f"{join_words(reasons)}. Give a newer token of the same license server, or set {REPLACE_OPTION} to true."
             ]
         )
+
+
+def other_config_warning(
+    target: LicenseTarget, desired: LicenseFiles, origin: LicenseTarget, mounted: LicenseFiles, namespace: str
+) -> str:
+    """A sentence if drivers get another gridd.conf with the object than with the one that they mount now; empty otherwise."""
+    if mounted.config is None or gridd_conf.parse(mounted.config_text) == gridd_conf.parse(desired.config_text):
+        return ""
+    return f"gridd.conf of {target.label(namespace)} differs from that of {origin.label(namespace)}, which the drivers mount until they restart."
 
 
 def _config(

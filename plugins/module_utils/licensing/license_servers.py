@@ -93,13 +93,13 @@ class LicenseService:
     def read(self, org: str, virtual_group: int | None) -> LicenseServers:
         """The license servers of one virtual group, or of all; raises LicenseServiceError."""
         found = LicenseServers()
-        base = f"/v1/org/{quote(org, safe='')}/virtual-groups"
+        base = f"/v1/org/{quote(org, safe='', errors='replace')}/virtual-groups"
         groups = [virtual_group] if virtual_group is not None else self._group_ids(base)
         for group in groups:
             servers = _rows(self.get(f"{base}/{group}/license-servers"), "licenseServers")
             for server in servers:
                 found.servers.append(str(server.get("name") or server.get("id")))
-                identity = quote(str(server.get("id")), safe="")
+                identity = quote(str(server.get("id")), safe="", errors="replace")
                 pools = _rows(self.get(f"{base}/{group}/license-servers/{identity}/license-pools"), "licensePools")
                 _add_pools(found, server, pools)
             for instance in dict.fromkeys(str(server.get("serviceInstanceId") or "") for server in servers):
@@ -174,12 +174,12 @@ def _explain(status: int, path: str) -> str:
 
 def _add_pools(found: LicenseServers, server: Row, pools: t.Iterable[Row]) -> None:
     names = {
-        feature.get("id"): str(feature.get("productName") or feature.get("featureName") or "unknown")
+        str(feature.get("id")): str(feature.get("productName") or feature.get("featureName") or "unknown")
         for feature in _rows(server, "licenseServerFeatures")
     }
     for pool in pools:
         for feature in _rows(pool, "licensePoolFeatures"):
-            name = names.get(feature.get("licenseServerFeatureId"), "unknown")
+            name = names.get(str(feature.get("licenseServerFeatureId")), "unknown")
             product = found.products.setdefault(name, Product(name))
             product.total += _number(feature.get("totalAllotment"))
             product.in_use += _number(feature.get("inUse"))

@@ -29,6 +29,12 @@ TOKEN: ArgumentSpec = {
 }
 
 
+def tokens_in(value: t.Any) -> list[str]:
+    """The texts in the value of an option that may be tokens."""
+    texts = value if isinstance(value, list) else [value]
+    return [text for text in texts if isinstance(text, str) and looks_like_token(text)]
+
+
 class LicenseTokenModule(BaseModule):
     """A module with the options `token` and `token_path`."""
 
@@ -36,18 +42,13 @@ class LicenseTokenModule(BaseModule):
         """The token of the environment, too, and one that was given in another option."""
         return super().secrets() | {
             *filter(None, [os.environ.get(TOKEN_ENV)]),
-            *(text for name in self.params for text in self._tokens_in(name)),
+            *(text for value in self.params.values() for text in tokens_in(value)),
         }
 
     def refuse_tokens_in(self, options: t.Iterable[str]) -> None:
         """Raise InvalidOptions if one of these options has a token in place of its own value."""
-        if problems := [_misplaced(name) for name in options if self._tokens_in(name)]:
+        if problems := [_misplaced(name) for name in options if tokens_in(self.params[name])]:
             raise InvalidOptions(problems)
-
-    def _tokens_in(self, option: str) -> list[str]:
-        value = self.params[option]
-        texts = value if isinstance(value, list) else [value]
-        return [text for text in texts if isinstance(text, str) and looks_like_token(text)]
 
     @functools.cached_property
     def license_token(self) -> str | None:
@@ -89,7 +90,7 @@ class LicenseTokenModule(BaseModule):
         if token:
             return t.cast("str", token)
         if path:
-            if self._tokens_in("token_path"):
+            if tokens_in(path):
                 raise InvalidOptions([_misplaced(TOKEN_PATH_OPTION)])
             try:
                 with open(path, "rb") as file:

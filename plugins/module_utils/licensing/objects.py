@@ -6,25 +6,28 @@ from __future__ import annotations
 
 import itertools
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..cluster_state.object_managers import manager_of
 from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.paths import collection_path, object_path
-from ..schema.messages import join_words, option_of_role
+from ..schema.messages import join_words, option_of_role, quote
 from .content import (
     DesiredFiles,
     LicenseFiles,
     desired_files,
     managed_files,
+    managed_remedy,
     object_body,
+    other_config_warning,
     read_files,
     require_renewal,
     token_of,
 )
 from .gridd_conf import GriddOptions, feature_type_of
 from .targets import CONFIG_MAP, LicenseTarget, live_target
+from .token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
 
 if t.TYPE_CHECKING:
     import datetime
@@ -101,17 +104,19 @@ class LicenseObjects:
         self._options = options
 
     def select(self, targets: list[LicenseTarget], name: str | None) -> list[LicenseTarget]:
-        """The objects to compare: if a token is given, only the one of this name, if there is one. Raises InvalidOptions if the token may not be for all."""
+        """The objects to compare: if a token is given, only the one of this name. Raises InvalidOptions if none has it, or if the token may not be for all."""
         if self._options.token is None or len(targets) == 1:
             return targets
-        if chosen := [target for target in targets if target.name == name]:
-            return chosen
+        labels = join_words([target.label_with_pools(self._cluster.namespace) for target in targets])
+        if name:
+            if chosen := [target for target in targets if target.name == name]:
+                return chosen
+            raise InvalidOptions([f"{SECRET_NAME_OPTION}: {quote(name)} is none of {labels}"])
         tokens = [token for target in targets if (token := self._replaceable_token(target)) is not None]
         if any(one.other_licenses_than(other) for one, other in itertools.combinations(tokens, 2)):
-            labels = [target.label_with_pools(self._cluster.namespace) for target in targets]
             raise InvalidOptions(
                 [
-                    f"{join_words(labels)} have different tokens, and one token is given. Set {SECRET_NAME_OPTION} to the name of the Secret that gets it."
+                    f"{labels} have different tokens, and one token is given. Set {SECRET_NAME_OPTION} to the name of the Secret that gets it."
                 ]
             )
         return targets
@@ -127,21 +132,29 @@ class LicenseObjects:
         """The change of one object; raises InvalidOptions if nodes would get no license from it."""
         namespace = self._cluster.namespace
         live = self._cluster.read(target)
-        before = known = read_files(target, live, namespace)
-        options, origin = self._options, None
+        before = read_files(target, live, namespace)
+        options = self._options
         classes = self._cluster.classes(target) | options.classes
         if live is not None and (manager := manager_of(live, target.kind)):
             kept = managed_files(target, before, options.token, options.gridd, classes, namespace, manager)
             return LicenseObjectChange(target, live, before, kept, None, managed_by=manager)
-        if not before.is_complete and (origin := self._migration_source(target)) is not None:
-            files = read_files(origin, self._cluster.read(origin), namespace)
-            known = LicenseFiles(before.token or files.token, before.config or files.config, before.stray)
+        origin = self._migration_source(target)
+        mounted = read_files(origin, self._cluster.read(origin), namespace) if origin is not None else LicenseFiles()
+        known = before.completed_by(mounted)
         exists = live is not None or known.token is not None
         desired = desired_files(target, known, options.token, options.gridd, classes, namespace, exists=exists)
         if options.token is not None and not options.replace:
             require_renewal(target, known, desired, namespace)
+        if origin is not None and origin in self._cluster.mounted and not target.pools:
+            # An earlier run may have created the Secret, and the ConfigMap may have been changed since. A token for another license server that is in the
+            # Secret has got there on purpose.
+            if not options.replace:
+                require_renewal(origin, mounted, desired, namespace, given=options.token is not None)
+            if text := other_config_warning(target, desired.files, origin, mounted, namespace):
+                desired = replace(desired, warnings=(*desired.warnings, text))
         body = object_body(target, namespace, live, before, desired.files)
-        return LicenseObjectChange(target, live, before, desired, body, origin)
+        is_copy = known != before
+        return LicenseObjectChange(target, live, before, desired, body, origin if is_copy else None)
 
     def _migration_source(self, target: LicenseTarget) -> LicenseTarget | None:
         """The ConfigMap that the ClusterPolicy names instead of this Secret."""
@@ -162,3 +175,19 @@ class LicenseObjects:
 
         if change.body is not None:
             retry_conflicts(send, change.body, lambda: self.compare(change.target).body)
+
+
+def require_valid(changes: t.Iterable[LicenseObjectChange], namespace: str) -> None:
+    """Raise InvalidOptions if the driver pods would get a token that clients do not accept now."""
+    problems = [
+        f"The token in {change.target.label(namespace)} {problem.reason}. "
+        + (
+            managed_remedy(change.target, namespace, change.managed_by)
+            if change.managed_by
+            else problem.remedy_with(f"set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}")
+        )
+        for change in changes
+        if (problem := change.desired.token.problem(utc_now()))
+    ]
+    if problems:
+        raise InvalidOptions(problems)

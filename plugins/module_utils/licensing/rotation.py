@@ -70,9 +70,10 @@ class FormerLicense:
 
 @dataclass
 class RotationResult:
-    """The nodes that were rotated, in order; then those that were not started, and the node that has failed."""
+    """The nodes that were rotated, in order; those that left the cluster meanwhile, those that were not started, and the node that has failed."""
 
     rotated: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
     unchanged: int = 0
     pending: list[str] = field(default_factory=list)
     failed: str = ""
@@ -84,6 +85,7 @@ class RotationResult:
         return {
             "rotated": self.rotated[:MAX_LISTED],
             "rotated_count": len(self.rotated),
+            "removed": self.removed[:MAX_LISTED],
             "unchanged_count": self.unchanged,
             "pending": self.pending[:MAX_LISTED],
             "failed": self.failed or None,
@@ -135,6 +137,9 @@ class Rotator:
             try:
                 self._rotate(rotation, result)
             except (ModuleFailure, ServiceError) as error:
+                if self._has_left(name, error):
+                    result.removed.append(name)
+                    continue
                 result.failed = name
                 message, partial = _message(name, error, result), {"license_rotation": result.as_dict()}
                 if isinstance(error, (ServiceError, CommandFailed, WaitTimeout)):
@@ -142,6 +147,15 @@ class Rotator:
                 error.args, error.partial = (message,), partial
                 raise
             result.rotated.append(name)
+
+    def _has_left(self, name: str, error: Exception) -> bool:
+        """Whether the error of a node comes from its removal, for example by an autoscaler."""
+        if not isinstance(error, (ServiceError, CommandFailed, WaitTimeout)):
+            return False
+        try:
+            return not self._containers.has_node(name)
+        except (ModuleFailure, ServiceError):
+            return False
 
     def _rotate(self, rotation: NodeRotation, result: RotationResult) -> None:
         """Rotate one node; after a temporary error, or if its driver pod was replaced, from its current state."""
@@ -172,8 +186,14 @@ class Rotator:
             state = f"The driver does not run: {pod.failure}." if pod is not None else "The node has no driver pod."
             return f"The driver pod {former.name} was replaced. {state} A driver that starts uses the new files."
 
+        def read() -> DriverPod | None:
+            pod = self._containers.current_pod(former)
+            if pod is None and not self._containers.has_node(former.node):
+                raise CommandFailed("The node has left the cluster.")
+            return pod
+
         pod = self._waiting.until(
-            lambda: self._containers.current_pod(former),
+            read,
             lambda pod: pod is not None and not pod.failure,
             describe=text,
             progress_text=lambda pod: f"waiting for the driver of {former.node}",
@@ -217,7 +237,8 @@ class Rotator:
         """The state of the license, None if it cannot be read: the steps between the end and the start of a client must not fail because of it."""
         try:
             return self._containers.status(pod)
-        except CommandFailed:
+        except (CommandFailed, ServiceError):
+            # If the API server fails, the next step does, too.
             return None
 
     def _verify(self, rotation: NodeRotation, former: FormerLicense) -> None:

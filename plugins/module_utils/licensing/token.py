@@ -127,12 +127,15 @@ class TokenInfo:
 
     def not_a_renewal_of(self, current: TokenInfo) -> list[str]:
         """Why this token may be an older or a foreign one, each as a sentence without its end; unknown values are not compared."""
+        return [*self.older_than(current), *self.other_licenses_than(current)]
+
+    def older_than(self, current: TokenInfo) -> list[str]:
+        """Why this token may be an older one, each as a sentence without its end; unknown values are not compared."""
         pairs = (
             ("it was issued earlier", self.issued, current.issued),
             ("it expires earlier", self.expires, current.expires),
         )
-        earlier = [text for text, mine, other in pairs if mine and other and mine < other]
-        return [*earlier, *self.other_licenses_than(current)]
+        return [text for text, mine, other in pairs if mine and other and mine < other]
 
     def other_licenses_than(self, other: TokenInfo) -> list[str]:
         """Why a client gets other licenses with this token, each as a sentence without its end; unknown values are not compared."""

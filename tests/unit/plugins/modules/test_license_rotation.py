@@ -13,7 +13,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods im
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.objects import LicenseObjectChange
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token, utc_now
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.modules.license_rotation import TokenHeldBack
+from tests.helpers.license_api import vgpu_pool
 from tests.helpers.license_nodes import NAMESPACE, Container, Containers, initial_files, lost_connection
 from tests.helpers.license_tokens import make_token
 from tests.helpers.rotation_module import RotationLease, RotationModule
@@ -132,9 +134,9 @@ def test_a_lease_that_is_lost_at_the_end_leaves_the_result() -> None:
 HELD_BACK = ["spec.driver.licensingConfig.configMapName", "spec.driver.licensingConfig.secretName"]
 
 
-def provided(token: str, held_back: list[str]) -> dict[str, object]:
+def provided(token: str, held_back: list[str], *pools: str) -> dict[str, object]:
     """The result of the module license, which has written the token into a Secret."""
-    target = LicenseTarget(SECRET, "by-hand")
+    target = LicenseTarget(SECRET, "by-hand", pools)
     desired = DesiredFiles(LicenseFiles(token.encode(), CONFIG.encode()), parse_token(token), ())
     change = LicenseObjectChange(target, None, LicenseFiles(), desired, {})
     return {
@@ -172,3 +174,49 @@ def test_the_same_token_in_a_secret_that_no_driver_mounts_yet() -> None:
     mounted = {"configMapName": "by-hand", "nlsEnabled": True}
     found = module(mounted=mounted, params={"provided": provided(NEW, HELD_BACK)})
     assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+
+
+@pytest.mark.parametrize(
+    "given", [{"license": provided(NEW, [])}, {"changed": False, "skipped": True}, {"objects": []}]
+)
+def test_another_result_than_that_of_the_module_license_is_refused(given: dict[str, object]) -> None:
+    found = module(params={"provided": given})
+    with pytest.raises(InvalidOptions, match=r"provided: is not the value license of a result of the module license"):
+        found.work()
+    assert found.containers.commands == []
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_secret_that_the_driver_of_its_pool_does_not_name_yet(check_mode: bool) -> None:
+    found = module(params={"provided": provided(NEWER, [], "vdi")}, check_mode=check_mode)
+    found.plan = derive({"name": "prod"}, {}, [vgpu_pool("vdi", "by-hand")])
+    found.token = OLD
+    with pytest.raises(TokenHeldBack) as error:
+        found.work()
+    assert str(error.value) == (
+        "No node was rotated: the driver pods on 2 nodes, n0, n1 do not mount Secret gpu-operator/by-hand. Run the playbook site, which names it in the "
+        "NVIDIADriver of the pool."
+    )
+    assert found.containers.commands == []
+    # The same content is enough.
+    found.token = NEWER
+    assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+
+
+def test_a_secret_of_a_pool_without_nodes() -> None:
+    found = module(params={"provided": provided(NEWER, [], "other")})
+    found.plan = derive({"name": "prod"}, {}, [vgpu_pool("vdi", "licensing-config")])
+    assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+
+
+def test_a_node_that_leaves_the_cluster_is_in_the_result() -> None:
+    found = module(3)
+
+    def remove(node: str, command: tuple[str, ...]) -> None:
+        if node == "n1" and command[0] == "kill":
+            found.containers.remove_node(node)
+
+    found.containers.after = remove
+    result = found.work()["license_rotation"]
+    assert (result["rotated"], result["removed"]) == (["n0", "n2"], ["n1"])
+    assert found.warnings == ["Not rotated: node n1 left the cluster during the rotation."]

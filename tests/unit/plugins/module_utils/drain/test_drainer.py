@@ -1,14 +1,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SharedLease: the first user acquires it, the last one releases it, and the next one acquires a new one."""
+"""SharedLease: the first user acquires it, the last one releases it, and the next one acquires a new one. The order of the steps for nodes that stay."""
 
 from __future__ import annotations
 
 import typing as t
+from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import SharedLease
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import CORDONED_ANNOTATION
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import REMOVAL_REASON
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
+from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import NodeDrainer, SharedLease
+from ansible_collections.accel.gpu.plugins.module_utils.drain.removal import NodeRemoval
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease, LeaseHeld
 
 
@@ -66,3 +71,24 @@ def test_users_fail_while_another_run_holds_the_lease() -> None:
         with pytest.raises(LeaseHeld), shared.held():
             pass
     assert leases.events == []
+
+
+class _Killed(BaseException):
+    """The end of the run by a signal."""
+
+
+def test_the_work_on_nodes_that_stay_is_done_before_their_cordon_is_removed() -> None:
+    leases, cancelled = Leases(), list[str]()
+    removal = mock.Mock(NodeRemoval)
+    removal.cancel.side_effect = lambda nodes: cancelled.extend(node.name for node in nodes)
+    drainer = NodeDrainer(mock.Mock(), mock.Mock(), SharedLease(leases.make), lambda node, text: None, removal=removal)
+    cordon = {CORDONED_ANNOTATION: REMOVAL_REASON}
+    nodes = [parse_node({"metadata": {"name": name, "annotations": cordon if name == "a" else {}}}) for name in "ab"]
+    # The next run finds these nodes by their cordon.
+    with (
+        mock.patch.object(drainer, "cluster_nodes", return_value=nodes),
+        mock.patch.object(drainer, "_patch_all", side_effect=_Killed),
+        pytest.raises(_Killed),
+    ):
+        drainer.uncordon(["a", "b"])
+    assert cancelled == ["a"]

@@ -142,6 +142,34 @@ def test_a_refusal(body: Any, message: str) -> None:
     assert error.value.lacks_right == ("cannot" in message)
 
 
+@pytest.mark.parametrize(
+    "body", [b"[" * 20_000, {"details": "text"}, {"message": ["a"], "reason": {}}, b'{"message": "\\ud800"}']
+)
+def test_an_odd_refusal_is_an_error_of_the_server(body: Any) -> None:
+    with client_of(echo, refuse=lambda headers: (404, body)) as (client, dummy), pytest.raises(ApiError) as error:
+        client.exec(POD, "ctr", ["true"])
+    assert error.value.status == 404
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        b"[]",
+        b"[" * 20_000,
+        b'{"status": "Failure", "code": [1]}',
+        b'{"status": "Failure", "code": 1e400}',
+        b'{"status": "Failure", "code": "x"}',
+        b'{"status": "Failure", "details": {"causes": [{"reason": "ExitCode", "message": 1e400}]}}',
+    ],
+)
+def test_an_odd_status_is_an_error_of_the_server(status: bytes) -> None:
+    with (
+        client_of(echo, stream=lambda write: write(frame(bytes([3]) + status))) as (client, dummy),
+        pytest.raises(ApiError, match="the connection ended before the command"),
+    ):
+        client.exec(POD, "ctr", ["true"])
+
+
 def test_a_busy_server_is_asked_again() -> None:
     answers = iter([(429, {"message": "busy"}), (503, {"message": "starting"}), None])
     with client_of(echo, refuse=lambda headers: next(answers)) as (client, dummy):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 import pytest
@@ -83,3 +84,23 @@ def test_each_secret_is_verified_for_the_nodes_of_its_driver() -> None:
     managed["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "accel.gpu"}
     for drivers in (TWO_DRIVERS, (*TWO_DRIVERS, managed)):
         assert "No licensing Secret belongs to" not in str(api(*drivers).license().get("warnings"))
+
+
+def test_a_rotation_needs_only_the_secrets_of_its_nodes() -> None:
+    found = api(*TWO_DRIVERS, driver("z", "three", team="z"))
+    # No node has this one yet.
+    assert "Not rotated" in str(found.rotation()["warnings"])
+    expired = make_token(hosts=["two.example.com"], expires=-60)
+    found.add(license_secret("two", expired, "FeatureType=2\n"))
+    assert "The token in Secret gpu-operator/two expired at" in found.rotation()["msg"]
+    assert "The token in Secret gpu-operator/two expired at" in found.rotation(node_names=["b"])["msg"]
+    assert "Not rotated: node a." in str(found.rotation(node_names=["a"])["warnings"])
+
+
+def test_a_token_in_place_of_a_node_is_not_shown() -> None:
+    result = api(*TWO_DRIVERS).rotation(node_names=["a", ONE])
+    assert "is not a vGPU node of this cluster" in result["msg"]
+    assert ONE[:40] not in json.dumps(result)
+    long = "worker-with-a-long-name-1.production-cluster-one.internal.example-corporation"
+    for name in (long, long.replace(".internal", "")):
+        assert name in api(*TWO_DRIVERS).rotation(node_names=[name])["msg"]

@@ -34,6 +34,8 @@ def test_the_servers_of_a_token_and_the_commands() -> None:
     assert check_command(HOST, "")[-3:] == ["--noproxy", "*", "https://dls.example.com:443/"]
     assert check_command(HOST, "proxy:3128")[-3:-1] == ["--proxy", "http://proxy:3128"]
     assert proxy_of("FeatureType=1\nProxyServerAddress=proxy\nProxyServerPort=3128\n") == "proxy:3128"
+    for address in ("fd00::1", "[fd00::1]"):
+        assert proxy_of(f"ProxyServerAddress={address}\nProxyServerPort=3128\n") == "[fd00::1]:3128"
     assert proxy_of("FeatureType=1\n") == ""
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.license_api import LicenseApi, cluster_policy, gpu_node, license_secret, vgpu_pool
+from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import object_path
+from tests.helpers.license_api import NAMESPACE, LicenseApi, cluster_policy, gpu_node, license_secret, vgpu_pool
 from tests.helpers.license_tokens import CLS_HOST, DAY, make_token
 
 SECRET, TOKEN_KEY = "licensing-config", "client_configuration_token.tok"
@@ -232,7 +233,7 @@ def two_secrets(first: str, second: str, **metadata: Any) -> LicenseApi:
 
 def test_one_token_does_not_replace_different_ones() -> None:
     api, renewal = two_secrets(TOKEN, OTHER), make_token()
-    for options in ({}, {"replace": True}, {"secret_name": "elsewhere"}):
+    for options in ({}, {"replace": True}):
         result = api.license(TWO_POOLS, token=renewal, **options)
         assert result["code"] == "invalid"
         assert result["msg"] == (
@@ -245,6 +246,18 @@ def test_one_token_does_not_replace_different_ones() -> None:
     assert (api.files("one")[TOKEN_KEY], api.files("two")[TOKEN_KEY]) == (renewal, OTHER)
     # Without a token, all are verified.
     assert [entry["name"] for entry in api.license(TWO_POOLS)["license"]["objects"]] == ["one", "two"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("api", [LicenseApi([cluster_policy()]), two_secrets(TOKEN, TOKEN), two_secrets(TOKEN, OTHER)])
+def test_a_name_that_is_none_of_several_secrets_selects_not_all_of_them(api: LicenseApi, check: bool) -> None:
+    result = api.license(TWO_POOLS, token=make_token(), secret_name="onne", check=check)
+    assert result["code"] == "invalid"
+    assert result["msg"] == (
+        'gpu_licensing_secret_name (option secret_name of the module): "onne" is none of Secret gpu-operator/one (pool a) and Secret gpu-operator/two '
+        "(pool b)"
+    )
+    assert api.written == []
 
 
 def test_secrets_with_the_same_token_are_renewed_together() -> None:
@@ -279,3 +292,65 @@ def test_a_warning_names_the_secrets_that_get_the_same_token() -> None:
     for name, token in (("one", TOKEN), ("two", OTHER)):
         assert api.license(TWO_POOLS, token=token, secret_name=name)["changed"]
     assert (api.files("one")[TOKEN_KEY], api.files("two")[TOKEN_KEY]) == (TOKEN, OTHER)
+
+
+NEWER = make_token(expires=800 * DAY)
+
+
+def migration(mounted: str, secret: str, config: str = "FeatureType=1\n") -> LicenseApi:
+    """A cluster whose drivers still mount a ConfigMap, and the Secret that an earlier run has created."""
+    policy = cluster_policy(licensingConfig={"configMapName": SECRET, "nlsEnabled": True})
+    api = LicenseApi([policy], nodes=[gpu_node("a")]).add(license_secret(SECRET, secret, "FeatureType=1\n"))
+    path = object_path("v1", "ConfigMap", SECRET, NAMESPACE)
+    api.objects[path] = {"metadata": {"name": SECRET}, "data": {TOKEN_KEY: mounted, "gridd.conf": config}}
+    return api
+
+
+@pytest.mark.parametrize(
+    ("mounted", "options", "reason"),
+    [
+        (NEWER, {}, "it expires earlier"),
+        (NEWER, {"token": TOKEN}, "it expires earlier"),
+        (OTHER, {"token": TOKEN}, "it is for another license server"),
+    ],
+)
+def test_drivers_do_not_get_an_older_or_foreign_token_instead_of_the_one_in_their_configmap(
+    mounted: str, options: dict[str, Any], reason: str
+) -> None:
+    api = migration(mounted, TOKEN)
+    result = api.license(**options)
+    assert result["code"] == "invalid"
+    assert "is not a renewal of the one in ConfigMap gpu-operator/licensing-config" in result["msg"]
+    assert reason in result["msg"]
+    assert api.written == []
+    assert api.license(**options, replace=True)["changed"]
+
+
+@pytest.mark.parametrize(
+    ("mounted", "options"), [(TOKEN, {}), (OTHER, {}), (TOKEN, {"token": NEWER}), (NEWER, {"token": NEWER})]
+)
+def test_drivers_get_the_token_of_their_configmap_a_renewal_or_the_one_that_was_accepted(
+    mounted: str, options: dict[str, Any]
+) -> None:
+    result = migration(mounted, TOKEN).license(**options)
+    assert result["changed"]
+    assert "gridd.conf" not in str(result.get("warnings"))
+
+
+def test_a_gridd_conf_that_was_changed_in_the_configmap_only() -> None:
+    result = migration(TOKEN, TOKEN, "FeatureType=1\nProxyServerAddress=proxy\nProxyServerPort=3128\n").license()
+    assert (
+        "gridd.conf of Secret gpu-operator/licensing-config differs from that of ConfigMap gpu-operator/licensing-config, which the drivers mount until they "
+        "restart." in str(result["warnings"])
+    )
+
+
+def test_a_pool_may_have_a_secret_for_another_license_server_than_the_configmap() -> None:
+    assert not migration(OTHER, TOKEN).license([vgpu_pool("vdi", SECRET)]).get("failed")
+
+
+def test_a_configmap_that_does_not_exist_is_no_source() -> None:
+    policy = cluster_policy(licensingConfig={"configMapName": SECRET, "nlsEnabled": True})
+    result = LicenseApi([policy]).license(token=TOKEN)
+    assert result["license"]["objects"][0]["migrated_from"] == ""
+    assert "has the content of" not in str(result.get("warnings"))

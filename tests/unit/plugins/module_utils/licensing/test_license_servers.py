@@ -118,6 +118,18 @@ def test_rejected_requests(server: Server, status: int, message: str) -> None:
     assert KEY not in explain(caught.value)
 
 
+def test_odd_values_cause_no_traceback(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = [{"id": ["f1"], "productName": VCS}, {"id": {}}, {"id": "f2", "productName": {}}]
+    odd = {"id": "\ud800", "name": ["x"], "licenseServerFeatures": features}
+    pool = {"licensePoolFeatures": [{"licenseServerFeatureId": ["f1"], "totalAllotment": "7", "inUse": True}]}
+    monkeypatch.setitem(ANSWERS, f"{BASE}/1/license-servers", {"licenseServers": [odd]})
+    monkeypatch.setitem(ANSWERS, f"{BASE}/1/license-servers/%3F/license-pools", {"licensePools": [pool, None]})
+    found = server.service.read("lic-a", 1)
+    assert found.as_dict()["products"] == [{"name": VCS, "total": 0, "in_use": 0, "free": 0}]
+    with pytest.raises(LicenseServiceError, match="does not know"):
+        server.service.read("\ud800", 1)
+
+
 @pytest.mark.parametrize("body", [b"[]", b"<html>", b"{"])
 def test_answers_that_are_no_objects(server: Server, body: bytes) -> None:
     server.body = body

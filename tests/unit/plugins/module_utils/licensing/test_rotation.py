@@ -32,6 +32,7 @@ def test_every_node_gets_the_new_token_one_after_the_other() -> None:
     assert result.as_dict() == {
         "rotated": ["n0", "n1", "n2"],
         "rotated_count": 3,
+        "removed": [],
         "unchanged_count": 0,
         "pending": [],
         "failed": None,

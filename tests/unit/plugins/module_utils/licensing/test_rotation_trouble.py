@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import TIMEOUT, PartialFailure
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import START, LicenseContainers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
@@ -112,7 +114,7 @@ def test_a_driver_pod_that_is_replaced(moment: str, number: int, token: str) -> 
                 raise lost_connection()
 
     setattr(containers, moment, replace)
-    assert rotate(containers).rotated == ["n0", "n1"]
+    assert rotate(containers, timeout=5).rotated == ["n0", "n1"]
     container = containers.by_node["n0"]
     assert container.loaded == {TOKEN_PATH: NEW.encode(), CONFIG_PATH: CONFIG.encode()}
     # A driver that has started with the new files has a client that uses them.
@@ -124,7 +126,7 @@ def test_a_driver_pod_that_was_replaced_before_its_turn() -> None:
     access, rotations = plan(containers)
     containers.replace_pod("n1", Container(initial_files(NEW, CONFIG), delay=2))
     result = RotationResult()
-    Rotator(access, WaitOptions(0.2, 0.01, Progress(None)), cast(Any, NoLease())).run(rotations, result)
+    Rotator(access, WaitOptions(5, 0.01, Progress(None)), cast(Any, NoLease())).run(rotations, result)
     assert result.rotated == ["n0", "n1"]
     assert containers.by_node["n1"].started == 0
 
@@ -146,3 +148,52 @@ def test_a_driver_pod_that_is_replaced_and_does_not_start() -> None:
     ) in str(error.value)
     found = error.value.partial["license_rotation"]
     assert (found["rotated"], found["failed"], found["reached"], found["pending"]) == (["n0"], "n1", "written", ["n2"])
+
+
+def test_a_state_that_cannot_be_read_without_a_client_does_not_leave_the_node_without_one() -> None:
+    containers = cluster(1, sticky=True)
+
+    def fail(node: str, command: tuple[str, ...]) -> None:
+        if command[0] == "nvidia-smi" and containers.by_node[node].pid is None:
+            raise ApiError("nvidia-smi did not end within 30 s", reason=TIMEOUT, method="GET", path="/exec")
+
+    containers.before = fail
+    assert rotate(containers).rotated == ["n0"]
+    assert containers.by_node["n0"].licensed
+
+
+@pytest.mark.parametrize("command", ["sha256sum", "cp", "kill", "mv", "env"])
+@pytest.mark.parametrize("pod_stays", [False, True])
+def test_a_node_that_leaves_the_cluster_does_not_end_the_run(command: str, pod_stays: bool) -> None:
+    containers = cluster(3)
+
+    def remove(node: str, sent: tuple[str, ...]) -> None:
+        if node == "n1" and sent[0] == command and containers.mutations():
+            containers.remove_node(node, pod_stays=pod_stays)
+
+    containers.after = remove
+    result = rotate(containers, timeout=1)
+    assert (result.rotated, result.removed, result.failed) == (["n0", "n2"], ["n1"], "")
+
+
+def test_a_node_that_leaves_the_cluster_while_its_license_is_awaited() -> None:
+    containers = cluster(2)
+
+    def remove(node: str, sent: tuple[str, ...]) -> None:
+        if node == "n0" and containers.by_node[node].started:
+            containers.remove_node(node)
+
+    containers.after = remove
+    assert (rotate(containers).rotated, rotate(containers).removed) == (["n1"], [])
+
+
+def test_a_node_that_may_have_left_is_reported_with_its_error() -> None:
+    containers = cluster(2)
+    containers.by_node["n0"].immortal = True
+    access, rotations = plan(containers)
+    rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease()))
+    with (
+        mock.patch.object(access, "has_node", side_effect=lost_connection()),
+        pytest.raises(PartialFailure, match="has not ended 60 s after SIGTERM"),
+    ):
+        rotator.run(rotations, RotationResult())

@@ -1,0 +1,44 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options of the module license."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..common.errors import InvalidOptions
+from ..schema.messages import quote
+from ..schema.validators import object_name
+from .gridd_conf import GriddOptions, profile_class
+from .objects import LicenseOptions
+from .token import utc_now
+
+if t.TYPE_CHECKING:
+    from .module import LicenseTokenModule
+
+
+def license_options(module: LicenseTokenModule, names: t.Iterable[str]) -> LicenseOptions:
+    """The options; raises InvalidOptions with all problems, before the cluster is read. `names` are those of the options without a token."""
+    params = module.params
+    module.refuse_tokens_in(names)
+    gridd = GriddOptions.from_params(params)
+    problems = gridd.problems()
+    if params["secret_name"] and object_name(params["secret_name"]):
+        problems.append(f"secret_name: {quote(params['secret_name'])} is not the name of a Secret")
+    kinds = {name: profile_class(f"-{name}") for name in params["vgpu_types"]}
+    problems += [
+        f"vgpu_types: {quote(name)} is not a vGPU type; write it as in A100-10C"
+        for name, kind in kinds.items()
+        if not kind
+    ]
+    token = None
+    try:
+        token, info = module.license_token, module.license_token_info
+        if info is not None and (problem := info.problem(utc_now())) is not None:
+            problems.append(f"{module.token_source}: the token {problem.reason}. {problem.remedy}.")
+    except InvalidOptions as error:
+        problems += error.problems
+    if problems:
+        raise InvalidOptions(problems)
+    classes = frozenset(kind for kind in kinds.values() if kind)
+    return LicenseOptions(token, gridd, params["replace"], classes)
