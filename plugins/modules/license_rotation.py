@@ -153,11 +153,11 @@ from ..module_utils.licensing.rotation import (
     Rotator,
     plan_rotation,
 )
-from ..module_utils.licensing.targets import NO_OBJECT, PATH, LicenseTarget
+from ..module_utils.licensing.targets import LICENSING_CONFIG, NO_OBJECT, LicenseTarget
 from ..module_utils.licensing.token import SHORT, utc_now
 from ..module_utils.schema.messages import abbreviate, abbreviate_nodes, join_words
 
-_NLS_ENABLED = ".".join(("spec", *PATH, "nlsEnabled"))
+_NLS_ENABLED = ".".join(("spec", *LICENSING_CONFIG, "nlsEnabled"))
 
 _SPEC: ArgumentSpec = {
     "provided": {"type": "dict"},
