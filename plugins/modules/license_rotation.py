@@ -318,7 +318,7 @@ def _skipped(nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) 
     causes: dict[str, list[str]] = {}
     for node in nodes:
         reading = readings[node.name]
-        if node.pod is None or node.pod.failure or reading.error:
+        if node.running_pod is None or reading.error:
             causes.setdefault(problem(node, reading, None, utc_now()), []).append(node.name)
     return causes
 
