@@ -144,7 +144,7 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.connectivity import are_unreachable
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.diagnosis import problem
+from ..module_utils.licensing.diagnosis import object_problem, problem
 from ..module_utils.licensing.driver_pods import LicenseNode, Reading
 from ..module_utils.licensing.rotation import (
     REPLACE,
@@ -267,19 +267,9 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
     """Raise InvalidOptions if the nodes would get files with which they lose their license."""
     if nodes and not cluster.mounted:
         raise InvalidOptions([NO_OBJECT])
-    problems = []
-    for expected in cluster.expected.values():
-        if expected.predicted is not None:
-            continue
-        if not expected.readable:
-            problems.append(f"This user may not read {expected.label}. Grant the right to get it.")
-        elif expected.token is None or not expected.files.is_complete:
-            problems.append(
-                f"{expected.label} does not have a valid token and gridd.conf. Run the playbook license with a token."
-            )
-        elif invalid := expected.token.problem(utc_now()):
-            remedy = invalid.remedy_with("run the playbook license with it")
-            problems.append(f"The token in {expected.label} {invalid.reason}. {remedy}")
+    now = utc_now()
+    objects = [expected for expected in cluster.expected.values() if expected.predicted is None]
+    problems = [text for expected in objects if (text := object_problem(expected, now))]
     if problems:
         raise InvalidOptions(problems)
 
