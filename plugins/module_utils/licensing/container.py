@@ -18,6 +18,7 @@ from ..common.parallel import is_fatal, run_bounded
 from ..kube.errors import ApiError
 from ..kube.exec import ExecResult
 from ..kube.paths import collection_path
+from ..schema.messages import as_sentence
 from .connectivity import Server, ServiceCheck, check_command, evaluate_check, proxy_of, servers_of, unknown_check
 from .driver_pods import (
     CONFIG_PATH,
@@ -276,9 +277,7 @@ def _concerns_all(error: Exception) -> bool:
 
 
 def _sentence(error: Exception) -> str:
-    text = error.message if isinstance(error, ApiError) else str(error)
-    text = " ".join(text.split())[:_MAX_ERROR]
-    return text if text.endswith(".") else f"{text}."
+    return as_sentence(" ".join(str(error).split())[:_MAX_ERROR])
 
 
 def _last_line(result: ExecResult) -> str:

@@ -16,7 +16,7 @@ from ..common.errors import ServiceError
 from ..common.parallel import run_bounded
 from ..drain.removal import NodeRemoval
 from ..kube.paths import PODS
-from ..schema.messages import abbreviate_nodes
+from ..schema.messages import abbreviate_nodes, as_sentence
 from .container import PARALLEL, CommandFailed, LicenseContainers
 from .driver_pods import DRIVER_POD_SELECTOR, TOKEN_PATH, DriverPod, parse_driver_pods
 
@@ -86,5 +86,4 @@ def _lacks_right(error: Exception) -> bool:
 def _reason(error: Exception) -> str:
     if _lacks_right(error):
         return "This user may not list driver pods, or run commands in them (pods/exec)."
-    text = error.message if isinstance(error, ServiceError) else str(error)
-    return text if text.endswith(".") else f"{text}."
+    return as_sentence(str(error))

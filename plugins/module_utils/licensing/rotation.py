@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..common.errors import ModuleFailure, PartialFailure, ServiceError
 from ..common.results import MAX_LISTED
 from ..common.wait import WaitOptions, WaitTimeout
-from ..schema.messages import abbreviate_nodes
+from ..schema.messages import abbreviate_nodes, as_sentence
 from .container import CommandFailed, LicenseContainers
 from .diagnosis import Expected, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
@@ -256,9 +256,8 @@ class Rotator:
 def _message(name: str, error: Exception, result: RotationResult) -> str:
     done = f" Done: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
     pending = f" Not started: {abbreviate_nodes(result.pending)}." if result.pending else ""
-    reason = error.message if isinstance(error, ServiceError) else str(error)
     where = f"The rotation stopped at node {name}, {_STEPS[result.reached]}"
     return (
-        f"{where}: {reason}{'' if reason.endswith('.') else '.'}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. "
+        f"{where}: {as_sentence(str(error))}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. "
         "Correct the cause, and run again: finished nodes are skipped."
     )
