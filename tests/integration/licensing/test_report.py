@@ -12,13 +12,11 @@ import pytest
 import yaml
 
 from tests.helpers.cluster import NAMESPACE
-from tests.helpers.licensing import NODES, SECRET, Licensing
+from tests.helpers.licensing import NEW_HOST, NODES, SECRET, Licensing
 from tests.helpers.playbook import run_playbook
 from tests.helpers.polling import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
-
-NEW_HOST = "dls-b.example.com"
 
 
 def test_one_report_for_two_clusters(licensing: Licensing) -> None:
