@@ -25,7 +25,6 @@ from .token import (
     InvalidToken,
     TokenInfo,
     fingerprint,
-    normalize_token,
     parse_token,
 )
 
@@ -120,10 +119,10 @@ def desired_files(
     *,
     exists: bool,
 ) -> DesiredFiles:
-    """The content for an object: the given token, or the live one; gridd.conf with the options. Raises InvalidOptions."""
+    """The content for an object: the given token, as normalize_token() returns it, or the live one; gridd.conf with the options. Raises InvalidOptions."""
     if token is None and (live.token is None or (exists and live.config is None)):
         raise InvalidOptions([_unusable_message(target, live, namespace, exists=exists)])
-    content = normalize_token(token).encode() if token is not None else t.cast("bytes", live.token)
+    content = token.encode() if token is not None else t.cast("bytes", live.token)
     try:
         info = parse_token(content)
     except InvalidToken as error:
