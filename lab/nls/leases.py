@@ -31,20 +31,20 @@ class LeaseBook:
         self._api, self._file, self._lock = Api(lab), file, threading.Lock()
         self._leases: dict[str, Object] = json.loads(file.read_text()) if file.exists() else {}
 
-    def follow(self) -> None:
-        """Look at the nodes regularly: the lease of a deleted node must have been seen before."""
-        threading.Thread(target=self._follow, daemon=True).start()
+    def watch(self) -> None:
+        """Read the nodes regularly: a node that is deleted leaves no other trace of its lease."""
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def current(self) -> list[Object]:
         """Return the leases of all nodes; raise ApiError if the cluster does not answer."""
         with self._lock:
-            found = updated(self._leases, self._api.list("/api/v1/nodes"), datetime.datetime.now(datetime.UTC))
+            found = leases_after(self._leases, self._api.list("/api/v1/nodes"), datetime.datetime.now(datetime.UTC))
             if found != self._leases:
                 self._leases = found
                 write_private(self._file, json.dumps(found, indent=2) + "\n")
             return list(found.values())
 
-    def _follow(self) -> None:
+    def _watch(self) -> None:
         pause = threading.Event()
         while not pause.wait(_SECONDS):
             try:
@@ -53,8 +53,8 @@ class LeaseBook:
                 print(f"nls: {error}", flush=True)
 
 
-def updated(leases: dict[str, Object], nodes: Iterable[Object], now: datetime.datetime) -> dict[str, Object]:
-    """Return the leases after a look at the nodes: by name, with `id`, `node`, `product` and `expiry`."""
+def leases_after(leases: dict[str, Object], nodes: Iterable[Object], now: datetime.datetime) -> dict[str, Object]:
+    """Return the leases, with those of deleted nodes that have not expired: by name, with `id`, `node`, `product` and `expiry`."""
     found: dict[str, Object] = {}
     names = set()
     for node in nodes:

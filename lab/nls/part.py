@@ -53,7 +53,7 @@ class Nls(LabPart):
         """Run the service until killed."""
         settings = CloudSettings(lab, {f"{self.cloud}.{key}": setting for key, setting in self.settings.items()})
         leases = LeaseBook(lab, self.state(lab) / "leases.json")
-        leases.follow()
+        leases.watch()
         lookups = Lookups(leases, lambda: int(settings.setting("nls.licenses")))
         server = NlsServer(lab.ports()["nls"], self.folder(lab) / "server", self._key_file(lab).read_text(), lookups)
         print(f"nls: listening on 127.0.0.1:{lab.ports()['nls']}", flush=True)

@@ -149,7 +149,7 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.connectivity import are_unreachable
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.diagnosis import Expected, problem
+from ..module_utils.licensing.diagnosis import Expected, object_problem, problem
 from ..module_utils.licensing.driver_pods import LicenseNode, Reading
 from ..module_utils.licensing.module import tokens_in
 from ..module_utils.licensing.rotation import (
@@ -159,12 +159,12 @@ from ..module_utils.licensing.rotation import (
     Rotator,
     plan_rotation,
 )
-from ..module_utils.licensing.targets import NO_OBJECT, PATH, LicenseTarget
+from ..module_utils.licensing.targets import LICENSING_CONFIG, NO_OBJECT, LicenseTarget
 from ..module_utils.licensing.token import SHORT, utc_now
 from ..module_utils.schema.messages import abbreviate, abbreviate_nodes, join_words
 from ..module_utils.schema.validators import object_name
 
-_NLS_ENABLED = ".".join(("spec", *PATH, "nlsEnabled"))
+_NLS_ENABLED = ".".join(("spec", *LICENSING_CONFIG, "nlsEnabled"))
 
 _SPEC: ArgumentSpec = {
     "provided": {"type": "dict"},
@@ -309,20 +309,10 @@ def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> 
     """Raise InvalidOptions if the nodes would get files with which they lose their license."""
     if nodes and not cluster.mounted:
         raise InvalidOptions([NO_OBJECT])
-    problems = []
     used = dict.fromkeys(expected.target for node in nodes if (expected := cluster.expected_of(node)) is not None)
-    for expected in (cluster.expected[target] for target in used):
-        if expected.predicted is not None:
-            continue
-        if not expected.readable:
-            problems.append(f"This user may not read {expected.label}. Grant the right to get it.")
-        elif expected.token is None or not expected.files.is_complete:
-            problems.append(
-                f"{expected.label} does not have a valid token and gridd.conf. Run the playbook license with a token."
-            )
-        elif invalid := expected.token.problem(utc_now()):
-            remedy = invalid.remedy_with("run the playbook license with it")
-            problems.append(f"The token in {expected.label} {invalid.reason}. {remedy}")
+    objects = [expected for target in used if (expected := cluster.expected[target]).predicted is None]
+    now = utc_now()
+    problems = [text for expected in objects if (text := object_problem(expected, now))]
     if problems:
         raise InvalidOptions(problems)
 
@@ -361,7 +351,7 @@ def _skipped(nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) 
     causes: dict[str, list[str]] = {}
     for node in nodes:
         reading = readings[node.name]
-        if node.pod is None or node.pod.failure or reading.error:
+        if node.running_pod is None or reading.error:
             causes.setdefault(problem(node, reading, None, utc_now()), []).append(node.name)
     return causes
 

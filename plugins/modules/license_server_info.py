@@ -107,7 +107,7 @@ import typing as t
 
 from ..module_utils.common.errors import InvalidOptions, ServiceError
 from ..module_utils.common.module import ArgumentSpec, BaseModule
-from ..module_utils.licensing.license_servers import PUBLIC_URL, Access, LicenseService, explain
+from ..module_utils.licensing.license_servers import PUBLIC_URL, Access, LicenseServiceClient, explain
 
 _KEY_ENV = "NLS_API_KEY"
 _SPEC: ArgumentSpec = {
@@ -148,7 +148,7 @@ def work(module: LicenseServerModule) -> dict[str, t.Any]:
     access = Access(
         params["api_url"], module.api_key, params["validate_certs"], params["ca_cert"], params["request_timeout"]
     )
-    found = LicenseService(access, module.user_agent).read(params["org"], params["virtual_group"])
+    found = LicenseServiceClient(access, module.user_agent).read(params["org"], params["virtual_group"])
     return {"changed": False, "license_servers": found.as_dict()}
 
 

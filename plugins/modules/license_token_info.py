@@ -117,7 +117,7 @@ details:
 import typing as t
 
 from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
+from ..module_utils.licensing.module import TOKEN, TOKEN_ENV, LicenseTokenModule
 from ..module_utils.licensing.token import utc_now
 
 
@@ -125,9 +125,7 @@ def work(module: LicenseTokenModule) -> dict[str, t.Any]:
     """Read the token."""
     info = module.license_token_info
     if info is None:
-        raise InvalidOptions(
-            ["token: is missing; give token, token_path, or the environment variable NLS_CLIENT_TOKEN"]
-        )
+        raise InvalidOptions([f"token: is missing; give token, token_path, or the environment variable {TOKEN_ENV}"])
     now = utc_now()
     problem = info.problem(now)
     return {

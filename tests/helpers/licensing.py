@@ -26,7 +26,8 @@ from tests.programs import REPO, run
 FLEET = REPO / "tests" / "integration" / "licensing" / "fleet.yaml"
 SECRET, NODES = "licensing-config", 20
 TOKEN_KEY = "client_configuration_token.tok"
-FIRST_HOST = "dls-a.example.com"
+# The license servers of the first token, and of the next one.
+FIRST_HOST, NEW_HOST = "dls-a.example.com", "dls-b.example.com"
 _STATE = "lab.accel.gpu/license"
 
 Object = dict[str, Any]

@@ -62,10 +62,15 @@ def plan(containers: Containers, names: Sequence[str] | None = None) -> tuple[Li
     return access, plan_rotation(nodes, access.read_all(nodes, client=True), lambda dummy: expected())
 
 
-def rotate(containers: Containers, timeout: float = 0.1) -> RotationResult:
+def rotator(access: LicenseContainers, lease: NoLease | None = None, timeout: float = 5.0) -> Rotator:
+    """A rotator; a test that waits for nothing gives a short timeout."""
+    return Rotator(access, WaitOptions(timeout, 0.01, Progress(None)), cast(Any, lease or NoLease()))
+
+
+def rotate(containers: Containers, timeout: float = 5.0) -> RotationResult:
     """Plan and rotate."""
     access, rotations = plan(containers)
     containers.commands.clear()
     result = RotationResult(unchanged=len(containers.by_node) - len(rotations))
-    Rotator(access, WaitOptions(timeout, 0.01, Progress(None)), cast(Any, NoLease())).run(rotations, result)
+    rotator(access, timeout=timeout).run(rotations, result)
     return result

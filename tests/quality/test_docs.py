@@ -181,6 +181,9 @@ def test_the_changelog_lists_every_plugin_and_role() -> None:
     }
     # antsibull-changelog release --update-existing --reload-plugins --refresh-plugins --version 0.1.0
     assert {kind: {entry["name"] for entry in entries} for kind, entries in listed.items()} == there
+    # antsibull-changelog generate
+    page = (REPO / "CHANGELOG.md").read_text(encoding="utf-8").replace("\\", "")
+    assert [name for names in there.values() for name in sorted(names) if f"accel.gpu.{name} - " not in page] == []
 
 
 def tasks(value: Any) -> Iterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
+from ..catalog.names import LIVE_PODS
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.nvidia_driver import driver_of_nodes, is_managed
@@ -18,8 +19,7 @@ from .content import CONFIG_KEY, TOKEN_KEY, LicenseFiles, read_files, token_of
 from .diagnosis import Expected
 from .driver_pods import (
     CONFIG_PATH,
-    FIELDS,
-    SELECTOR,
+    DRIVER_POD_SELECTOR,
     TOKEN_PATH,
     LicenseNode,
     license_nodes,
@@ -65,7 +65,7 @@ class LicenseCluster:
     def license_nodes(self) -> list[LicenseNode]:
         """The nodes that need a license, with their driver pods as they are now."""
         path = collection_path("v1", "Pod", self.namespace)
-        pods = parse_driver_pods(self._client.list(path, label_selector=SELECTOR, field_selector=FIELDS))
+        pods = parse_driver_pods(self._client.list(path, label_selector=DRIVER_POD_SELECTOR, field_selector=LIVE_PODS))
         return license_nodes(self._plan, self.nodes, self.membership, pods)
 
     @functools.cached_property

@@ -17,7 +17,7 @@ if t.TYPE_CHECKING:
     from .token import TokenInfo
 
 DNS, TCP, TLS, PROXY, UNKNOWN = "dns", "tcp", "tls", "proxy", "unknown"
-SECONDS = 10
+_MAX_SECONDS = 10
 _DEFAULT_PORT = 443
 # More addresses than a highly available license server has.
 _MAX_SERVERS = 8
@@ -79,7 +79,7 @@ def _address(host: str, port: str) -> str:
 def check_command(server: Server, proxy: str) -> list[str]:
     """The command; the license client does not use the proxy of the environment."""
     way = ["--proxy", f"http://{proxy}"] if proxy else ["--noproxy", "*"]
-    options = ["-sSkg", "-o", "/dev/null", "-m", str(SECONDS), "-w", _TIMES]
+    options = ["-sSkg", "-o", "/dev/null", "-m", str(_MAX_SECONDS), "-w", _TIMES]
     return ["curl", *options, *way, f"https://{server.address}/"]
 
 

@@ -12,17 +12,17 @@ import functools
 import time
 import typing as t
 
-from ..catalog.names import DRIVER_CONTAINER
+from ..catalog.names import DRIVER_CONTAINER, LIVE_PODS
 from ..common.errors import ModuleFailure
 from ..common.parallel import is_fatal, run_bounded
 from ..kube.errors import ApiError
 from ..kube.exec import ExecResult
 from ..kube.paths import NODES, collection_path
+from ..schema.messages import as_sentence
 from .connectivity import Server, ServiceCheck, check_command, evaluate_check, proxy_of, servers_of, unknown_check
 from .driver_pods import (
     CONFIG_PATH,
-    FIELDS,
-    SELECTOR,
+    DRIVER_POD_SELECTOR,
     TOKEN_PATH,
     DriverPod,
     LicenseNode,
@@ -91,9 +91,9 @@ class LicenseContainers:
     ) -> dict[str, Reading]:
         """The readings of all nodes by name, in parallel; an error of one node is in its reading. Raises errors that concern every node."""
         calls = [
-            (node.name, functools.partial(self.read, node.pod, files=files, client=client))
+            (node.name, functools.partial(self.read, pod, files=files, client=client))
             for node in nodes
-            if _runs(node)
+            if (pod := node.running_pod) is not None
         ]
         outcomes = run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=_concerns_all)
         readings = {node.name: Reading() for node in nodes}
@@ -106,14 +106,12 @@ class LicenseContainers:
                 readings[outcome.name] = outcome.value
         return readings
 
-    def read(self, pod: DriverPod | None, *, files: bool = True, client: bool = False) -> Reading:
+    def read(self, pod: DriverPod, *, files: bool = True, client: bool = False) -> Reading:
         """The state of one node; of a node without a license, its clock, too, and with `client` of one with a license whether its client runs."""
-        if pod is None:
-            return Reading()
         status = self.status(pod)
         digests = self.fingerprints(pod, CONFIG_PATH, TOKEN_PATH) if files else {}
         if status.is_licensed:
-            return Reading(status, digests, client_runs=bool(self.running(pod)) if client else None)
+            return Reading(status, digests, client_runs=bool(self.client_pid(pod)) if client else None)
         return Reading(status, digests, self._clock_skew(pod))
 
     def status(self, pod: DriverPod) -> LicenseStatus:
@@ -143,10 +141,10 @@ class LicenseContainers:
         """The license servers of the expected tokens by node, checked in parallel; without nodes whose driver does not run or whose token is unknown."""
         calls = []
         for node in nodes:
-            expected = expected_of(node)
-            if expected is not None and expected.token is not None and node.pod is not None and not node.pod.failure:
+            expected, pod = expected_of(node), node.running_pod
+            if expected is not None and expected.token is not None and pod is not None:
                 proxy = proxy_of(expected.files.config_text)
-                calls.append((node.name, functools.partial(self.check_services, node.pod, expected.token, proxy)))
+                calls.append((node.name, functools.partial(self.check_services, pod, expected.token, proxy)))
         outcomes = run_bounded(calls, PARALLEL, fatal=_concerns_all)
         for outcome in outcomes:
             if outcome.error is not None:
@@ -203,7 +201,7 @@ class LicenseContainers:
 
     def stop(self, pod: DriverPod) -> None:
         """End the license client, so that it returns its license, and wait until it has ended."""
-        pid = self.running(pod)
+        pid = self.client_pid(pod)
         if not pid:
             return
         # Not repeated after a lost response: by then, another process may have the number.
@@ -220,7 +218,7 @@ class LicenseContainers:
                 )
             self._sleep(0.5)
 
-    def running(self, pod: DriverPod) -> str:
+    def client_pid(self, pod: DriverPod) -> str:
         """The process ID of the license client; empty if it does not run, also if its PID file is left from an earlier process."""
         file = self._run(pod, "cat", _PID_FILE)
         pid = file.stdout.strip()
@@ -234,9 +232,9 @@ class LicenseContainers:
     def start(self, pod: DriverPod) -> None:
         """Start the license client, which reads its files only now; a second time if it fails."""
         result = self._start(pod)
-        if not result.ok and not self.running(pod):
+        if not result.ok and not self.client_pid(pod):
             result = self._start(pod)
-        if not result.ok and not self.running(pod):
+        if not result.ok and not self.client_pid(pod):
             raise CommandFailed(
                 f"nvidia-gridd does not start in pod {pod.name}: {_last_line(result)}. The license client of this node is stopped. Correct the cause and run "
                 "license_rotate again, or restart the driver pod."
@@ -250,7 +248,7 @@ class LicenseContainers:
             if not (error.unreachable and error.sent):
                 raise
             deadline = self._clock() + _START_TIMEOUT
-            while not self.running(pod):
+            while not self.client_pid(pod):
                 if self._clock() > deadline:
                     raise
                 self._sleep(0.5)
@@ -259,7 +257,9 @@ class LicenseContainers:
     def current_pod(self, pod: DriverPod) -> DriverPod | None:
         """The driver pod that the node of a driver pod has now; None without one, or if it is being deleted."""
         path = collection_path("v1", "Pod", pod.namespace)
-        found = self._client.list(path, label_selector=SELECTOR, field_selector=f"{FIELDS},spec.nodeName={pod.node}")
+        found = self._client.list(
+            path, label_selector=DRIVER_POD_SELECTOR, field_selector=f"{LIVE_PODS},spec.nodeName={pod.node}"
+        )
         return parse_driver_pods(item for item in found if not item["metadata"].get("deletionTimestamp")).get(pod.node)
 
     def has_node(self, name: str) -> bool:
@@ -269,10 +269,6 @@ class LicenseContainers:
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:
         """Run a command whose repetition is harmless."""
         return self._client.exec(pod.path, DRIVER_CONTAINER, command, timeout=_READ_TIMEOUT, repeatable=True)
-
-
-def _runs(node: LicenseNode) -> bool:
-    return node.pod is not None and not node.pod.failure
 
 
 def _concerns_all(error: Exception) -> bool:
@@ -285,9 +281,7 @@ def _concerns_all(error: Exception) -> bool:
 
 
 def _sentence(error: Exception) -> str:
-    text = error.message if isinstance(error, ApiError) else str(error)
-    text = " ".join(text.split())[:_MAX_ERROR]
-    return text if text.endswith(".") else f"{text}."
+    return as_sentence(" ".join(str(error).split())[:_MAX_ERROR])
 
 
 def _last_line(result: ExecResult) -> str:

@@ -25,7 +25,6 @@ from .token import (
     InvalidToken,
     TokenInfo,
     fingerprint,
-    normalize_token,
     parse_token,
 )
 
@@ -33,7 +32,7 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 TOKEN_KEY, CONFIG_KEY = "client_configuration_token.tok", "gridd.conf"
-REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
+_REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
 _OPAQUE = "Opaque"
 
 
@@ -95,7 +94,7 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
     return LicenseFiles(data.get(TOKEN_KEY), data.get(CONFIG_KEY), stray)
 
 
-def missing_keys_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
+def _unusable_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
     """Why driver pods get no license from the object, with the remedy."""
     remedy = f"Set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
     if not exists:
@@ -128,10 +127,10 @@ def desired_files(
     *,
     exists: bool,
 ) -> DesiredFiles:
-    """The content for an object: the given token, or the live one; gridd.conf with the options. Raises InvalidOptions."""
+    """The content for an object: the given token, as normalize_token() returns it, or the live one; gridd.conf with the options. Raises InvalidOptions."""
     if token is None and (live.token is None or (exists and live.config is None)):
-        raise InvalidOptions([missing_keys_message(target, live, namespace, exists=exists)])
-    content = normalize_token(token).encode() if token is not None else t.cast("bytes", live.token)
+        raise InvalidOptions([_unusable_message(target, live, namespace, exists=exists)])
+    content = token.encode() if token is not None else t.cast("bytes", live.token)
     try:
         info = parse_token(content)
     except InvalidToken as error:
@@ -198,7 +197,7 @@ def require_renewal(
         raise InvalidOptions(
             [
                 f"The token ({desired.token.description}) is not a renewal of the one in {target.label(namespace)} ({current.description}): "
-                f"{join_words(reasons)}. Give a newer token of the same license server, or set {REPLACE_OPTION} to true."
+                f"{join_words(reasons)}. Give a newer token of the same license server, or set {_REPLACE_OPTION} to true."
             ]
         )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..catalog.vgpu_releases import DLS_VERSION_NEEDED, branch_of
 from ..schema.messages import join_words
 from . import gridd_conf
-from .connectivity import are_unreachable
+from .connectivity import are_unreachable, servers_of
 from .content import LicenseFiles
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
 from .status import NOT_APPLICABLE, UNKNOWN
@@ -19,7 +19,7 @@ from .targets import LicenseTarget
 from .token import CLS, TokenInfo, fingerprint, format_time
 
 # Seconds by which a clock may differ before a message mentions it.
-MAX_SKEW = 60.0
+_MAX_SKEW = 60.0
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
 
 def _clock(reading: Reading, token: TokenInfo, now: datetime.datetime) -> str:
     skew = reading.clock_skew
-    if skew is None or abs(skew) <= MAX_SKEW:
+    if skew is None or abs(skew) <= _MAX_SKEW:
         return ""
     direction = "ahead of" if skew > 0 else "behind"
     effect = token.problem(now + datetime.timedelta(seconds=skew))
@@ -133,11 +133,8 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
         return "The token names no license server. Create a new one in the license system."
     if are_unreachable(reading.services):
         return " ".join(check.message for check in reading.services)
-    addresses = dict.fromkeys(
-        f"{service.host}:{service.port}" if service.port else service.host for service in token.services
-    )
     answering = [check.address for check in reading.services if not check.layer]
-    named = answering or list(addresses)
+    named = answering or [server.address for server in servers_of(token)]
     verb, them = ("grants", "it") if len(named) == 1 else ("grant", "them")
     found = (
         f", even though the node reaches {them}."
@@ -153,7 +150,7 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
 def object_problem(expected: Expected, now: datetime.datetime) -> str:
     """Why driver pods get no license with the object, as a sentence with the remedy; empty if they can."""
     if not expected.readable:
-        return f"This user may not read {expected.label}, so neither its token nor that of the nodes is verified."
+        return f"This user may not read {expected.label}, so neither its token nor that of the nodes is verified. Grant the right to get it."
     if expected.token is None or not expected.files.is_complete:
         return f"{expected.label} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     return _time_problem(expected, expected.token, now)
@@ -179,15 +176,3 @@ def expiry_text(label: str, expires: str | None, days_left: int | None, min_days
         return ""
     days = "1 day" if days_left == 1 else f"{days_left} days"
     return f"The token in {label} expires at {expires}, in {days}. Create a new one in the license system, and run the playbook license_rotate."
-
-
-def counts(readings: t.Mapping[str, Reading]) -> dict[str, int]:
-    """The number of nodes in each state."""
-    licensed = sum(reading.is_licensed for reading in readings.values())
-    unknown = sum(reading.status is None or reading.status.state == UNKNOWN for reading in readings.values())
-    return {
-        "nodes": len(readings),
-        "licensed": licensed,
-        "unlicensed": len(readings) - licensed - unknown,
-        "unknown": unknown,
-    }

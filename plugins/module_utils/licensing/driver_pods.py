@@ -10,13 +10,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import COMPONENT_LABEL, DRIVER_COMPONENT, DRIVER_CONTAINER, LIVE_PODS, VGPU_PRESENT_LABEL
+from ..catalog.names import COMPONENT_LABEL, DRIVER_COMPONENT, DRIVER_CONTAINER, VGPU_PRESENT_LABEL
 from ..cluster_state.node import Node
 from ..cluster_state.operand_pods import container_failures, node_of
 from ..kube.paths import object_path
-from ..schema.driver import VGPU_TYPE
 from .gridd_conf import profile_class
 from .status import UNLICENSED, LicenseStatus
+from .targets import vgpu_pools
 
 if t.TYPE_CHECKING:
     from ..pools.membership import Membership
@@ -25,7 +25,7 @@ if t.TYPE_CHECKING:
 
 Document = t.Mapping[str, t.Any]
 
-SELECTOR, FIELDS = f"{COMPONENT_LABEL}={DRIVER_COMPONENT}", LIVE_PODS
+DRIVER_POD_SELECTOR = f"{COMPONENT_LABEL}={DRIVER_COMPONENT}"
 # The files of the license client in the driver's container (gpu-driver-container rhel9/nvidia-driver).
 CONFIG_PATH = "/etc/nvidia/gridd.conf"
 TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
@@ -57,6 +57,11 @@ class LicenseNode:
     driver_version: str
     pod: DriverPod | None
     not_required: str = ""
+
+    @property
+    def running_pod(self) -> DriverPod | None:
+        """Its driver pod if the driver runs."""
+        return self.pod if self.pod is not None and not self.pod.failure else None
 
     def class_with(self, reading: Reading) -> str | None:
         """The class of its vGPU type, by the driver or by the labels; None if it is not known."""
@@ -115,7 +120,7 @@ def license_nodes(
 ) -> list[LicenseNode]:
     """The nodes that need a license, sorted: those whose GPU is a vGPU by its label, and those of pools with a vGPU driver."""
     pool_of = {name: pool for pool, names in membership.by_pool.items() for name in names}
-    declared = {pool.name for pool in plan.pools if (pool.driver or {}).get("type") == VGPU_TYPE}
+    declared = {pool.name for pool in vgpu_pools(plan)}
 
     def license_node(node: Node) -> LicenseNode:
         pool, pod = pool_of.get(node.name), pods.get(node.name)

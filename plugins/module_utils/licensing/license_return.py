@@ -11,14 +11,14 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..catalog.names import VGPU_PRESENT_LABEL
+from ..catalog.names import LIVE_PODS, VGPU_PRESENT_LABEL
 from ..common.errors import ServiceError
 from ..common.parallel import run_bounded
 from ..drain.removal import NodeRemoval
 from ..kube.paths import PODS
-from ..schema.messages import abbreviate_nodes
+from ..schema.messages import abbreviate_nodes, as_sentence
 from .container import PARALLEL, CommandFailed, LicenseContainers
-from .driver_pods import FIELDS, SELECTOR, TOKEN_PATH, DriverPod, parse_driver_pods
+from .driver_pods import DRIVER_POD_SELECTOR, TOKEN_PATH, DriverPod, parse_driver_pods
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
@@ -46,7 +46,7 @@ class LicenseReturn(NodeRemoval):
 
     def _start(self, pod: DriverPod) -> None:
         # Without a token, the driver has started no client that gets a license.
-        if self._containers.fingerprints(pod, TOKEN_PATH)[TOKEN_PATH] and not self._containers.running(pod):
+        if self._containers.fingerprints(pod, TOKEN_PATH)[TOKEN_PATH] and not self._containers.client_pid(pod):
             self._containers.start(pod)
 
     def _for_each(self, nodes: t.Sequence[Node], work: t.Callable[[DriverPod], None], effect: str) -> None:
@@ -55,7 +55,9 @@ class LicenseReturn(NodeRemoval):
             return
         causes: dict[str, list[str]] = {}
         try:
-            pods = parse_driver_pods(self._client.list(PODS, label_selector=SELECTOR, field_selector=FIELDS))
+            pods = parse_driver_pods(
+                self._client.list(PODS, label_selector=DRIVER_POD_SELECTOR, field_selector=LIVE_PODS)
+            )
         except ServiceError as error:
             causes[_reason(error)] = names
             pods = {}
@@ -84,5 +86,4 @@ def _lacks_right(error: Exception) -> bool:
 def _reason(error: Exception) -> str:
     if _lacks_right(error):
         return "This user may not list driver pods, or run commands in them (pods/exec)."
-    text = error.message if isinstance(error, ServiceError) else str(error)
-    return text if text.endswith(".") else f"{text}."
+    return as_sentence(str(error))

@@ -77,7 +77,7 @@ class LicenseServers:
         }
 
 
-class LicenseService:
+class LicenseServiceClient:
     """Sends the look-ups to the service."""
 
     def __init__(self, access: Access, user_agent: str, retrier: Retrier | None = None) -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..schema.messages import abbreviate_nodes
-from .diagnosis import Expected, counts, expiry_text, object_problem, problem
+from .diagnosis import Expected, expiry_text, object_problem, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
 from .status import UNKNOWN
 from .targets import NO_OBJECT, LicenseTarget
@@ -81,7 +81,7 @@ def node_states(
     return sorted(states, key=lambda state: (not state.problem, state.node.name))
 
 
-def object_result(expected: Expected, now: datetime.datetime) -> dict[str, t.Any]:
+def _object_result(expected: Expected, now: datetime.datetime) -> dict[str, t.Any]:
     """An object with a token in the format of results; the values of its token are null if it has none, or the user may not read it."""
     token = expected.token
     names = ("fingerprint", "expires", "not_before", "days_left", "server_type", "services", "valid")
@@ -102,11 +102,11 @@ def overview(
     states: t.Sequence[NodeState], objects: t.Sequence[Expected], now: datetime.datetime, *, min_days: int, limit: int
 ) -> dict[str, t.Any]:
     """The result of license_info."""
-    found = [object_result(expected, now) for expected in objects]
+    found = [_object_result(expected, now) for expected in objects]
     left = [item["days_left"] for item in found if item["days_left"] is not None]
     return {
         "counts": {
-            **counts({state.node.name: state.reading for state in states}),
+            **_counts([state.reading for state in states]),
             "outdated": sum(state.token_matches is False for state in states),
             "not_required": sum(not state.reading.is_licensed and not state.is_missing for state in states),
         },
@@ -114,6 +114,18 @@ def overview(
         "objects": found,
         "days_left": min(left, default=None),
         "warnings": [*object_problems(found, len(states), min_days), *problem_lines(states)],
+    }
+
+
+def _counts(readings: t.Collection[Reading]) -> dict[str, int]:
+    """The number of nodes, and of those in each state."""
+    licensed = sum(reading.is_licensed for reading in readings)
+    unknown = sum(reading.status is None or reading.status.state == UNKNOWN for reading in readings)
+    return {
+        "nodes": len(readings),
+        "licensed": licensed,
+        "unlicensed": len(readings) - licensed - unknown,
+        "unknown": unknown,
     }
 
 
@@ -148,7 +160,7 @@ def problem_lines(states: t.Iterable[NodeState], limit: int = _MAX_PROBLEMS) -> 
     ordered = Counter({text: len(names) for text, names in by_text.items()}).most_common(limit)
     lines = [f"{_capital(abbreviate_nodes(by_text[text]))}: {text}" for text, dummy in ordered]
     rest = len(by_text) - len(ordered)
-    return [*lines, f"And {rest} other problems; the result has all of them."] if rest > 0 else lines
+    return [*lines, f"More problems: {rest}. The result of license_info lists the nodes."] if rest > 0 else lines
 
 
 def _capital(text: str) -> str:

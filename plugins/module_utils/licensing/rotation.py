@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..common.errors import ModuleFailure, PartialFailure, ServiceError
 from ..common.results import MAX_LISTED
 from ..common.wait import WaitOptions, WaitTimeout
-from ..schema.messages import abbreviate_nodes
+from ..schema.messages import abbreviate_nodes, as_sentence
 from .container import CommandFailed, LicenseContainers
 from .diagnosis import Expected, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
@@ -50,6 +50,11 @@ class NodeRotation:
     expected: Expected
     action: str
 
+    @property
+    def pod(self) -> DriverPod:
+        """The driver pod, which runs when the rotation is planned."""
+        return t.cast("DriverPod", self.node.pod)
+
 
 @dataclass
 class FormerLicense:
@@ -58,7 +63,7 @@ class FormerLicense:
     expires: datetime.datetime | None = None
     ended: bool = False
 
-    def see(self, status: LicenseStatus | None) -> None:
+    def observe(self, status: LicenseStatus | None) -> None:
         """Take notice of a state in which the node has no license."""
         self.ended |= status is not None and not status.is_licensed
 
@@ -109,7 +114,7 @@ def plan_rotation(
     rotations = []
     for node in nodes:
         files = expected(node)
-        if files is not None and node.pod is not None and not node.pod.failure and not readings[node.name].error:
+        if files is not None and node.running_pod is not None and not readings[node.name].error:
             rotations.append(NodeRotation(node, files, needed_action(readings[node.name], files)))
     order = (REPLACE, RESTART)
     return sorted(
@@ -175,12 +180,11 @@ class Rotator:
 
     def _is_replaced(self, rotation: NodeRotation) -> bool:
         """Whether the driver pod of the node is another one, or its container has started again."""
-        pod = t.cast("DriverPod", rotation.node.pod)
-        return self._containers.current_pod(pod) != pod
+        return self._containers.current_pod(rotation.pod) != rotation.pod
 
     def _with_next_pod(self, rotation: NodeRotation) -> NodeRotation:
         """The rotation in the driver pod that the node has now, once it runs."""
-        former = t.cast("DriverPod", rotation.node.pod)
+        former = rotation.pod
 
         def text(pod: DriverPod | None) -> str:
             state = f"The driver does not run: {pod.failure}." if pod is not None else "The node has no driver pod."
@@ -202,7 +206,7 @@ class Rotator:
 
     def _apply(self, rotation: NodeRotation, result: RotationResult, *, replaced: bool) -> FormerLicense:
         """Replace the files that differ, and restart the client. A container that was started with the new files has a client that uses them."""
-        pod, containers = t.cast("DriverPod", rotation.node.pod), self._containers
+        pod, containers = rotation.pod, self._containers
         contents = {TOKEN_PATH: rotation.expected.files.token, CONFIG_PATH: rotation.expected.files.config}
         current = containers.fingerprints(pod, *contents)
         changed = {
@@ -215,11 +219,11 @@ class Rotator:
             return FormerLicense(ended=True)
         before = self._status(pod)
         former = FormerLicense(before.expires if before is not None else None)
-        former.see(before)
+        former.observe(before)
 
         def stop() -> None:
             containers.stop(pod)
-            former.see(self._status(pod))
+            former.observe(self._status(pod))
 
         steps: list[tuple[str, t.Callable[[], None]]] = [
             *((_WRITTEN, functools.partial(containers.write_new, pod, path, data)) for path, data in changed.items()),
@@ -246,8 +250,8 @@ class Rotator:
         node = rotation.node
 
         def read() -> Reading:
-            reading = self._containers.read(node.pod, client=True)
-            former.see(reading.status)
+            reading = self._containers.read(rotation.pod, client=True)
+            former.observe(reading.status)
             return reading
 
         def text(reading: Reading) -> str:
@@ -273,9 +277,8 @@ class Rotator:
 def _message(name: str, error: Exception, result: RotationResult) -> str:
     done = f" Done: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
     pending = f" Not started: {abbreviate_nodes(result.pending)}." if result.pending else ""
-    reason = error.message if isinstance(error, ServiceError) else str(error)
     where = f"The rotation stopped at node {name}, {_STEPS[result.reached]}"
     return (
-        f"{where}: {reason}{'' if reason.endswith('.') else '.'}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. "
+        f"{where}: {as_sentence(str(error))}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. "
         "Correct the cause, and run again: finished nodes are skipped."
     )

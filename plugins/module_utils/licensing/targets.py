@@ -33,7 +33,7 @@ _DRIVER_FIELDS = {SECRET: "secretName", CONFIG_MAP: "name"}
 NO_OBJECT = (
     "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
 )
-PATH: Path = ("driver", "licensingConfig")
+LICENSING_CONFIG: Path = ("driver", "licensingConfig")
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ class LicensingConfigDiff:
     @property
     def changed(self) -> bool:
         """Whether the ClusterPolicy must change."""
-        return any((self.before.get(key) or None) != (value or None) for key, value in self.after.items())
+        return bool(self.paths)
 
     @property
     def paths(self) -> list[Path]:
         """The changed fields below spec."""
         return [
-            (*PATH, key)
+            (*LICENSING_CONFIG, key)
             for key, value in sorted(self.after.items())
             if (self.before.get(key) or None) != (value or None)
         ]
@@ -87,7 +87,7 @@ def has_secret_name(version: str) -> bool:
 
 def licensing_of(policy: Document | None) -> Document:
     """The ClusterPolicy's licensingConfig without empty values."""
-    given = get_nested(policy, "spec", *PATH)
+    given = get_nested(policy, "spec", *LICENSING_CONFIG)
     return {key: value for key, value in given.items() if value not in (None, "")} if isinstance(given, dict) else {}
 
 

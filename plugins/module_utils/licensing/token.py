@@ -169,7 +169,7 @@ class TokenInfo:
 
 def parse_token(text: str | bytes) -> TokenInfo:
     """The values of a token; raises InvalidToken."""
-    clean = _clean(text)
+    clean = normalize_token(text)
     parts = clean.split(".")
     if len(parts) != 3:
         raise InvalidToken(
@@ -223,7 +223,23 @@ def parse_token(text: str | bytes) -> TokenInfo:
 
 def normalize_token(text: str | bytes) -> str:
     """The token as the Secret contains it: without the line break that editors add. Raises InvalidToken for text that cannot be one."""
-    return _clean(text)
+    if len(text) > MAX_LENGTH:
+        raise InvalidToken(f"has {len(text)} bytes; a token has about 2,700, and at most {MAX_LENGTH} are read")
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("ascii")
+        except UnicodeDecodeError:
+            raise InvalidToken("contains bytes that are not ASCII; download it again, and do not convert it") from None
+    stripped = text.strip()
+    if not stripped:
+        raise InvalidToken("is empty")
+    if not stripped.isascii():
+        raise InvalidToken("contains characters that are not ASCII; download it again, and do not convert it")
+    if any(not _CHARACTERS.fullmatch(part) for part in stripped.split(".")):
+        raise InvalidToken(
+            "contains characters that no token has, such as quotes, spaces or line breaks; use the downloaded file without changes"
+        )
+    return stripped
 
 
 def looks_like_token(text: str) -> bool:
@@ -245,26 +261,6 @@ def utc_now() -> datetime.datetime:
 def format_time(moment: datetime.datetime | None) -> str | None:
     """A time in UTC for results and messages; None without a time."""
     return None if moment is None else moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _clean(text: str | bytes) -> str:
-    if len(text) > MAX_LENGTH:
-        raise InvalidToken(f"has {len(text)} bytes; a token has about 2,700, and at most {MAX_LENGTH} are read")
-    if isinstance(text, bytes):
-        try:
-            text = text.decode("ascii")
-        except UnicodeDecodeError:
-            raise InvalidToken("contains bytes that are not ASCII; download it again, and do not convert it") from None
-    stripped = text.strip()
-    if not stripped:
-        raise InvalidToken("is empty")
-    if not stripped.isascii():
-        raise InvalidToken("contains characters that are not ASCII; download it again, and do not convert it")
-    if any(not _CHARACTERS.fullmatch(part) for part in stripped.split(".")):
-        raise InvalidToken(
-            "contains characters that no token has, such as quotes, spaces or line breaks; use the downloaded file without changes"
-        )
-    return stripped
 
 
 def _decode(part: str, name: str) -> bytes:

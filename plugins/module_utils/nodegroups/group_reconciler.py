@@ -14,6 +14,7 @@ from ..cluster_state.node import Node
 from ..common.errors import ServiceError
 from ..common.wait import wait_until
 from ..drain.drainer import NodeDrainer
+from ..schema.messages import as_sentence
 from .group_drain import GroupDrain, GroupFailed, GroupVanished
 from .list_cache import GroupListCache, GroupView
 from .plan import REPLACE, GroupChange
@@ -314,4 +315,4 @@ class GroupReconciler:
             # The list only has the status.
             reason = (self._provider.get(state.id) or state).reason
             events = self._provider.events(state)
-        return [text if text.endswith(".") else f"{text}." for text in (reason, *events) if text]
+        return [as_sentence(text) for text in (reason, *events) if text]

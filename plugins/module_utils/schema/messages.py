@@ -88,6 +88,11 @@ def abbreviate_nodes(names: t.Iterable[str]) -> str:
     return f"{word} {abbreviate(ordered)}"
 
 
+def as_sentence(text: str) -> str:
+    """The text with a period at its end."""
+    return text if text.endswith(".") else f"{text}."
+
+
 def option_of_role(variable: str, option: str) -> str:
     """The name of an option for users of the roles, who set it by this variable, and of the module: `gpu_sharing_x (option x of the module)`."""
     return f"{variable} (option {option} of the module)"

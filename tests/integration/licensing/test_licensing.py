@@ -11,14 +11,12 @@ import pytest
 
 from tests.helpers.cluster import NAMESPACE
 from tests.helpers.license_tokens import DAY, make_token
-from tests.helpers.licensing import FIRST_HOST, FLEET, NODES, SECRET, TOKEN_KEY, Licensing
+from tests.helpers.licensing import FIRST_HOST, FLEET, NEW_HOST, NODES, SECRET, TOKEN_KEY, Licensing
 from tests.helpers.planted_secrets import Planted, Shown
 from tests.helpers.polling import until
 from tests.labs import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
-
-NEW_HOST = "dls-b.example.com"
 
 
 def test_site_licenses_every_node(licensing: Licensing) -> None:
@@ -134,18 +132,16 @@ def problem_of(licensing: Licensing, node: str) -> str:
         ("license-unreachable", f"There is no connection to {NEW_HOST}:443"),
         ("license-unreachable=dns", f"The name {NEW_HOST} is not resolved"),
         ("license-denied", f"{NEW_HOST}:443 grants no license, even though the node reaches it"),
-        (
-            "license-clock-skew=7200",
-            "The clock is 7200 s ahead of this machine's. Correct the time synchronization (NTP)",
-        ),
+        ("license-clock-skew=7200", " s ahead of this machine's. Correct the time synchronization (NTP)"),
         (f"license-clock-skew={40 * DAY}", "by this clock, the token expired at"),
     ],
 )
 def test_a_fault_of_one_node_stops_the_rotation_there(licensing: Licensing, fault: str, message: str) -> None:
     nodes = ["vdi-1", "vdi-2", "vdi-3"]
+    name, dummy, value = fault.partition("=")
     licensing.fault(fault, "vdi-2")
     licensing.license(licensing.token(NEW_HOST, expires=30 * DAY))
-    if fault.startswith("license-unreachable"):
+    if name == "license-unreachable":
         # The check of all nodes, before the first one is changed.
         refused = licensing.rotate(node_names=nodes, wait_timeout=4)
         assert refused["code"] == "preflight"
@@ -155,27 +151,17 @@ def test_a_fault_of_one_node_stops_the_rotation_there(licensing: Licensing, faul
     failed = licensing.rotate(node_names=nodes, wait_timeout=4, preflight=False)
     assert failed["code"] == "partial"
     assert "The rotation stopped at node vdi-2" in failed["msg"]
-    if fault.startswith("license-clock-skew"):
-        assert (
-            abs(int(failed["msg"].partition("The clock is ")[2].partition(" s ")[0]) - int(fault.partition("=")[2])) < 5
-        )
-        assert (
-            message.partition(" s ")[2] in failed["msg"]
-            if message.startswith("The clock")
-            else message in failed["msg"]
-        )
-    else:
-        assert message in failed["msg"]
+    for text in (failed["msg"], problem_of(licensing, "vdi-2")):
+        assert message in text
+        if name == "license-clock-skew":
+            assert abs(int(text.partition("The clock is ")[2].partition(" s ")[0]) - int(value)) < 5
     assert failed["license_rotation"]["rotated"] == ["vdi-1"]
     assert failed["license_rotation"]["pending"] == ["vdi-3"]
     states = licensing.states()
     assert states["vdi-3"]["server"] != NEW_HOST
     assert states["vdi-3"]["status"] == "Licensed"
-    assert message.partition(" s ")[2][:20] in problem_of(licensing, "vdi-2") or message in problem_of(
-        licensing, "vdi-2"
-    )
 
-    licensing.clear(fault.partition("=")[0], "vdi-2")
+    licensing.clear(name, "vdi-2")
     done = licensing.rotate(node_names=nodes, wait_timeout=30)
     assert not done.get("failed"), done["msg"]
     assert {licensing.states()[name]["server"] for name in nodes} == {NEW_HOST}

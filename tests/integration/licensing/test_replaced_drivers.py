@@ -8,12 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.helpers.licensing import Licensing
+from tests.helpers.licensing import NEW_HOST, Licensing
 from tests.helpers.polling import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
-
-NEW_HOST = "dls-b.example.com"
 
 
 def test_driver_pods_that_are_replaced_during_a_rotation(licensing: Licensing) -> None:

@@ -12,13 +12,18 @@ import pytest
 import yaml
 
 from tests.helpers.cluster import NAMESPACE
-from tests.helpers.licensing import NODES, SECRET, Licensing
-from tests.helpers.playbook import run_playbook
+from tests.helpers.licensing import NEW_HOST, NODES, SECRET, Licensing
+from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.polling import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
 
-NEW_HOST = "dls-b.example.com"
+
+def table_of(run: PlaybookRun) -> list[list[str]]:
+    """The words of each line of the report, from the heads of its table on."""
+    lines = run.stderr.splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("CLUSTER"))
+    return [line.split() for line in lines[head:]]
 
 
 def test_one_report_for_two_clusters(licensing: Licensing) -> None:
@@ -31,10 +36,9 @@ def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     inventory.write_text(json.dumps({"gpu_clusters": {"hosts": hosts}}))
     run = run_playbook("accel.gpu.license_report", environ=licensing.lab.env, inventory=inventory)
     assert run.rc == 2
-    lines = run.stderr.splitlines()
-    head = next(number for number, line in enumerate(lines) if line.startswith("CLUSTER"))
-    assert lines[head + 1].split()[:6] == ["first", "20", "20", "0", "0", "0"]
-    assert lines[head + 2].split()[:2] == ["second", "-"]
+    first, second = table_of(run)[1:3]
+    assert first[:6] == ["first", "20", "20", "0", "0", "0"]
+    assert second[:2] == ["second", "-"]
     assert run.shown("second: The cluster could not be read: The kubeconfig")
     assert run.stats["first"]["failures"] == 0
     assert run.stats["second"]["failures"] == 1
@@ -61,10 +65,9 @@ def test_a_report_with_licenses_and_leases(licensing: Licensing) -> None:
     def licenses_and_leases() -> list[str]:
         run = licensing.play("license_report", environ={"NLS_API_KEY": key}, **given).require_success()
         assert key not in run.stdout + run.stderr
-        lines = run.stderr.splitlines()
-        head = next(number for number, line in enumerate(lines) if line.startswith("CLUSTER"))
-        assert lines[head].split()[4:8] == ["UNKNOWN", "OUTDATED", "LICENSES", "LEASES"]
-        return lines[head + 1].split()[6:8]
+        heads, row = table_of(run)[:2]
+        assert heads[4:8] == ["UNKNOWN", "OUTDATED", "LICENSES", "LEASES"]
+        return row[6:8]
 
     # Of four products.
     until(lambda: licenses_and_leases() == ["400", str(NODES)], limit=60)
@@ -87,10 +90,8 @@ def test_a_report_with_an_expired_token_and_an_unreachable_cluster(licensing: Li
     run = run_playbook("accel.gpu.license_report", environ=environ, inventory=folder / "inventory.yml")
     assert run.rc == 2
     assert [run.stats[name]["failures"] for name in hosts] == [1, 1]
-    lines = run.stderr.splitlines()
-    head = next(number for number, line in enumerate(lines) if line.startswith("CLUSTER"))
-    assert lines[head + 1].split()[:9] == ["away", *["-"] * 8]
-    row = lines[head + 2].split()
+    away_row, row = table_of(run)[1:3]
+    assert away_row[:9] == ["away", *["-"] * 8]
     assert (row[:6], row[7:]) == (["expired", "20", "20", "0", "0", "20"], ["-1", NEW_HOST])
     expired = f"The token in Secret {NAMESPACE}/{SECRET} expired at "
     assert expired in run.failure("expired")

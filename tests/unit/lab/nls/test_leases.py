@@ -8,7 +8,7 @@ import datetime
 import json
 from typing import Any
 
-from lab.nls.leases import LICENSE_ANNOTATION, updated
+from lab.nls.leases import LICENSE_ANNOTATION, leases_after
 
 NOW = datetime.datetime(2026, 1, 4, 4, 2, 1, tzinfo=datetime.UTC)
 
@@ -27,23 +27,23 @@ def node(name: str, status: str = "Licensed", pid: int = 412) -> dict[str, Any]:
 
 def test_licensed_nodes_have_a_lease() -> None:
     bare = {"metadata": {"name": "c", "uid": "uid-c"}}
-    leases = updated({}, [node("a"), node("b", "Unlicensed (Restricted)"), bare], NOW)
+    leases = leases_after({}, [node("a"), node("b", "Unlicensed (Restricted)"), bare], NOW)
     assert list(leases) == ["a"]
     assert {key: leases["a"][key] for key in ("node", "product", "expiry")} == {
         "node": "a",
         "product": "NVIDIA Virtual PC",
         "expiry": "2026-01-05T04:02:01Z",
     }
-    assert updated(leases, [node("a")], NOW) == leases
-    assert updated(leases, [node("a", pid=413)], NOW)["a"]["id"] != leases["a"]["id"]
+    assert leases_after(leases, [node("a")], NOW) == leases
+    assert leases_after(leases, [node("a", pid=413)], NOW)["a"]["id"] != leases["a"]["id"]
 
 
 def test_a_lease_ends_when_it_is_returned() -> None:
-    leases = updated({}, [node("a")], NOW)
-    assert updated(leases, [node("a", "Unlicensed (Unrestricted)")], NOW) == {}
+    leases = leases_after({}, [node("a")], NOW)
+    assert leases_after(leases, [node("a", "Unlicensed (Unrestricted)")], NOW) == {}
 
 
 def test_a_deleted_machine_keeps_its_lease_until_it_expires() -> None:
-    leases = updated({}, [node("a")], NOW)
-    assert updated(leases, [], NOW) == leases
-    assert updated(leases, [], NOW + datetime.timedelta(days=1)) == {}
+    leases = leases_after({}, [node("a")], NOW)
+    assert leases_after(leases, [], NOW) == leases
+    assert leases_after(leases, [], NOW + datetime.timedelta(days=1)) == {}

@@ -48,7 +48,7 @@ def secret(kind: str | None = "Opaque", **files: str) -> dict[str, Any]:
 
 
 def test_a_new_secret() -> None:
-    found = desired(text=f"{TOKEN}\n")
+    found = desired(text=TOKEN)
     assert found.files == LicenseFiles(TOKEN.encode(), MANAGED)
     body = object_body(TARGET, NAMESPACE, None, LicenseFiles(), found.files)
     assert body == {
@@ -71,7 +71,7 @@ def test_a_new_secret() -> None:
 def test_a_second_run_changes_nothing() -> None:
     live = secret(**{TOKEN_KEY: TOKEN, CONFIG_KEY: MANAGED.decode()})
     files = read_files(TARGET, live, NAMESPACE)
-    for text in (TOKEN, f"{TOKEN}\n", None):
+    for text in (TOKEN, None):
         assert object_body(TARGET, NAMESPACE, live, files, desired(files, text).files) is None
 
 

@@ -16,7 +16,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.connectivity i
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import (
     Expected,
-    counts,
     expiry_warning,
     problem,
 )
@@ -193,15 +192,21 @@ def test_the_overview() -> None:
     }
     states = node_states(nodes, readings, lambda dummy: VALID, NOW)
     found = overview(states, [VALID], NOW, min_days=30, limit=2)
-    assert found["counts"] == {**counts(readings), "outdated": 2, "not_required": 0}
-    assert counts(readings) == {"nodes": 4, "licensed": 1, "unlicensed": 2, "unknown": 1}
+    assert found["counts"] == {
+        "nodes": 4,
+        "licensed": 1,
+        "unlicensed": 2,
+        "unknown": 1,
+        "outdated": 2,
+        "not_required": 0,
+    }
     assert [entry["name"] for entry in found["nodes"]] == ["n1", "n2"]
     assert found["nodes"][0]["token_matches"] is False
     assert found["nodes"][0]["token_days_left"] is None
     assert states[-1].as_dict(NOW)["token_days_left"] == 364
     assert found["days_left"] == 364
     assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). The token is not")
-    assert problem_lines(states, 1)[-1] == "And 1 other problems; the result has all of them."
+    assert problem_lines(states, 1)[-1] == "More problems: 1. The result of license_info lists the nodes."
     assert (
         "No NVIDIADriver and no ClusterPolicy names a Secret"
         in overview(states, [], NOW, min_days=30, limit=2)["warnings"][0]
@@ -309,7 +314,7 @@ def test_problems_of_objects() -> None:
     # The report shows it once.
     assert overview_of()["warnings"] == [NO_OBJECT]
     assert problems_of(replace(VALID, files=LicenseFiles(), token=None, readable=False)) == [
-        f"This user may not read {name}, so neither its token nor that of the nodes is verified."
+        f"This user may not read {name}, so neither its token nor that of the nodes is verified. Grant the right to get it."
     ]
     invalid = f"{name} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     assert problems_of(replace(VALID, token=None)) == [invalid]

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common.http import Retrier
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.license_servers import (
     Access,
-    LicenseService,
+    LicenseServiceClient,
     LicenseServiceError,
     explain,
 )
@@ -57,9 +57,9 @@ class Server(ThreadingHTTPServer):
         self.instances: list[str | None] = []
 
     @property
-    def service(self) -> LicenseService:
+    def service(self) -> LicenseServiceClient:
         access = Access(f"http://127.0.0.1:{self.server_port}/", KEY)
-        return LicenseService(access, "test", Retrier(sleep=lambda dummy: None))
+        return LicenseServiceClient(access, "test", Retrier(sleep=lambda dummy: None))
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -9,8 +9,6 @@ from typing import Any, cast
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import START, LicenseContainers
@@ -20,10 +18,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation impor
     REPLACE,
     RESTART,
     RotationResult,
-    Rotator,
 )
 from tests.helpers.license_nodes import Container, Containers, Killed, license_node, lost_connection
-from tests.helpers.rotations import CONFIG, NEW, OLD, NoLease, cluster, expected, plan, rotate
+from tests.helpers.rotations import CONFIG, NEW, OLD, NoLease, cluster, expected, plan, rotate, rotator
 
 
 def test_every_node_gets_the_new_token_one_after_the_other() -> None:
@@ -90,7 +87,7 @@ def test_the_first_node_without_a_license_ends_the_run() -> None:
     containers = cluster(3)
     containers.by_node["n1"].accepts = lambda text: text == OLD.encode()
     with pytest.raises(PartialFailure) as error:
-        rotate(containers)
+        rotate(containers, timeout=0.1)
     message = str(error.value)
     assert (
         "The rotation stopped at node n1, after its license client was started with the new files: Not done" in message
@@ -130,9 +127,8 @@ def test_a_run_that_is_killed_at_any_command_is_continued(moment: str, sticky: b
                 raise Killed
 
         setattr(containers, moment, kill)
-        rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease()))
         with pytest.raises(Killed):
-            rotator.run(rotations, RotationResult())
+            rotator(access).run(rotations, RotationResult())
         setattr(containers, moment, lambda node, command: None)
         rotate(containers)
         for container in containers.by_node.values():
@@ -155,8 +151,7 @@ def test_lost_connections_do_not_end_the_run(moment: str) -> None:
 
         setattr(containers, moment, fail)
         result = RotationResult()
-        waiting = WaitOptions(0.2, 0.01, Progress(None))
-        Rotator(access, waiting, cast(Any, NoLease())).run(rotations, result)
+        rotator(access).run(rotations, result)
         assert result.rotated == ["n0", "n1"]
         assert all(container.licensed for container in containers.by_node.values()), number
 
@@ -171,9 +166,8 @@ def test_a_container_without_the_folder_of_the_token() -> None:
     containers.after = fail
     access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=iter(range(0, 1000, 10)).__next__)
     rotations = plan(containers)[1]
-    rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease()))
     with pytest.raises(PartialFailure, match="has not written /etc/nvidia/ClientConfigToken"):
-        rotator.run(rotations, RotationResult())
+        rotator(access).run(rotations, RotationResult())
     assert containers.by_node["n0"].licensed
     assert containers.by_node["n0"].pid == 100
 
@@ -181,7 +175,7 @@ def test_a_container_without_the_folder_of_the_token() -> None:
 def test_the_license_of_the_former_client_is_no_evidence() -> None:
     containers = cluster(1, sticky=True, accepts=lambda token: token == OLD.encode())
     with pytest.raises(PartialFailure, match="nvidia-smi still shows the license of the former client"):
-        rotate(containers)
+        rotate(containers, timeout=0.1)
     assert rotate(cluster(1, sticky=True, delay=2)).rotated == ["n0"]
 
 
@@ -195,7 +189,7 @@ def test_a_client_that_ends_after_its_start() -> None:
 
     containers.after = end
     with pytest.raises(PartialFailure, match="The license client \\(nvidia-gridd\\) does not run"):
-        rotate(containers)
+        rotate(containers, timeout=0.1)
 
 
 def test_a_node_without_a_client_is_not_finished() -> None:
@@ -218,11 +212,10 @@ def test_a_stale_pid_file_names_no_client(name: str) -> None:
 def test_a_client_that_does_not_end() -> None:
     containers = cluster(1, immortal=True)
     access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=iter(range(0, 1000, 10)).__next__)
-    rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease()))
     with pytest.raises(
         PartialFailure, match=r"nvidia-gridd \(PID 100\) in pod driver-n0 has not ended 60 s after SIGTERM"
     ):
-        rotator.run(plan(containers)[1], RotationResult())
+        rotator(access).run(plan(containers)[1], RotationResult())
     assert len([command for dummy, command in containers.commands if command[0] == "kill"]) == 1
 
 
@@ -248,7 +241,7 @@ def test_the_lease_is_checked_before_each_change() -> None:
     access, rotations = plan(containers)
     containers.commands.clear()
     lease = NoLease()
-    Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, lease)).run(rotations, RotationResult())
+    rotator(access, lease).run(rotations, RotationResult())
     assert lease.checks == len(containers.mutations())
 
 

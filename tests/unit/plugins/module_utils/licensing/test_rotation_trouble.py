@@ -10,15 +10,13 @@ from unittest import mock
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import TIMEOUT, PartialFailure
-from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
-from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import START, LicenseContainers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import RotationResult, Rotator
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import RotationResult
 from tests.helpers.license_nodes import Container, initial_files, lost_connection
-from tests.helpers.rotations import CONFIG, NEW, OLD, NoLease, cluster, plan, rotate
+from tests.helpers.rotations import CONFIG, NEW, OLD, NoLease, cluster, plan, rotate, rotator
 
 STEPS = ["unchanged", "written", "written", "ended", "replaced", "replaced", "started"]
 
@@ -28,9 +26,8 @@ def test_a_lost_lease_is_reported_with_its_node(checks: int) -> None:
     containers = cluster(3)
     access, rotations = plan(containers)
     result = RotationResult()
-    rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease(6 + checks)))
     with pytest.raises(LeaseLost) as error:
-        rotator.run(rotations, result)
+        rotator(access, NoLease(6 + checks)).run(rotations, result)
     found = error.value.partial["license_rotation"]
     assert (found["rotated"], found["failed"], found["pending"]) == (["n0"], "n1", ["n2"])
     assert found["reached"] == STEPS[checks]
@@ -86,8 +83,7 @@ def test_a_start_that_never_reached_the_node_is_repeated() -> None:
     containers.before = lose
     access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=iter(range(0, 1000, 6)).__next__)
     result = RotationResult()
-    waiting = WaitOptions(0.1, 0.01, Progress(None))
-    Rotator(access, waiting, cast(Any, NoLease())).run(plan(containers)[1], result)
+    rotator(access).run(plan(containers)[1], result)
     assert (result.rotated, containers.by_node["n0"].started) == (["n0"], 1)
 
 
@@ -126,7 +122,7 @@ def test_a_driver_pod_that_was_replaced_before_its_turn() -> None:
     access, rotations = plan(containers)
     containers.replace_pod("n1", Container(initial_files(NEW, CONFIG), delay=2))
     result = RotationResult()
-    Rotator(access, WaitOptions(5, 0.01, Progress(None)), cast(Any, NoLease())).run(rotations, result)
+    rotator(access).run(rotations, result)
     assert result.rotated == ["n0", "n1"]
     assert containers.by_node["n1"].started == 0
 
@@ -141,7 +137,7 @@ def test_a_driver_pod_that_is_replaced_and_does_not_start() -> None:
 
     containers.after = replace
     with pytest.raises(PartialFailure) as error:
-        rotate(containers)
+        rotate(containers, timeout=0.1)
     assert (
         "The rotation stopped at node n1, after its new files were written next to the old ones: Not done within 0 s (wait_timeout). The driver pod "
         "driver-n1 was replaced. The driver does not run: "
@@ -191,9 +187,8 @@ def test_a_node_that_may_have_left_is_reported_with_its_error() -> None:
     containers = cluster(2)
     containers.by_node["n0"].immortal = True
     access, rotations = plan(containers)
-    rotator = Rotator(access, WaitOptions(0.1, 0.01, Progress(None)), cast(Any, NoLease()))
     with (
         mock.patch.object(access, "has_node", side_effect=lost_connection()),
         pytest.raises(PartialFailure, match="has not ended 60 s after SIGTERM"),
     ):
-        rotator.run(rotations, RotationResult())
+        rotator(access).run(rotations, RotationResult())

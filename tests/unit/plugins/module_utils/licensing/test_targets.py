@@ -23,19 +23,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
+from tests.helpers.license_api import vgpu_pool
 
 NEWER, OLDER = "v25.10.1", "v25.3.4"
-
-
-def vgpu(name: str, secret: str | None = None) -> dict[str, Any]:
-    driver = {"type": "vgpu", "version": "580.95.05", "repository": "registry.example.com/nvidia"}
-    licensing = {"licensing_secret": secret} if secret else {}
-    return {
-        "name": name,
-        "match": {"labels": {"pool": name}},
-        "sharing": {"mode": "none"},
-        "driver": {**driver, **licensing},
-    }
 
 
 def plan(*pools: dict[str, Any], **values: Any) -> Plan:
@@ -68,7 +58,7 @@ def test_the_object_that_a_policy_names(licensing: dict[str, Any], expected: Lic
 
 
 def test_pools_name_their_secrets() -> None:
-    pools = [vgpu("a", "one"), vgpu("b", "two"), vgpu("c", "one"), vgpu("d")]
+    pools = [vgpu_pool("a", "one"), vgpu_pool("b", "two"), vgpu_pool("c", "one"), vgpu_pool("d")]
     found = desired_targets(plan(*pools), policy(secretName="three", nlsEnabled=True), NEWER, "option")
     assert found == [
         LicenseTarget(SECRET, "one", ("a", "c")),
@@ -116,7 +106,7 @@ def test_foreign_driver_objects() -> None:
 
 
 def test_a_pool_inherits_the_name_in_the_policy() -> None:
-    pools = plan(vgpu("a"), vgpu("b", "own"))
+    pools = plan(vgpu_pool("a"), vgpu_pool("b", "own"))
     inherited = LicenseTarget(SECRET, "theirs", ("a",))
     own = LicenseTarget(SECRET, "own", ("b",))
     # The option is the name in the ClusterPolicy, which the module does not write if pools declare the driver.
@@ -134,7 +124,7 @@ def test_a_pool_inherits_the_name_in_the_policy() -> None:
             "operator": {"values": {"driver": {"licensingConfig": {"secretName": "theirs", "nlsEnabled": True}}}},
         },
         {},
-        [vgpu("a")],
+        [vgpu_pool("a")],
     )
     assert desired_targets(declared, None, NEWER, None) == [inherited]
 
@@ -145,7 +135,7 @@ def test_a_pool_without_a_name_is_refused(live: dict[str, Any] | None, option: s
     with pytest.raises(
         InvalidOptions, match=r"Pool b names no licensing Secret.* Set driver\.licensing_secret of the pool"
     ):
-        desired_targets(plan(vgpu("a", "own"), vgpu("b")), live, NEWER, option)
+        desired_targets(plan(vgpu_pool("a", "own"), vgpu_pool("b")), live, NEWER, option)
 
 
 def test_a_secret_that_no_object_would_name_is_refused() -> None:
@@ -196,7 +186,7 @@ def test_a_config_map_made_manually() -> None:
 
 
 def test_the_policy_names_no_secret_where_other_objects_describe_the_driver() -> None:
-    pool = vgpu("a", "one")
+    pool = vgpu_pool("a", "one")
     assert plan_licensing_config(plan(pool), policy(), LicenseTarget(SECRET, "one", ("a",))) is None
     assert plan_licensing_config(plan(), policy(crd=True), LicenseTarget(SECRET, "one")) is None
     assert plan_licensing_config(plan(), None, LicenseTarget(SECRET, "one")) is None
