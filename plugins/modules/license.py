@@ -271,6 +271,11 @@ class LicensingConfigChange:
         """Whether the change is sent."""
         return self.config is not None and self.config.changed and not self.held_back
 
+    @property
+    def held_back_fields(self) -> list[str]:
+        """The fields whose change is not sent, because it would restart the driver."""
+        return self.config.fields if self.config is not None and self.held_back else []
+
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
@@ -378,7 +383,7 @@ def _config_change(
     if not nodes:
         return LicensingConfigChange(name, config, None)
     upgrade_policy = UpgradePolicy.from_spec(cluster.policy.get("spec") or {})
-    reasons = tuple(f"spec.{'.'.join(path)} of the ClusterPolicy changes" for path in config.paths)
+    reasons = tuple(f"{field} of the ClusterPolicy changes" for field in config.fields)
     in_place = is_in_place(config.paths, version, upgrade_policy, drivers)
     rollout = DriverRollout(nodes, upgrade_policy, reasons, in_place=in_place)
     return LicensingConfigChange(name, config, rollout, not (in_place or module.params["allow_driver_rollout"]))
@@ -425,8 +430,7 @@ def _warn(module: LicenseModule, found: Comparison) -> None:
     for reason, names in cluster.nodes_without_token().items():
         module.warn(f"No licensing Secret belongs to {abbreviate_nodes(names)}: {reason}.")
     if policy.rollout and policy.held_back:
-        paths = [f"spec.{'.'.join(path)}" for path in policy.config.paths] if policy.config else []
-        module.warn(held_back_warning(paths, policy.rollout))
+        module.warn(held_back_warning(policy.held_back_fields, policy.rollout))
     elif policy.rollout:
         module.warn(policy.rollout.announcement)
     if policy.applied and cluster.policy and (owner := gitops_owner(cluster.policy, "ClusterPolicy")):
@@ -454,9 +458,7 @@ def _result(found: Comparison) -> Object:
         "license": {
             "objects": [change.summary(cluster.namespace, utc_now()) for change in changes],
             "policy": policy.name,
-            "held_back": [f"spec.{'.'.join(path)}" for path in policy.config.paths]
-            if policy.held_back and policy.config
-            else [],
+            "held_back": policy.held_back_fields,
             "driver_nodes": policy.rollout.nodes if policy.rollout and not policy.held_back else 0,
         },
         "diff": diff_of(before, after, "licensing"),

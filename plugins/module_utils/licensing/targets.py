@@ -79,6 +79,11 @@ class LicensingConfigDiff:
             if (self.before.get(key) or None) != (value or None)
         ]
 
+    @property
+    def fields(self) -> list[str]:
+        """The changed fields for messages and results, such as spec.driver.licensingConfig.secretName."""
+        return [".".join(("spec", *path)) for path in self.paths]
+
 
 def has_secret_name(version: str) -> bool:
     """Whether this release of the operator can mount a Secret; an unknown (empty) version can."""
