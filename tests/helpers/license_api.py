@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import LICENSE_CONFIG_KEY, LICENSE_TOKEN_KEY
 from ansible_collections.accel.gpu.plugins.module_utils.kube.module import ClusterModule
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
     CLUSTER_POLICIES,
@@ -18,7 +19,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
     NVIDIA_DRIVERS,
     object_path,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import CONFIG_KEY, TOKEN_KEY
 from ansible_collections.accel.gpu.plugins.modules import license as license_module
 from ansible_collections.accel.gpu.plugins.modules import license_rotation
 from tests.helpers.modules import run_module
@@ -53,7 +53,7 @@ def gpu_node(name: str, product: str = "NVIDIA-A100-10C", *, vgpu: bool = True, 
 
 def license_secret(name: str, token: str, config: str = "", **metadata: Any) -> Object:
     """A Secret with the files; `metadata` are labels, annotations and ownerReferences."""
-    files = {TOKEN_KEY: token, CONFIG_KEY: config}
+    files = {LICENSE_TOKEN_KEY: token, LICENSE_CONFIG_KEY: config}
     data = {key: base64.b64encode(text.encode()).decode() for key, text in files.items()}
     described = {"name": name, "namespace": NAMESPACE, "resourceVersion": "7", **metadata}
     return {"kind": "Secret", "metadata": described, "type": "Opaque", "data": data}

@@ -110,6 +110,9 @@ PAUSED_FOR_MIG = "paused-for-mig-change"
 COMPONENT_LABEL = "app.kubernetes.io/component"
 DRIVER_COMPONENT = "nvidia-driver"
 DRIVER_CONTAINER = "nvidia-driver-ctr"
+# Keys of the Secret or ConfigMap with the files of the license client (gpu-operator: controllers/object_controls.go)
+LICENSE_TOKEN_KEY = "client_configuration_token.tok"
+LICENSE_CONFIG_KEY = "gridd.conf"
 
 # The operator's upgrade controller (k8s-operator-libs: pkg/upgrade/consts.go)
 DRIVER_UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..catalog.names import LIVE_PODS
+from ..catalog.names import LICENSE_CONFIG_KEY, LICENSE_TOKEN_KEY, LIVE_PODS
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.nvidia_driver import driver_of_nodes, is_managed
@@ -15,7 +15,7 @@ from ..cluster_state.pool_assignment import assign_pools
 from ..common.errors import InvalidOptions
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
-from .content import CONFIG_KEY, TOKEN_KEY, LicenseFiles, read_files, token_of
+from .content import LicenseFiles, read_files, token_of
 from .diagnosis import Expected
 from .driver_pods import (
     CONFIG_PATH,
@@ -146,7 +146,7 @@ class LicenseCluster:
         }
 
     def _predicted(self, target: LicenseTarget, item: t.Mapping[str, t.Any]) -> Expected:
-        paths = {TOKEN_KEY: TOKEN_PATH, CONFIG_KEY: CONFIG_PATH}
+        paths = {LICENSE_TOKEN_KEY: TOKEN_PATH, LICENSE_CONFIG_KEY: CONFIG_PATH}
         predicted = {paths[key]: digest for key, digest in item["digests"].items()}
         return Expected(target, self.namespace, LicenseFiles(), predicted=predicted)
 

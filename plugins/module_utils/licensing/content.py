@@ -12,7 +12,7 @@ import binascii
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..catalog.names import CREATED_ANNOTATION
+from ..catalog.names import CREATED_ANNOTATION, LICENSE_CONFIG_KEY, LICENSE_TOKEN_KEY
 from ..common.errors import InvalidOptions
 from ..schema.messages import abbreviate, join_words, option_of_role, quote
 from . import gridd_conf
@@ -31,7 +31,6 @@ from .token import (
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-TOKEN_KEY, CONFIG_KEY = "client_configuration_token.tok", "gridd.conf"
 _REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
 _OPAQUE = "Opaque"
 
@@ -64,16 +63,16 @@ class LicenseFiles:
 
     def digests(self) -> dict[str, str]:
         """The first digits of the fingerprints of the files, by key."""
-        files = {TOKEN_KEY: self.token, CONFIG_KEY: self.config}
+        files = {LICENSE_TOKEN_KEY: self.token, LICENSE_CONFIG_KEY: self.config}
         return {key: fingerprint(content)[:SHORT] for key, content in files.items() if content is not None}
 
     def shown(self) -> dict[str, t.Any]:
         """The content for a diff: parameters of gridd.conf, and the fingerprint of the token."""
         content: dict[str, t.Any] = {}
         if self.config is not None:
-            content[CONFIG_KEY] = gridd_conf.shown(self.config_text)
+            content[LICENSE_CONFIG_KEY] = gridd_conf.shown(self.config_text)
         if self.token is not None:
-            content[TOKEN_KEY] = f"sha256:{fingerprint(self.token)[:SHORT]}"
+            content[LICENSE_TOKEN_KEY] = f"sha256:{fingerprint(self.token)[:SHORT]}"
         return content
 
 
@@ -90,8 +89,8 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
     data = {key: _decode(value) for key, value in _entries(live, "data" if target.kind == SECRET else "binaryData")}
     if target.kind == CONFIG_MAP:
         data |= {key: str(value).encode() for key, value in _entries(live, "data")}
-    stray = tuple(sorted(key for key in data if key not in (TOKEN_KEY, CONFIG_KEY)))
-    return LicenseFiles(data.get(TOKEN_KEY), data.get(CONFIG_KEY), stray)
+    stray = tuple(sorted(key for key in data if key not in (LICENSE_TOKEN_KEY, LICENSE_CONFIG_KEY)))
+    return LicenseFiles(data.get(LICENSE_TOKEN_KEY), data.get(LICENSE_CONFIG_KEY), stray)
 
 
 def _unusable_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
@@ -103,9 +102,12 @@ def _unusable_message(target: LicenseTarget, files: LicenseFiles, namespace: str
 
 
 def _missing_keys(target: LicenseTarget, files: LicenseFiles, namespace: str) -> str:
-    missing = [key for key, value in ((TOKEN_KEY, files.token), (CONFIG_KEY, files.config)) if value is None]
+    missing = [
+        key for key, value in ((LICENSE_TOKEN_KEY, files.token), (LICENSE_CONFIG_KEY, files.config)) if value is None
+    ]
     has = f"has only {abbreviate(files.stray)}" if files.stray else "has none of the other keys"
-    return f"{target.label(namespace)} lacks {join_words(missing)}, and {has}; the GPU operator mounts exactly the keys {TOKEN_KEY} and {CONFIG_KEY}."
+    keys = f"the GPU operator mounts exactly the keys {LICENSE_TOKEN_KEY} and {LICENSE_CONFIG_KEY}"
+    return f"{target.label(namespace)} lacks {join_words(missing)}, and {has}; {keys}."
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def managed_files(
     _require_fitting(live.config_text, classes, remedy)
     present = gridd_conf.parse(live.config_text)
     differing = ["the token"] if token is not None and not _same_token(live.token, token.encode()) else []
-    differing += [CONFIG_KEY] if options.parameters.items() - present.items() else []
+    differing += [LICENSE_CONFIG_KEY] if options.parameters.items() - present.items() else []
     warnings = gridd_conf.warnings(live.config_text)
     if differing:
         warnings.append(f"{label} is managed by {manager}, and is not changed. Set {join_words(differing)} there.")
@@ -252,7 +254,7 @@ def object_body(
         metadata["annotations"] = {CREATED_ANNOTATION: "true"}
     else:
         metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
-    files = {TOKEN_KEY: after.token or b"", CONFIG_KEY: after.config or b""}
+    files = {LICENSE_TOKEN_KEY: after.token or b"", LICENSE_CONFIG_KEY: after.config or b""}
     body: Object = {"apiVersion": "v1", "kind": target.kind, "metadata": metadata}
     if target.kind == SECRET:
         return {

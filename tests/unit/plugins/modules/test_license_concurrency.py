@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import CLUSTE
 from tests.helpers.license_api import NAMESPACE, LicenseApi, cluster_policy, gpu_node, license_secret, vgpu_pool
 from tests.helpers.license_tokens import DAY, make_token
 
-SECRET, TOKEN_KEY = "licensing-config", "client_configuration_token.tok"
+SECRET, LICENSE_TOKEN_KEY = "licensing-config", "client_configuration_token.tok"
 TOKEN = make_token()
 RUNNING_DRIVER = {
     "metadata": {
@@ -63,7 +63,7 @@ def test_a_newer_token_that_another_run_has_written_meanwhile_stays() -> None:
     api.before_held = lambda: api.add(license_secret(SECRET, newer))
     result = api.license([vgpu_pool("vdi", SECRET)], token=make_token(not_before=-2 * DAY, expires=300 * DAY))
     assert "is not a renewal of the one in" in result["msg"]
-    assert api.files(SECRET)[TOKEN_KEY] == newer
+    assert api.files(SECRET)[LICENSE_TOKEN_KEY] == newer
 
 
 @pytest.mark.parametrize(("held_before", "reads"), [(None, 1), (lambda: None, 2)])

@@ -12,8 +12,8 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import (
-    CONFIG_KEY,
-    TOKEN_KEY,
+    LICENSE_CONFIG_KEY,
+    LICENSE_TOKEN_KEY,
     DesiredFiles,
     LicenseFiles,
     desired_files,
@@ -57,19 +57,19 @@ def test_a_new_secret() -> None:
         "metadata": {"name": "licensing-config", "namespace": NAMESPACE, "annotations": {"accel.gpu/created": "true"}},
         "type": "Opaque",
         "data": {
-            TOKEN_KEY: base64.b64encode(TOKEN.encode()).decode(),
-            CONFIG_KEY: base64.b64encode(MANAGED).decode(),
+            LICENSE_TOKEN_KEY: base64.b64encode(TOKEN.encode()).decode(),
+            LICENSE_CONFIG_KEY: base64.b64encode(MANAGED).decode(),
         },
     }
     assert found.files.shown() == {
-        CONFIG_KEY: {"FeatureType": "1"},
-        TOKEN_KEY: f"sha256:{found.token.fingerprint[:16]}",
+        LICENSE_CONFIG_KEY: {"FeatureType": "1"},
+        LICENSE_TOKEN_KEY: f"sha256:{found.token.fingerprint[:16]}",
     }
     assert TOKEN not in str(found.files.shown())
 
 
 def test_a_second_run_changes_nothing() -> None:
-    live = secret(**{TOKEN_KEY: TOKEN, CONFIG_KEY: MANAGED.decode()})
+    live = secret(**{LICENSE_TOKEN_KEY: TOKEN, LICENSE_CONFIG_KEY: MANAGED.decode()})
     files = read_files(TARGET, live, NAMESPACE)
     for text in (TOKEN, None):
         assert object_body(TARGET, NAMESPACE, live, files, desired(files, text).files) is None
@@ -85,7 +85,7 @@ def test_a_new_token_keeps_a_foreign_configuration() -> None:
     foreign = b"# manual\nFeatureType=4\n"
     found = desired(LicenseFiles(OTHER.encode(), foreign), TOKEN, {"C"})
     assert found.files == LicenseFiles(TOKEN.encode(), foreign)
-    live = secret(**{TOKEN_KEY: OTHER, CONFIG_KEY: foreign.decode()})
+    live = secret(**{LICENSE_TOKEN_KEY: OTHER, LICENSE_CONFIG_KEY: foreign.decode()})
     body = object_body(TARGET, NAMESPACE, live, read_files(TARGET, live, NAMESPACE), found.files)
     assert body is not None
     assert body["metadata"] == {"name": "licensing-config", "namespace": NAMESPACE, "resourceVersion": "7"}
@@ -145,9 +145,9 @@ def test_what_gives_no_license_is_refused() -> None:
     ("live", "message"),
     [
         (None, "Secret gpu-operator/licensing-config does not exist, and no token is given. Set gpu_licensing_token (option token of the module) or gpu_licensing_token_path"),
-        (LicenseFiles(None, b"", ("token.tok",)), f"lacks {TOKEN_KEY}, and has only token.tok; the GPU operator mounts exactly"),
-        (LicenseFiles(), f"lacks {TOKEN_KEY} and {CONFIG_KEY}, and has none of the other keys"),
-        (LicenseFiles(TOKEN.encode(), None), f"lacks {CONFIG_KEY}"),
+        (LicenseFiles(None, b"", ("token.tok",)), f"lacks {LICENSE_TOKEN_KEY}, and has only token.tok; the GPU operator mounts exactly"),
+        (LicenseFiles(), f"lacks {LICENSE_TOKEN_KEY} and {LICENSE_CONFIG_KEY}, and has none of the other keys"),
+        (LicenseFiles(TOKEN.encode(), None), f"lacks {LICENSE_CONFIG_KEY}"),
         (LicenseFiles(b"abc", b""), "The token in Secret gpu-operator/licensing-config has 1 part instead of 3"),
     ],
 )  # fmt: skip
@@ -173,18 +173,21 @@ def test_a_secret_for_another_purpose_is_not_changed() -> None:
 def test_a_config_map() -> None:
     live = {
         "metadata": {"resourceVersion": "7"},
-        "data": {TOKEN_KEY: TOKEN, CONFIG_KEY: ""},
+        "data": {LICENSE_TOKEN_KEY: TOKEN, LICENSE_CONFIG_KEY: ""},
         "binaryData": {"x": "AA=="},
     }
     files = read_files(OLD_WAY, live, NAMESPACE)
     assert files == LicenseFiles(TOKEN.encode(), b"", ("x",))
     body = object_body(OLD_WAY, NAMESPACE, live, files, LicenseFiles(OTHER.encode(), b"FeatureType=1\n"))
     assert body is not None
-    assert (body["kind"], body["data"]) == ("ConfigMap", {TOKEN_KEY: OTHER, CONFIG_KEY: "FeatureType=1\n"})
+    assert (body["kind"], body["data"]) == (
+        "ConfigMap",
+        {LICENSE_TOKEN_KEY: OTHER, LICENSE_CONFIG_KEY: "FeatureType=1\n"},
+    )
 
 
 def test_content_that_is_not_base64() -> None:
-    live = {"metadata": {}, "data": {TOKEN_KEY: "%", CONFIG_KEY: ""}}
+    live = {"metadata": {}, "data": {LICENSE_TOKEN_KEY: "%", LICENSE_CONFIG_KEY: ""}}
     with pytest.raises(InvalidOptions, match="is empty"):
         desired(read_files(TARGET, live, NAMESPACE))
 

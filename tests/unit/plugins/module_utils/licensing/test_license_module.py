@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import object
 from tests.helpers.license_api import NAMESPACE, LicenseApi, cluster_policy, gpu_node, license_secret, vgpu_pool
 from tests.helpers.license_tokens import CLS_HOST, DAY, make_token
 
-SECRET, TOKEN_KEY = "licensing-config", "client_configuration_token.tok"
+SECRET, LICENSE_TOKEN_KEY = "licensing-config", "client_configuration_token.tok"
 TOKEN = make_token()
 POOLS = [vgpu_pool("vdi", SECRET)]
 
@@ -54,7 +54,7 @@ def test_a_cluster_without_a_vgpu_gets_no_token(api: LicenseApi, options: dict[s
 def test_a_cluster_with_a_vgpu_gets_the_token(api: LicenseApi, pools: list[Any], options: dict[str, Any]) -> None:
     result = api.license(pools, token=TOKEN, **options)
     assert result["changed"], result
-    assert api.files(SECRET)[TOKEN_KEY] == TOKEN
+    assert api.files(SECRET)[LICENSE_TOKEN_KEY] == TOKEN
 
 
 CURRENT = {"not_before": -2 * DAY, "expires": 100 * DAY}
@@ -92,7 +92,7 @@ def test_a_token_that_is_no_renewal_needs_permission(
 
     allowed = api.license(POOLS, token=after, replace=True, check=check)
     assert allowed["license"]["objects"][0]["action"] == "updated"
-    assert check or api.files(SECRET)[TOKEN_KEY] == after
+    assert check or api.files(SECRET)[LICENSE_TOKEN_KEY] == after
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_renewal_needs_no_permission(current: dict[str, Any], given: dict[str,
     after = make_token(**given)
     api = LicenseApi([cluster_policy()]).add(license_secret(SECRET, make_token(**current)))
     assert api.license(POOLS, token=after)["changed"]
-    assert api.files(SECRET)[TOKEN_KEY] == after
+    assert api.files(SECRET)[LICENSE_TOKEN_KEY] == after
 
 
 def test_text_that_is_no_token_may_be_replaced() -> None:
@@ -140,7 +140,7 @@ def test_a_secret_that_another_tool_manages_is_used_and_not_changed(options: dic
     result = api.license(**options, secret_name=SECRET)
     (entry,) = result["license"]["objects"]
     assert (entry["action"], entry["managed_by"], entry["feature_type"]) == ("unchanged", "ExternalSecret nls", 1)
-    assert api.files(SECRET) == {TOKEN_KEY: TOKEN, "gridd.conf": CONFIG}
+    assert api.files(SECRET) == {LICENSE_TOKEN_KEY: TOKEN, "gridd.conf": CONFIG}
     # The ClusterPolicy names it.
     (body,) = api.written
     assert body["spec"]["driver"]["licensingConfig"] == {"secretName": SECRET, "nlsEnabled": True}
@@ -152,7 +152,7 @@ def test_a_secret_that_another_tool_manages_is_used_and_not_changed(options: dic
 @pytest.mark.parametrize(
     ("secret", "message"),
     [
-        ({"data": {"token.tok": "YQ=="}}, f"lacks {TOKEN_KEY} and gridd.conf, and has only token.tok"),
+        ({"data": {"token.tok": "YQ=="}}, f"lacks {LICENSE_TOKEN_KEY} and gridd.conf, and has only token.tok"),
         (managed_secret(make_token(expires=-DAY)), "expired at"),
         (managed_secret(config="FeatureType=2\n"), "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but"),
         (managed_secret("abc"), "has 1 part instead of 3"),
@@ -243,7 +243,7 @@ def test_one_token_does_not_replace_different_ones() -> None:
     assert api.written == []
     chosen = api.license(TWO_POOLS, token=renewal, secret_name="one")
     assert [entry["name"] for entry in chosen["license"]["objects"]] == ["one"]
-    assert (api.files("one")[TOKEN_KEY], api.files("two")[TOKEN_KEY]) == (renewal, OTHER)
+    assert (api.files("one")[LICENSE_TOKEN_KEY], api.files("two")[LICENSE_TOKEN_KEY]) == (renewal, OTHER)
     # Without a token, all are verified.
     assert [entry["name"] for entry in api.license(TWO_POOLS)["license"]["objects"]] == ["one", "two"]
 
@@ -263,7 +263,7 @@ def test_a_name_that_is_none_of_several_secrets_selects_not_all_of_them(api: Lic
 def test_secrets_with_the_same_token_are_renewed_together() -> None:
     api, renewal = two_secrets(TOKEN, f"{TOKEN}\n"), make_token()
     assert api.license(TWO_POOLS, token=renewal)["changed"]
-    assert (api.files("one")[TOKEN_KEY], api.files("two")[TOKEN_KEY]) == (renewal, renewal)
+    assert (api.files("one")[LICENSE_TOKEN_KEY], api.files("two")[LICENSE_TOKEN_KEY]) == (renewal, renewal)
 
 
 def test_a_run_that_ended_between_two_secrets_is_continued() -> None:
@@ -278,7 +278,7 @@ def test_a_run_that_ended_between_two_secrets_is_continued() -> None:
 def test_a_secret_of_another_tool_may_have_another_token() -> None:
     api, renewal = two_secrets(TOKEN, OTHER, **MANAGED), make_token()
     assert api.license(TWO_POOLS, token=renewal)["changed"]
-    assert (api.files("one")[TOKEN_KEY], api.files("two")[TOKEN_KEY]) == (renewal, OTHER)
+    assert (api.files("one")[LICENSE_TOKEN_KEY], api.files("two")[LICENSE_TOKEN_KEY]) == (renewal, OTHER)
 
 
 def test_a_warning_names_the_secrets_that_get_the_same_token() -> None:
@@ -291,7 +291,7 @@ def test_a_warning_names_the_secrets_that_get_the_same_token() -> None:
     api = LicenseApi([cluster_policy()])
     for name, token in (("one", TOKEN), ("two", OTHER)):
         assert api.license(TWO_POOLS, token=token, secret_name=name)["changed"]
-    assert (api.files("one")[TOKEN_KEY], api.files("two")[TOKEN_KEY]) == (TOKEN, OTHER)
+    assert (api.files("one")[LICENSE_TOKEN_KEY], api.files("two")[LICENSE_TOKEN_KEY]) == (TOKEN, OTHER)
 
 
 NEWER = make_token(expires=800 * DAY)
@@ -302,7 +302,7 @@ def migration(mounted: str, secret: str, config: str = "FeatureType=1\n") -> Lic
     policy = cluster_policy(licensingConfig={"configMapName": SECRET, "nlsEnabled": True})
     api = LicenseApi([policy], nodes=[gpu_node("a")]).add(license_secret(SECRET, secret, "FeatureType=1\n"))
     path = object_path("v1", "ConfigMap", SECRET, NAMESPACE)
-    api.objects[path] = {"metadata": {"name": SECRET}, "data": {TOKEN_KEY: mounted, "gridd.conf": config}}
+    api.objects[path] = {"metadata": {"name": SECRET}, "data": {LICENSE_TOKEN_KEY: mounted, "gridd.conf": config}}
     return api
 
 

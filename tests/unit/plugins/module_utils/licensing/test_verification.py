@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import LICENSE_CONFIG_KEY, LICENSE_TOKEN_KEY
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import CLUSTER_POLICIES, NODES, collection_path
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import CONFIG_KEY, TOKEN_KEY
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import TOKEN_PATH
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.modules import license_info
@@ -75,7 +75,7 @@ class Cluster(Containers):
         return [self._pod(name) for name in self.by_node if self.started[name]]
 
     def get(self, dummy: str) -> Any:
-        files = {TOKEN_KEY: self.token, CONFIG_KEY: CONFIG}
+        files = {LICENSE_TOKEN_KEY: self.token, LICENSE_CONFIG_KEY: CONFIG}
         return {"data": {key: base64.b64encode(text.encode()).decode() for key, text in files.items()}}
 
     def _node(self, name: str) -> Any:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which Secrets with licensing tokens are deleted."""
+"""Which Secrets and ConfigMaps with licensing tokens are deleted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ Object = dict[str, Any]
 
 
 class Secrets:
-    """The part of the client that lists and deletes Secrets."""
+    """The part of the client that lists and deletes Secrets and ConfigMaps."""
 
-    def __init__(self, *secrets: Object) -> None:
-        self.secrets = secrets
+    def __init__(self, *secrets: Object, configmaps: tuple[Object, ...] = ()) -> None:
+        self.secrets, self.configmaps = secrets, configmaps
         self.deleted: list[tuple[str, Object]] = []
 
     def list(self, path: str, **options: Any) -> list[Object]:
+        if path.endswith("/configmaps"):
+            return [*self.configmaps] if "/gpu-operator/" in path else []
         assert options == {"field_selector": "type=Opaque", "metadata_only": True}
         return [item for item in self.secrets if path == f"/api/v1/namespaces/{item['metadata']['namespace']}/secrets"]
 
@@ -35,13 +37,17 @@ def secret(name: str, *, created: bool = True) -> Object:
     return {"metadata": {"name": name, "namespace": "gpu-operator", "uid": f"uid-{name}", "annotations": annotations}}
 
 
-def policy(secret_name: str) -> Object:
-    spec = {"driver": {"licensingConfig": {"secretName": secret_name}}}
+def configmap(name: str, *, created: bool = True, key: str = "client_configuration_token.tok") -> Object:
+    return {**secret(name, created=created), "data": {key: "text"}}
+
+
+def policy(name: str, field: str = "secretName") -> Object:
+    spec = {"driver": {"licensingConfig": {field: name}}}
     return {"metadata": {"name": "theirs"}, "spec": spec}
 
 
-def driver(secret_name: str) -> Object:
-    return {"metadata": {"name": "theirs"}, "spec": {"licensingConfig": {"secretName": secret_name}}}
+def driver(name: str, field: str = "secretName") -> Object:
+    return {"metadata": {"name": "theirs"}, "spec": {"licensingConfig": {field: name}}}
 
 
 def removed(secrets: Secrets, policies: list[Object], drivers: list[Object]) -> UninstallResult:
@@ -87,3 +93,15 @@ def test_a_secret_without_a_user_is_deleted() -> None:
     nameless: Object = {"metadata": {"name": "theirs"}, "spec": {"driver": {}}}
     result = removed(Secrets(secret("licensing-config")), [nameless], [{**nameless, "spec": {}}])
     assert result.removed == ["Secret gpu-operator/licensing-config: deleted"]
+
+
+def test_a_created_configmap_with_a_token_is_deleted() -> None:
+    others = (configmap("theirs", created=False), configmap("accel-gpu-mig-parted", key="config.yaml"))
+    found = Secrets(configmaps=(configmap("by-release"), *others))
+    assert removed(found, [policy("by-release")], []).removed == ["ConfigMap gpu-operator/by-release: deleted"]
+    assert [path for path, dummy in found.deleted] == ["/api/v1/namespaces/gpu-operator/configmaps/by-release"]
+
+    for kept in ([policy("by-release", "configMapName")], []), ([], [driver("by-release", "name")]):
+        result = removed(Secrets(configmaps=(configmap("by-release"), *others)), *kept)
+        assert result.removed == []
+        assert [line.partition(":")[0] for line in result.kept] == ["ConfigMap gpu-operator/by-release"]
