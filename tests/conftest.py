@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests import reporter
-from tests.labs import OPENSHIFT, RUN, Lab, build_lab, forget_saved, own_lab
+from tests.labs import RUN, Lab, build_lab, forget_saved, own_lab
 from tests.programs import BUILD, REPO, tree_copy
 from tests.scheduling import LabScheduling, machine_slot
 
@@ -103,21 +103,4 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         build_lab()
     with own_lab("test") as lab:
-        yield lab
-
-
-@pytest.fixture(scope="session")
-def openshift_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """The running lab with OpenShift; tests share it like `lab`. ACCEL_GPU_TEST_OPENSHIFT names a running one.
-
-    tests/helpers/openshift.py loads its clusters.
-    """
-    if running := os.environ.get("ACCEL_GPU_TEST_OPENSHIFT"):
-        lab = Lab(running)
-        lab.read()
-        yield lab
-        return
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        build_lab("kube", *OPENSHIFT)
-    with own_lab("openshift", options=["--openshift"]) as lab:
         yield lab

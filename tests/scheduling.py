@@ -18,6 +18,7 @@ from .reporter import EXPECTED, cached
 # Starting their lab takes long, so one process runs the whole folder and starts it once.
 # Two processes run the tests on OpenShift, because these take longest: those of OLM, and the others.
 SHARED = (
+    "tests/integration/licensing/",
     "tests/integration/magnum/",
     "tests/integration/openshift/test_olm_",
     "tests/integration/openshift/",

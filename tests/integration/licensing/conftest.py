@@ -14,9 +14,9 @@ from tests.helpers.licensing import FLEET, Licensing
 from tests.labs import Lab, build_lab, own_lab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def vgpu_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """The running lab, shared by the tests of licensing."""
+    """The running lab, shared by the tests of licensing and then stopped."""
     if running := os.environ.get("ACCEL_GPU_TEST_LICENSING"):
         lab = Lab(running)
         lab.read()

@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Namespaces for tests of OLM; the catalogs of the lab are shared."""
+"""A lab with OpenShift, and namespaces for tests of OLM; the catalogs of the lab are shared."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,24 @@ import pytest
 from tests.helpers.kube import Kube
 from tests.helpers.olm import OlmNamespace
 from tests.helpers.openshift import OpenShift
-from tests.labs import Lab
+from tests.labs import OPENSHIFT, Lab, build_lab, own_lab
+
+
+@pytest.fixture(scope="package")
+def openshift_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The running lab with OpenShift, shared by the tests of this folder and then stopped. ACCEL_GPU_TEST_OPENSHIFT names a running one.
+
+    tests/helpers/openshift.py loads its clusters.
+    """
+    if running := os.environ.get("ACCEL_GPU_TEST_OPENSHIFT"):
+        lab = Lab(running)
+        lab.read()
+        yield lab
+        return
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        build_lab("kube", *OPENSHIFT)
+    with own_lab("openshift", options=["--openshift"]) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")
