@@ -92,7 +92,8 @@ def test_what_else_ends_before_the_machines_are_removed(drained: DrainFixture) -
     drainer.uncordon(drained.nodes)
     assert recorder.calls == [
         ("prepare", drained.nodes[:2], ["stays"], [True, True, False]),
-        ("cancel", drained.nodes[:2], ["stays"], [False, False, False]),
+        # While the nodes are cordoned, so that a run that is killed here is continued.
+        ("cancel", drained.nodes[:2], ["stays"], [True, True, False]),
     ]
 
 
