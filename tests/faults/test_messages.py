@@ -78,14 +78,21 @@ def test_a_user_without_rights(lab: Lab, tmp_path: Path) -> None:
     assert token not in message
 
 
-def test_helm_is_missing(lab: Lab) -> None:
-    message = failing(environ={**lab.env, "PATH": f"{VENV_BIN}:/usr/bin:/bin"})
+@pytest.fixture(scope="module")
+def empty_lab(lab: Lab) -> Lab:
+    """The lab without the operator; nothing needs Helm in a cluster that is as declared."""
+    lab.reset()
+    return lab
+
+
+def test_helm_is_missing(empty_lab: Lab) -> None:
+    message = failing(environ={**empty_lab.env, "PATH": f"{VENV_BIN}:/usr/bin:/bin"})
     assert "helm" in message
     assert "binary_path" in message or "install" in message.lower()
 
 
-def test_a_missing_chart(lab: Lab, tmp_path: Path) -> None:
-    message = failing(environ={**lab.env, "LAB_CHARTS": str(tmp_path)})
+def test_a_missing_chart(empty_lab: Lab, tmp_path: Path) -> None:
+    message = failing(environ={**empty_lab.env, "LAB_CHARTS": str(tmp_path)})
     assert str(tmp_path) in message
 
 
