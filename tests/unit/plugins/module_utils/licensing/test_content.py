@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import LICENSE_CONFIG_KEY, LICENSE_TOKEN_KEY
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import (
-    LICENSE_CONFIG_KEY,
-    LICENSE_TOKEN_KEY,
     DesiredFiles,
     LicenseFiles,
     desired_files,

@@ -101,7 +101,11 @@ def test_a_created_configmap_with_a_token_is_deleted() -> None:
     assert removed(found, [policy("by-release")], []).removed == ["ConfigMap gpu-operator/by-release: deleted"]
     assert [path for path, dummy in found.deleted] == ["/api/v1/namespaces/gpu-operator/configmaps/by-release"]
 
-    for kept in ([policy("by-release", "configMapName")], []), ([], [driver("by-release", "name")]):
-        result = removed(Secrets(configmaps=(configmap("by-release"), *others)), *kept)
+    users: list[tuple[list[Object], list[Object]]] = [
+        ([policy("by-release", "configMapName")], []),
+        ([], [driver("by-release", "name")]),
+    ]
+    for policies, drivers in users:
+        result = removed(Secrets(configmaps=(configmap("by-release"), *others)), policies, drivers)
         assert result.removed == []
         assert [line.partition(":")[0] for line in result.kept] == ["ConfigMap gpu-operator/by-release"]
