@@ -131,7 +131,8 @@ def test_an_unreachable_catalog(olm: OlmNamespace) -> None:
     assert olm.install(version="v25.3.2")["phase"] == "Succeeded"
 
 
-@pytest.mark.sampled(1, group="catalog faults")
+# OLM notices the fault only if it has not read this catalog in the last minutes, so the test needs a lab without earlier subscriptions.
+@pytest.mark.soak
 @pytest.mark.usual(90)
 def test_the_unreachable_catalog_of_another_package(olm: OlmNamespace) -> None:
     """OLM stops after a few attempts, and does not try again when the other catalog becomes available, so that the next run must make it."""
