@@ -12,30 +12,31 @@ def start_time(pid: int) -> str:
 
     Empty if there is no such process, if it is a zombie, or if the system has no /proc.
     """
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
-            after_name = handle.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if after_name[0] == "Z" else after_name[19]
+    state = _state(pid)
+    return "" if state is None or state[0] == "Z" else state[19]
 
 
 def descendants(pid: int) -> dict[int, str]:
     """The start times of the processes below a process, by PID; empty on a system without /proc."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        try:
-            with open(f"/proc/{int(name)}/stat", encoding="utf-8", errors="replace") as handle:
-                parent = int(handle.read().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue
-        children.setdefault(parent, []).append(int(name))
+        if name.isdecimal() and (state := _state(int(name))) is not None:
+            children.setdefault(int(state[1]), []).append(int(name))
     found, waiting = dict[int, str](), [pid]
     while waiting:
         for child in children.get(waiting.pop(), ()):
             found[child] = start_time(child)
             waiting.append(child)
     return {child: started for child, started in found.items() if started}
+
+
+def _state(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat after the name: the state, the PID of the parent, and others; None without such a process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:
+            return handle.read().rpartition(")")[2].split() or None
+    except OSError:
+        return None
 
 
 def pid_namespace() -> str:
