@@ -96,11 +96,17 @@ class ConnectionPools:
 def _proxy_settings(proxy: str) -> dict[str, t.Any]:
     """The options of urllib3 for a proxy of the environment: like curl, with HTTP as default, and with the user and the password in its address."""
     address = proxy if "://" in proxy else f"http://{proxy}"
-    user, separator, dummy = urlsplit(address).netloc.rpartition("@")
-    if not separator:
-        return {"proxy_url": address}
-    encoded = base64.b64encode(unquote_to_bytes(user)).decode()
-    return {"proxy_url": address, "proxy_headers": {"proxy-authorization": f"Basic {encoded}"}}
+    authorization = proxy_authorization(address)
+    return {
+        "proxy_url": address,
+        **({"proxy_headers": {"proxy-authorization": authorization}} if authorization else {}),
+    }
+
+
+def proxy_authorization(address: str) -> str:
+    """The header for the user and the password in the address of a proxy, which urllib3 does not send itself; empty without them."""
+    given = urllib3.util.parse_url(address).auth
+    return f"Basic {base64.b64encode(unquote_to_bytes(given)).decode()}" if given else ""
 
 
 class Retrier:

@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import threading
 import time
 import typing as t
-from urllib.parse import unquote
 
 from ..common import http
 from ..common.errors import TIMEOUT
@@ -52,8 +50,9 @@ class Transport:
         configuration.connection_pool_maxsize = http.POOL_SIZE
         if not configuration.verify_ssl:
             http.allow_unverified_tls()
-        if (password := _proxy_password(configuration.proxy)) and not configuration.proxy_headers:
-            configuration.proxy_headers = {"Proxy-Authorization": password}
+        proxy = configuration.proxy
+        if proxy and not configuration.proxy_headers and (authorization := http.proxy_authorization(proxy)):
+            configuration.proxy_headers = {"Proxy-Authorization": authorization}
         self._pool = RESTClientObject(configuration).pool_manager
         self.user_agent = user_agent
         self._timeout = options.request_timeout
@@ -179,12 +178,6 @@ class Transport:
             with self._lock:
                 if text not in self.warnings:
                     self.warnings.append(text)
-
-
-def _proxy_password(proxy: str | None) -> str:
-    """The header for the user and the password in the address of a proxy, which urllib3 does not send itself; empty without them."""
-    given = urllib3.util.parse_url(proxy).auth if proxy else None
-    return f"Basic {base64.b64encode(unquote(given).encode()).decode()}" if given else ""
 
 
 def stream_lines(response: t.Any, method: str, path: str) -> t.Iterator[bytes]:
