@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+import pytest
+
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import (
     CLUSTER_NAME_ANNOTATION,
     LEASE_NAME,
@@ -166,6 +168,31 @@ def own_lab(name: str, *parts: str, options: Sequence[str] = ()) -> Iterator[Lab
             yield lab
         finally:
             lab.down()
+
+
+@contextmanager
+def shared_lab(
+    request: pytest.FixtureRequest,
+    variable: str,
+    name: str,
+    *parts: str,
+    builds: Sequence[Sequence[str]],
+    options: Sequence[str] = (),
+) -> Iterator[Lab]:
+    """The running lab that the environment variable names; without it, own_lab() after building what is missing.
+
+    `builds` are the arguments of one build_lab() after the other, whose progress is shown.
+    """
+    if running := os.environ.get(variable):
+        lab = Lab(running)
+        lab.read()
+        yield lab
+        return
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        for build in builds:
+            build_lab(*build)
+    with own_lab(name, *parts, options=options) as lab:
+        yield lab
 
 
 @contextmanager

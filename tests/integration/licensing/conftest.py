@@ -4,27 +4,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.licensing import FLEET, Licensing
-from tests.labs import Lab, build_lab, own_lab
+from tests.labs import Lab, shared_lab
 
 
 @pytest.fixture(scope="package")
 def vgpu_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The running lab, shared by the tests of licensing and then stopped."""
-    if running := os.environ.get("ACCEL_GPU_TEST_LICENSING"):
-        lab = Lab(running)
-        lab.read()
-        yield lab
-        return
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        build_lab()
-    with own_lab("licensing", "nls", options=["--fleet", str(FLEET)]) as lab:
+    options = ["--fleet", str(FLEET)]
+    with shared_lab(request, "ACCEL_GPU_TEST_LICENSING", "licensing", "nls", builds=[()], options=options) as lab:
         yield lab
 
 

@@ -8,30 +8,25 @@ ACCEL_GPU_TEST_MAGNUM names a running lab (`lab/lab --name NAME up --part openst
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from tests.helpers.magnum import CLUSTER, Magnum
-from tests.labs import LAB, Lab, own_lab
+from tests.labs import Lab, shared_lab
 
-_UP = os.environ.get("ACCEL_GPU_TEST_MAGNUM")
+_GIVEN = "ACCEL_GPU_TEST_MAGNUM"
 
 
-@pytest.fixture(scope="package", params=["23"] if _UP else ["23", pytest.param("20", marks=pytest.mark.soak)])
+@pytest.fixture(
+    scope="package", params=["23"] if os.environ.get(_GIVEN) else ["23", pytest.param("20", marks=pytest.mark.soak)]
+)
 def cloud(request: pytest.FixtureRequest) -> Iterator[tuple[Lab, str]]:
     """A lab with that release of Magnum, and a cluster without Kubernetes for tests that need no nodes."""
     release = str(request.param)
-    if _UP:
-        lab = Lab(_UP)
-        lab.read()
-        yield _with_cluster(lab, release)
-        return
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        for part in ([], ["openstack"], *([["openstack-20"]] if release == "20" else [])):
-            subprocess.run([LAB, "build", *part], stdout=subprocess.DEVNULL, check=True)
-    with own_lab("cloud", "openstack", options=["--magnum", release]) as lab:
+    builds = [[], ["openstack"], *([["openstack-20"]] if release == "20" else [])]
+    options = ["--magnum", release]
+    with shared_lab(request, _GIVEN, "cloud", "openstack", builds=builds, options=options) as lab:
         yield _with_cluster(lab, release)
 
 

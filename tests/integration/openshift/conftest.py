@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from tests.helpers.kube import Kube
 from tests.helpers.olm import OlmNamespace
 from tests.helpers.openshift import OpenShift
-from tests.labs import OPENSHIFT, Lab, build_lab, own_lab
+from tests.labs import OPENSHIFT, Lab, shared_lab
 
 
 @pytest.fixture(scope="package")
@@ -22,14 +21,8 @@ def openshift_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
     tests/helpers/openshift.py loads its clusters.
     """
-    if running := os.environ.get("ACCEL_GPU_TEST_OPENSHIFT"):
-        lab = Lab(running)
-        lab.read()
-        yield lab
-        return
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        build_lab("kube", *OPENSHIFT)
-    with own_lab("openshift", options=["--openshift"]) as lab:
+    builds, options = [("kube", *OPENSHIFT)], ["--openshift"]
+    with shared_lab(request, "ACCEL_GPU_TEST_OPENSHIFT", "openshift", builds=builds, options=options) as lab:
         yield lab
 
 

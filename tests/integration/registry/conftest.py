@@ -4,29 +4,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.registries import Registries
-from tests.labs import Lab, build_lab, own_lab
-
-_UP = os.environ.get("ACCEL_GPU_TEST_REGISTRY")
+from tests.labs import Lab, shared_lab
 
 
 @pytest.fixture(scope="package")
 def registry_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    if _UP:
-        lab = Lab(_UP)
-        lab.read()
-        yield lab
-        return
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        build_lab()
-        build_lab("registry", "toxiproxy")
-    with own_lab("registry", "registry") as lab:
+    builds = [(), ("registry", "toxiproxy")]
+    with shared_lab(request, "ACCEL_GPU_TEST_REGISTRY", "registry", "registry", builds=builds) as lab:
         yield lab
 
 
