@@ -136,6 +136,7 @@ import contextlib
 import dataclasses
 import typing as t
 
+from ..module_utils.catalog.names import LICENSING_CONFIG
 from ..module_utils.cluster_state.cluster_policy import active_policy
 from ..module_utils.common.errors import InvalidOptions, ModuleFailure
 from ..module_utils.common.module import ArgumentSpec
@@ -159,7 +160,7 @@ from ..module_utils.licensing.rotation import (
     Rotator,
     plan_rotation,
 )
-from ..module_utils.licensing.targets import LICENSING_CONFIG, NO_OBJECT, LicenseTarget
+from ..module_utils.licensing.targets import NO_OBJECT, LicenseTarget
 from ..module_utils.licensing.token import SHORT, utc_now
 from ..module_utils.schema.messages import abbreviate, abbreviate_nodes, join_words
 from ..module_utils.schema.validators import object_name

@@ -113,6 +113,10 @@ DRIVER_CONTAINER = "nvidia-driver-ctr"
 # Keys of the Secret or ConfigMap with the files of the license client (gpu-operator: controllers/object_controls.go)
 LICENSE_TOKEN_KEY = "client_configuration_token.tok"
 LICENSE_CONFIG_KEY = "gridd.conf"
+# Where the spec of a ClusterPolicy names it, and the fields with its name by its kind, there and in an NVIDIADriver (gpu-operator: api/nvidia)
+LICENSING_CONFIG = ("driver", "licensingConfig")
+LICENSE_FIELDS = {"Secret": "secretName", "ConfigMap": "configMapName"}
+DRIVER_LICENSE_FIELDS = {"Secret": "secretName", "ConfigMap": "name"}
 
 # The operator's upgrade controller (k8s-operator-libs: pkg/upgrade/consts.go)
 DRIVER_UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"

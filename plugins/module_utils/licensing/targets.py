@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..catalog.names import POOL_LABEL
+from ..catalog.names import DRIVER_LICENSE_FIELDS, LICENSE_FIELDS, LICENSING_CONFIG, POOL_LABEL
 from ..catalog.releases import LICENSING_SECRET_SINCE, release_of
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..common.errors import InvalidOptions
@@ -27,13 +27,10 @@ Path = tuple[str, ...]
 
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 DEFAULT_NAME = "licensing-config"
-_FIELDS = {SECRET: "secretName", CONFIG_MAP: "configMapName"}
-_DRIVER_FIELDS = {SECRET: "secretName", CONFIG_MAP: "name"}
 # For reports and failures.
 NO_OBJECT = (
     "No NVIDIADriver and no ClusterPolicy names a Secret with a licensing token. Run the playbook license with a token."
 )
-LICENSING_CONFIG: Path = ("driver", "licensingConfig")
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def licensing_of(policy: Document | None) -> Document:
 
 def live_target(policy: Document | None) -> LicenseTarget | None:
     """The object that the ClusterPolicy names; None if it names none."""
-    return _named_in(licensing_of(policy), _FIELDS)
+    return _named_in(licensing_of(policy), LICENSE_FIELDS)
 
 
 def _named_in(config: t.Any, fields: t.Mapping[str, str]) -> LicenseTarget | None:
@@ -199,7 +196,7 @@ def mounted_targets(policy: Document | None, drivers: t.Iterable[Document] = ())
 def target_of_driver(driver: Document) -> LicenseTarget | None:
     """The object that an NVIDIADriver names, without its pools; None if it names none, or is not that of the vGPU driver."""
     is_vgpu = get_nested(driver, "spec", "driverType") == VGPU_TYPE
-    return _named_in(get_nested(driver, "spec", "licensingConfig"), _DRIVER_FIELDS) if is_vgpu else None
+    return _named_in(get_nested(driver, "spec", "licensingConfig"), DRIVER_LICENSE_FIELDS) if is_vgpu else None
 
 
 def target_of_pool(targets: t.Sequence[LicenseTarget], pool: str | None) -> LicenseTarget | None:
@@ -213,7 +210,7 @@ def plan_licensing_config(plan: Plan, policy: Document | None, target: LicenseTa
     if policy is None or not _policy_describes_driver(plan, policy):
         return None
     before = licensing_of(policy)
-    after: dict[str, t.Any] = {_FIELDS[target.kind]: target.name, "nlsEnabled": True}
+    after: dict[str, t.Any] = {LICENSE_FIELDS[target.kind]: target.name, "nlsEnabled": True}
     if target.kind == SECRET and before.get("configMapName"):
         after["configMapName"] = ""
     return LicensingConfigDiff(before, after)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..catalog.names import LICENSE_TOKEN_KEY
+from ..catalog.names import DRIVER_LICENSE_FIELDS, LICENSE_FIELDS, LICENSE_TOKEN_KEY, LICENSING_CONFIG
 from ..cluster_state.ownership import is_created_by_collection
 from ..common.nested import get_nested
 from ..kube.client import Client
@@ -15,13 +15,6 @@ from ..kube.paths import collection_path, object_path
 from .stage import Removal
 
 Document = t.Mapping[str, t.Any]
-
-# The fields of licensingConfig with the name, and the path of licensingConfig in each kind.
-_POLICY_CONFIG, _POLICY_FIELDS = (
-    ("spec", "driver", "licensingConfig"),
-    {"Secret": "secretName", "ConfigMap": "configMapName"},
-)
-_DRIVER_CONFIG, _DRIVER_FIELDS = ("spec", "licensingConfig"), {"Secret": "secretName", "ConfigMap": "name"}
 
 
 def license_removals(
@@ -32,14 +25,14 @@ def license_removals(
     Without an object that it names, a kept operator starts no driver pod, and without its name, it restarts the driver: neither is changed.
     """
     users = {
-        (kind, str(get_nested(item, *_POLICY_CONFIG, field))): f"ClusterPolicy {item['metadata']['name']}"
+        (kind, str(get_nested(item, "spec", *LICENSING_CONFIG, field))): f"ClusterPolicy {item['metadata']['name']}"
         for item in kept_policies
-        for kind, field in _POLICY_FIELDS.items()
+        for kind, field in LICENSE_FIELDS.items()
     }
     users |= {
-        (kind, str(get_nested(item, *_DRIVER_CONFIG, field))): f"NVIDIADriver {item['metadata']['name']}"
+        (kind, str(get_nested(item, "spec", "licensingConfig", field))): f"NVIDIADriver {item['metadata']['name']}"
         for item in kept_drivers
-        for kind, field in _DRIVER_FIELDS.items()
+        for kind, field in DRIVER_LICENSE_FIELDS.items()
     }
     for namespace in dict.fromkeys(namespaces):
         # Secrets for pulling images have another type.
