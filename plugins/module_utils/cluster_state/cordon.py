@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import CORDONED_ANNOTATION
+from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, PAUSED_FOR_MIG
+from .node_check import clients_paused
 
 if t.TYPE_CHECKING:
     from .node import Node
@@ -64,3 +65,18 @@ def cordon_for_removal(node: Node) -> Patch | None:
 def cancel_removal(node: Node) -> Patch | None:
     """The patch that undoes this cordon because the node stays in the cluster; None for every other cordon."""
     return merge_patch(node, *uncordon_edit(node)) if is_cordoned_for_removal(node) else None
+
+
+def pause_clients(node: Node) -> Patch | None:
+    """Stop the DaemonSets that select nvidia.com/gpu.deploy.client, like MIG managers from v0.15 on; None if the label is not true."""
+    return _with_client_label(node, None, PAUSED_FOR_MIG) if node.labels.get(CLIENT_LABEL) == "true" else None
+
+
+def resume_clients(node: Node, patch: Patch | None) -> Patch | None:
+    """The patch, which also starts these DaemonSets again if they are stopped."""
+    return _with_client_label(node, patch, "true") if clients_paused(node) else patch
+
+
+def _with_client_label(node: Node, patch: Patch | None, value: str) -> Patch:
+    patch = patch or {"metadata": {"resourceVersion": node.resource_version}}
+    return {**patch, "metadata": {**patch["metadata"], "labels": {CLIENT_LABEL: value}}}
