@@ -13,7 +13,7 @@ from ..schema.messages import join_words
 from . import gridd_conf
 from .connectivity import are_unreachable, servers_of
 from .content import LicenseFiles
-from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
+from .driver_pods import CONFIG_PATH, RESTART_OPTION, TOKEN_PATH, LicenseNode, Reading
 from .status import NOT_APPLICABLE, UNKNOWN
 from .targets import LicenseTarget
 from .token import CLS, TokenInfo, fingerprint, format_time
@@ -101,8 +101,8 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
         return "Check the licensing Secret, and the log of the driver pod."
     if reading.files.get(TOKEN_PATH, "") is None:
         return (
-            f"The driver container has no token: the driver pod started before {expected.label} was named with nlsEnabled. Restart the driver pod, "
-            "or run the playbook license."
+            f"The driver container has no token: the driver pod started before {expected.label} was named with nlsEnabled. Run the playbook "
+            f"license_rotate with {RESTART_OPTION}."
         )
     if expected.token is None:
         return object_problem(expected, now)
