@@ -28,13 +28,13 @@ def gpu_pod(name: str, node: str, *, owner: str = "ReplicaSet", **spec: Any) -> 
 
 @dataclass
 class RestartModule(RotationModule):
-    """The nodes, the pods on them by name, and what was requested. The eviction of protected pods is refused."""
+    """The nodes, the pods on them by name, and what was requested. No protected pod is evicted."""
 
     nodes: dict[str, Object] = field(default_factory=dict)
     pods: dict[str, Object] = field(default_factory=dict)
     protected: set[str] = field(default_factory=set)
     requests: list[str] = field(default_factory=list)
-    # The run ends after so many changes; None: it is not killed.
+    # The run is killed after this number of changes; None: it is not killed.
     kill_after: int | None = None
 
     def __post_init__(self) -> None:
