@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import BUDGET_CAUSE, ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, PODS
-from tests.helpers.license_nodes import Container, Killed, initial_files
+from tests.helpers.license_nodes import NAMESPACE, Container, Killed, initial_files
 from tests.helpers.rotation_module import RotationModule
 
 Object = dict[str, Any]
@@ -34,6 +34,8 @@ class RestartModule(RotationModule):
     pods: dict[str, Object] = field(default_factory=dict)
     protected: set[str] = field(default_factory=set)
     requests: list[str] = field(default_factory=list)
+    # How many reads it takes until the device plugin of a node is ready.
+    plugin_delay: int = 0
     # The run is killed after this number of changes; None: it is not killed.
     kill_after: int | None = None
 
@@ -73,7 +75,15 @@ class RestartModule(RotationModule):
     def _nodes(self) -> Iterable[Object]:
         return copy.deepcopy([self.nodes[name] for name in self.containers.by_node])
 
+    def _plugin(self, node: str) -> Object:
+        self.plugin_delay -= 1
+        ready = {"type": "Ready", "status": "False" if self.plugin_delay >= 0 else "True"}
+        labels = {"app": "nvidia-device-plugin-daemonset"}
+        return {"metadata": {"labels": labels}, "spec": {"nodeName": node}, "status": {"conditions": [ready]}}
+
     def list(self, path: str, **selectors: Any) -> Iterable[Object]:
+        if path.endswith(f"/{NAMESPACE}/pods") and "label_selector" not in selectors:
+            return [self._plugin(selectors["field_selector"].removeprefix("spec.nodeName="))]
         if path != PODS:
             return super().list(path, **selectors)
         node = (selectors.get("field_selector") or "").partition("spec.nodeName=")[2].partition(",")[0]

@@ -22,10 +22,12 @@ from ..cluster_state.cordon import (
 )
 from ..cluster_state.eviction_rules import BlockingPod, blocked_message, blocking_gpu_pods, gpu_pods_to_evict
 from ..cluster_state.node import Node, parse_node
+from ..cluster_state.operand_pods import PLUGIN, unready_operands
 from ..common.errors import ModuleFailure, ServiceError
 from ..common.wait import WaitTimeout
 from ..drain.eviction import DrainOptions
 from ..drain.gpu_pods import drain_gpu_pods
+from ..drain.operand_diagnosis import operand_pods
 from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
@@ -151,6 +153,10 @@ class DriverRestarts:
         except ApiError as error:
             if not error.conflict:
                 raise
+
+    def offers_gpus(self, name: str) -> bool:
+        """Whether the device plugin, which waits for the driver, is ready on a node; also if the node has none."""
+        return PLUGIN not in unready_operands(operand_pods(self.client, self.namespace, [name]), [name])
 
     def finish(self, name: str) -> bool:
         """Undo the cordon and the label of begin(); returns whether the node was changed. Other cordons stay."""

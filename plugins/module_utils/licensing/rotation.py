@@ -223,7 +223,19 @@ class Rotator:
             rotation = self._with_next_pod(rotation, self._restart_waiting)
         self._rotate_pod(rotation, result, replaced=replaced)
         if rotation.restarts_driver or rotation.unfinished:
+            self._await_gpus(rotation.node.name)
             self._restarts.finish(rotation.node.name)
+
+    def _await_gpus(self, name: str) -> None:
+        """Wait until evicted pods can return to a node, before the next node is drained."""
+        self._restart_waiting.until(
+            lambda: self._restarts.offers_gpus(name),
+            bool,
+            describe=lambda dummy: (
+                "The driver runs, but the device plugin is not ready, so the node offers no GPU. Check its pod and its log."
+            ),
+            progress_text=lambda dummy: f"waiting for the device plugin of {name}",
+        )
 
     def _rotate_pod(self, rotation: NodeRotation, result: RotationResult, *, replaced: bool) -> None:
         """Rotate one node; after a temporary error, or if its driver pod was replaced, from its current state."""

@@ -26,7 +26,7 @@ def run_gpu_pod(licensing: Licensing, name: str, node: str) -> None:
 
 
 def runs(licensing: Licensing, name: str) -> bool:
-    return licensing.cluster.get("deployment", name)["status"].get("readyReplicas") == 1
+    return bool(licensing.cluster.get("deployment", name)["status"].get("readyReplicas") == 1)
 
 
 def cordons(licensing: Licensing) -> list[str]:

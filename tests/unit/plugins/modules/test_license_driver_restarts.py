@@ -183,6 +183,18 @@ def test_a_driver_that_does_not_start_leaves_its_node_cordoned() -> None:
     assert found.cordons() == {}
 
 
+def test_the_next_node_is_drained_once_the_device_plugin_is_ready() -> None:
+    found = filled(plugin_delay=3)
+    assert found.work()["license_rotation"]["restarted"] == ["n0", "n1"]
+    found = filled(plugin_delay=1_000_000, params={"restart_timeout": 0.1})
+    with pytest.raises(PartialFailure, match="The driver runs, but the device plugin is not ready") as error:
+        found.work()
+    assert error.value.partial["license_rotation"]["pending"] == ["n1"]
+    assert list(found.cordons()) == ["n0"]
+    found.plugin_delay = 0
+    assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+
+
 def filled(**options: Any) -> RestartModule:
     found = module(**options)
     found.add(gpu_pod("a", "n0"), gpu_pod("b", "n1"))
