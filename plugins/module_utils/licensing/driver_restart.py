@@ -32,7 +32,7 @@ from ..drain.pods_on_nodes import pods_by_node, pods_on
 from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
 from ..kube.paths import NODES
-from ..schema.messages import as_sentence
+from ..schema.messages import abbreviate, as_sentence, option_of_role
 from .container import CommandFailed
 
 if t.TYPE_CHECKING:
@@ -42,6 +42,8 @@ if t.TYPE_CHECKING:
     from ..kube.lease import Lease
     from ..pools.plan import RolloutPlan
     from .driver_pods import DriverPod
+
+_NODE_NAMES = option_of_role("gpu_licensing_node_names", "node_names")
 
 Object = dict[str, t.Any]
 
@@ -79,7 +81,7 @@ def restart_problem(node: Node, drain: NodeDrain) -> str:
     if reason is not None and driver_pod_to_restart(node) is None:
         return f"The node is cordoned by a run that has not finished: {as_sentence(reason)} Run the playbook of that run again first."
     if not node.ready:
-        return "The node is not ready, so its pods cannot terminate."
+        return "The node is not ready, so its pods cannot terminate. Repair it first."
     return as_sentence(blocked_message(drain.blocking_pods)) if drain.blocking_pods else ""
 
 
@@ -101,7 +103,10 @@ class DriverRestarts:
         drains = {node.name: NodeDrain.of_node(node.name, pods, self.rollouts[node.name]) for node in nodes}
         if problems := {node.name: text for node in nodes if (text := restart_problem(node, drains[node.name]))}:
             lines = [f"node {name}: {text}" for name, text in problems.items()]
-            raise RestartBlocked("\n".join(["Drivers cannot be restarted. No node was changed.", *lines]))
+            listed = abbreviate(lines, separator="\n")
+            raise RestartBlocked(
+                f"Drivers cannot be restarted. No node was changed. Correct the causes, or select other nodes with {_NODE_NAMES}.\n{listed}"
+            )
         return [pod.full_name for drain in drains.values() for pod in drain.pods_to_evict]
 
     def begin(self, pod: DriverPod, evicted: list[str]) -> None:

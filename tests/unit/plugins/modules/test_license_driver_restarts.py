@@ -97,9 +97,7 @@ def test_pods_that_block_a_drain(pod: dict[str, Any], rollout: dict[str, Any], m
         return
     with pytest.raises(RestartBlocked) as error:
         found.work()
-    assert "Drivers cannot be restarted. No node was changed.\nnode n1: These pods use the node's GPUs" in str(
-        error.value
-    )
+    assert "(option node_names of the module).\nnode n1: These pods use the node's GPUs" in str(error.value)
     assert message in str(error.value)
     assert error.value.partial["license_rotation"]["pending"] == ["n0", "n1"]
     assert found.requests == []
