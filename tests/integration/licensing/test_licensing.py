@@ -127,7 +127,7 @@ def problem_of(licensing: Licensing, node: str) -> str:
     return str(next(entry["problem"] for entry in found if entry["name"] == node))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -227,7 +227,7 @@ def test_a_stale_pid_file_ends_no_other_process(licensing: Licensing) -> None:
     assert licensing.run("vdi-1", "cat", f"/proc/{pid}/comm") == "sleep\n"
 
 
-@pytest.mark.sampled(2, group="whole runs of licensing")
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_a_config_map_by_hand_becomes_a_secret(vgpu_lab: Lab, tmp_path: Any) -> None:
     vgpu_lab.reset(FLEET)
     licensing = Licensing(vgpu_lab, tmp_path)
@@ -276,7 +276,7 @@ def test_a_config_map_by_hand_becomes_a_secret(vgpu_lab: Lab, tmp_path: Any) -> 
     assert not licensing.license(allow_driver_rollout=True)["changed"]
 
 
-@pytest.mark.sampled(2, group="whole runs of licensing")
+@pytest.mark.sampled(2, group="planted secrets")
 def test_a_planted_token_is_found_nowhere(licensing: Licensing) -> None:
     planted, folder = Planted(), licensing.folder / "run"
     folder.mkdir()
@@ -299,7 +299,7 @@ def test_a_planted_token_is_found_nowhere(licensing: Licensing) -> None:
     assert planted.found_in(audit) == []
 
 
-@pytest.mark.sampled(2, group="whole runs of licensing")
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_the_playbooks_run_with_the_shipped_rights(licensing: Licensing) -> None:
     token, lab = licensing.token(NEW_HOST), licensing.lab
     nodes = ["vdi-1", "vdi-2"]
