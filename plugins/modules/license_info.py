@@ -99,6 +99,14 @@ license_info:
           sample: 0
         outdated: {description: Nodes whose token differs from the one in their Secret., type: int, returned: always, sample: 1}
     days_left: {description: Whole days until the first token expires; null if none expires., type: int, returned: always, sample: 364}
+    problems:
+      description:
+        - Why the licensing needs attention, as sentences. Nodes have no verified license or another token, or an object has no valid token or one that expires
+          within O(min_days).
+      type: list
+      elements: str
+      returned: always
+      sample: ["1 of 20 nodes have no verified license."]
     warnings:
       description: Problems of nodes and objects, as sentences with their remedies.
       type: list

@@ -167,12 +167,11 @@ def _time_problem(expected: Expected, token: TokenInfo, now: datetime.datetime) 
 def expiry_warning(expected: Expected, now: datetime.datetime, min_days: int) -> str:
     """A sentence if the token, which is valid, expires in fewer than `min_days`; empty otherwise."""
     token = expected.token
-    return expiry_text(expected.label, format_time(token.expires), token.days_left(now), min_days) if token else ""
-
-
-def expiry_text(label: str, expires: str | None, days_left: int | None, min_days: int) -> str:
-    """A sentence if the valid token of an object expires in fewer than `min_days`; empty otherwise."""
-    if days_left is None or days_left >= min_days:
+    left = token.days_left(now) if token else None
+    if token is None or left is None or left >= min_days:
         return ""
-    days = "1 day" if days_left == 1 else f"{days_left} days"
-    return f"The token in {label} expires at {expires}, in {days}. Create a new one in the license system, and run the playbook license_rotate."
+    days = "1 day" if left == 1 else f"{left} days"
+    return (
+        f"The token in {expected.label} expires at {format_time(token.expires)}, in {days}. Create a new one in the license system, and run the playbook "
+        "license_rotate."
+    )
