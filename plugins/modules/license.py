@@ -30,6 +30,7 @@ description:
   - Without a token, the module only verifies that the objects contain a valid one.
   - A new C(gridd.conf) has C(FeatureType=1), with which each client requests the product for its vGPU type. In an existing file, only the parameters for
     O(feature_type) and O(proxy_address) are set; all others are kept. The module fails if nodes could not get a license with the file.
+  - A warning names nodes whose driver pods mount a different Secret than their pool declares.
   - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it without restarting a pod.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -429,6 +430,11 @@ def _warn(module: LicenseModule, found: Comparison) -> None:
             )
     for reason, names in cluster.nodes_without_token().items():
         module.warn(f"No licensing Secret belongs to {abbreviate_nodes(names)}: {reason}.")
+    declared = [change for change in changes if change.target.pools]
+    nodes = cluster.license_nodes() if declared else []
+    for change in declared:
+        if text := cluster.mount_problem(nodes, change.target, change.desired.files.digests()):
+            module.warn(text)
     if policy.rollout and policy.held_back:
         module.warn(held_back_warning(policy.held_back_fields, policy.rollout))
     elif policy.rollout:

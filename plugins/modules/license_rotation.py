@@ -150,7 +150,7 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.connectivity import are_unreachable
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.diagnosis import Expected, object_problem, problem
+from ..module_utils.licensing.diagnosis import object_problem, problem
 from ..module_utils.licensing.driver_pods import LicenseNode, Reading
 from ..module_utils.licensing.module import tokens_in
 from ..module_utils.licensing.rotation import (
@@ -285,25 +285,9 @@ def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], pr
             pending,
         )
     for item in provided["objects"]:
-        target = LicenseTarget(item["kind"], item["name"])
-        others = [
-            node.name
-            for node in nodes
-            if node.pod is not None
-            and node.pool in item["pools"]
-            and _mounts_other_files(cluster.expected_of(node), target, item["digests"])
-        ]
-        if others:
-            raise TokenHeldBack(
-                f"No node was rotated: the driver pods on {abbreviate_nodes(others)} do not mount {target.label(item['namespace'])}. Run the playbook site, "
-                "which names it in the NVIDIADriver of the pool.",
-                pending,
-            )
-
-
-def _mounts_other_files(expected: Expected | None, target: LicenseTarget, digests: t.Mapping[str, str]) -> bool:
-    """Whether driver pods mount a different object with different content. The module license warns about nodes where none is mounted."""
-    return expected is not None and not expected.target.is_same_object(target) and expected.files.digests() != digests
+        target = LicenseTarget(item["kind"], item["name"], tuple(item["pools"]))
+        if text := cluster.mount_problem(nodes, target, item["digests"]):
+            raise TokenHeldBack(f"No node was rotated. {text}", pending)
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:

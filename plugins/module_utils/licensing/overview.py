@@ -99,13 +99,19 @@ def _object_result(expected: Expected, now: datetime.datetime) -> dict[str, t.An
 
 
 def overview(
-    states: t.Sequence[NodeState], objects: t.Sequence[Expected], now: datetime.datetime, *, min_days: int, limit: int
+    states: t.Sequence[NodeState],
+    objects: t.Sequence[Expected],
+    now: datetime.datetime,
+    *,
+    mount_problems: t.Sequence[str] = (),
+    min_days: int,
+    limit: int,
 ) -> dict[str, t.Any]:
-    """The result of license_info."""
+    """The result of license_info; `mount_problems` are those of the cluster."""
     found = [_object_result(expected, now) for expected in objects]
     left = [item["days_left"] for item in found if item["days_left"] is not None]
     outdated = sum(state.token_matches is False for state in states)
-    of_objects = _object_problems(objects, len(states), now, min_days)
+    of_objects = [*_object_problems(objects, len(states), now, min_days), *mount_problems]
     return {
         "counts": {
             **_counts([state.reading for state in states]),
