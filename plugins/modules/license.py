@@ -120,8 +120,8 @@ license:
       elements: dict
       returned: always
       sample:
-        - {kind: Secret, name: licensing-config, namespace: gpu-operator, action: unchanged, pools: [vdi], feature_type: 1, managed_by: '', migrated_from: '',
-           digests: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2},
+        - {kind: Secret, name: licensing-config, namespace: gpu-operator, action: unchanged, pools: [vdi], feature_type: 1, proxy: '', managed_by: '',
+           migrated_from: '', digests: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2},
            fingerprint: 5e9d51ee2b5cd3c0, expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
            services: [{host: dls.example.com, port: 443, service: lease}]}
       contains:
@@ -131,6 +131,7 @@ license:
         action: {description: 'V(created), V(updated) or V(unchanged).', type: str, returned: always, sample: unchanged}
         pools: {description: The pools that declare it., type: list, elements: str, returned: always, sample: [vdi]}
         feature_type: {description: FeatureType in C(gridd.conf); null if it is not set., type: int, returned: always, sample: 1}
+        proxy: {description: Host and port of the proxy in C(gridd.conf); empty if it has none., type: str, returned: always, sample: ''}
         digests:
           description: The first 16 digits of the SHA-256 digests of its files, by key.
           type: dict

@@ -50,7 +50,7 @@ options:
   preflight:
     description:
       - Whether the license servers of the token are checked from all nodes before the first node is changed.
-      - They are not checked in check mode with O(provided), because the new token is not available to the module.
+      - In check mode with O(provided), those of the token that M(accel.gpu.license) would write are checked.
     type: bool
     default: true
   wait_timeout:

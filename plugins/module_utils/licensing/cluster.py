@@ -16,8 +16,9 @@ from ..common.errors import InvalidOptions
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
 from ..schema.messages import abbreviate_nodes
+from .connectivity import servers_of
 from .content import LicenseFiles, read_files, token_of
-from .diagnosis import Expected
+from .diagnosis import Expected, PredictedFiles
 from .driver_pods import (
     CONFIG_PATH,
     DRIVER_POD_SELECTOR,
@@ -28,6 +29,7 @@ from .driver_pods import (
 )
 from .gridd_conf import profile_class
 from .targets import LicenseTarget, declared_targets, declares_vgpu, mounted_targets, target_of_driver, target_of_pool
+from .token import LicenseService
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -177,7 +179,9 @@ class LicenseCluster:
 
     def _predicted(self, target: LicenseTarget, item: t.Mapping[str, t.Any]) -> Expected:
         paths = {LICENSE_TOKEN_KEY: TOKEN_PATH, LICENSE_CONFIG_KEY: CONFIG_PATH}
-        predicted = {paths[key]: digest for key, digest in item["digests"].items()}
+        fingerprints = {paths[key]: digest for key, digest in item["digests"].items()}
+        servers = servers_of(LicenseService(**service) for service in item["services"])
+        predicted = PredictedFiles(fingerprints, servers, item["proxy"])
         return Expected(target, self.namespace, LicenseFiles(), predicted=predicted)
 
     def _expected(self, target: LicenseTarget) -> Expected:

@@ -19,7 +19,7 @@ from ..kube.errors import ApiError
 from ..kube.exec import ExecResult
 from ..kube.paths import NODES, collection_path
 from ..schema.messages import as_sentence
-from .connectivity import Server, ServiceCheck, check_command, evaluate_check, proxy_of, servers_of, unknown_check
+from .connectivity import Server, ServiceCheck, check_command, evaluate_check, unknown_check
 from .driver_pods import (
     CONFIG_PATH,
     DRIVER_POD_SELECTOR,
@@ -35,7 +35,6 @@ from .token import fingerprint
 if t.TYPE_CHECKING:
     from ..kube.client import Client
     from .diagnosis import Expected
-    from .token import TokenInfo
 
 # Each command has a connection of its own, and takes most of its time on the node.
 PARALLEL = 32
@@ -121,9 +120,9 @@ class LicenseContainers:
             raise CommandFailed(f"nvidia-smi -q failed in pod {pod.name}: {_last_line(output)}.")
         return parse_status(output.stdout)
 
-    def check_services(self, pod: DriverPod, token: TokenInfo, proxy: str) -> tuple[ServiceCheck, ...]:
-        """Whether the license servers of a token can be reached from a node."""
-        return tuple(self._check_service(pod, server, proxy) for server in servers_of(token))
+    def check_services(self, pod: DriverPod, servers: t.Iterable[Server], proxy: str) -> tuple[ServiceCheck, ...]:
+        """Whether license servers can be reached from a node."""
+        return tuple(self._check_service(pod, server, proxy) for server in servers)
 
     def _check_service(self, pod: DriverPod, server: Server, proxy: str) -> ServiceCheck:
         try:
@@ -138,13 +137,12 @@ class LicenseContainers:
     def check_all(
         self, nodes: t.Sequence[LicenseNode], expected_of: t.Callable[[LicenseNode], Expected | None]
     ) -> dict[str, tuple[ServiceCheck, ...]]:
-        """The license servers of the expected tokens by node, checked in parallel; without nodes whose driver does not run or whose token is unknown."""
+        """The license servers of the expected tokens by node, checked in parallel; without nodes whose driver does not run or whose servers are unknown."""
         calls = []
         for node in nodes:
             expected, pod = expected_of(node), node.running_pod
-            if expected is not None and expected.token is not None and pod is not None:
-                proxy = proxy_of(expected.files.config_text)
-                calls.append((node.name, functools.partial(self.check_services, pod, expected.token, proxy)))
+            if expected is not None and pod is not None and (servers := expected.servers):
+                calls.append((node.name, functools.partial(self.check_services, pod, servers, expected.proxy)))
         outcomes = run_bounded(calls, PARALLEL, fatal=_concerns_all)
         for outcome in outcomes:
             if outcome.error is not None:

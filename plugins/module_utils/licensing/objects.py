@@ -13,6 +13,7 @@ from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.paths import collection_path, object_path
 from ..schema.messages import join_words, option_of_role, quote
+from .connectivity import proxy_of
 from .content import (
     DesiredFiles,
     LicenseFiles,
@@ -84,6 +85,7 @@ class LicenseObjectChange:
             "action": self.action,
             "pools": list(self.target.pools),
             "feature_type": feature_type_of(self.desired.files.config_text),
+            "proxy": proxy_of(self.desired.files.config_text),
             "digests": self.desired.files.digests(),
             "managed_by": self.managed_by,
             "migrated_from": origin.label(namespace) if origin is not None else "",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import DesiredFiles, LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
@@ -14,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.objects import
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token, utc_now
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.modules.license_rotation import TokenHeldBack
+from ansible_collections.accel.gpu.plugins.modules.license_rotation import TokenHeldBack, UnreachableServers
 from tests.helpers.license_api import vgpu_pool
 from tests.helpers.license_nodes import NAMESPACE, Container, Containers, initial_files, lost_connection
 from tests.helpers.license_tokens import make_token
@@ -161,6 +162,16 @@ def test_a_new_token_that_no_driver_mounts(check_mode: bool) -> None:
     )
     assert error.value.partial["license_rotation"]["pending"] == ["n0", "n1"]
     assert found.containers.commands == []
+
+
+def test_check_mode_checks_the_license_servers_of_the_token_that_would_be_written() -> None:
+    found = module(params={"provided": {**provided(NEWER, []), "policy": "cluster-policy"}}, check_mode=True)
+    found.token = OLD
+    for container in found.containers.by_node.values():
+        container.connection = ExecResult(6, "0 0 0", "curl: (6) Could not resolve host: newer.example.com")
+    with pytest.raises(UnreachableServers, match=r"The name newer.example.com is not resolved"):
+        found.work()
+    assert found.containers.mutations() == []
 
 
 def test_a_token_that_is_not_mounted_at_all() -> None:
