@@ -24,7 +24,7 @@ description:
   - A Secret is written before any object refers to it. The name of a Secret in use is kept, because a different name restarts the driver on every node. Such
     a change is held back unless O(allow_driver_rollout) is set.
   - If the ClusterPolicy names a ConfigMap, its content is copied into a Secret with the same name, and the ClusterPolicy is changed to name the Secret. The
-    ConfigMap is not deleted. GPU operators before v25.10 can only mount a ConfigMap; see O(allow_configmap).
+    ConfigMap is not deleted; a warning names it as long as it contains a token. GPU operators before v25.10 can only mount a ConfigMap; see O(allow_configmap).
   - An object that another tool reconciles (External Secrets, Sealed Secrets, Argo CD, Flux, or another controller that owns it) is used and verified like any
     other, but not changed. A warning shows the differences from the options.
   - Without a token, the module only verifies that the objects contain a valid one.
@@ -424,10 +424,10 @@ def _warn(module: LicenseModule, found: Comparison) -> None:
         expected = Expected(change.target, cluster.namespace, change.desired.files, change.desired.token)
         if text := expiry_warning(expected, utc_now(), module.params["min_days"]):
             module.warn(text)
-        if change.migrated_from is not None:
+        if change.former is not None and not any(change.former.is_same_object(each.target) for each in changes):
             module.warn(
-                f"{label} has the content of {change.migrated_from.label(cluster.namespace)}, which contains the token, too. Delete it once the driver has "
-                "restarted on every node."
+                f"{label} replaces {change.former.label(cluster.namespace)}, which still contains a token. Delete it once the driver has restarted on every "
+                "node."
             )
     for reason, names in cluster.nodes_without_token().items():
         module.warn(f"No licensing Secret belongs to {abbreviate_nodes(names)}: {reason}.")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from ..cluster_state.object_managers import manager_of
 from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
+from ..kube.errors import ApiError
 from ..kube.paths import collection_path, object_path
 from ..schema.messages import join_words, option_of_role, quote
 from .connectivity import proxy_of
@@ -64,6 +65,8 @@ class LicenseObjectChange:
     body: Object | None
     # The ConfigMap from which the files come.
     migrated_from: LicenseTarget | None = None
+    # The ConfigMap with a token that this Secret replaces.
+    former: LicenseTarget | None = None
     # The tool that reconciles the object, which is therefore not changed.
     managed_by: str = ""
 
@@ -137,10 +140,11 @@ class LicenseObjects:
         before = read_files(target, live, namespace)
         options = self._options
         classes = self._cluster.classes(target) | options.classes
+        origin = self._migration_source(target)
+        former = self._former(target, origin)
         if live is not None and (manager := manager_of(live, target.kind)):
             kept = managed_files(target, before, options.token, options.gridd, classes, namespace, manager)
-            return LicenseObjectChange(target, live, before, kept, None, managed_by=manager)
-        origin = self._migration_source(target)
+            return LicenseObjectChange(target, live, before, kept, None, former=former, managed_by=manager)
         mounted = read_files(origin, self._cluster.read(origin), namespace) if origin is not None else LicenseFiles()
         known = before.completed_by(mounted)
         exists = live is not None or known.token is not None
@@ -156,12 +160,25 @@ class LicenseObjects:
                 desired = replace(desired, warnings=(*desired.warnings, text))
         body = object_body(target, namespace, live, before, desired.files)
         is_copy = known != before
-        return LicenseObjectChange(target, live, before, desired, body, origin if is_copy else None)
+        return LicenseObjectChange(target, live, before, desired, body, origin if is_copy else None, former)
 
     def _migration_source(self, target: LicenseTarget) -> LicenseTarget | None:
         """The ConfigMap that the ClusterPolicy names instead of this Secret."""
         live = live_target(self._cluster.policy)
         return live if live is not None and live.kind == CONFIG_MAP and live != target else None
+
+    def _former(self, target: LicenseTarget, origin: LicenseTarget | None) -> LicenseTarget | None:
+        """The ConfigMap with a token that a Secret replaces: the one that is named instead, or that an earlier run has copied into the same name."""
+        former = origin or LicenseTarget(CONFIG_MAP, target.name)
+        if target.kind == CONFIG_MAP:
+            return None
+        try:
+            live = self._cluster.read(former)
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            return None
+        return former if read_files(former, live, self._cluster.namespace).token is not None else None
 
     def write(self, change: LicenseObjectChange, *, check: bool) -> None:
         """Create or patch the object; after a conflict, it is compared again."""

@@ -350,8 +350,37 @@ def test_a_pool_may_have_a_secret_for_another_license_server_than_the_configmap(
     assert not migration(OTHER, TOKEN).license([vgpu_pool("vdi", SECRET)]).get("failed")
 
 
+@pytest.mark.parametrize(
+    ("config", "pools", "data", "is_named"),
+    [
+        ({"secretName": SECRET}, [], {LICENSE_TOKEN_KEY: TOKEN}, True),
+        ({"secretName": SECRET}, [], {"gridd.conf": ""}, False),
+        ({"secretName": SECRET}, [], None, False),
+        # This run names the Secret instead.
+        ({"configMapName": SECRET}, [], {LICENSE_TOKEN_KEY: TOKEN}, True),
+        # A pool uses it.
+        ({"configMapName": SECRET}, [*POOLS, vgpu_pool("other")], {LICENSE_TOKEN_KEY: TOKEN, "gridd.conf": ""}, False),
+    ],
+)
+def test_a_configmap_that_an_earlier_run_has_copied(
+    config: dict[str, Any], pools: list[Any], data: dict[str, str] | None, is_named: bool
+) -> None:
+    api = LicenseApi([cluster_policy(licensingConfig={**config, "nlsEnabled": True})], nodes=[gpu_node("a")])
+    api.add(license_secret(SECRET, TOKEN, "FeatureType=1\n"))
+    if data is not None:
+        path = object_path("v1", "ConfigMap", SECRET, NAMESPACE)
+        api.objects[path] = {"metadata": {"name": SECRET}, "data": data}
+    text = (
+        "Secret gpu-operator/licensing-config replaces ConfigMap gpu-operator/licensing-config, which still contains a token. Delete it once the driver has "
+        "restarted on every node."
+    )
+    result = api.license(pools)
+    assert not result.get("failed"), result["msg"]
+    assert (text in str(result.get("warnings"))) == is_named
+
+
 def test_a_configmap_that_does_not_exist_is_no_source() -> None:
     policy = cluster_policy(licensingConfig={"configMapName": SECRET, "nlsEnabled": True})
     result = LicenseApi([policy]).license(token=TOKEN)
     assert result["license"]["objects"][0]["migrated_from"] == ""
-    assert "has the content of" not in str(result.get("warnings"))
+    assert "replaces" not in str(result.get("warnings"))
