@@ -91,7 +91,7 @@ func (s *session) run(command []string) int {
 			return s.comm(pid)
 		}
 	case "kill":
-		if len(arguments) == 2 && slices.Contains([]string{"-0", "-TERM", "-KILL"}, arguments[0]) {
+		if len(arguments) == 2 && slices.Contains([]string{"-TERM", "-KILL"}, arguments[0]) {
 			return s.signal(arguments[0], arguments[1])
 		}
 	case "curl":
@@ -263,8 +263,6 @@ func (s *session) signal(name, process string) int {
 	switch {
 	case !exists && !other:
 		return s.fail("kill: (%d) - No such process", pid)
-	case name == "-0":
-		return 0
 	case !exists:
 		err = s.folder.KillOther(daemon)
 	case name == "-KILL":
