@@ -26,7 +26,7 @@ description:
   - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license. A
     node that leaves the cluster does not end the rotation.
   - If a run is killed, the next run continues. Nodes that are already finished are recognized by the digests of their files and by a running client with a
-    license, and are not changed again.
+    license, and are not changed again. New files that the killed run has left next to those in use are removed.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -194,6 +194,11 @@ class Survey:
     skipped: t.Sequence[str]
     warnings: t.Sequence[str]
 
+    @property
+    def changed(self) -> bool:
+        """Whether nodes have to be rotated, or have files that an earlier run has left."""
+        return bool(self.rotations) or any(reading.leftovers for reading in self.readings.values())
+
 
 def work(module: PlanModule) -> dict[str, t.Any]:
     """Read all nodes, and rotate those that differ from their Secret."""
@@ -204,7 +209,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     result = RotationResult()
     try:
         with contextlib.ExitStack() as stack:
-            if survey.rotations and not module.check_mode:
+            if survey.changed and not module.check_mode:
                 stack.enter_context(lease)
                 if not lease.untouched:
                     # Another run may have written the Secret, or rotated nodes, before this run held the lease.
@@ -215,6 +220,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             if module.check_mode:
                 result.rotated = [rotation.node.name for rotation in survey.rotations]
             else:
+                containers.remove_leftovers(survey.nodes, survey.readings)
                 waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
                 Rotator(containers, waiting, lease).run(survey.rotations, result)
                 if result.removed:
@@ -226,7 +232,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         error.partial = error.partial or {"license_rotation": result.as_dict()}
         raise
     return {
-        "changed": bool(survey.rotations),
+        "changed": survey.changed,
         "license_rotation": {**result.as_dict(), "skipped": survey.skipped[:MAX_LISTED]},
         "diff": _diff(survey.rotations, survey.readings),
     }

@@ -83,6 +83,10 @@ func (s *session) run(command []string) int {
 		if len(arguments) == 2 && isNew(arguments[0]) && arguments[1]+suffix == arguments[0] {
 			return s.move(arguments[0], arguments[1])
 		}
+	case "rm":
+		if len(arguments) > 1 && arguments[0] == "-f" && !slices.ContainsFunc(arguments[1:], func(path string) bool { return !isNew(path) }) {
+			return s.remove(arguments[1:])
+		}
 	case "cat":
 		if slices.Equal(arguments, []string{driverpod.PIDPath}) {
 			return s.process()
@@ -215,6 +219,15 @@ func (s *session) move(from, to string) int {
 	}
 	if err != nil {
 		return s.fail("mv: cannot move '%s' to '%s'", from, to)
+	}
+	return 0
+}
+
+func (s *session) remove(paths []string) int {
+	for _, path := range paths {
+		if err := os.Remove(s.folder.File(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return s.fail("rm: cannot remove '%s'", path)
+		}
 	}
 	return 0
 }

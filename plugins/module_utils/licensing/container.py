@@ -56,6 +56,9 @@ _STOP_TIMEOUT, _FILE_TIMEOUT = 60.0, 15.0
 # Seconds until a client whose start was not confirmed has its PID file.
 _START_TIMEOUT = 10.0
 _MAX_ERROR = 200
+_NEW = ".new"
+_FILES = (CONFIG_PATH, TOKEN_PATH)
+_LEFTOVERS = tuple(f"{path}{_NEW}" for path in _FILES)
 
 
 class CommandFailed(ModuleFailure):
@@ -106,12 +109,25 @@ class LicenseContainers:
         return readings
 
     def read(self, pod: DriverPod, *, files: bool = True, client: bool = False) -> Reading:
-        """The state of one node; of a node without a license, its clock, too, and with `client` of one with a license whether its client runs."""
+        """The state of one node; of a node without a license, its clock, too; with `client`, leftovers, and of one with a license whether its client runs."""
         status = self.status(pod)
-        digests = self.fingerprints(pod, CONFIG_PATH, TOKEN_PATH) if files else {}
+        digests = self.fingerprints(pod, *_FILES, *(_LEFTOVERS if client else ())) if files else {}
+        leftovers = tuple(path for path in _LEFTOVERS if digests.pop(path, None) is not None)
         if status.is_licensed:
-            return Reading(status, digests, client_runs=bool(self.client_pid(pod)) if client else None)
-        return Reading(status, digests, self._clock_skew(pod))
+            runs = bool(self.client_pid(pod)) if client else None
+            return Reading(status, digests, leftovers=leftovers, client_runs=runs)
+        return Reading(status, digests, self._clock_skew(pod), leftovers=leftovers)
+
+    def remove_leftovers(self, nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> None:
+        """Remove the files that an earlier run has left; a node that fails is left to the next run. Raises errors that concern every node."""
+        calls = [
+            (node.name, functools.partial(self._run, pod, "rm", "-f", *leftovers))
+            for node in nodes
+            if (pod := node.running_pod) is not None and (leftovers := readings[node.name].leftovers)
+        ]
+        for outcome in run_bounded(calls, PARALLEL, fatal=_concerns_all):
+            if outcome.error is not None and _concerns_all(outcome.error):
+                raise outcome.error
 
     def status(self, pod: DriverPod) -> LicenseStatus:
         """The state of the license."""
@@ -171,7 +187,7 @@ class LicenseContainers:
 
     def write_new(self, pod: DriverPod, path: str, content: bytes) -> None:
         """Write a file next to the one in use; its content goes through the standard input only."""
-        new = f"{path}.new"
+        new = f"{path}{_NEW}"
         result = self._client.exec(
             pod.path,
             DRIVER_CONTAINER,
@@ -193,7 +209,7 @@ class LicenseContainers:
 
     def move_new(self, pod: DriverPod, path: str, content: bytes) -> None:
         """Replace a file with the one that write_new() has written; a repetition after a lost response is harmless."""
-        result = self._run(pod, "mv", f"{path}.new", path)
+        result = self._run(pod, "mv", f"{path}{_NEW}", path)
         if not result.ok and self.fingerprints(pod, path)[path] != fingerprint(content):
             raise CommandFailed(f"Pod {pod.name} cannot replace {path}: {_last_line(result)}.")
 

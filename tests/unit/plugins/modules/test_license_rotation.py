@@ -220,6 +220,21 @@ def test_a_secret_of_a_pool_without_nodes() -> None:
     assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
 
 
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_files_that_an_earlier_run_has_left_are_removed(check_mode: bool) -> None:
+    """The first node needs no rotation, the second one only another gridd.conf, and the third one has nothing to remove."""
+    found = module(3, check_mode=check_mode)
+    by_node, left = found.containers.by_node, {f"{TOKEN_PATH}.new": OLD.encode()}
+    by_node["n0"] = Container({**initial_files(NEW, CONFIG), **left})
+    by_node["n1"] = Container({**initial_files(NEW, "FeatureType=2\n"), **left})
+    by_node["n2"] = Container(initial_files(NEW, CONFIG))
+    result = found.work()
+    assert (result["changed"], result["license_rotation"]["rotated"]) == (True, ["n1"])
+    assert [f"{TOKEN_PATH}.new" in each.files for each in by_node.values()] == [check_mode, check_mode, False]
+    if not check_mode:
+        assert not found.work()["changed"]
+
+
 def test_a_node_that_leaves_the_cluster_is_in_the_result() -> None:
     found = module(3)
 
