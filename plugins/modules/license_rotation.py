@@ -96,7 +96,15 @@ license_rotation:
     rotated_count: {description: The number of these nodes., type: int, returned: always, sample: 1}
     removed: {description: Up to 100 nodes that left the cluster during the rotation., type: list, elements: str, returned: always, sample: []}
     unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
-    pending: {description: Up to 100 nodes that were not started because an earlier one failed., type: list, elements: str, returned: always, sample: []}
+    pending:
+      description:
+        - Up to 100 nodes that were not started because of a failure. After a node failed (V(partial)), these are the nodes after it. If no node was changed
+          because of unreachable license servers (V(preflight)), these are all nodes to rotate; because of O(provided) (V(held_back)), these are all selected
+          nodes, including those that may need no change.
+      type: list
+      elements: str
+      returned: always
+      sample: []
     failed: {description: The node that failed; null if none did., type: str, returned: always, sample: null}
     reached:
       description:
