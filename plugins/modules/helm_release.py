@@ -40,7 +40,7 @@ notes:
   - The module reads the Secrets of Helm releases to get the chart, the values and the names of workloads. No result contains the values.
   - The module fails if C(HELM_KUBE*) in the environment names a different cluster or user than this module uses, or if the connection cannot be
     passed to Helm (because an option such as O(host) or O(client_cert) has no equivalent in Helm).
-  - helm itself is only used for C(helm pull) and C(helm template), without a connection to the cluster.
+  - helm itself is only used for C(helm pull) and C(helm template), each for at most 300 seconds and without a connection to the cluster.
 options:
   release_name:
     description: Name of the Helm release.
