@@ -45,7 +45,8 @@ options:
         default: false
   auth_file:
     description:
-      - File with logins, in the format that C(podman login) and C(docker login) write. Credential helpers that the file names are called.
+      - File with logins, in the format that C(podman login) and C(docker login) write. Credential helpers that the file names are called
+        for the registries that are used.
       - By default, the file in the environment variable E(REGISTRY_AUTH_FILE), or else the file of podman or docker in the home directory, if it exists.
     type: path
   request_timeout:

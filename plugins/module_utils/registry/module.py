@@ -207,8 +207,13 @@ class RegistryAccessMixin(BaseModule):
             return None
         user, password = values
         if user == "<token>" and password:
-            return Login("", "", name, identity_token=password)
-        return Login(user, password, name) if user and password else None
+            login = Login("", "", name, identity_token=password)
+        elif user and password:
+            login = Login(user, password, name)
+        else:
+            return None
+        self.no_log_values.update(login.secrets)
+        return login
 
 
 class RegistryModule(RegistryAccessMixin):
