@@ -202,7 +202,13 @@ from ..module_utils.common.results import diff_of
 from ..module_utils.gpu_operator.cluster_policy import policy_version
 from ..module_utils.gpu_operator.daemonsets import driver_nodes, driver_object_of, is_driver
 from ..module_utils.gpu_operator.detect import adapt_plan, find_operator
-from ..module_utils.gpu_operator.driver_rollout import DriverRollout, UpgradePolicy, held_back_warning, is_in_place
+from ..module_utils.gpu_operator.driver_rollout import (
+    DriverRollout,
+    UpgradePolicy,
+    changed_fields,
+    held_back_warning,
+    is_in_place,
+)
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
@@ -385,7 +391,7 @@ def _config_change(
     if not nodes:
         return LicensingConfigChange(name, config, None)
     upgrade_policy = UpgradePolicy.from_spec(cluster.policy.get("spec") or {})
-    reasons = tuple(f"{field} of the ClusterPolicy changes" for field in config.fields)
+    reasons = tuple(changed_fields(config.fields))
     in_place = is_in_place(config.paths, version, upgrade_policy, drivers)
     rollout = DriverRollout(nodes, upgrade_policy, reasons, in_place=in_place)
     return LicensingConfigChange(name, config, rollout, not (in_place or module.params["allow_driver_rollout"]))
