@@ -196,7 +196,6 @@ import typing as t
 from ..module_utils.catalog.names import LICENSING_MANAGER
 from ..module_utils.cluster_state.cluster_policy import active_policy
 from ..module_utils.cluster_state.object_managers import gitops_owner
-from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.gpu_operator.cluster_policy import policy_version
@@ -213,35 +212,30 @@ from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
-from ..module_utils.licensing.diagnosis import Expected, expiry_warning
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
 from ..module_utils.licensing.objects import (
-    SECRET_NAME_OPTION,
     LicenseObjectChange,
     LicenseObjects,
     LicenseOptions,
     require_valid,
+    shown_changes,
 )
 from ..module_utils.licensing.options import license_options
 from ..module_utils.licensing.targets import (
-    CONFIG_MAP,
     LicenseTarget,
     LicensingConfigDiff,
     desired_targets,
-    has_secret_name,
-    live_target,
     plan_licensing_config,
 )
 from ..module_utils.licensing.token import utc_now
-from ..module_utils.schema.messages import abbreviate_nodes, join_words, option_of_role
+from ..module_utils.licensing.warnings import object_warnings
+from ..module_utils.schema.messages import option_of_role
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.lease import Lease
     from ..module_utils.pools.plan import Plan
 
 Object = dict[str, t.Any]
-
-_ALLOW_CONFIGMAP = option_of_role("gpu_licensing_allow_configmap", "allow_configmap")
 
 _NO_VGPU = (
     "No node of this cluster needs a license: no pool has driver.type: vgpu, neither the ClusterPolicy nor an NVIDIADriver has the vGPU driver, and no "
@@ -327,7 +321,8 @@ def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
     version = _operator_version(module, plan, policy)
     targets = desired_targets(plan, policy, version, module.params["secret_name"], cluster.drivers)
     targets = objects.select(targets, module.params["secret_name"])
-    _require_secret(module, cluster, targets, version)
+    if not module.params["allow_configmap"]:
+        objects.require_secrets(targets, version)
     changes = [objects.compare(target) for target in targets]
     require_valid(changes, cluster.namespace)
     return Comparison(cluster, objects, changes, _config_change(module, plan, cluster, targets[0], version))
@@ -352,27 +347,6 @@ def _operator_version(module: LicenseModule, plan: Plan, policy: Object | None) 
         return version
     installation = find_operator(module.client, plan, [policy]).installation
     return installation.version if installation else ""
-
-
-def _require_secret(
-    module: LicenseModule, cluster: LicenseCluster, targets: t.Sequence[LicenseTarget], version: str
-) -> None:
-    """Raise InvalidOptions if the token would get into a ConfigMap without permission."""
-    named = {(each.kind, each.name) for each in (live_target(cluster.policy), *cluster.mounted) if each is not None}
-    for target in targets:
-        in_use = (target.kind, target.name) in named and module.license_token is None
-        if target.kind == CONFIG_MAP and not module.params["allow_configmap"] and not in_use:
-            label = target.label(cluster.namespace)
-            remedy = (
-                f"The driver mounts {label}. Set driver.licensing_secret of the pool"
-                if has_secret_name(version)
-                else f"GPU operator {version} has no secretName for the licensing token (since v25.10). Upgrade it"
-            )
-            raise InvalidOptions(
-                [
-                    f"{remedy}; or set {_ALLOW_CONFIGMAP} to write the token into {label}, which more users can read than a Secret."
-                ]
-            )
 
 
 def _config_change(
@@ -413,35 +387,12 @@ def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> None:
 
 
 def _warn(module: LicenseModule, found: Comparison) -> None:
-    cluster, changes, policy = found.cluster, found.changes, found.policy
-    if not changes:
+    policy, cluster = found.policy, found.cluster
+    if not found.changes:
         module.warn(_NO_VGPU)
-    written = [change.target.label_with_pools(cluster.namespace) for change in changes if not change.managed_by]
-    if len(written) > 1 and module.license_token is not None and any(change.action == "created" for change in changes):
-        module.warn(
-            f"The same token is in {join_words(written)}. If one needs another token, set {SECRET_NAME_OPTION} to its name in a run with that token."
-        )
-    for change in changes:
-        label = change.target.label(cluster.namespace)
-        for text in change.desired.warnings:
-            module.warn(text)
-        for text in change.desired.token.warnings:
-            module.warn(f"The token in {label}: {text}.")
-        expected = Expected(change.target, cluster.namespace, change.desired.files, change.desired.token)
-        if text := expiry_warning(expected, utc_now(), module.params["min_days"]):
-            module.warn(text)
-        if change.former is not None and not any(change.former.is_same_object(each.target) for each in changes):
-            module.warn(
-                f"{label} replaces {change.former.label(cluster.namespace)}, which still contains a token. Delete it once the driver has restarted on every "
-                "node."
-            )
-    for reason, names in cluster.nodes_without_token().items():
-        module.warn(f"No licensing Secret belongs to {abbreviate_nodes(names)}: {reason}.")
-    declared = [change for change in changes if change.target.pools]
-    nodes = cluster.license_nodes() if declared else []
-    for change in declared:
-        if text := cluster.mount_problem(nodes, change.target, change.desired.files.digests()):
-            module.warn(text)
+    given = module.license_token is not None
+    for text in object_warnings(cluster, found.changes, min_days=module.params["min_days"], given=given):
+        module.warn(text)
     if policy.rollout and policy.held_back:
         module.warn(held_back_warning(policy.held_back_fields, policy.rollout))
     elif policy.rollout:
@@ -453,14 +404,8 @@ def _warn(module: LicenseModule, found: Comparison) -> None:
 
 
 def _result(found: Comparison) -> Object:
-    cluster, changes, policy = found.cluster, found.changes, found.policy
-    before: Object = {}
-    after: Object = {}
-    for change in changes:
-        if change.body is not None:
-            label = change.target.label(cluster.namespace)
-            before |= {label: change.before.shown()} if change.live is not None else {}
-            after[label] = change.desired.files.shown()
+    namespace, policy = found.cluster.namespace, found.policy
+    before, after = shown_changes(found.changes, namespace)
     if policy.applied and policy.config is not None:
         label = f"ClusterPolicy {policy.name}"
         before[label] = {"licensingConfig": dict(policy.config.before)}
@@ -469,7 +414,7 @@ def _result(found: Comparison) -> Object:
     return {
         "changed": bool(after),
         "license": {
-            "objects": [change.summary(cluster.namespace, utc_now()) for change in changes],
+            "objects": [change.summary(namespace, utc_now()) for change in found.changes],
             "policy": policy.name,
             "held_back": policy.held_back_fields,
             "driver_nodes": policy.rollout.nodes if policy.rollout and not policy.held_back else 0,

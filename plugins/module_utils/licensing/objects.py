@@ -28,7 +28,7 @@ from .content import (
     token_of,
 )
 from .gridd_conf import GriddOptions, feature_type_of
-from .targets import CONFIG_MAP, LicenseTarget, live_target
+from .targets import CONFIG_MAP, LicenseTarget, has_secret_name, live_target
 from .token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
 
 if t.TYPE_CHECKING:
@@ -40,6 +40,7 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 
+_ALLOW_CONFIGMAP = option_of_role("gpu_licensing_allow_configmap", "allow_configmap")
 SECRET_NAME_OPTION = option_of_role("gpu_licensing_secret_name", "secret_name")
 
 
@@ -126,6 +127,25 @@ class LicenseObjects:
             )
         return targets
 
+    def require_secrets(self, targets: t.Iterable[LicenseTarget], version: str) -> None:
+        """Raise InvalidOptions if the token would get into a ConfigMap, which needs a permission; a token that a ConfigMap in use has stays there."""
+        cluster = self._cluster
+        named = [each for each in (live_target(cluster.policy), *cluster.mounted) if each is not None]
+        for target in targets:
+            in_use = self._options.token is None and any(target.is_same_object(each) for each in named)
+            if target.kind == CONFIG_MAP and not in_use:
+                label = target.label(cluster.namespace)
+                remedy = (
+                    f"The driver mounts {label}. Set driver.licensing_secret of the pool"
+                    if has_secret_name(version)
+                    else f"GPU operator {version} has no secretName for the licensing token (since v25.10). Upgrade it"
+                )
+                raise InvalidOptions(
+                    [
+                        f"{remedy}; or set {_ALLOW_CONFIGMAP} to write the token into {label}, which more users can read than a Secret."
+                    ]
+                )
+
     def _replaceable_token(self, target: LicenseTarget) -> TokenInfo | None:
         """The token in an object that no other tool manages; None without a valid one."""
         live = self._cluster.read(target)
@@ -194,6 +214,18 @@ class LicenseObjects:
 
         if change.body is not None:
             retry_conflicts(send, change.body, lambda: self.compare(change.target).body)
+
+
+def shown_changes(changes: t.Iterable[LicenseObjectChange], namespace: str) -> tuple[Object, Object]:
+    """The content of the objects that change, before and after, for a diff."""
+    before: Object = {}
+    after: Object = {}
+    for change in changes:
+        if change.body is not None:
+            label = change.target.label(namespace)
+            before |= {label: change.before.shown()} if change.live is not None else {}
+            after[label] = change.desired.files.shown()
+    return before, after
 
 
 def require_valid(changes: t.Iterable[LicenseObjectChange], namespace: str) -> None:
