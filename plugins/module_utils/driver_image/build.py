@@ -87,7 +87,7 @@ def build_arg_problems(arguments: t.Mapping[str, t.Any]) -> list[str]:
                 f"build_args.{name}: is named like a secret, and everyone who can pull the image could read it. Use a base image that needs no secret"
             )
         elif value is None or isinstance(value, (dict, list)):
-            problems.append(f"build_args.{name}: is {type_name(value)}, not text; set one value, or remove it")
+            problems.append(f"build_args.{name}: is {type_name(value)}, not a string; set one value, or remove it")
     return problems
 
 

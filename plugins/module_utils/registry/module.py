@@ -63,7 +63,7 @@ class RegistryAccessMixin(BaseModule):
         if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
             self.params["registries"] = NOT_SHOWN
             self.fail_json(
-                msg="registries: is text, but not a list of maps as JSON; write it as "
+                msg="registries: is a string, but not a list of maps as JSON; write it as "
                 '[{"registry": "registry.example.com", "username": "...", "password": "..."}]',
                 code="invalid",
             )
