@@ -123,7 +123,8 @@ def test_a_pool_declares_another_secret_than_the_one_that_its_driver_names(decla
     """All three modules notice it. The pool of a node without a driver pod is not noticed."""
     found = api(driver("x", "one", **{"accel.gpu/pool": "vdi"}))
     found.add(license_secret("copy", ONE, "FeatureType=4\n"), license_secret("two", TWO, "FeatureType=4\n"))
-    found.nodes = [gpu_node(name, pool="vdi", **{"accel.gpu/pool": "vdi"}) for name in ("a", "b")]
+    pool: dict[str, Any] = {"pool": "vdi", "accel.gpu/pool": "vdi"}
+    found.nodes = [gpu_node(name, **pool) for name in ("a", "b")]
     # The driver does not run: no command is sent to it.
     metadata = {"name": "driver-a", "namespace": "gpu-operator"}
     found.pods = [{"metadata": metadata, "spec": {"nodeName": "a"}, "status": {"phase": "Pending"}}]
