@@ -21,7 +21,7 @@ options:
       registry:
         description:
           - Host and port of the registry, such as V(registry.example.com:5000).
-          - A login may also be limited to a folder, such as V(registry.example.com/nvidia). The TLS settings of a registry come from its first entry.
+          - A login may also be limited to a path, such as V(registry.example.com/nvidia). The TLS settings of a registry come from its first entry.
         type: str
         required: true
       username:

@@ -23,7 +23,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("no such host", "The name does not resolve from this machine: check the address, the DNS or a proxy, "
                      "or use a chart from a local path."),
     ("i/o timeout", "No answer: check the network or a proxy, or use a chart from a local path."),
-    ("not a valid chart repository", "Check chart_repo_url: it must be the folder that holds index.yaml."),
+    ("not a valid chart repository", "Check chart_repo_url: it must be the directory that contains index.yaml."),
     ("certificate", "This machine does not trust the server's certificate."),
     ("unauthorized", "Log in first: helm registry login, or helm repo add with a user."),
     ("401", "Log in first: helm registry login, or helm repo add with a user."),

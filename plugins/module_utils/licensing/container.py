@@ -198,7 +198,7 @@ class LicenseContainers:
         )
         if not result.ok:
             raise CommandFailed(
-                f"Pod {pod.name} cannot write {new}: {_last_line(result)}. If the folder is missing, the pod has started without a token: restart the "
+                f"Pod {pod.name} cannot write {new}: {_last_line(result)}. If the directory is missing, the pod has started without a token: restart the "
                 "driver pod."
             )
         deadline = self._clock() + _FILE_TIMEOUT

@@ -121,13 +121,16 @@ def test_values_that_charts_accept() -> None:
 
 OPERATOR_MISTAKES: list[tuple[Document, str]] = [
     ({"registry": "https://registry.example.com"}, '.registry: "https://registry.example.com" is an address; write it'),
-    ({"registry": "mirror"}, '.registry: "mirror" is not a registry; write host[:port] and the folder below it'),
-    ({"registry": "r.example.com/"}, '.registry: "r.example.com/" has an empty folder'),
+    ({"registry": "mirror"}, '.registry: "mirror" is not a registry; write host[:port] and the path below it'),
+    ({"registry": "r.example.com/"}, '.registry: "r.example.com/" has an empty path component'),
     (
         {"registry": "r.example.com/NVIDIA"},
-        '.registry: "r.example.com/NVIDIA" has the folder "NVIDIA"; folders are lower-case',
+        '.registry: "r.example.com/NVIDIA" has the path component "NVIDIA"; components are lower-case',
     ),
-    ({"registry": "r.example.com/nvidia:v1"}, '.registry: "r.example.com/nvidia:v1" has the folder "nvidia:v1"'),
+    (
+        {"registry": "r.example.com/nvidia:v1"},
+        '.registry: "r.example.com/nvidia:v1" has the path component "nvidia:v1"',
+    ),
     ({"registry": 5000}, ".registry: 5000 is a number, not a string"),
     ({"image_pull_secrets": {"ngc": 1}}, ".image_pull_secrets: is a map, not a list; begin each entry with a dash"),
     ({"image_pull_secrets": [{"name": "ngc"}]}, ".image_pull_secrets[0]: is a map, not a string; give one value"),
