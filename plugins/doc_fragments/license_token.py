@@ -18,7 +18,7 @@ options:
     type: str
   token_path:
     description:
-      - Path to a file that contains the token, instead of O(token). M(accel.gpu.license) resolves a relative path from the folder where C(ansible-playbook)
+      - Path to a file that contains the token, instead of O(token). M(accel.gpu.license) resolves a relative path from the directory where C(ansible-playbook)
         was started.
     type: path
 """

@@ -33,7 +33,7 @@ extends_documentation_fragment:
 options:
   installers:
     description:
-      - A folder with installers of the guest driver, such as C(NVIDIA-Linux-x86_64-580.95.05-grid.run), or one installer. The installer for the
+      - A directory with installers of the guest driver, such as C(NVIDIA-Linux-x86_64-580.95.05-grid.run), or one installer. The installer for the
         version of each pool is used.
       - Required unless O(source) is set.
     type: path
@@ -86,7 +86,7 @@ options:
     choices: [chroot, oci, rootless]
     default: chroot
   storage_root:
-    description: Folder for buildah's storage. By default, the storage of the user.
+    description: Directory for buildah's storage. By default, the storage of the user.
     type: path
   storage_driver:
     description: Driver of buildah's storage, such as V(overlay) or V(vfs). By default, the driver of the user's storage.

@@ -27,13 +27,13 @@ extends_documentation_fragment:
 options:
   mirror:
     description:
-      - Registry, and optionally a folder in it, for the images, such as V(registry.example.com/mirror). By default, C(gpu_cluster.operator.registry).
+      - Registry, optionally with a path, for the images, such as V(registry.example.com/mirror). By default, C(gpu_cluster.operator.registry).
       - An image has the same path there as in the public registry.
       - If this is not C(gpu_cluster.operator.registry), the images are those for a mirror that the cluster does not use yet.
     type: str
   upstreams:
     description:
-      - Registries, and optionally folders in them, from which images are copied instead of from the public registries, such as the pull-through caches of
+      - Registries, optionally with a path, from which images are copied instead of from the public registries, such as the pull-through caches of
         your organization. The keys are the hosts of public registries, such as V(nvcr.io), and the values such as V(artifactory.example.com/nvcr).
     type: dict
     default: {}
@@ -66,9 +66,9 @@ options:
     default: [kernel]
   dest:
     description:
-      - Folder on this machine for the files C(images.txt) (a source and a destination for C(skopeo copy) in each line), C(imageset-config.yaml) (for
+      - Directory on this machine for the files C(images.txt) (a source and a destination for C(skopeo copy) in each line), C(imageset-config.yaml) (for
         C(oc-mirror) v2) and C(mirror-sets.yaml) (ImageDigestMirrorSet and ImageTagMirrorSet, with an annotation that describes the impact on nodes). The
-        folder is created if necessary. Images are not copied into it.
+        directory is created if necessary. Images are not copied into it.
     type: path
   verify:
     description: Whether the mirror is verified. The module fails if an image is missing in the mirror or has a different digest.
@@ -276,7 +276,7 @@ def _check_registries(params: t.Mapping[str, t.Any]) -> None:
     given = {} if params["mirror"] is None else {"mirror": params["mirror"]}
     given.update({f"upstreams.{host}": text for host, text in params["upstreams"].items()})
     problems = [
-        f"upstreams: {quote(host)} is not the host of a registry; write it without scheme and folder, as in nvcr.io"
+        f"upstreams: {quote(host)} is not the host of a registry; write it without scheme and path, as in nvcr.io"
         for host in params["upstreams"]
         if "/" in host
     ]

@@ -99,6 +99,14 @@ license_info:
           sample: 0
         outdated: {description: Nodes whose token differs from the one in their Secret., type: int, returned: always, sample: 1}
     days_left: {description: Whole days until the first token expires; null if none expires., type: int, returned: always, sample: 364}
+    problems:
+      description:
+        - Why the licensing needs attention, as sentences. Nodes have no verified license or another token, their driver pods do not mount the Secret that
+          their pool declares, or an object has no valid token or one that expires within O(min_days).
+      type: list
+      elements: str
+      returned: always
+      sample: ["1 of 20 nodes have no verified license."]
     warnings:
       description: Problems of nodes and objects, as sentences with their remedies.
       type: list
@@ -246,8 +254,15 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         return verification.check_services() if params["check_services"] else verification.states
 
     def result() -> dict[str, t.Any]:
-        objects = list(verification.cluster.expected.values())
-        info = overview(verification.states, objects, utc_now(), min_days=params["min_days"], limit=params["limit"])
+        cluster, states = verification.cluster, verification.states
+        info = overview(
+            states,
+            list(cluster.expected.values()),
+            utc_now(),
+            mount_problems=cluster.mount_problems([state.node for state in states]),
+            min_days=params["min_days"],
+            limit=params["limit"],
+        )
         return {"license_info": info}
 
     if params["require_licensed"] and not module.check_mode:

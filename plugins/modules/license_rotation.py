@@ -26,7 +26,7 @@ description:
   - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license. A
     node that leaves the cluster does not end the rotation.
   - If a run is killed, the next run continues. Nodes that are already finished are recognized by the digests of their files and by a running client with a
-    license, and are not changed again.
+    license, and are not changed again. New files that the killed run has left next to those in use are removed.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -50,7 +50,7 @@ options:
   preflight:
     description:
       - Whether the license servers of the token are checked from all nodes before the first node is changed.
-      - They are not checked in check mode with O(provided), because the new token is not available to the module.
+      - In check mode with O(provided), those of the token that M(accel.gpu.license) would write are checked.
     type: bool
     default: true
   wait_timeout:
@@ -96,7 +96,15 @@ license_rotation:
     rotated_count: {description: The number of these nodes., type: int, returned: always, sample: 1}
     removed: {description: Up to 100 nodes that left the cluster during the rotation., type: list, elements: str, returned: always, sample: []}
     unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
-    pending: {description: Up to 100 nodes that were not started because an earlier one failed., type: list, elements: str, returned: always, sample: []}
+    pending:
+      description:
+        - Up to 100 nodes that were not started because of a failure. After a node failed (V(partial)), these are the nodes after it. If no node was changed
+          because of unreachable license servers (V(preflight)), these are all nodes to rotate; because of O(provided) (V(held_back)), these are all selected
+          nodes, including those that may need no change.
+      type: list
+      elements: str
+      returned: always
+      sample: []
     failed: {description: The node that failed; null if none did., type: str, returned: always, sample: null}
     reached:
       description:
@@ -150,7 +158,7 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.connectivity import are_unreachable
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.diagnosis import Expected, object_problem, problem
+from ..module_utils.licensing.diagnosis import object_problem, problem
 from ..module_utils.licensing.driver_pods import LicenseNode, Reading
 from ..module_utils.licensing.module import tokens_in
 from ..module_utils.licensing.rotation import (
@@ -194,6 +202,11 @@ class Survey:
     skipped: t.Sequence[str]
     warnings: t.Sequence[str]
 
+    @property
+    def changed(self) -> bool:
+        """Whether nodes have to be rotated, or have files that an earlier run has left."""
+        return bool(self.rotations) or any(reading.leftovers for reading in self.readings.values())
+
 
 def work(module: PlanModule) -> dict[str, t.Any]:
     """Read all nodes, and rotate those that differ from their Secret."""
@@ -204,7 +217,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     result = RotationResult()
     try:
         with contextlib.ExitStack() as stack:
-            if survey.rotations and not module.check_mode:
+            if survey.changed and not module.check_mode:
                 stack.enter_context(lease)
                 if not lease.untouched:
                     # Another run may have written the Secret, or rotated nodes, before this run held the lease.
@@ -215,6 +228,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             if module.check_mode:
                 result.rotated = [rotation.node.name for rotation in survey.rotations]
             else:
+                containers.remove_leftovers(survey.nodes, survey.readings)
                 waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
                 Rotator(containers, waiting, lease).run(survey.rotations, result)
                 if result.removed:
@@ -226,7 +240,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         error.partial = error.partial or {"license_rotation": result.as_dict()}
         raise
     return {
-        "changed": bool(survey.rotations),
+        "changed": survey.changed,
         "license_rotation": {**result.as_dict(), "skipped": survey.skipped[:MAX_LISTED]},
         "diff": _diff(survey.rotations, survey.readings),
     }
@@ -285,25 +299,9 @@ def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], pr
             pending,
         )
     for item in provided["objects"]:
-        target = LicenseTarget(item["kind"], item["name"])
-        others = [
-            node.name
-            for node in nodes
-            if node.pod is not None
-            and node.pool in item["pools"]
-            and _mounts_other_files(cluster.expected_of(node), target, item["digests"])
-        ]
-        if others:
-            raise TokenHeldBack(
-                f"No node was rotated: the driver pods on {abbreviate_nodes(others)} do not mount {target.label(item['namespace'])}. Run the playbook site, "
-                "which names it in the NVIDIADriver of the pool.",
-                pending,
-            )
-
-
-def _mounts_other_files(expected: Expected | None, target: LicenseTarget, digests: t.Mapping[str, str]) -> bool:
-    """Whether driver pods mount a different object with different content. The module license warns about nodes where none is mounted."""
-    return expected is not None and not expected.target.is_same_object(target) and expected.files.digests() != digests
+        target = LicenseTarget(item["kind"], item["name"], tuple(item["pools"]))
+        if text := cluster.mount_problem(nodes, target, item["digests"]):
+            raise TokenHeldBack(f"No node was rotated. {text}", pending)
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:

@@ -308,9 +308,14 @@ class DriverRollout:
         return [(nodes, policy) for policy, nodes in merged.items()]
 
 
-def held_back_warning(parts: t.Sequence[str], rollout: DriverRollout) -> str:
-    """The warning about parts of a change: paths below the ClusterPolicy's spec, and NVIDIADriver objects."""
-    names = [f"{part} of the ClusterPolicy" if part.startswith("spec.") else part for part in parts]
+def changed_fields(paths: t.Iterable[str]) -> list[str]:
+    """The reasons of a rollout: fields of the ClusterPolicy, such as spec.driver.version, change."""
+    return [f"{path} of the ClusterPolicy changes" for path in paths]
+
+
+def held_back_warning(parts: t.Sequence[str], rollout: DriverRollout, source: str = "the ClusterPolicy") -> str:
+    """The warning about parts of a change: fields of `source`, and NVIDIADriver objects."""
+    names = [part if part.startswith("NVIDIADriver ") else f"{part} of {source}" for part in parts]
     was, change = ("was", "it") if len(names) == 1 else ("were", "they")
     return (
         f"{abbreviate(names)} {was} held back, because {rollout.refused(change)}. {rollout.refused_effect} "

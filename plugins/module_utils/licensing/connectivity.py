@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from . import gridd_conf
 
 if t.TYPE_CHECKING:
-    from .token import TokenInfo
+    from .token import LicenseService
 
 DNS, TCP, TLS, PROXY, UNKNOWN = "dns", "tcp", "tls", "proxy", "unknown"
 _MAX_SECONDS = 10
@@ -59,9 +59,9 @@ class ServiceCheck:
         return {"address": self.address, "reachable": reachable, "layer": self.layer or None, "message": self.message}
 
 
-def servers_of(token: TokenInfo) -> list[Server]:
-    """The license servers that a token names."""
-    named = dict.fromkeys(Server(service.host, service.port or _DEFAULT_PORT) for service in token.services)
+def servers_of(services: t.Iterable[LicenseService]) -> list[Server]:
+    """The license servers with the services of a token."""
+    named = dict.fromkeys(Server(service.host, service.port or _DEFAULT_PORT) for service in services)
     return list(named)[:_MAX_SERVERS]
 
 

@@ -80,6 +80,8 @@ class Reading:
     error: str = ""
     # The license servers, as far as they were checked from the node.
     services: tuple[ServiceCheck, ...] = ()
+    # The files of a rotation that an earlier run has written next to those in use, and not renamed.
+    leftovers: tuple[str, ...] = ()
     # Whether the license client runs; None if this was not read.
     client_runs: bool | None = None
 

@@ -271,6 +271,8 @@ def test_a_config_map_by_hand_becomes_a_secret(vgpu_lab: Lab, tmp_path: Any) -> 
     allowed = licensing.license(allow_driver_rollout=True)
     assert (predicted["changed"], predicted["diff"]) == (True, allowed["diff"])
     assert allowed["license"]["driver_nodes"] == NODES
+    for result in (allowed, licensing.license()):
+        assert f"replaces ConfigMap {NAMESPACE}/by-hand, which still contains a token" in str(result["warnings"])
     policy = licensing.cluster.get("clusterpolicy", "cluster-policy")["spec"]["driver"]["licensingConfig"]
     assert (policy["secretName"], policy.get("configMapName") or "") == ("by-hand", "")
     assert not licensing.license(allow_driver_rollout=True)["changed"]

@@ -191,6 +191,10 @@ def test_a_change_is_held_back_with_the_pace_of_its_rollout() -> None:
         "it would restart the driver on 20 nodes, at the same time: the switch. GPU pods would be evicted there."
         in warning
     )
+    of_values = held_back_warning(["driver.version", "driver.image"], at_once, "the Helm values")
+    assert of_values.startswith(
+        "driver.version of the Helm values, driver.image of the Helm values were held back, because they"
+    )
     manual = held_back_warning(["spec.a"], DriverRollout(20, UpgradePolicy(automatic=False), ("a reason",)))
     assert "because the driver would be out of date on 20 nodes: a reason." in manual
 

@@ -29,7 +29,7 @@ NONE, NAME, CONNECTED, ALL = "0.0 0.0 0.0", "0.1 0.0 0.0", "0.1 0.2 0.0", "0,1 0
 
 def test_the_servers_of_a_token_and_the_commands() -> None:
     token = parse_token(make_token(hosts=["a.example.com", "fd00::1"]))
-    assert {server.host for server in servers_of(token)} == {"a.example.com", "fd00::1"}
+    assert {server.host for server in servers_of(token.services)} == {"a.example.com", "fd00::1"}
     assert Server("fd00::1", 443).address == "[fd00::1]:443"
     assert check_command(HOST, "")[-3:] == ["--noproxy", "*", "https://dls.example.com:443/"]
     assert check_command(HOST, "proxy:3128")[-3:-1] == ["--proxy", "http://proxy:3128"]

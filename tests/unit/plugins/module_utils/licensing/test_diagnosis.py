@@ -219,7 +219,7 @@ def test_the_overview() -> None:
     )
 
     reports: dict[str, dict[str, Any]] = {"prod": {"license_info": found}, "test": {"msg": "unreachable"}}
-    shown = report_lines(reports, 400)
+    shown = report_lines(reports)
     assert shown[0].split() == [
         "CLUSTER",
         "NODES",
@@ -236,7 +236,7 @@ def test_the_overview() -> None:
     ]
     assert shown[1].split()[:6] == ["prod", "4", "1", "2", "1", "2"]
     assert shown[2].split()[:2] == ["test", "-"]
-    assert report_problems(reports["prod"], 400) == [
+    assert report_problems({"license_info": overview(states, [VALID], NOW, min_days=400, limit=2)}) == [
         "3 of 4 nodes have no verified license.",
         "2 nodes have a token that differs from the one in their Secret. Run the playbook license_rotate.",
         f"The token in Secret {NAMESPACE}/licensing-config expires at {found['objects'][0]['expires']}, in 364 days. Create a new one in the license "
@@ -244,12 +244,12 @@ def test_the_overview() -> None:
     ]
     held: dict[str, Any] = {"total": 50, "in_use": 50, "leases": 49}
     reports["prod"]["license_servers"] = held
-    assert report_lines(reports, 1)[0].split()[4:9] == ["UNKNOWN", "OUTDATED", "LICENSES", "LEASES", "TOKEN"]
-    assert report_lines(reports, 1)[1].split()[4:8] == ["1", "2", "50", "49"]
-    assert report_problems(reports["prod"], 1)[-1] == "All 50 licenses in the pools are held."
+    assert report_lines(reports)[0].split()[4:9] == ["UNKNOWN", "OUTDATED", "LICENSES", "LEASES", "TOKEN"]
+    assert report_lines(reports)[1].split()[4:8] == ["1", "2", "50", "49"]
+    assert report_problems(reports["prod"])[-1] == "All 50 licenses in the pools are held."
     failed = {"license_info": found, "license_servers_failure": "no answer."}
-    assert report_problems(failed, 1)[-1] == "The license servers could not be read: no answer."
-    assert report_problems(reports["test"], 1) == ["The cluster could not be read: unreachable"]
+    assert report_problems(failed)[-1] == "The license servers could not be read: no answer."
+    assert report_problems(reports["test"]) == ["The cluster could not be read: unreachable"]
 
 
 def vgpu_node(name: str, *, ready: bool = True, cordoned: bool = False) -> Node:
@@ -283,7 +283,7 @@ def test_nodes_that_need_no_license_now() -> None:
     assert {state.node.name for state in states if state.is_missing} == {"pool", "cordoned-with-pod", "alone-with-pod"}
     found = overview(states, [VALID], NOW, min_days=30, limit=10)
     assert found["counts"]["not_required"] == 3
-    assert report_problems({"license_info": found}, 30) == ["3 of 6 nodes have no verified license."]
+    assert report_problems({"license_info": found}) == ["3 of 6 nodes have no verified license."]
     assert any(text.endswith("Not verified: it is in no pool, and has no driver pod.") for text in found["warnings"])
 
 
@@ -303,7 +303,7 @@ def overview_of(*objects: Expected, nodes: int = 1) -> dict[str, Any]:
 
 def problems_of(*objects: Expected, nodes: int = 1) -> list[str]:
     """The problems of a cluster with licensed nodes."""
-    return report_problems({"license_info": overview_of(*objects, nodes=nodes)}, 30)
+    return report_problems({"license_info": overview_of(*objects, nodes=nodes)})
 
 
 def test_problems_of_objects() -> None:
@@ -345,7 +345,7 @@ def test_a_report_shows_each_problem_once(wanted: Expected | None) -> None:
     states = node_states([license_node(name) for name in readings], readings, lambda dummy: wanted, NOW)
     info = overview(states, objects, NOW, min_days=30, limit=2)
     result = {"license_info": info}
-    problems = report_problems(result, 30)
+    problems = report_problems(result)
     of_nodes = problem_lines(states)
     assert [*problems, *of_nodes] == [missing_text(2, 2), *info["warnings"]]
-    assert report_lines({"prod": result}, 30, 10_000)[3:] == [f"prod: {text}" for text in [*problems, *of_nodes]]
+    assert report_lines({"prod": result}, 10_000)[3:] == [f"prod: {text}" for text in [*problems, *of_nodes]]
