@@ -8,10 +8,10 @@ name: license_report_problems
 short_description: List why the licensing of a cluster needs attention
 version_added: 0.1.0
 description:
-  - Lists, as sentences, that nodes have no verified license or another token, that a Secret has no valid token or one that expires soon, or that the cluster
-    could not be read.
-  - C(license_servers) of M(accel.gpu.license_server_info) in the result shows that all licenses are held;
-    C(license_servers_failure) is the message of its failure.
+  - Lists the problems of a cluster as sentences - nodes without a verified license or with a different token, a Secret without a valid token or with one that
+    expires soon, and a cluster that could not be read.
+  - If the result also has C(license_servers) of M(accel.gpu.license_server_info), the filter also reports that all licenses are in use, unless every node has
+    a license. If it has C(license_servers_failure), the message of a failure of that module, the filter reports this message.
 positional: _input
 options:
   _input:
