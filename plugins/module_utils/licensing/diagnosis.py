@@ -107,14 +107,14 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
     if expected.token is None:
         return object_problem(expected, now)
     if expected.matches(reading, TOKEN_PATH) is False:
-        return f"The token is not that of {expected.label}. Run the playbook license_rotate."
+        return f"The token differs from the one in {expected.label}. Run the playbook license_rotate."
     if text := _time_problem(expected, expected.token, now):
         return text
     kind = node.class_with(reading)
     if kind and (reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), kind)):
         return f"{reason}. Set {gridd_conf.FEATURE_TYPE_OPTION}, and run the playbook license_rotate."
     if expected.matches(reading, CONFIG_PATH) is False:
-        return f"gridd.conf is not that of {expected.label}. Run the playbook license_rotate."
+        return f"gridd.conf differs from the one in {expected.label}. Run the playbook license_rotate."
     return _clock(reading, expected.token, now) or _server(node, reading, expected.token)
 
 
