@@ -145,7 +145,10 @@ def test_a_foreign_release_with_manual_settings(empty: Lab) -> None:
     before, spec, rolled = snapshot(lab), policy(lab)["spec"], plugins(lab)
 
     planned = run_playbook(PLAN, environ=lab.env).require_success()
-    assert f"in namespace {HELM_NAMESPACE} (Helm release gpus/nvidia-gpu-operator) is adopted and not upgraded" in shown(planned)
+    assert (
+        f"in namespace {HELM_NAMESPACE} (Helm release gpus/nvidia-gpu-operator) is adopted and not upgraded"
+        in shown(planned)
+    )
     require_verified(lab, site(lab))
     require_converged(lab)
     require_not_exported(lab)
