@@ -412,7 +412,8 @@ def _warn(module: LicenseModule, found: Comparison) -> None:
     written = [change.target.label_with_pools(cluster.namespace) for change in changes if not change.managed_by]
     if len(written) > 1 and module.license_token is not None and any(change.action == "created" for change in changes):
         module.warn(
-            f"The same token is in {join_words(written)}. If one needs another token, set {SECRET_NAME_OPTION} to its name in a run with that token."
+            f"The same token is in {join_words(written)}. If one of them needs a different token, run the playbook with that token and set "
+            f"{SECRET_NAME_OPTION} to its name."
         )
     for change in changes:
         label = change.target.label(cluster.namespace)
@@ -424,9 +425,10 @@ def _warn(module: LicenseModule, found: Comparison) -> None:
         if text := expiry_warning(expected, utc_now(), module.params["min_days"]):
             module.warn(text)
         if change.migrated_from is not None:
+            origin = change.migrated_from.label(cluster.namespace)
             module.warn(
-                f"{label} has the content of {change.migrated_from.label(cluster.namespace)}, which contains the token, too. Delete it once the driver has "
-                "restarted on every node."
+                f"The content of {origin} is copied into {label}. Delete {origin}, which also contains the token, after the driver has restarted on every "
+                "node."
             )
     for reason, names in cluster.nodes_without_token().items():
         module.warn(f"No licensing Secret belongs to {abbreviate_nodes(names)}: {reason}.")

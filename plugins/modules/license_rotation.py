@@ -341,7 +341,7 @@ def _require_services(
         lines = [f"{abbreviate_nodes(names)}: {message}" for message, names in failed.items()]
         result = RotationResult(pending=[rotation.node.name for rotation in rotations])
         raise UnreachableServers(
-            "\n".join(["Nodes do not reach a license server of the new token. No node was changed.", *lines]),
+            "\n".join(["Some nodes cannot reach any license server of the new token. No node was changed.", *lines]),
             {"license_rotation": result.as_dict()},
         )
     return [f"{abbreviate_nodes(names)}: {message}" for message, names in doubtful.items()]

@@ -101,8 +101,8 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
         return "Check the licensing Secret, and the log of the driver pod."
     if reading.files.get(TOKEN_PATH, "") is None:
         return (
-            f"The driver container has no token: the driver pod started before {expected.label} was named with nlsEnabled. Restart the driver pod, "
-            "or run the playbook license."
+            f"The driver container has no token: when the driver pod started, {expected.label} was not configured, or nlsEnabled was off. Restart the "
+            "driver pod, or run the playbook license."
         )
     if expected.token is None:
         return object_problem(expected, now)
@@ -150,7 +150,7 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
 def object_problem(expected: Expected, now: datetime.datetime) -> str:
     """Why driver pods get no license with the object, as a sentence with the remedy; empty if they can."""
     if not expected.readable:
-        return f"This user may not read {expected.label}, so neither its token nor that of the nodes is verified. Grant the right to get it."
+        return f"This user may not read {expected.label}, so neither its token nor the nodes' tokens are verified. Grant the permission to get it."
     if expected.token is None or not expected.files.is_complete:
         return f"{expected.label} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     return _time_problem(expected, expected.token, now)

@@ -70,7 +70,7 @@ VALID = expected(expires=364.5 * DAY)
         (None, Reading(LICENSED), ""),
         (VALID, reading(VALID, LICENSED, token="0" * 64), "Licensed, but the token differs from Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
         (VALID, reading(VALID, LICENSED, token="0" * 64, config=None), "Licensed, but the token and gridd.conf differ from"),
-        (VALID, reading(VALID, token=None), "Unlicensed (Restricted). The driver container has no token: the driver pod started before"),
+        (VALID, reading(VALID, token=None), "Unlicensed (Restricted). The driver container has no token: when the driver pod started, Secret gpu-operator/licensing-config was not configured"),
         (VALID, reading(VALID, token="0" * 64), "The token differs from the one in Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
         (VALID, reading(VALID, config="0" * 64), "gridd.conf differs from the one in Secret"),
         (VALID, reading(VALID, skew=-3600), "The clock is 3600 s behind this machine's. Correct the time synchronization (NTP)"),
@@ -314,7 +314,7 @@ def test_problems_of_objects() -> None:
     # The report shows it once.
     assert overview_of()["warnings"] == [NO_OBJECT]
     assert problems_of(replace(VALID, files=LicenseFiles(), token=None, readable=False)) == [
-        f"This user may not read {name}, so neither its token nor that of the nodes is verified. Grant the right to get it."
+        f"This user may not read {name}, so neither its token nor the nodes' tokens are verified. Grant the permission to get it."
     ]
     invalid = f"{name} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     assert problems_of(replace(VALID, token=None)) == [invalid]

@@ -350,8 +350,17 @@ def test_a_pool_may_have_a_secret_for_another_license_server_than_the_configmap(
     assert not migration(OTHER, TOKEN).license([vgpu_pool("vdi", SECRET)]).get("failed")
 
 
+def test_a_configmap_is_copied_into_a_secret() -> None:
+    api = migration(TOKEN, TOKEN)
+    del api.objects[object_path("v1", "Secret", SECRET, NAMESPACE)]
+    assert (
+        "The content of ConfigMap gpu-operator/licensing-config is copied into Secret gpu-operator/licensing-config. Delete ConfigMap "
+        "gpu-operator/licensing-config, which also contains the token, after" in str(api.license()["warnings"])
+    )
+
+
 def test_a_configmap_that_does_not_exist_is_no_source() -> None:
     policy = cluster_policy(licensingConfig={"configMapName": SECRET, "nlsEnabled": True})
     result = LicenseApi([policy]).license(token=TOKEN)
     assert result["license"]["objects"][0]["migrated_from"] == ""
-    assert "has the content of" not in str(result.get("warnings"))
+    assert "is copied into" not in str(result.get("warnings"))
