@@ -12,8 +12,8 @@ class ModuleDocFragment:
 options:
   token:
     description:
-      - The client configuration token of the NVIDIA License System, the content of its C(.tok) file. The token, or a part of it, never appears in results,
-        diffs, messages or logs.
+      - The client configuration token of the NVIDIA License System, that is, the content of its C(.tok) file. Results, diffs, messages and logs never contain
+        the token or a part of it.
       - By default, the environment variable E(NLS_CLIENT_TOKEN).
     type: str
   token_path:

@@ -52,8 +52,8 @@ options:
   request_timeout:
     description:
       - Seconds to wait for the response to a request.
-      - After a transient error, a request is retried for up to twice this time. A request ends after three times this time, even if the response is still
-        being received.
+      - After a transient error, a request is retried for up to twice this time. A request is stopped after three times this time, even if the response is
+        still being received.
       - A credential helper must also return within this time.
     type: int
     default: 30

@@ -10,7 +10,8 @@ version_added: 0.1.0
 description:
   - Renders results of M(accel.gpu.license_info) as one table with a line for each cluster, and the problems of each cluster below it.
   - A result without RV(accel.gpu.license_info#module:license_info), such as that of an unreachable cluster, is shown with its message.
-  - If a result also has RV(accel.gpu.license_server_info#module:license_servers), the table has the number of licenses in the pools and of leases.
+  - If a result also has RV(accel.gpu.license_server_info#module:license_servers), the table shows the number of licenses in the pools and the number of
+    leases.
 positional: _input
 options:
   _input:

@@ -50,15 +50,15 @@ options:
   operating_systems:
     description:
       - Operating systems for which images are needed, as ID and VERSION_ID of C(/etc/os-release), such as V(rhcos4.18), V(rhel9.6) or V(ubuntu22.04).
-      - By default, the operating systems of the pool's nodes, as NFD has labelled them. If the pool has no nodes yet, the operating systems of all nodes.
+      - By default, the operating systems of the pool's nodes, from NFD's labels. If the pool has no nodes yet, the operating systems of all nodes.
     type: list
     elements: str
     default: []
   operator_versions:
     description:
       - Releases of the GPU operator that will request the images, such as V(v25.10.1).
-      - By default, C(gpu_cluster.operator.version), and also the installed release, unless O(operating_systems) is set. In that case, the cluster is not
-        read.
+      - By default, C(gpu_cluster.operator.version), and also the installed release. If O(operating_systems) is set, the module does not read the cluster, so
+        the installed release is not included.
     type: list
     elements: str
     default: []

@@ -13,7 +13,7 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Lists the images of the GPU operator, of its operands, of the driver for each operating system, of NFD and of the validation, for the declared releases
-    and pools. The charts are rendered as a run installs them, so the list contains exactly the images that the cluster pulls.
+    and pools. The charts are rendered in the same way as for an installation, so the list contains exactly the images that the cluster pulls.
   - With OLM, the images are those of the installed ClusterServiceVersion, or of the newest ClusterServiceVersion in a channel of the catalog.
   - With O(dest), the module also writes the list as input for C(skopeo copy) and for C(oc-mirror), and as OpenShift mirror configuration.
   - With O(verify=true), the module verifies that the mirror has each image with the expected digest.
@@ -34,7 +34,8 @@ options:
   upstreams:
     description:
       - Registries, optionally with a path, from which images are copied instead of from the public registries, such as the pull-through caches of
-        your organization. The keys are the hosts of public registries, such as V(nvcr.io), and the values such as V(artifactory.example.com/nvcr).
+        your organization. Each key is the host of a public registry, such as V(nvcr.io). Its value is the registry to copy from, such as
+        V(artifactory.example.com/nvcr).
     type: dict
     default: {}
   operating_systems:
@@ -80,7 +81,7 @@ options:
         option, O(verify=true) reads the digests from the public registries.
     type: path
   binary_path:
-    description: Path to C(helm). By default, C(helm) is searched for in C(PATH).
+    description: Path to C(helm). By default, the first C(helm) on the C(PATH).
     type: path
 requirements:
   - helm, unless OLM installs the operators

@@ -28,8 +28,8 @@ description:
   - An object that another tool reconciles (External Secrets, Sealed Secrets, Argo CD, Flux, or another controller that owns it) is used and verified like any
     other, but not changed. A warning shows the differences from the options.
   - Without a token, the module only verifies that the objects contain a valid one.
-  - A new C(gridd.conf) has C(FeatureType=1), with which each client requests the product for its vGPU type. In an existing file, only the parameters for
-    O(feature_type) and O(proxy_address) are set; all others are kept. The module fails if nodes could not get a license with the file.
+  - A new C(gridd.conf) has C(FeatureType=1), so that each client requests the product for its vGPU type. In an existing file, only the parameters for
+    O(feature_type) and O(proxy_address) are set; all others are kept. The module fails if the file would prevent nodes from getting a license.
   - A warning names nodes whose driver pods mount a different Secret than their pool declares.
   - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it without restarting a pod.
 extends_documentation_fragment:
@@ -49,10 +49,11 @@ options:
     default: false
   secret_name:
     description:
-      - Name of the Secret that the module sets in the ClusterPolicy. By default, the ClusterPolicy keeps its name, or gets V(licensing-config) if it has none.
-      - If pools or NVIDIADriver objects name several Secrets, the one that gets the given token; the others are not changed. By default, all of them get the
-        token, unless they contain tokens for different licenses. The module fails if none of them has this name. If they name only one
-        Secret, this option has no effect.
+      - Name of the Secret that the module sets in the ClusterPolicy. By default, the name in the ClusterPolicy is kept, or set to V(licensing-config) if
+        there is none.
+      - If pools or NVIDIADriver objects name several Secrets, only the Secret with this name gets the token, and the others are not changed. The module fails
+        if none of them has this name. By default, all of them get the token, unless they contain tokens for different licenses. If pools or NVIDIADriver
+        objects name only one Secret, this option has no effect.
     type: str
   feature_type:
     description:
@@ -172,9 +173,9 @@ license:
     driver_nodes: {description: Number of nodes on which this change restarts the driver., type: int, returned: always, sample: 0}
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options, a token that has expired or is not valid yet, or an object with which nodes get no license.
-      V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the
-      API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the HTTP status of the
+    - Reason of the failure. V(invalid) - errors in the options, a token that has expired or is not valid yet, or an object that prevents nodes from getting a
+      license. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) -
+      the API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the HTTP status of the
       API server's error.
   returned: failure
   type: raw

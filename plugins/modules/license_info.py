@@ -112,7 +112,7 @@ license_info:
       type: list
       elements: str
       returned: always
-      sample: ["Node gpu-7: Unlicensed (Restricted). The token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."]
+      sample: ["Node gpu-7: Unlicensed (Restricted). The token differs from the one in Secret gpu-operator/licensing-config. Run the playbook license_rotate."]
     objects:
       description: The objects that contain the tokens. The values of a token are null if it does not exist, or if the user is not allowed to read it.
       type: list

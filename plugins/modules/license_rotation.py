@@ -16,15 +16,15 @@ description:
     has no effect on running drivers. This module loads the new token, node by node, without restarting a pod.
   - On each node whose files differ from the Secret, it writes the new files next to the old ones, stops the license client (C(nvidia-gridd)) with SIGTERM, so
     that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
-  - The module continues with the next node only after C(nvidia-smi -q) reports a license of the new client - one that appears after the license of the
-    previous client has ended, or that expires later than it. If a node does not get a license within O(wait_timeout), the module fails; the remaining nodes
-    keep their license.
-  - With O(preflight=true), before the first node gets a new token, the module checks in the driver pod of every node that needs it whether a license server
-    of the token is reachable (name, connection and TLS). If a node cannot reach any of them, the module fails, and no node is changed.
+  - The module continues with the next node only after C(nvidia-smi -q) reports the license of the new client. The module recognizes this license because it
+    appears after the license of the previous client has ended, or because it expires later. If a node does not get a license within O(wait_timeout), the
+    module fails; the remaining nodes keep their license.
+  - With O(preflight=true), the module first checks whether every node that needs a new token can reach one of the token's license servers (name, connection
+    and TLS). The check runs in the driver pods. If a node cannot reach any of the servers, the module fails, and no node is changed.
   - On a node that has the files in the Secret but no license, only the client is restarted. These nodes are changed last.
   - After waiting for another run, the module reads the Secret and the nodes again before the first change.
-  - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license. A
-    node that leaves the cluster does not end the rotation.
+  - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license. If a node leaves
+    the cluster, the rotation continues.
   - If a run is killed, the next run continues. Nodes that are already finished are recognized by the digests of their files and by a running client with a
     license, and are not changed again. New files that the killed run has left next to those in use are removed.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
@@ -74,7 +74,7 @@ EXAMPLES = r"""
     token_path: /srv/nvidia/new.tok
   register: written
 
-- name: Load the token in running drivers
+- name: Load the token into running drivers
   accel.gpu.license_rotation:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -339,7 +339,7 @@ def _require_services(
         lines = [f"{abbreviate_nodes(names)}: {message}" for message, names in failed.items()]
         result = RotationResult(pending=[rotation.node.name for rotation in rotations])
         raise UnreachableServers(
-            "\n".join(["Nodes do not reach a license server of the new token. No node was changed.", *lines]),
+            "\n".join(["Some nodes cannot reach any license server of the new token. No node was changed.", *lines]),
             {"license_rotation": result.as_dict()},
         )
     return [f"{abbreviate_nodes(names)}: {message}" for message, names in doubtful.items()]

@@ -94,11 +94,11 @@ def evaluate_check(server: Server, proxy: str, exit_code: int | None, output: st
     if proxy and (exit_code in (_RESOLVE_PROXY, _CONNECT, _RECEIVE, _PROXY_HANDSHAKE) or not connected):
         remedy = "Check gpu_licensing_proxy_address and gpu_licensing_proxy_port, and that the proxy allows this server"
         return ServiceCheck(
-            server.address, PROXY, f"{server.address} is not reached through the proxy {proxy} ({text}). {remedy}."
+            server.address, PROXY, f"{server.address} cannot be reached through the proxy {proxy} ({text}). {remedy}."
         )
     if exit_code == _RESOLVE or (exit_code == _TIMEOUT and not resolved and ":" not in server.host):
         remedy = "Check the DNS servers of the node and of the cluster, and the name of the license server in the token"
-        return ServiceCheck(server.address, DNS, f"The name {server.host} is not resolved ({text}). {remedy}.")
+        return ServiceCheck(server.address, DNS, f"The name {server.host} cannot be resolved ({text}). {remedy}.")
     if exit_code == _CONNECT or not connected:
         remedy = (
             "Allow it in firewalls and network policies, check the route, and whether nodes need a proxy (gpu_licensing_proxy_address). The port is 443 "

@@ -122,20 +122,20 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
         return "Check the licensing Secret, and the log of the driver pod."
     if reading.files.get(TOKEN_PATH, "") is None:
         return (
-            f"The driver container has no token: the driver pod started before {expected.label} was named with nlsEnabled. Restart the driver pod, "
-            "or run the playbook license."
+            f"The driver container has no token: when the driver pod started, {expected.label} was not configured, or nlsEnabled was off. Restart the "
+            "driver pod, or run the playbook license."
         )
     if expected.token is None:
         return object_problem(expected, now)
     if expected.matches(reading, TOKEN_PATH) is False:
-        return f"The token is not that of {expected.label}. Run the playbook license_rotate."
+        return f"The token differs from the one in {expected.label}. Run the playbook license_rotate."
     if text := _time_problem(expected, expected.token, now):
         return text
     kind = node.class_with(reading)
     if kind and (reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), kind)):
         return f"{reason}. Set {gridd_conf.FEATURE_TYPE_OPTION}, and run the playbook license_rotate."
     if expected.matches(reading, CONFIG_PATH) is False:
-        return f"gridd.conf is not that of {expected.label}. Run the playbook license_rotate."
+        return f"gridd.conf differs from the one in {expected.label}. Run the playbook license_rotate."
     return _clock(reading, expected.token, now) or _server(node, reading, expected.token)
 
 
@@ -171,7 +171,7 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
 def object_problem(expected: Expected, now: datetime.datetime) -> str:
     """Why driver pods get no license with the object, as a sentence with the remedy; empty if they can."""
     if not expected.readable:
-        return f"This user may not read {expected.label}, so neither its token nor that of the nodes is verified. Grant the right to get it."
+        return f"This user may not read {expected.label}, so neither its token nor the nodes' tokens are verified. Grant the permission to get it."
     if expected.token is None or not expected.files.is_complete:
         return f"{expected.label} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     return _time_problem(expected, expected.token, now)

@@ -65,7 +65,7 @@ class ClusterReport:
         if failure := self.result.get("license_servers_failure"):
             found.append(f"The license servers could not be read: {failure}")
         if missing > 0 and total and held >= total:
-            found.append(f"All {total} licenses in the pools are held.")
+            found.append(f"All {total} licenses in the pools are in use.")
         return found
 
     @property

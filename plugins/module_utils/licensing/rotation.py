@@ -34,8 +34,8 @@ _UNCHANGED, _WRITTEN, _ENDED, _REPLACED, _STARTED = "unchanged", "written", "end
 _STEPS = {
     _UNCHANGED: "before its first change",
     _WRITTEN: "after its new files were written next to the old ones",
-    _ENDED: "after its license client was ended",
-    _REPLACED: "after its license client was ended and its files were replaced",
+    _ENDED: "after its license client was stopped",
+    _REPLACED: "after its license client was stopped and its files were replaced",
     _STARTED: "after its license client was started with the new files",
 }
 # How often a node is tried if the API server or the kubelet fails temporarily, or its driver pod is replaced.
@@ -188,7 +188,7 @@ class Rotator:
 
         def text(pod: DriverPod | None) -> str:
             state = f"The driver does not run: {pod.failure}." if pod is not None else "The node has no driver pod."
-            return f"The driver pod {former.name} was replaced. {state} A driver that starts uses the new files."
+            return f"The driver pod {former.name} was replaced. {state} The driver uses the new files when it starts."
 
         def read() -> DriverPod | None:
             pod = self._containers.current_pod(former)

@@ -206,7 +206,7 @@ def _notes(info: Document) -> t.Iterator[Paragraph]:
     """Unmanaged installations, warnings, driver upgrades, and nodes that are undiscovered or released."""
     for component, installation in (info.get("installed") or {}).items():
         if installation["adopted"] or installation["problem"] or installation["notes"]:
-            adopted = [f"{installation['what']} is used unmanaged"] if installation["adopted"] else []
+            adopted = [f"{installation['what']} is adopted and not upgraded"] if installation["adopted"] else []
             yield component, installation["problem"] or "; ".join([*adopted, *installation["notes"]])
     for warning in info.get("warnings") or ():
         yield "warning", warning

@@ -132,7 +132,7 @@ def problem_of(licensing: Licensing, node: str) -> str:
     ("fault", "message"),
     [
         ("license-unreachable", f"There is no connection to {NEW_HOST}:443"),
-        ("license-unreachable=dns", f"The name {NEW_HOST} is not resolved"),
+        ("license-unreachable=dns", f"The name {NEW_HOST} cannot be resolved"),
         ("license-denied", f"{NEW_HOST}:443 grants no license, even though the node reaches it"),
         ("license-clock-skew=7200", " s ahead of this machine's. Correct the time synchronization (NTP)"),
         (f"license-clock-skew={40 * DAY}", "by this clock, the token expired at"),

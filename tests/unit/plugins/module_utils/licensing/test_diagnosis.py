@@ -70,9 +70,9 @@ VALID = expected(expires=364.5 * DAY)
         (None, Reading(LICENSED), ""),
         (VALID, reading(VALID, LICENSED, token="0" * 64), "Licensed, but the token differs from Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
         (VALID, reading(VALID, LICENSED, token="0" * 64, config=None), "Licensed, but the token and gridd.conf differ from"),
-        (VALID, reading(VALID, token=None), "Unlicensed (Restricted). The driver container has no token: the driver pod started before"),
-        (VALID, reading(VALID, token="0" * 64), "The token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
-        (VALID, reading(VALID, config="0" * 64), "gridd.conf is not that of Secret"),
+        (VALID, reading(VALID, token=None), "Unlicensed (Restricted). The driver container has no token: when the driver pod started, Secret gpu-operator/licensing-config was not configured"),
+        (VALID, reading(VALID, token="0" * 64), "The token differs from the one in Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
+        (VALID, reading(VALID, config="0" * 64), "gridd.conf differs from the one in Secret"),
         (VALID, reading(VALID, skew=-3600), "The clock is 3600 s behind this machine's. Correct the time synchronization (NTP)"),
         (VALID, reading(VALID, skew=-2 * DAY), "by this clock, the token is not valid before"),
         (VALID, reading(VALID, skew=400 * DAY), "by this clock, the token expired at"),
@@ -205,7 +205,7 @@ def test_the_overview() -> None:
     assert found["nodes"][0]["token_days_left"] is None
     assert states[-1].as_dict(NOW)["token_days_left"] == 364
     assert found["days_left"] == 364
-    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). The token is not")
+    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). The token differs")
     assert problem_lines(states, 1)[-1] == "More problems: 1. The result of license_info lists the nodes."
     assert (
         "No NVIDIADriver and no ClusterPolicy names a Secret"
@@ -246,7 +246,7 @@ def test_the_overview() -> None:
     reports["prod"]["license_servers"] = held
     assert report_lines(reports)[0].split()[4:9] == ["UNKNOWN", "OUTDATED", "LICENSES", "LEASES", "TOKEN"]
     assert report_lines(reports)[1].split()[4:8] == ["1", "2", "50", "49"]
-    assert report_problems(reports["prod"])[-1] == "All 50 licenses in the pools are held."
+    assert report_problems(reports["prod"])[-1] == "All 50 licenses in the pools are in use."
     failed = {"license_info": found, "license_servers_failure": "no answer."}
     assert report_problems(failed)[-1] == "The license servers could not be read: no answer."
     assert report_problems(reports["test"]) == ["The cluster could not be read: unreachable"]
@@ -314,7 +314,7 @@ def test_problems_of_objects() -> None:
     # The report shows it once.
     assert overview_of()["warnings"] == [NO_OBJECT]
     assert problems_of(replace(VALID, files=LicenseFiles(), token=None, readable=False)) == [
-        f"This user may not read {name}, so neither its token nor that of the nodes is verified. Grant the right to get it."
+        f"This user may not read {name}, so neither its token nor the nodes' tokens are verified. Grant the permission to get it."
     ]
     invalid = f"{name} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     assert problems_of(replace(VALID, token=None)) == [invalid]

@@ -228,7 +228,7 @@ def test_a_client_that_does_not_start() -> None:
     with pytest.raises(PartialFailure) as error:
         rotate(containers)
     assert (
-        "The rotation stopped at node n0, after its license client was ended and its files were replaced: nvidia-gridd does not start in pod driver-n0: nvidia-gridd: cannot start. The license client of this node is "
+        "The rotation stopped at node n0, after its license client was stopped and its files were replaced: nvidia-gridd does not start in pod driver-n0: nvidia-gridd: cannot start. The license client of this node is "
         "stopped. Correct the cause and run license_rotate again, or restart the driver pod."
     ) in str(error.value)
     assert containers.by_node["n0"].pid is None
