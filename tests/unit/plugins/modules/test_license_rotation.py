@@ -169,7 +169,7 @@ def test_check_mode_checks_the_license_servers_of_the_token_that_would_be_writte
     found.token = OLD
     for container in found.containers.by_node.values():
         container.connection = ExecResult(6, "0 0 0", "curl: (6) Could not resolve host: newer.example.com")
-    with pytest.raises(UnreachableServers, match=r"The name newer.example.com is not resolved"):
+    with pytest.raises(UnreachableServers, match=r"The name newer.example.com cannot be resolved"):
         found.work()
     assert found.containers.mutations() == []
 
