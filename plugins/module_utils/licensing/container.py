@@ -97,16 +97,7 @@ class LicenseContainers:
             for node in nodes
             if (pod := node.running_pod) is not None
         ]
-        outcomes = run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=_concerns_all)
-        readings = {node.name: Reading() for node in nodes}
-        for outcome in outcomes:
-            if outcome.error is not None and _concerns_all(outcome.error):
-                raise outcome.error
-            if outcome.error is not None:
-                readings[outcome.name] = Reading(error=_sentence(outcome.error))
-            elif outcome.value is not None:
-                readings[outcome.name] = outcome.value
-        return readings
+        return {node.name: Reading() for node in nodes} | read_parallel(calls, on_done)
 
     def read(self, pod: DriverPod, *, files: bool = True, client: bool = False) -> Reading:
         """The state of one node; of a node without a license, its clock, too; with `client`, leftovers, and of one with a license whether its client runs."""
@@ -283,6 +274,21 @@ class LicenseContainers:
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:
         """Run a command whose repetition is harmless."""
         return self._client.exec(pod.path, DRIVER_CONTAINER, command, timeout=_READ_TIMEOUT, repeatable=True)
+
+
+def read_parallel(
+    calls: t.Iterable[tuple[str, t.Callable[[], Reading]]], on_done: t.Callable[[int], None]
+) -> dict[str, Reading]:
+    """The readings of nodes by name; an error of one node is in its reading. Raises errors that concern every node."""
+    readings = {}
+    for outcome in run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=_concerns_all):
+        if outcome.error is not None and _concerns_all(outcome.error):
+            raise outcome.error
+        if outcome.error is not None:
+            readings[outcome.name] = Reading(error=_sentence(outcome.error))
+        elif outcome.value is not None:
+            readings[outcome.name] = outcome.value
+    return readings
 
 
 def _concerns_all(error: Exception) -> bool:
