@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from .errors import LabError
 from .layout import Lab
 from .machine_api.part import MachineApi
+from .metrics.part import Metrics
 from .nls.part import Nls
 from .olm.part import Olm
 from .openshift.part import OpenShift
@@ -17,7 +18,7 @@ from .part import LabPart
 from .registry.part import Registry
 from .vks.part import Vks
 
-_ALL: tuple[LabPart, ...] = (OpenStack(), Vks(), OpenShift(), Olm(), MachineApi(), Registry(), Nls())
+_ALL: tuple[LabPart, ...] = (OpenStack(), Vks(), OpenShift(), Olm(), MachineApi(), Registry(), Nls(), Metrics())
 # The parts of a lab with OpenShift.
 OPENSHIFT = ("openshift", "olm", "machines")
 KNOWN = {part.name: part for part in _ALL}

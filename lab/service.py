@@ -38,6 +38,10 @@ def main() -> None:
         from .nls.part import Nls
 
         Nls().serve(lab)
+    elif service == "metrics":
+        from .metrics.part import Metrics
+
+        Metrics().serve(lab)
     elif service == "openshift":
         from .openshift.part import OpenShift
 

@@ -49,6 +49,7 @@ def environment(lab: Lab, tools: dict[str, Path], parts: Sequence[LabPart], *, w
         "LAB_SERVICE": f"{sys.executable} -P -m lab.service {lab.name} {lab.dir}",
         "LAB_WITHOUT_SIM": "false" if with_sim else "true",
         "LAB_AGGREGATOR_ROUTING": "true",
+        "LAB_EGRESS_SELECTOR": "",
         "PYTHONPATH": str(REPO),
         "PYTHONUNBUFFERED": "1",
         # The readiness probes use TLS with the lab's own CA.

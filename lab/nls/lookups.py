@@ -4,8 +4,8 @@
 
 Sources: NVIDIA's documentation of the licensing state API (ui.licensing.nvidia.com/api-doc/nls-api-docs.html) names the paths and
 the header of the key; the fields are those that the Prometheus exporter nvidia-license-server-exporter (internal/cls/client.go)
-decodes. A DLS has the same look-ups below /admin/v1 (the PowerShell module PSNVIDIA.DLS, tried there with DLS 3.4 and 3.5). Feature
-names: NV_GRID_LICENSE_FEATURE_* in NVIDIA/open-gpu-kernel-modules. Other paths, and fields without a source, do not exist here.
+decodes. Feature names: NV_GRID_LICENSE_FEATURE_* in NVIDIA/open-gpu-kernel-modules. Other paths, and fields without a source, do not
+exist here.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ _FEATURES = {
     "NVIDIA Virtual PC": "GRID-Virtual-PC",
     "NVIDIA Virtual Applications": "GRID-Virtual-Apps",
 }
-_APPLIANCE = "/admin/v1"
-_PATH = re.compile(r"(?P<prefix>/v1|/admin/v1)/org/(?P<org>[^/]+)/virtual-groups(?P<rest>/.*)?")
+_PATH = re.compile(r"/v1/org/(?P<org>[^/]+)/virtual-groups(?P<rest>/.*)?")
 
 
 class Lookups:
@@ -45,16 +44,12 @@ class Lookups:
             return None
         group, server = f"/{GROUP}", f"/{GROUP}/license-servers/{SERVER}"
         rest = match["rest"] or ""
-        if match["prefix"] == _APPLIANCE:
-            known = {server: self._server, f"{group}/leases/all": self._clients}
-        else:
-            known = {
-                "": self._groups,
-                f"{group}/license-servers": lambda: {"licenseServers": [self._server()]},
-                f"{server}/license-pools": self._pools,
-                f"{group}/leases": self._clients,
-                f"{group}/leases/all": self._clients,
-            }
+        known = {
+            "": self._groups,
+            f"{group}/license-servers": lambda: {"licenseServers": [self._server()]},
+            f"{server}/license-pools": self._pools,
+            f"{group}/leases": self._clients,
+        }
         if rest not in known or ("/leases" in rest and instance not in ("", SERVICE_INSTANCE)):
             return None
         return known[rest]()

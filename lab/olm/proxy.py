@@ -8,20 +8,19 @@ image is that catalog and the registry pod is ready; the proxy rejects all other
 
 from __future__ import annotations
 
-import select
 import socket
 import socketserver
 import threading
 
 from ..api import Api, ApiError
 from ..layout import Lab
+from ..relay import relay
 from . import catalogs
 
 IMAGE = catalogs.STAGING
 _SOURCES = "/apis/operators.coreos.com/v1alpha1/namespaces/{}/catalogsources/{}"
 _VERSION, _CONNECT, _DOMAIN = 5, 1, 3
 _SUCCEEDED, _REFUSED = 0, 5
-_CHUNK = 65536
 
 
 class Proxy(socketserver.ThreadingTCPServer):
@@ -71,7 +70,7 @@ class _Connection(socketserver.BaseRequestHandler):
         client.sendall(bytes((_VERSION, _REFUSED if target is None else _SUCCEEDED, 0, 1, 0, 0, 0, 0, 0, 0)))
         if target is not None:
             with target:
-                _relay(client, target)
+                relay(client, target)
 
 
 def _read_request(client: socket.socket) -> str | None:
@@ -95,13 +94,3 @@ def _read(client: socket.socket, size: int) -> bytes:
             raise ConnectionError("the client closed the connection")
         content += received
     return content
-
-
-def _relay(one: socket.socket, other: socket.socket) -> None:
-    """Copy data in both directions until one side closes the connection."""
-    while True:
-        for ready in select.select((one, other), (), ())[0]:
-            data = ready.recv(_CHUNK)
-            if not data:
-                return
-            (other if ready is one else one).sendall(data)

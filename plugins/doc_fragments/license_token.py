@@ -12,13 +12,13 @@ class ModuleDocFragment:
 options:
   token:
     description:
-      - The client configuration token of the NVIDIA License System, the content of its C(.tok) file. The token, or a part of it, never appears in results,
-        diffs, messages or logs.
+      - The client configuration token of the NVIDIA License System, that is, the content of its C(.tok) file. Results, diffs, messages and logs never contain
+        the token or a part of it.
       - By default, the environment variable E(NLS_CLIENT_TOKEN).
     type: str
   token_path:
     description:
-      - Path to a file that contains the token, instead of O(token). M(accel.gpu.license) resolves a relative path from the folder where C(ansible-playbook)
+      - Path to a file that contains the token, instead of O(token). M(accel.gpu.license) resolves a relative path from the directory where C(ansible-playbook)
         was started.
     type: path
 """

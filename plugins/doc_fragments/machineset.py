@@ -165,7 +165,8 @@ options:
   drain:
     description:
       - How nodes are drained before their Machines are removed. The names are the same as in C(rollout) of a pool.
-      - Drained vGPU nodes then return their licenses. Without the right to run commands in driver pods (C(pods/exec)), there is a warning.
+      - Drained vGPU nodes return their licenses. This needs the permission to run commands in driver pods (C(pods/exec)). Without this permission, a warning
+        is shown.
     type: dict
     default: {}
     suboptions:

@@ -21,7 +21,7 @@ options:
       registry:
         description:
           - Host and port of the registry, such as V(registry.example.com:5000).
-          - A login may also be limited to a folder, such as V(registry.example.com/nvidia). The TLS settings of a registry come from its first entry.
+          - A login may also be limited to a path, such as V(registry.example.com/nvidia). The TLS settings of a registry come from its first entry.
         type: str
         required: true
       username:
@@ -45,14 +45,15 @@ options:
         default: false
   auth_file:
     description:
-      - File with logins, in the format that C(podman login) and C(docker login) write. Credential helpers that the file names are called.
+      - File with logins, in the format that C(podman login) and C(docker login) write. Credential helpers that the file names are called
+        for the registries that are used.
       - By default, the file in the environment variable E(REGISTRY_AUTH_FILE), or else the file of podman or docker in the home directory, if it exists.
     type: path
   request_timeout:
     description:
       - Seconds to wait for the response to a request.
-      - After a transient error, a request is retried for up to twice this time. A request ends after three times this time, even if the response is still
-        being received.
+      - After a transient error, a request is retried for up to twice this time. A request is stopped after three times this time, even if the response is
+        still being received.
       - A credential helper must also return within this time.
     type: int
     default: 30

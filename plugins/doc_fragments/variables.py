@@ -379,7 +379,7 @@ options:
                 type: dict
           registry:
             description:
-              - The mirror, C(host[:port][/folder]), from which the images of all operands, of NFD and of the validation pods
+              - The mirror, C(host[:port][/path]), from which the images of all operands, of NFD and of the validation pods
                 are pulled. It must contain them under the same paths as C(nvcr.io) and C(registry.k8s.io). If C(chart) is a
                 file, also set C(version).
             type: str

@@ -10,17 +10,14 @@ version_added: 0.1.0
 description:
   - Renders results of M(accel.gpu.license_info) as one table with a line for each cluster, and the problems of each cluster below it.
   - A result without RV(accel.gpu.license_info#module:license_info), such as that of an unreachable cluster, is shown with its message.
-  - If a result also has RV(accel.gpu.license_server_info#module:license_servers), the table has the number of licenses in the pools and of leases.
+  - If a result also has RV(accel.gpu.license_server_info#module:license_servers), the table shows the number of licenses in the pools and the number of
+    leases.
 positional: _input
 options:
   _input:
     description: The results of the module by the name of the cluster.
     type: dict
     required: true
-  min_days:
-    description: A token that expires in fewer days is a problem.
-    type: int
-    default: 30
   width:
     description: Maximum number of columns.
     type: int
@@ -37,7 +34,7 @@ author:
 EXAMPLES = r"""
 - name: Show the licenses of two clusters
   accel.gpu.print_lines:
-    lines: "{{ {'prod': licenses_of_prod, 'test': licenses_of_test} | accel.gpu.license_report_lines(min_days=14) }}"
+    lines: "{{ {'prod': licenses_of_prod, 'test': licenses_of_test} | accel.gpu.license_report_lines }}"
 """
 
 RETURN = r"""
@@ -57,13 +54,13 @@ from ansible.errors import AnsibleFilterError
 from ..module_utils.licensing.report_text import report_lines
 
 
-def license_report_lines(reports: t.Any, min_days: int = 30, width: int = 100) -> list[str]:
+def license_report_lines(reports: t.Any, width: int = 100) -> list[str]:
     """The table and the problems."""
     if not isinstance(reports, t.Mapping) or not all(isinstance(item, t.Mapping) for item in reports.values()):
         raise AnsibleFilterError(
             "accel.gpu.license_report_lines needs a map of results of accel.gpu.license_info by cluster"
         )
-    return report_lines(reports, int(min_days), int(width))
+    return report_lines(reports, int(width))
 
 
 class FilterModule:

@@ -8,20 +8,15 @@ name: license_report_problems
 short_description: List why the licensing of a cluster needs attention
 version_added: 0.1.0
 description:
-  - Lists, as sentences, that nodes have no verified license or another token, that a Secret has no valid token or one that expires soon, or that the cluster
-    could not be read.
-  - C(license_servers) of M(accel.gpu.license_server_info) in the result shows that all licenses are held;
-    C(license_servers_failure) is the message of its failure.
+  - Lists, as sentences, C(problems) of RV(accel.gpu.license_info#module:license_info), or that the cluster could not be read.
+  - If the result also has C(license_servers) of M(accel.gpu.license_server_info), the filter also reports that all licenses are in use, unless every node has
+    a license. If it has C(license_servers_failure), the message of a failure of that module, the filter reports this message.
 positional: _input
 options:
   _input:
     description: The result of M(accel.gpu.license_info), or of its failure.
     type: dict
     required: true
-  min_days:
-    description: A token that expires in fewer days is a problem.
-    type: int
-    default: 30
 seealso:
   - module: accel.gpu.license_info
   - plugin: accel.gpu.license_report_lines
@@ -33,7 +28,7 @@ author:
 EXAMPLES = r"""
 - name: Fail if the licensing needs attention
   ansible.builtin.assert:
-    that: licenses | accel.gpu.license_report_problems(min_days=14) | length == 0
+    that: licenses | accel.gpu.license_report_problems | length == 0
 """
 
 RETURN = r"""
@@ -51,11 +46,11 @@ from ansible.errors import AnsibleFilterError
 from ..module_utils.licensing.report_text import report_problems
 
 
-def license_report_problems(report: t.Any, min_days: int = 30) -> list[str]:
+def license_report_problems(report: t.Any) -> list[str]:
     """The problems of one cluster."""
     if not isinstance(report, t.Mapping):
         raise AnsibleFilterError("accel.gpu.license_report_problems needs the result of accel.gpu.license_info")
-    return report_problems(report, int(min_days))
+    return report_problems(report)
 
 
 class FilterModule:

@@ -16,7 +16,7 @@ positional: _input, model
 options:
   _input:
     description:
-      - The profiles, in the notation of C(nvidia-smi mig -lgip). Either one entry for each device, as a list or as text with
+      - The profiles, in the notation of C(nvidia-smi mig -lgip). Either one entry for each device, as a list or as a string with
         commas, or a dictionary of counts, as in C(sharing.layout) of a pool.
     type: raw
     required: true

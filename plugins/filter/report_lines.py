@@ -33,6 +33,12 @@ options:
         the changes to node groups. A failed result is shown as an unreachable cloud.
     type: dict
     default: {}
+  applied:
+    description:
+      - Whether the autoscaler has been configured. If not, because M(accel.gpu.autoscaling) ran in check mode, a report also describes how pools scale
+        from zero after the run.
+    type: bool
+    default: true
 seealso:
   - module: accel.gpu.gpu_info
   - module: accel.gpu.print_lines
@@ -69,13 +75,15 @@ from ansible.errors import AnsibleFilterError
 from ..module_utils.report.text import KINDS, lines
 
 
-def report_lines(info: t.Any, kind: str = "report", width: int = 100, nodegroups: t.Any = None) -> list[str]:
+def report_lines(
+    info: t.Any, kind: str = "report", width: int = 100, nodegroups: t.Any = None, applied: bool = True
+) -> list[str]:
     """The lines of a plan or a report."""
     if not isinstance(info, t.Mapping) or "pools" not in info:
         raise AnsibleFilterError("accel.gpu.report_lines needs the value gpu_info of the result of accel.gpu.gpu_info")
     if kind not in KINDS:
         raise AnsibleFilterError(f"accel.gpu.report_lines: kind is {kind!r}; it is one of {', '.join(KINDS)}")
-    return lines({**info, "nodegroups": nodegroups or {}}, kind, int(width))
+    return lines({**info, "nodegroups": nodegroups or {}}, kind, int(width), applied=applied)
 
 
 class FilterModule:

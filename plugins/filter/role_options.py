@@ -8,9 +8,9 @@ name: role_options
 short_description: Convert variables to the types of their defaults
 version_added: 0.1.0
 description:
-  - Converts variables that are text, from a survey or an extra variable, to the types of their defaults.
-  - Empty text and null mean the default. A number or a boolean may be text. A list may be text with commas or line breaks between
-    the elements, or a list in brackets. A map may be JSON text.
+  - Converts variables that are strings, from a survey or an extra variable, to the types of their defaults.
+  - An empty string and null mean the default. A number or a boolean may be a string. A list may be a string with commas or line breaks
+    between the elements, or with a list in brackets. A map may be a string with JSON.
   - A variable whose default is a template is not converted.
   - If values have a different type, the filter fails, and lists all of these variables with the accepted values.
 positional: _input, defaults
@@ -99,7 +99,7 @@ def _convert(value: t.Any, default: t.Any) -> t.Any:
             raise ValueError(f'is {type_name(value)}, not a map; write it as JSON, such as {{"train": 3}}')
         return found
     if isinstance(value, (dict, list)):
-        raise ValueError(f"is {type_name(value)}, not text; give one value")
+        raise ValueError(f"is {type_name(value)}, not a string; give one value")
     return value
 
 

@@ -44,7 +44,7 @@ options:
     default: ['*']
   kubeconfig_folder:
     description:
-      - Folder of the kubeconfigs, which are called C(HOST.kubeconfig). A relative path is relative to the folder of the inventory file.
+      - Directory of the kubeconfigs, which are called C(HOST.kubeconfig). A relative path is relative to the directory of the inventory file.
     type: str
     default: kubeconfigs
   write_kubeconfigs:

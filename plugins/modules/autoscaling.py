@@ -17,8 +17,8 @@ description:
   - Creates the ClusterAutoscaler C(default) if the cluster has none, with delays that are long enough for the installation of a driver. In an existing
     ClusterAutoscaler, the module sets only the fields that C(gpu_cluster.autoscaler) declares, and the entries of C(resourceLimits.gpus) for the GPU types of
     the pools. All other fields and entries are left unchanged.
-  - The limit for a GPU type is the total number of GPUs in all pools of this type when every pool has its maximum number of nodes, or the number of GPUs in
-    use if that is higher. The module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
+  - The limit for a GPU type is the number of GPUs that the pools of this type have in total if each of them reaches its maximum number of nodes. If more GPUs
+    are already in use, their number is the limit. The module owns only the entries that it records in the annotation C(accel.gpu/gpu-limits).
   - Adds the MachineSets of pools with C(autoscale.priority) to the ConfigMap C(cluster-autoscaler-priority-expander). Foreign expressions are kept.
   - MachineAutoscalers that this module manages have the label C(accel.gpu/nodegroup). A managed MachineAutoscaler that no pool declares any longer is
     reported and kept.

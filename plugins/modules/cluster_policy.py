@@ -252,7 +252,13 @@ from ..module_utils.gpu_operator.daemonsets import driver_nodes, is_driver
 from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.gpu_operator.driver_object_writer import apply_driver_objects, refused_objects
 from ..module_utils.gpu_operator.driver_objects import DriverObjects
-from ..module_utils.gpu_operator.driver_rollout import SWITCH, DriverRollout, held_back_warning, is_in_place
+from ..module_utils.gpu_operator.driver_rollout import (
+    SWITCH,
+    DriverRollout,
+    changed_fields,
+    held_back_warning,
+    is_in_place,
+)
 from ..module_utils.gpu_operator.policy_creation import create_policy, plan_of_operator
 from ..module_utils.gpu_operator.readiness import OperatorReadiness, RequiredEffect, mounted_configmaps
 from ..module_utils.kube.conflict_retry import retry_conflicts
@@ -351,7 +357,7 @@ def _compare(
     paths = [".".join(("spec", *path)) for path in change.driver_paths]
     daemonsets = list(filter(is_driver, cluster.daemonsets())) if paths else []
     nodes = rolled_nodes(driver_nodes(daemonsets), change.driver_paths, (), replaced=False)
-    reasons = [f"{path} of the ClusterPolicy changes" for path in paths] if nodes else []
+    reasons = changed_fields(paths) if nodes else []
     if not nodes and not objects.rolled_nodes:
         return _PolicyDiff(live, change, objects=objects)
     switches = SWITCH in change.driver_paths
@@ -361,8 +367,6 @@ def _compare(
     rollout = dataclasses.replace(rollout, in_place=in_place)
     if module.params["allow_driver_rollout"] or in_place:
         return _PolicyDiff(live, change, rollout, objects=objects)
-    expected = [f"{path} of the ClusterPolicy would change" for path in paths] if nodes else []
-    rollout = dataclasses.replace(rollout, reasons=(*expected, *objects.reasons))
     held_back = [*(paths if nodes else ()), *(f"NVIDIADriver {item.name}" for item in objects.changes if item.nodes)]
     if nodes:
         change = plan_change(live, desired, seeded=seeded, hold_driver=True)

@@ -33,7 +33,7 @@ extends_documentation_fragment:
 options:
   installers:
     description:
-      - A folder with installers of the guest driver, such as C(NVIDIA-Linux-x86_64-580.95.05-grid.run), or one installer. The installer for the
+      - A directory with installers of the guest driver, such as C(NVIDIA-Linux-x86_64-580.95.05-grid.run), or one installer. The installer for the
         version of each pool is used.
       - Required unless O(source) is set.
     type: path
@@ -50,15 +50,15 @@ options:
   operating_systems:
     description:
       - Operating systems for which images are needed, as ID and VERSION_ID of C(/etc/os-release), such as V(rhcos4.18), V(rhel9.6) or V(ubuntu22.04).
-      - By default, the operating systems of the pool's nodes, as NFD has labelled them. If the pool has no nodes yet, the operating systems of all nodes.
+      - By default, the operating systems of the pool's nodes, from NFD's labels. If the pool has no nodes yet, the operating systems of all nodes.
     type: list
     elements: str
     default: []
   operator_versions:
     description:
       - Releases of the GPU operator that will request the images, such as V(v25.10.1).
-      - By default, C(gpu_cluster.operator.version), and also the installed release, unless O(operating_systems) is set. In that case, the cluster is not
-        read.
+      - By default, C(gpu_cluster.operator.version), and also the installed release. If O(operating_systems) is set, the module does not read the cluster, so
+        the installed release is not included.
     type: list
     elements: str
     default: []
@@ -86,7 +86,7 @@ options:
     choices: [chroot, oci, rootless]
     default: chroot
   storage_root:
-    description: Folder for buildah's storage. By default, the storage of the user.
+    description: Directory for buildah's storage. By default, the storage of the user.
     type: path
   storage_driver:
     description: Driver of buildah's storage, such as V(overlay) or V(vfs). By default, the driver of the user's storage.

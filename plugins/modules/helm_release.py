@@ -40,7 +40,7 @@ notes:
   - The module reads the Secrets of Helm releases to get the chart, the values and the names of workloads. No result contains the values.
   - The module fails if C(HELM_KUBE*) in the environment names a different cluster or user than this module uses, or if the connection cannot be
     passed to Helm (because an option such as O(host) or O(client_cert) has no equivalent in Helm).
-  - helm itself is only used for C(helm pull) and C(helm template), without a connection to the cluster.
+  - helm itself is only used for C(helm pull) and C(helm template), each for at most 300 seconds and without a connection to the cluster.
 options:
   release_name:
     description: Name of the Helm release.
@@ -266,7 +266,7 @@ import typing as t
 from ..module_utils.cluster_state.own_values import recorded_own_values
 from ..module_utils.common.results import diff_of
 from ..module_utils.common.wait import WaitOptions
-from ..module_utils.gpu_operator.driver_rollout import ALLOW_DRIVER_ROLLOUT, NO_ROLLOUT
+from ..module_utils.gpu_operator.driver_rollout import NO_ROLLOUT, held_back_warning
 from ..module_utils.gpu_operator.upgrade import OperatorUpgrade, UpgradeDecision, UpgradeRefused
 from ..module_utils.helm.chart import ChartProblem
 from ..module_utils.helm.cli import HelmMissing, find_helm
@@ -349,11 +349,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 def _warn_about_driver(module: GpuModule, decision: UpgradeDecision) -> None:
     if decision.rollout and decision.held_back:
-        was, change = ("was", "it") if len(decision.held_back) == 1 else ("were", "they")
-        module.warn(
-            f"{', '.join(decision.held_back)} of the Helm values {was} held back, because {decision.rollout.refused(change)}. "
-            f"Set {ALLOW_DRIVER_ROLLOUT} to allow it."
-        )
+        module.warn(held_back_warning(decision.held_back, decision.rollout, "the Helm values"))
     elif decision.rollout:
         module.warn(decision.rollout.announcement)
 

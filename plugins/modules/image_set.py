@@ -13,7 +13,7 @@ author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - Lists the images of the GPU operator, of its operands, of the driver for each operating system, of NFD and of the validation, for the declared releases
-    and pools. The charts are rendered as a run installs them, so the list contains exactly the images that the cluster pulls.
+    and pools. The charts are rendered in the same way as for an installation, so the list contains exactly the images that the cluster pulls.
   - With OLM, the images are those of the installed ClusterServiceVersion, or of the newest ClusterServiceVersion in a channel of the catalog.
   - With O(dest), the module also writes the list as input for C(skopeo copy) and for C(oc-mirror), and as OpenShift mirror configuration.
   - With O(verify=true), the module verifies that the mirror has each image with the expected digest.
@@ -27,14 +27,15 @@ extends_documentation_fragment:
 options:
   mirror:
     description:
-      - Registry, and optionally a folder in it, for the images, such as V(registry.example.com/mirror). By default, C(gpu_cluster.operator.registry).
+      - Registry, optionally with a path, for the images, such as V(registry.example.com/mirror). By default, C(gpu_cluster.operator.registry).
       - An image has the same path there as in the public registry.
       - If this is not C(gpu_cluster.operator.registry), the images are those for a mirror that the cluster does not use yet.
     type: str
   upstreams:
     description:
-      - Registries, and optionally folders in them, from which images are copied instead of from the public registries, such as the pull-through caches of
-        your organization. The keys are the hosts of public registries, such as V(nvcr.io), and the values such as V(artifactory.example.com/nvcr).
+      - Registries, optionally with a path, from which images are copied instead of from the public registries, such as the pull-through caches of
+        your organization. Each key is the host of a public registry, such as V(nvcr.io). Its value is the registry to copy from, such as
+        V(artifactory.example.com/nvcr).
     type: dict
     default: {}
   operating_systems:
@@ -66,9 +67,9 @@ options:
     default: [kernel]
   dest:
     description:
-      - Folder on this machine for the files C(images.txt) (a source and a destination for C(skopeo copy) in each line), C(imageset-config.yaml) (for
+      - Directory on this machine for the files C(images.txt) (a source and a destination for C(skopeo copy) in each line), C(imageset-config.yaml) (for
         C(oc-mirror) v2) and C(mirror-sets.yaml) (ImageDigestMirrorSet and ImageTagMirrorSet, with an annotation that describes the impact on nodes). The
-        folder is created if necessary. Images are not copied into it.
+        directory is created if necessary. Images are not copied into it.
     type: path
   verify:
     description: Whether the mirror is verified. The module fails if an image is missing in the mirror or has a different digest.
@@ -80,7 +81,7 @@ options:
         option, O(verify=true) reads the digests from the public registries.
     type: path
   binary_path:
-    description: Path to C(helm). By default, C(helm) is searched for in C(PATH).
+    description: Path to C(helm). By default, the first C(helm) on the C(PATH).
     type: path
 requirements:
   - helm, unless OLM installs the operators
@@ -276,7 +277,7 @@ def _check_registries(params: t.Mapping[str, t.Any]) -> None:
     given = {} if params["mirror"] is None else {"mirror": params["mirror"]}
     given.update({f"upstreams.{host}": text for host, text in params["upstreams"].items()})
     problems = [
-        f"upstreams: {quote(host)} is not the host of a registry; write it without scheme and folder, as in nvcr.io"
+        f"upstreams: {quote(host)} is not the host of a registry; write it without scheme and path, as in nvcr.io"
         for host in params["upstreams"]
         if "/" in host
     ]

@@ -24,12 +24,13 @@ description:
   - A Secret is written before any object refers to it. The name of a Secret in use is kept, because a different name restarts the driver on every node. Such
     a change is held back unless O(allow_driver_rollout) is set.
   - If the ClusterPolicy names a ConfigMap, its content is copied into a Secret with the same name, and the ClusterPolicy is changed to name the Secret. The
-    ConfigMap is not deleted. GPU operators before v25.10 can only mount a ConfigMap; see O(allow_configmap).
+    ConfigMap is not deleted; a warning names it as long as it contains a token. GPU operators before v25.10 can only mount a ConfigMap; see O(allow_configmap).
   - An object that another tool reconciles (External Secrets, Sealed Secrets, Argo CD, Flux, or another controller that owns it) is used and verified like any
     other, but not changed. A warning shows the differences from the options.
   - Without a token, the module only verifies that the objects contain a valid one.
-  - A new C(gridd.conf) has C(FeatureType=1), with which each client requests the product for its vGPU type. In an existing file, only the parameters for
-    O(feature_type) and O(proxy_address) are set; all others are kept. The module fails if nodes could not get a license with the file.
+  - A new C(gridd.conf) has C(FeatureType=1), so that each client requests the product for its vGPU type. In an existing file, only the parameters for
+    O(feature_type) and O(proxy_address) are set; all others are kept. The module fails if the file would prevent nodes from getting a license.
+  - A warning names nodes whose driver pods mount a different Secret than their pool declares.
   - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it without restarting a pod.
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -48,10 +49,11 @@ options:
     default: false
   secret_name:
     description:
-      - Name of the Secret that the module sets in the ClusterPolicy. By default, the ClusterPolicy keeps its name, or gets V(licensing-config) if it has none.
-      - If pools or NVIDIADriver objects name several Secrets, the one that gets the given token; the others are not changed. By default, all of them get the
-        token, unless they contain tokens for different licenses. The module fails if none of them has this name. If they name only one
-        Secret, this option has no effect.
+      - Name of the Secret that the module sets in the ClusterPolicy. By default, the name in the ClusterPolicy is kept, or set to V(licensing-config) if
+        there is none.
+      - If pools or NVIDIADriver objects name several Secrets, only the Secret with this name gets the token, and the others are not changed. The module fails
+        if none of them has this name. By default, all of them get the token, unless they contain tokens for different licenses. If pools or NVIDIADriver
+        objects name only one Secret, this option has no effect.
     type: str
   feature_type:
     description:
@@ -119,8 +121,8 @@ license:
       elements: dict
       returned: always
       sample:
-        - {kind: Secret, name: licensing-config, namespace: gpu-operator, action: unchanged, pools: [vdi], feature_type: 1, managed_by: '', migrated_from: '',
-           digests: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2},
+        - {kind: Secret, name: licensing-config, namespace: gpu-operator, action: unchanged, pools: [vdi], feature_type: 1, proxy: '', managed_by: '',
+           migrated_from: '', digests: {client_configuration_token.tok: 5e9d51ee2b5cd3c0, gridd.conf: 0b3a4ab5e1d1c7f2},
            fingerprint: 5e9d51ee2b5cd3c0, expires: '2027-03-01T12:00:00Z', not_before: '2026-03-01T12:00:00Z', days_left: 364, server_type: dls,
            services: [{host: dls.example.com, port: 443, service: lease}]}
       contains:
@@ -130,6 +132,7 @@ license:
         action: {description: 'V(created), V(updated) or V(unchanged).', type: str, returned: always, sample: unchanged}
         pools: {description: The pools that declare it., type: list, elements: str, returned: always, sample: [vdi]}
         feature_type: {description: FeatureType in C(gridd.conf); null if it is not set., type: int, returned: always, sample: 1}
+        proxy: {description: Host and port of the proxy in C(gridd.conf); empty if it has none., type: str, returned: always, sample: ''}
         digests:
           description: The first 16 digits of the SHA-256 digests of its files, by key.
           type: dict
@@ -170,9 +173,9 @@ license:
     driver_nodes: {description: Number of nodes on which this change restarts the driver., type: int, returned: always, sample: 0}
 code:
   description:
-    - Reason of the failure. V(invalid) - errors in the options, a token that has expired or is not valid yet, or an object with which nodes get no license.
-      V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) - the
-      API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the HTTP status of the
+    - Reason of the failure. V(invalid) - errors in the options, a token that has expired or is not valid yet, or an object that prevents nodes from getting a
+      license. V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings. V(unreachable) -
+      the API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the HTTP status of the
       API server's error.
   returned: failure
   type: raw
@@ -194,46 +197,46 @@ import typing as t
 from ..module_utils.catalog.names import LICENSING_MANAGER
 from ..module_utils.cluster_state.cluster_policy import active_policy
 from ..module_utils.cluster_state.object_managers import gitops_owner
-from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.gpu_operator.cluster_policy import policy_version
 from ..module_utils.gpu_operator.daemonsets import driver_nodes, driver_object_of, is_driver
 from ..module_utils.gpu_operator.detect import adapt_plan, find_operator
-from ..module_utils.gpu_operator.driver_rollout import DriverRollout, UpgradePolicy, held_back_warning, is_in_place
+from ..module_utils.gpu_operator.driver_rollout import (
+    DriverRollout,
+    UpgradePolicy,
+    changed_fields,
+    held_back_warning,
+    is_in_place,
+)
 from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
-from ..module_utils.licensing.diagnosis import Expected, expiry_warning
 from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
 from ..module_utils.licensing.objects import (
-    SECRET_NAME_OPTION,
     LicenseObjectChange,
     LicenseObjects,
     LicenseOptions,
     require_valid,
+    shown_changes,
 )
 from ..module_utils.licensing.options import license_options
 from ..module_utils.licensing.targets import (
-    CONFIG_MAP,
     LicenseTarget,
     LicensingConfigDiff,
     desired_targets,
-    has_secret_name,
-    live_target,
     plan_licensing_config,
 )
 from ..module_utils.licensing.token import utc_now
-from ..module_utils.schema.messages import abbreviate_nodes, join_words, option_of_role
+from ..module_utils.licensing.warnings import object_warnings
+from ..module_utils.schema.messages import option_of_role
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.lease import Lease
     from ..module_utils.pools.plan import Plan
 
 Object = dict[str, t.Any]
-
-_ALLOW_CONFIGMAP = option_of_role("gpu_licensing_allow_configmap", "allow_configmap")
 
 _NO_VGPU = (
     "No node of this cluster needs a license: no pool has driver.type: vgpu, neither the ClusterPolicy nor an NVIDIADriver has the vGPU driver, and no "
@@ -319,7 +322,8 @@ def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
     version = _operator_version(module, plan, policy)
     targets = desired_targets(plan, policy, version, module.params["secret_name"], cluster.drivers)
     targets = objects.select(targets, module.params["secret_name"])
-    _require_secret(module, cluster, targets, version)
+    if not module.params["allow_configmap"]:
+        objects.require_secrets(targets, version)
     changes = [objects.compare(target) for target in targets]
     require_valid(changes, cluster.namespace)
     return Comparison(cluster, objects, changes, _config_change(module, plan, cluster, targets[0], version))
@@ -346,27 +350,6 @@ def _operator_version(module: LicenseModule, plan: Plan, policy: Object | None) 
     return installation.version if installation else ""
 
 
-def _require_secret(
-    module: LicenseModule, cluster: LicenseCluster, targets: t.Sequence[LicenseTarget], version: str
-) -> None:
-    """Raise InvalidOptions if the token would get into a ConfigMap without permission."""
-    named = {(each.kind, each.name) for each in (live_target(cluster.policy), *cluster.mounted) if each is not None}
-    for target in targets:
-        in_use = (target.kind, target.name) in named and module.license_token is None
-        if target.kind == CONFIG_MAP and not module.params["allow_configmap"] and not in_use:
-            label = target.label(cluster.namespace)
-            remedy = (
-                f"The driver mounts {label}. Set driver.licensing_secret of the pool"
-                if has_secret_name(version)
-                else f"GPU operator {version} has no secretName for the licensing token (since v25.10). Upgrade it"
-            )
-            raise InvalidOptions(
-                [
-                    f"{remedy}; or set {_ALLOW_CONFIGMAP} to write the token into {label}, which more users can read than a Secret."
-                ]
-            )
-
-
 def _config_change(
     module: LicenseModule, plan: Plan, cluster: LicenseCluster, target: LicenseTarget, version: str
 ) -> LicensingConfigChange:
@@ -383,7 +366,7 @@ def _config_change(
     if not nodes:
         return LicensingConfigChange(name, config, None)
     upgrade_policy = UpgradePolicy.from_spec(cluster.policy.get("spec") or {})
-    reasons = tuple(f"{field} of the ClusterPolicy changes" for field in config.fields)
+    reasons = tuple(changed_fields(config.fields))
     in_place = is_in_place(config.paths, version, upgrade_policy, drivers)
     rollout = DriverRollout(nodes, upgrade_policy, reasons, in_place=in_place)
     return LicensingConfigChange(name, config, rollout, not (in_place or module.params["allow_driver_rollout"]))
@@ -405,30 +388,12 @@ def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> None:
 
 
 def _warn(module: LicenseModule, found: Comparison) -> None:
-    cluster, changes, policy = found.cluster, found.changes, found.policy
-    if not changes:
+    policy, cluster = found.policy, found.cluster
+    if not found.changes:
         module.warn(_NO_VGPU)
-    written = [change.target.label_with_pools(cluster.namespace) for change in changes if not change.managed_by]
-    if len(written) > 1 and module.license_token is not None and any(change.action == "created" for change in changes):
-        module.warn(
-            f"The same token is in {join_words(written)}. If one needs another token, set {SECRET_NAME_OPTION} to its name in a run with that token."
-        )
-    for change in changes:
-        label = change.target.label(cluster.namespace)
-        for text in change.desired.warnings:
-            module.warn(text)
-        for text in change.desired.token.warnings:
-            module.warn(f"The token in {label}: {text}.")
-        expected = Expected(change.target, cluster.namespace, change.desired.files, change.desired.token)
-        if text := expiry_warning(expected, utc_now(), module.params["min_days"]):
-            module.warn(text)
-        if change.migrated_from is not None:
-            module.warn(
-                f"{label} has the content of {change.migrated_from.label(cluster.namespace)}, which contains the token, too. Delete it once the driver has "
-                "restarted on every node."
-            )
-    for reason, names in cluster.nodes_without_token().items():
-        module.warn(f"No licensing Secret belongs to {abbreviate_nodes(names)}: {reason}.")
+    given = module.license_token is not None
+    for text in object_warnings(cluster, found.changes, min_days=module.params["min_days"], given=given):
+        module.warn(text)
     if policy.rollout and policy.held_back:
         module.warn(held_back_warning(policy.held_back_fields, policy.rollout))
     elif policy.rollout:
@@ -440,14 +405,8 @@ def _warn(module: LicenseModule, found: Comparison) -> None:
 
 
 def _result(found: Comparison) -> Object:
-    cluster, changes, policy = found.cluster, found.changes, found.policy
-    before: Object = {}
-    after: Object = {}
-    for change in changes:
-        if change.body is not None:
-            label = change.target.label(cluster.namespace)
-            before |= {label: change.before.shown()} if change.live is not None else {}
-            after[label] = change.desired.files.shown()
+    namespace, policy = found.cluster.namespace, found.policy
+    before, after = shown_changes(found.changes, namespace)
     if policy.applied and policy.config is not None:
         label = f"ClusterPolicy {policy.name}"
         before[label] = {"licensingConfig": dict(policy.config.before)}
@@ -456,7 +415,7 @@ def _result(found: Comparison) -> Object:
     return {
         "changed": bool(after),
         "license": {
-            "objects": [change.summary(cluster.namespace, utc_now()) for change in changes],
+            "objects": [change.summary(namespace, utc_now()) for change in found.changes],
             "policy": policy.name,
             "held_back": policy.held_back_fields,
             "driver_nodes": policy.rollout.nodes if policy.rollout and not policy.held_back else 0,

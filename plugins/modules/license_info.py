@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reads, in the driver pod of each vGPU node, whether the vGPUs have a license, when it expires, and whether the pod uses the token and the C(gridd.conf) in
-    the Secret. The Kubernetes API does not show this, and the only symptom of a missing license is a slow vGPU.
+  - Reads whether the vGPUs of each node have a license, when it expires, and whether the driver pod uses the token and the C(gridd.conf) in the Secret. The
+    Kubernetes API does not show this, and the only symptom of a missing license is a slow vGPU.
   - The pods are listed once, and the commands in them (C(nvidia-smi -q), C(sha256sum)) run in parallel. On nodes without a license, the clock is also read.
   - For each node without a license, the result contains the most specific cause that the node's status and files indicate, with the remedy.
   - Nodes need a license if gpu-feature-discovery has labelled their GPU as a vGPU, or if their pool declares C(driver.type=vgpu).
@@ -23,6 +23,18 @@ extends_documentation_fragment:
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
+  source:
+    description:
+      - What shows the license state.
+      - V(nvidia_smi) is C(nvidia-smi -q), a command in the driver pod of each node. The user needs the right to run commands in these pods (C(pods/exec)).
+      - V(dcgm_exporter) is the metric C(DCGM_FI_DEV_VGPU_LICENSE_STATUS) of the C(dcgm-exporter) pod of each node, read through the API server. The user needs
+        the right C(get) for C(pods/proxy) instead. The metric shows only whether a node has a license. It does not show the product, the expiry, the files, the
+        clock and the cause, and O(compare_files) and O(check_services) have no effect.
+      - With V(dcgm_exporter), a node without this metric has the state V(unknown). C(dcgm-exporter) exports it by default, but not with a list of metrics in
+        C(dcgmExporter.config) of the ClusterPolicy that lacks it. The exporter reads the state every 30 seconds by default.
+    type: str
+    choices: [nvidia_smi, dcgm_exporter]
+    default: nvidia_smi
   require_licensed:
     description:
       - Whether the module waits until every node has a license, and fails if this takes longer than O(wait_timeout).
@@ -74,6 +86,13 @@ EXAMPLES = r"""
     gpu_pools: "{{ gpu_pools }}"
     require_licensed: true
     wait_timeout: 600
+
+- name: Read the license state without the right to run commands in driver pods
+  accel.gpu.license_info:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+    source: dcgm_exporter
+  register: licenses
 """
 
 RETURN = r"""
@@ -99,12 +118,20 @@ license_info:
           sample: 0
         outdated: {description: Nodes whose token differs from the one in their Secret., type: int, returned: always, sample: 1}
     days_left: {description: Whole days until the first token expires; null if none expires., type: int, returned: always, sample: 364}
+    problems:
+      description:
+        - Why the licensing needs attention, as sentences. Nodes have no verified license or another token, their driver pods do not mount the Secret that
+          their pool declares, or an object has no valid token or one that expires within O(min_days).
+      type: list
+      elements: str
+      returned: always
+      sample: ["1 of 20 nodes have no verified license."]
     warnings:
       description: Problems of nodes and objects, as sentences with their remedies.
       type: list
       elements: str
       returned: always
-      sample: ["Node gpu-7: Unlicensed (Restricted). The token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."]
+      sample: ["Node gpu-7: Unlicensed (Restricted). The token differs from the one in Secret gpu-operator/licensing-config. Run the playbook license_rotate."]
     objects:
       description: The objects that contain the tokens. The values of a token are null if it does not exist, or if the user is not allowed to read it.
       type: list
@@ -160,9 +187,13 @@ license_info:
           type: str
           returned: always
           sample: licensed
-        status: {description: The status as reported by the driver., type: str, returned: always, sample: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)'}
-        product: {description: The licensed product., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
-        expires: {description: When the license must be renewed; null for a permanent one., type: str, returned: always, sample: '2026-03-02T12:00:00Z'}
+        status: {description: The status as reported by O(source)., type: str, returned: always, sample: 'Licensed (Expiry: 2026-3-2 12:00:00 GMT)'}
+        product: {description: The licensed product; empty with O(source=dcgm_exporter)., type: str, returned: always, sample: NVIDIA Virtual Compute Server}
+        expires:
+          description: When the license must be renewed; null for a permanent one, and with O(source=dcgm_exporter).
+          type: str
+          returned: always
+          sample: '2026-03-02T12:00:00Z'
         pod: {description: Its driver pod., type: str, returned: always, sample: nvidia-driver-daemonset-x7k2p}
         driver_started: {description: When the container of its driver started., type: str, returned: always, sample: '2026-03-01T08:00:00Z'}
         token_matches: {description: Whether it has the token in the Secret; null if this is not known., type: bool, returned: always, sample: true}
@@ -205,6 +236,7 @@ details:
   sample: {}
 """
 
+import functools
 import typing as t
 
 from ..module_utils.cluster_state.cluster_policy import active_policy
@@ -215,11 +247,16 @@ from ..module_utils.kube.paths import CLUSTER_POLICIES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.container import LicenseContainers
+from ..module_utils.licensing.license_metrics import LicenseMetrics
 from ..module_utils.licensing.overview import NodeState, missing_text, overview, problem_lines
 from ..module_utils.licensing.token import utc_now
 from ..module_utils.licensing.verification import LicenseVerification
 
+if t.TYPE_CHECKING:
+    from ..module_utils.licensing.verification import ReadAll
+
 _SPEC: ArgumentSpec = {
+    "source": {"type": "str", "choices": ["nvidia_smi", "dcgm_exporter"], "default": "nvidia_smi"},
     "require_licensed": {"type": "bool", "default": False},
     "wait_timeout": {"type": "int", "default": 300},
     "wait_sleep": {"type": "int", "default": 5},
@@ -235,19 +272,26 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     params = module.params
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     plan = adapt_plan(module.client, module.plan, policy)
-    verification = LicenseVerification(
-        lambda: LicenseCluster(module.client, plan, policy),
-        LicenseContainers(module.client),
-        compare_files=params["compare_files"],
-        progress=module.progress,
-    )
+    containers = LicenseContainers(module.client)
+    read_all: ReadAll = functools.partial(containers.read_all, files=params["compare_files"])
+    checks_services = params["check_services"]
+    if params["source"] == "dcgm_exporter":
+        read_all, checks_services = LicenseMetrics(module.client, plan.operator.namespace).read_all, False
+    verification = LicenseVerification(lambda: LicenseCluster(module.client, plan, policy), read_all, module.progress)
 
     def explain() -> list[NodeState]:
-        return verification.check_services() if params["check_services"] else verification.states
+        return verification.check_services(containers) if checks_services else verification.states
 
     def result() -> dict[str, t.Any]:
-        objects = list(verification.cluster.expected.values())
-        info = overview(verification.states, objects, utc_now(), min_days=params["min_days"], limit=params["limit"])
+        cluster, states = verification.cluster, verification.states
+        info = overview(
+            states,
+            list(cluster.expected.values()),
+            utc_now(),
+            mount_problems=cluster.mount_problems([state.node for state in states]),
+            min_days=params["min_days"],
+            limit=params["limit"],
+        )
         return {"license_info": info}
 
     if params["require_licensed"] and not module.check_mode:

@@ -16,18 +16,18 @@ description:
     has no effect on running drivers. This module loads the new token, node by node, without restarting a pod.
   - On each node whose files differ from the Secret, it writes the new files next to the old ones, stops the license client (C(nvidia-gridd)) with SIGTERM, so
     that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
-  - The module continues with the next node only after C(nvidia-smi -q) reports a license of the new client - one that appears after the license of the
-    previous client has ended, or that expires later than it. If a node does not get a license within O(wait_timeout), the module fails; the remaining nodes
-    keep their license.
-  - With O(preflight=true), before the first node gets a new token, the module checks in the driver pod of every node that needs it whether a license server
-    of the token is reachable (name, connection and TLS). If a node cannot reach any of them, the module fails, and no node is changed.
+  - The module continues with the next node only after C(nvidia-smi -q) reports the license of the new client. The module recognizes this license because it
+    appears after the license of the previous client has ended, or because it expires later. If a node does not get a license within O(wait_timeout), the
+    module fails; the remaining nodes keep their license.
+  - With O(preflight=true), the module first checks whether every node that needs a new token can reach one of the token's license servers (name, connection
+    and TLS). The check runs in the driver pods. If a node cannot reach any of the servers, the module fails, and no node is changed.
   - On a node that has the files in the Secret but no license, only the client is restarted. These nodes are changed last.
   - After waiting for another run, the module reads the Secret and the nodes again before the first change.
   - With O(restart_drivers=true), the drivers are restarted instead, one node after the other, each drained first.
-  - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license. A
-    node that leaves the cluster does not end the rotation.
+  - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license. If a node leaves
+    the cluster, the rotation continues.
   - If a run is killed, the next run continues. Nodes that are already finished are recognized by the digests of their files and by a running client with a
-    license, and are not changed again.
+    license, and are not changed again. New files that the killed run has left next to those in use are removed.
   - The token is sent to the containers through the standard input of a command, never as an argument. Write it into the Secret with M(accel.gpu.license).
 extends_documentation_fragment:
   - accel.gpu.kube
@@ -51,7 +51,7 @@ options:
   preflight:
     description:
       - Whether the license servers of the token are checked from all nodes before the first node is changed.
-      - They are not checked in check mode with O(provided), because the new token is not available to the module.
+      - In check mode with O(provided), those of the token that M(accel.gpu.license) would write are checked.
     type: bool
     default: true
   restart_drivers:
@@ -88,7 +88,7 @@ EXAMPLES = r"""
     token_path: /srv/nvidia/new.tok
   register: written
 
-- name: Load the token in running drivers
+- name: Load the token into running drivers
   accel.gpu.license_rotation:
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
@@ -122,7 +122,15 @@ license_rotation:
       sample: []
     removed: {description: Up to 100 nodes that left the cluster during the rotation., type: list, elements: str, returned: always, sample: []}
     unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
-    pending: {description: Up to 100 nodes that were not started because an earlier one failed., type: list, elements: str, returned: always, sample: []}
+    pending:
+      description:
+        - Up to 100 nodes that were not started because of a failure. After a node failed (V(partial)), these are the nodes after it. If no node was changed
+          because of unreachable license servers (V(preflight)) or blocked drains (V(blocked)), these are all nodes to rotate; because of O(provided)
+          (V(held_back)), these are all selected nodes, including those that may need no change.
+      type: list
+      elements: str
+      returned: always
+      sample: []
     failed: {description: The node that failed; null if none did., type: str, returned: always, sample: null}
     reached:
       description:
@@ -188,7 +196,7 @@ from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
 from ..module_utils.licensing.connectivity import are_unreachable
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.diagnosis import Expected, object_problem, problem
+from ..module_utils.licensing.diagnosis import object_problem, problem
 from ..module_utils.licensing.driver_pods import LicenseNode, Reading
 from ..module_utils.licensing.driver_restart import DriverRestarts, RestartBlocked
 from ..module_utils.licensing.module import tokens_in
@@ -237,6 +245,11 @@ class Survey:
     restarts: DriverRestarts
     pods_to_evict: t.Sequence[str]
 
+    @property
+    def changed(self) -> bool:
+        """Whether nodes have to be rotated, or have files that an earlier run has left."""
+        return bool(self.rotations) or any(reading.leftovers for reading in self.readings.values())
+
 
 def work(module: PlanModule) -> dict[str, t.Any]:
     """Read all nodes, and rotate those that differ from their Secret."""
@@ -247,7 +260,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     result = RotationResult()
     try:
         with contextlib.ExitStack() as stack:
-            if survey.rotations and not module.check_mode:
+            if survey.changed and not module.check_mode:
                 stack.enter_context(lease)
                 if not lease.untouched:
                     # Another run may have written the Secret, or rotated nodes, before this run held the lease.
@@ -260,6 +273,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
                 result.restarted = [rotation.node.name for rotation in survey.rotations if rotation.restarts_driver]
                 result.evicted = list(survey.pods_to_evict)
             else:
+                containers.remove_leftovers(survey.nodes, survey.readings)
                 waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
                 restart_timeout = module.params["restart_timeout"]
                 rotator = Rotator(containers, waiting, lease, survey.restarts, restart_timeout)
@@ -273,7 +287,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         error.partial = error.partial or {"license_rotation": result.as_dict()}
         raise
     return {
-        "changed": bool(survey.rotations),
+        "changed": survey.changed,
         "license_rotation": {**result.as_dict(), "skipped": survey.skipped[:MAX_LISTED]},
         "diff": _diff(survey.rotations, survey.readings),
     }
@@ -347,25 +361,9 @@ def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], pr
             pending,
         )
     for item in provided["objects"]:
-        target = LicenseTarget(item["kind"], item["name"])
-        others = [
-            node.name
-            for node in nodes
-            if node.pod is not None
-            and node.pool in item["pools"]
-            and _mounts_other_files(cluster.expected_of(node), target, item["digests"])
-        ]
-        if others:
-            raise TokenHeldBack(
-                f"No node was rotated: the driver pods on {abbreviate_nodes(others)} do not mount {target.label(item['namespace'])}. Run the playbook site, "
-                "which names it in the NVIDIADriver of the pool.",
-                pending,
-            )
-
-
-def _mounts_other_files(expected: Expected | None, target: LicenseTarget, digests: t.Mapping[str, str]) -> bool:
-    """Whether driver pods mount a different object with different content. The module license warns about nodes where none is mounted."""
-    return expected is not None and not expected.target.is_same_object(target) and expected.files.digests() != digests
+        target = LicenseTarget(item["kind"], item["name"], tuple(item["pools"]))
+        if text := cluster.mount_problem(nodes, target, item["digests"]):
+            raise TokenHeldBack(f"No node was rotated. {text}", pending)
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
@@ -403,7 +401,7 @@ def _require_services(
         lines = [f"{abbreviate_nodes(names)}: {message}" for message, names in failed.items()]
         result = RotationResult(pending=[rotation.node.name for rotation in rotations])
         raise UnreachableServers(
-            "\n".join(["Nodes do not reach a license server of the new token. No node was changed.", *lines]),
+            "\n".join(["Some nodes cannot reach any license server of the new token. No node was changed.", *lines]),
             {"license_rotation": result.as_dict()},
         )
     return [f"{abbreviate_nodes(names)}: {message}" for message, names in doubtful.items()]

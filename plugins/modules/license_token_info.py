@@ -14,7 +14,7 @@ author:
 description:
   - Reads a client configuration token without network access - when it expires, which license server it names, and whether it was changed.
   - NVIDIA does not document the claims of these tokens. The value of a missing claim is null in the result. If the claim matters, there is also a warning.
-  - The module fails for text that is not a token, such as a truncated file.
+  - The module fails if the text is not a token, for example because the file is truncated.
   - An expired token is not an error. Check RV(license_token.valid).
 extends_documentation_fragment:
   - accel.gpu.license_token

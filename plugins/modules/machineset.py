@@ -12,15 +12,15 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Reconciles one MachineSet, or several in parallel, with its declaration. A new MachineSet is a copy of an existing one with the declared changes.
-    Undeclared fields are not changed, and neither are MachineSets that this module has not created or adopted.
+  - Makes one MachineSet, or several in parallel, match the declaration. A new MachineSet is a copy of an existing one with the declared changes. Undeclared
+    fields are not changed, and neither are MachineSets that this module has not created or adopted.
   - A managed MachineSet has the label C(accel.gpu/nodegroup), and the annotation C(accel.gpu/registration) with the labels, taints and annotations that
     this module has set, so that only these entries are removed later.
   - The labels and taints of a pool are set in the template, so that nodes register with them. The annotations that the autoscaler needs to scale the
     MachineSet from zero nodes are written for all releases of OpenShift.
   - Everything is validated before the first change, including by the API server (dry run). In check mode, the module does nothing else.
-  - A change to the machines' settings only affects new Machines. For the other Machines, the module shows a warning or, with O(recreate), replaces the
-    group.
+  - A change to the machines' settings affects only new Machines. If existing Machines have different settings, the module shows a warning or, with
+    O(recreate), replaces the group.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.machineset
@@ -125,7 +125,7 @@ nodegroups:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
             effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
-        outdated: {description: Machines that have other settings than new machines would have., type: list, elements: str,
+        outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
           returned: if there are any, sample: [train-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
@@ -161,7 +161,7 @@ nodegroup:
         key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
         value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
         effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
-    outdated: {description: Machines that have other settings than new machines would have., type: list, elements: str,
+    outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
       returned: if there are any, sample: [train-x7k2p]}
     failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 code:

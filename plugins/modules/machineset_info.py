@@ -31,7 +31,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: List the MachineSets, and read their Machines, with those that have failed
+- name: List the MachineSets and their Machines, including failed ones
   accel.gpu.machineset_info:
     gpu_cluster: "{{ gpu_cluster }}"
   register: result
@@ -115,7 +115,7 @@ nodegroups:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
             effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
-        outdated: {description: Machines that have other settings than new machines would have., type: list, elements: str,
+        outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
           returned: if there are any, sample: [train-x7k2p]}
 code:
   description:

@@ -30,7 +30,7 @@ options:
     type: str
     required: true
   dest:
-    description: Path to the file. Its folder must exist.
+    description: Path to the file. Its directory must exist.
     type: path
     required: true
   renew_before:

@@ -39,8 +39,9 @@ notes:
   - With O(wait=false) and O(approval=Manual), the module still waits, for at most O(wait_timeout), until it has approved the InstallPlan of the declared
     version. If the upgrade goes through intermediate versions, this includes their installation. The module does not wait until the declared version is
     stable.
-  - An upgrade of the GPU operator restarts the driver on every GPU node, from which pods that use a GPU are evicted first. This module does not hold it
-    back. The role P(accel.gpu.gpu_operator#role) does, and RV(accel.gpu.operator_info#module:operator_info.operator.driver_nodes) is the number of these nodes.
+  - An upgrade of the GPU operator restarts the driver on every GPU node. The pods that use a GPU there are evicted first. This module does not hold back such
+    an upgrade, but the role P(accel.gpu.gpu_operator#role) does. RV(accel.gpu.operator_info#module:operator_info.operator.driver_nodes) is the number of
+    these nodes.
   - In check mode, the version, channel and source are unknown on a first run if the catalogs cannot be read yet. RV(olm_subscription.after_discovery) lists
     these fields.
 options:
@@ -82,8 +83,8 @@ options:
   catalog_image:
     description:
       - Image of a catalog, for example a staging catalog. The module creates a CatalogSource with this image and the first name in O(source).
-      - If this catalog is not connected after 90 seconds, the CatalogSource is deleted, because it would stop all Subscriptions that can see it, and the
-        next one in O(source) is used.
+      - If this catalog is not connected after 90 seconds, the module deletes the CatalogSource and uses the next one in O(source). Otherwise, this
+        CatalogSource would block all Subscriptions that can see it.
     type: str
   approval:
     description:

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Compares the digest of each source with the digests of its destination, and copies the images that differ with skopeo. An image that does not differ costs
-    one request at the source and one at each tag of the destination. All images are compared at the same time.
+  - Compares the digest of each source with the digests of its destination, and uses skopeo to copy the images that differ. An image that does not differ
+    costs one request to the source, and one request to the destination for each tag. All images are compared at the same time.
   - Digests are preserved. An index with several platforms is copied with all of them, unless O(images[].platforms) selects some.
   - If the repository already has the image under one of the tags, the other tags cost one request each.
   - Layers that the destination already has are not sent again. This also applies after an interrupted run.

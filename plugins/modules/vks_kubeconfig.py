@@ -25,7 +25,7 @@ options:
     type: str
     required: true
   dest:
-    description: Path to the file. Its folder must exist. Its mode is always C(0600).
+    description: Path to the file. Its directory must exist. Its mode is always C(0600).
     type: path
     required: true
   expiration_days:
@@ -145,7 +145,7 @@ def work(module: VksModule) -> dict[str, t.Any]:
         raise InvalidOptions([f"expiration_days: {days} is not allowed; VKS accepts 1 to {_MAX_DAYS}."])
     folder = os.path.dirname(dest) or "."
     if not os.path.isdir(folder):
-        raise InvalidOptions([f"dest: the folder {folder} does not exist; create it first."])
+        raise InvalidOptions([f"dest: the directory {folder} does not exist; create it first."])
     cluster = module.cluster(params["cluster"])
     current = kubeconfig.read(module.transport, cluster)
     reason = kubeconfig.reason_to_issue(current, params["renew_before"], datetime.datetime.now(datetime.UTC))

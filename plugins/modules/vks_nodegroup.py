@@ -134,7 +134,7 @@ nodegroups:
             key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
             value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
             effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
-        outdated: {description: Machines that have other settings than new machines would have., type: list, elements: str,
+        outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
           returned: if there are any, sample: [train-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 nodegroup:
@@ -176,7 +176,7 @@ nodegroup:
         key: {description: Key of the taint., type: str, returned: always, sample: nvidia.com/gpu}
         value: {description: Value of the taint., type: str, returned: if the taint has a value, sample: present}
         effect: {description: Effect of the taint., type: str, returned: always, sample: NoSchedule}
-    outdated: {description: Machines that have other settings than new machines would have., type: list, elements: str,
+    outdated: {description: Machines whose settings differ from those of new machines., type: list, elements: str,
       returned: if there are any, sample: [train-x7k2p]}
     failure: {description: The reason why the group failed., type: str, returned: if it failed, sample: The quota is exceeded.}
 code:

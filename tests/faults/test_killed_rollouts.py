@@ -37,6 +37,8 @@ OFFERED = {
     "whole": {"a100-": {GPU: 1}, "t4-": {GPU: 1}},
     "split": {"a100-": {GPU: 2}, "t4-": {GPU: 4}},
 }
+# At least this many changing requests; the fixture `total` counts them.
+CHANGE_SENDS = 50
 MODELS = {"train": "A100-SXM4-80GB", "notebooks": "Tesla-T4"}
 
 
@@ -161,17 +163,15 @@ def total(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> int:
         )
         scenario.state = scenario.other
     print(f"unharmed changes of eight nodes send {counts} changing requests")
-    assert min(counts) > 3 * len(scenario.nodes())
+    assert min(counts) >= CHANGE_SENDS
     return max(counts)
 
 
 @pytest.mark.usual(200)
 @pytest.mark.sampled(1, group="whole runs")
 @pytest.mark.timeout(900)
-def test_a_rolling_update_is_killed_anywhere(
-    scenario: Scenario, total: int, tmp_path: Path, rng: random.Random
-) -> None:
-    after_request(scenario, rng.randint(1, total), tmp_path)
+def test_a_rolling_update_is_killed_anywhere(scenario: Scenario, tmp_path: Path, rng: random.Random) -> None:
+    assert after_request(scenario, rng.randint(1, CHANGE_SENDS), tmp_path)
 
 
 @pytest.mark.soak

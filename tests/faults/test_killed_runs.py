@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,9 @@ SMALL_POOLS = [
     },
 ]
 VARIABLES = {"gpu_pools": SMALL_POOLS, "gpu_validation_hold_seconds": 2}
+# At least this many changing requests; the tests that kill a run after each of them count them first.
+FIRST_RUN_SENDS = 60
+CHANGE_SENDS = 15
 
 
 def kubectl(lab: Lab, *words: str) -> Any:
@@ -58,33 +60,32 @@ def require_converged(lab: Lab, foreign: Foreign, **options: Any) -> None:
     assert kubectl(lab, "get", "pods", "-A", "-l", "accel.gpu/validation")["items"] == []
 
 
-def kill_a_first_run(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]]) -> None:
-    """From an empty cluster: kill at each of the chosen requests in turn, each time from the beginning."""
-    fleet = tmp_path / "small.yaml"
-    fleet.write_text(yaml.safe_dump(SMALL))
-    lab.reset(fleet)
-    total = len(changing_requests(lab, SITE, tmp_path, variables=VARIABLES))
-    print(f"an unharmed first run sends {total} changing requests")
-    assert total > 20
-    for point in choose(total):
-        lab.reset(fleet)
-        foreign = Foreign(lab)
-        foreign.create()
-        killed_after(lab, SITE, point, tmp_path, variables=VARIABLES)
-        require_converged(lab, foreign, variables=VARIABLES)
+def kill_a_first_run(lab: Lab, tmp_path: Path, point: int) -> None:
+    """From an empty cluster: kill after this number of changing requests."""
+    lab.reset(tmp_path / "small.yaml")
+    foreign = Foreign(lab)
+    foreign.create()
+    assert killed_after(lab, SITE, point, tmp_path, variables=VARIABLES)
+    require_converged(lab, foreign, variables=VARIABLES)
 
 
 @pytest.mark.usual(100)
 @pytest.mark.sampled(1, group="whole runs")
 def test_a_first_run_is_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
-    kill_a_first_run(lab, tmp_path, lambda total: [rng.randint(1, total)])
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL))
+    kill_a_first_run(lab, tmp_path, rng.randint(1, FIRST_RUN_SENDS))
 
 
 @pytest.mark.soak
 @pytest.mark.usual(2400)
 @pytest.mark.timeout(3 * 3600)
 def test_a_first_run_is_killed_after_each_request(lab: Lab, tmp_path: Path) -> None:
-    kill_a_first_run(lab, tmp_path, lambda total: list(range(1, total + 1)))
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL))
+    lab.reset(tmp_path / "small.yaml")
+    total = len(changing_requests(lab, SITE, tmp_path, variables=VARIABLES))
+    assert total >= FIRST_RUN_SENDS
+    for point in range(1, total + 1):
+        kill_a_first_run(lab, tmp_path, point)
 
 
 def sharing_by(replicas: int) -> dict[str, Any]:
@@ -98,30 +99,36 @@ def sharing_by(replicas: int) -> dict[str, Any]:
     return {"variables": variables, "arguments": ["--tags", "sharing"]}
 
 
-def kill_a_change_of_sharing(lab: Lab, tmp_path: Path, choose: Callable[[int], list[int]]) -> None:
-    """Change from four shares to eight, killed at each of the chosen requests in turn, and back."""
-    four, eight = sharing_by(4), sharing_by(8)
+@pytest.fixture
+def foreign(lab: Lab) -> Foreign:
+    """Objects of others in a cluster whose T4 nodes offer four shares."""
     Cluster(lab).share()
     foreign = Foreign(lab)
     foreign.create()
+    return foreign
+
+
+def kill_a_change_of_sharing(lab: Lab, foreign: Foreign, tmp_path: Path, point: int) -> None:
+    """Change from four shares to eight, killed after this number of changing requests."""
+    four, eight = sharing_by(4), sharing_by(8)
     run_playbook(SITE, environ=lab.env, **four).require_success()
-    total = len(changing_requests(lab, SITE, tmp_path, **eight))
-    assert total > 5
-    for point in choose(total):
-        run_playbook(SITE, environ=lab.env, **four).require_success()
-        killed_after(lab, SITE, point, tmp_path, **eight)
-        run_playbook(SITE, environ=lab.env, **eight).require_success()
-        assert run_playbook(SITE, environ=lab.env, **eight).require_success().changed() == 0
-        foreign.require_intact()
+    assert killed_after(lab, SITE, point, tmp_path, **eight)
+    run_playbook(SITE, environ=lab.env, **eight).require_success()
+    assert run_playbook(SITE, environ=lab.env, **eight).require_success().changed() == 0
+    foreign.require_intact()
 
 
 @pytest.mark.usual(100)
 @pytest.mark.sampled(1, group="whole runs")
-def test_a_change_of_sharing_is_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
-    kill_a_change_of_sharing(lab, tmp_path, lambda total: [rng.randint(1, total)])
+def test_a_change_of_sharing_is_killed_anywhere(lab: Lab, foreign: Foreign, tmp_path: Path, rng: random.Random) -> None:
+    kill_a_change_of_sharing(lab, foreign, tmp_path, rng.randint(1, CHANGE_SENDS))
 
 
 @pytest.mark.soak
 @pytest.mark.usual(300)
-def test_a_change_of_sharing_is_killed_after_each_request(lab: Lab, tmp_path: Path) -> None:
-    kill_a_change_of_sharing(lab, tmp_path, lambda total: list(range(1, total + 1)))
+def test_a_change_of_sharing_is_killed_after_each_request(lab: Lab, foreign: Foreign, tmp_path: Path) -> None:
+    run_playbook(SITE, environ=lab.env, **sharing_by(4)).require_success()
+    total = len(changing_requests(lab, SITE, tmp_path, **sharing_by(8)))
+    assert total >= CHANGE_SENDS
+    for point in range(1, total + 1):
+        kill_a_change_of_sharing(lab, foreign, tmp_path, point)

@@ -20,7 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
     object_path,
 )
 from ansible_collections.accel.gpu.plugins.modules import license as license_module
-from ansible_collections.accel.gpu.plugins.modules import license_rotation
+from ansible_collections.accel.gpu.plugins.modules import license_info, license_rotation
 from tests.helpers.modules import run_module
 from tests.helpers.rotation_module import RotationLease
 
@@ -69,6 +69,7 @@ class LicenseApi:
     objects: dict[str, Object] = field(default_factory=dict)
     written: list[Object] = field(default_factory=list)
     daemonsets: list[Object] = field(default_factory=list)
+    pods: list[Object] = field(default_factory=list)
     before_held: Callable[[], object] | None = None
 
     def add(self, *items: Object) -> LicenseApi:
@@ -86,10 +87,10 @@ class LicenseApi:
         return {CLUSTER_POLICIES: self.policies, NVIDIA_DRIVERS: self.drivers}[path]
 
     def list(self, path: str, **dummy: Any) -> Sequence[Object]:
-        """The nodes and the DaemonSets; there are no pods."""
+        """The nodes, the DaemonSets and the driver pods."""
         if path.endswith("/daemonsets"):
             return self.daemonsets
-        return self.nodes if path == NODES else []
+        return self.nodes if path == NODES else self.pods
 
     def get(self, path: str) -> Object | None:
         """The object."""
@@ -119,6 +120,10 @@ class LicenseApi:
     def license(self, pools: Sequence[Object] = (), *, check: bool = False, **options: Any) -> Object:
         """The result of the module license."""
         return self._run(license_module, pools, check=check, **options)
+
+    def info(self, pools: Sequence[Object] = (), **options: Any) -> Object:
+        """The result of the module license_info."""
+        return self._run(license_info, pools, **options)
 
     def rotation(self, pools: Sequence[Object] = (), **options: Any) -> Object:
         """The result of the module license_rotation."""

@@ -108,6 +108,11 @@ class Container:
                     return missing("mv", source)
                 self.files[target] = self.files.pop(source)
                 return ExecResult(0, "", "")
+            case ("rm", "-f", *paths):
+                assert all(path.endswith(".new") for path in paths)
+                for path in paths:
+                    self.files.pop(path, None)
+                return ExecResult(0, "", "")
             case ("cat", path) if path == PID_FILE:
                 pid = self.stale_pid if self.hidden else self.pid or self.stale_pid
                 return ExecResult(0, f"{pid}\n", "") if pid else missing("cat", path)
@@ -213,7 +218,7 @@ class Containers:
 
     def mutations(self) -> list[tuple[str, tuple[str, ...]]]:
         """The commands that change something."""
-        return [each for each in self.commands if each[1][0] in ("cp", "mv", "kill", "env")]
+        return [each for each in self.commands if each[1][0] in ("cp", "mv", "rm", "kill", "env")]
 
     def remove_node(self, node: str, *, pod_stays: bool = False) -> None:
         """The node leaves the cluster; its pod may be shown until it is collected."""

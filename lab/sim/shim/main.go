@@ -83,6 +83,10 @@ func (s *session) run(command []string) int {
 		if len(arguments) == 2 && isNew(arguments[0]) && arguments[1]+suffix == arguments[0] {
 			return s.move(arguments[0], arguments[1])
 		}
+	case "rm":
+		if len(arguments) > 1 && arguments[0] == "-f" && !slices.ContainsFunc(arguments[1:], func(path string) bool { return !isNew(path) }) {
+			return s.remove(arguments[1:])
+		}
 	case "cat":
 		if slices.Equal(arguments, []string{driverpod.PIDPath}) {
 			return s.process()
@@ -91,7 +95,7 @@ func (s *session) run(command []string) int {
 			return s.comm(pid)
 		}
 	case "kill":
-		if len(arguments) == 2 && slices.Contains([]string{"-0", "-TERM", "-KILL"}, arguments[0]) {
+		if len(arguments) == 2 && slices.Contains([]string{"-TERM", "-KILL"}, arguments[0]) {
 			return s.signal(arguments[0], arguments[1])
 		}
 	case "curl":
@@ -219,6 +223,15 @@ func (s *session) move(from, to string) int {
 	return 0
 }
 
+func (s *session) remove(paths []string) int {
+	for _, path := range paths {
+		if err := os.Remove(s.folder.File(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return s.fail("rm: cannot remove '%s'", path)
+		}
+	}
+	return 0
+}
+
 func (s *session) process() int {
 	daemon, err := s.folder.Daemon()
 	if err != nil || !daemon.Exists(s.now) && (daemon == nil || daemon.Other != daemon.PID) {
@@ -263,8 +276,6 @@ func (s *session) signal(name, process string) int {
 	switch {
 	case !exists && !other:
 		return s.fail("kill: (%d) - No such process", pid)
-	case name == "-0":
-		return 0
 	case !exists:
 		err = s.folder.KillOther(daemon)
 	case name == "-KILL":

@@ -141,7 +141,7 @@ KNOWN_ISSUES: tuple[KnownIssue, ...] = (
         KnownIssue(
             ("v25.3.2",),
             frozenset({distribution}),
-            "A container toolkit with its own CONTAINERD_SOCKET does not get that folder mounted, so it cannot reload containerd; fixed in "
+            "A container toolkit with its own CONTAINERD_SOCKET does not get that directory mounted, so it cannot reload containerd; fixed in "
             "v25.3.3 (notes of v25.3.3, gpu-operator issue 1694)",
         )
         for distribution in (K3S_FAMILY, "k0s", "microk8s")

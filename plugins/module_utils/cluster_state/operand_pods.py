@@ -15,16 +15,17 @@ MIG_MANAGER = "nvidia-mig-manager"
 MPS_DAEMON = "nvidia-device-plugin-mps-control-daemon"
 DRIVER = "nvidia-driver-daemonset"
 VALIDATOR = "nvidia-operator-validator"
+DCGM_EXPORTER = "nvidia-dcgm-exporter"
 # The operands by their label app (gpu-operator assets/*/*daemonset.yaml); on OpenShift the driver's has the operating system as a suffix.
 OPERANDS = (
     *(DRIVER, PLUGIN, DISCOVERY, MIG_MANAGER, MPS_DAEMON, VALIDATOR),
-    *("nvidia-container-toolkit-daemonset", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-node-status-exporter"),
+    *("nvidia-container-toolkit-daemonset", "nvidia-dcgm", DCGM_EXPORTER, "nvidia-node-status-exporter"),
 )
 # The driver's pods of a ClusterPolicy and of NVIDIADriver objects (gpu-operator internal/state/driver.go, getDriverAppName).
 _DRIVER_PREFIXES = (DRIVER, "nvidia-gpu-driver-", "nvidia-vgpu-driver-")
 # The operands that the MIG manager stops or deletes for a change (mig-parted pkg/mig/reconfigure), and the MIG manager,
 # which is restarted.
-STOPPED_FOR_MIG = frozenset({PLUGIN, DISCOVERY, "nvidia-dcgm", "nvidia-dcgm-exporter", VALIDATOR, MIG_MANAGER})
+STOPPED_FOR_MIG = frozenset({PLUGIN, DISCOVERY, "nvidia-dcgm", DCGM_EXPORTER, VALIDATOR, MIG_MANAGER})
 # The pods that mount the managed ConfigMaps (gpu-operator assets/state-device-plugin, gpu-feature-discovery, state-mig-manager).
 SELECTOR = f"app in ({PLUGIN},{DISCOVERY},{MIG_MANAGER})"
 

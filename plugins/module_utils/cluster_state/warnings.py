@@ -47,10 +47,10 @@ def _membership_warnings(membership: Membership, released: t.Collection[str]) ->
     for name, pools in sorted(membership.overlaps.items())[:MAX_LISTED]:
         yield f"Node {name} matches the pools {', '.join(pools)} and is not changed; pin it with the label accel.gpu/pool."
     members = pool_members(membership)
-    if membership.empty:
+    if membership.missing:
         unknown = sorted(set(membership.undiscovered) - members)
         note = f" GPU nodes of unknown model that may belong to them: {abbreviate(unknown)}." if unknown else ""
-        yield f"No node of the cluster belongs to: {', '.join(membership.empty)}.{note}"
+        yield f"No node of the cluster belongs to: {', '.join(membership.missing)}.{note}"
     for pool, names in sorted(membership.mismatched.items()):
         yield f"Pool {pool} does not match {abbreviate(names)}, pinned to it by the label accel.gpu/pool; the pin takes precedence."
     for pool, names in sorted(membership.wrong_model.items()):

@@ -87,7 +87,7 @@ def build_arg_problems(arguments: t.Mapping[str, t.Any]) -> list[str]:
                 f"build_args.{name}: is named like a secret, and everyone who can pull the image could read it. Use a base image that needs no secret"
             )
         elif value is None or isinstance(value, (dict, list)):
-            problems.append(f"build_args.{name}: is {type_name(value)}, not text; set one value, or remove it")
+            problems.append(f"build_args.{name}: is {type_name(value)}, not a string; set one value, or remove it")
     return problems
 
 
@@ -147,7 +147,7 @@ def _installer_path(installers: str, version: str) -> str:
     if os.path.isfile(installers):
         return installers
     if not os.path.isdir(installers):
-        raise FileNotFoundError(f"there is no file or folder {installers}")
+        raise FileNotFoundError(f"there is no file or directory {installers}")
     pattern = re.compile(rf".*-{re.escape(version)}(-.*)?\.run")
     names = sorted(
         name
@@ -157,7 +157,7 @@ def _installer_path(installers: str, version: str) -> str:
     guests = [name for name in names if name.endswith("-grid.run")]
     if not names:
         raise FileNotFoundError(
-            f"{installers} has no installer of driver {version}; copy NVIDIA-Linux-x86_64-{version}-grid.run from the folder Guest_Drivers of the "
+            f"{installers} has no installer of driver {version}; copy NVIDIA-Linux-x86_64-{version}-grid.run from the directory Guest_Drivers of the "
             "vGPU package"
         )
     if len(guests) > 1:
@@ -305,7 +305,7 @@ def _tree_digest(folder: str, *, with_catalog: bool) -> str:
         mode = os.lstat(path).st_mode
         if not stat.S_ISLNK(mode) and not stat.S_ISREG(mode):
             problems.append(
-                f"build_context: {path} is a pipe, a socket or a device; remove it, because a build needs only files, folders and links"
+                f"build_context: {path} is a pipe, a socket or a device; remove it, because a build needs only files, directories and links"
             )
             continue
         content = os.readlink(path) if stat.S_ISLNK(mode) else _file_digest(path)

@@ -48,7 +48,7 @@ def parse_installer(name: str) -> Installer:
     if kind != _GUEST:
         title = _KINDS.get(kind, f"a driver of another kind ({kind.lstrip('-')})")
         raise WrongInstaller(
-            f"{name} is {title}. The image needs the guest driver: NVIDIA-Linux-{found['arch']}-{found['version']}{_GUEST}.run in the folder "
+            f"{name} is {title}. The image needs the guest driver: NVIDIA-Linux-{found['arch']}-{found['version']}{_GUEST}.run in the directory "
             "Guest_Drivers of the vGPU package"
         )
     return Installer(name, found["version"], ARCHITECTURES[found["arch"]])

@@ -74,7 +74,7 @@ def plan_images(
     for (repository, version), (names, known) in needed.items():
         folders, unknown = tags_by_folder(version, known, operator_versions)
         problems += [
-            f"Pool {join_words(names)}: gpu-driver-container has no folder for the operating system {name}"
+            f"Pool {join_words(names)}: gpu-driver-container has no directory for the operating system {name}"
             for name in unknown
         ]
         images.append(DriverImage(tuple(names), repository, version, folders))

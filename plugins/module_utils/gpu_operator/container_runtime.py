@@ -124,7 +124,7 @@ def _mismatch(node: Node, paths: t.Mapping[str, str], version: str) -> str:
         return ""
     needed = {SOCKET: DEFAULT_SOCKET, **distribution.toolkit_variables(version)}
     wrong = [
-        f"{_TITLES[name]} at {paths[name]}, which {distribution.title} has at {needed[name]} ({name})"
+        f"{_TITLES[name]} at {paths[name]} instead of {needed[name]} ({name})"
         for name in _PATHS
         if name in paths and name in needed and paths[name] != needed[name]
     ]

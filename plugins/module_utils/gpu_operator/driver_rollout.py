@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..catalog.releases import compares_digests, restarts_in_place
 from ..cluster_state.cluster_policy import uses_driver_objects
@@ -241,17 +241,17 @@ class DriverRollout:
         return self._describe(f"{change} would restart the driver on", "the driver would be out of date on")
 
     def _describe(self, restarts: str, outdated: str) -> str:
-        reasons = "; ".join(self.reasons)
+        reasons = f": {'; '.join(self.reasons)}" if self.reasons else ""
         manual = [(nodes, policy) for nodes, policy in self._all_parts() if nodes and not policy.automatic]
         left = sum(nodes for nodes, dummy in manual)
         rolling = self.nodes - left
         texts = []
         if rolling or not manual:
             where = "at the same time" if self.at_once else f"at most {self.max_parallel} at a time"
-            texts.append(f"{restarts} {rolling} nodes, {where}: {reasons}")
+            texts.append(f"{restarts} {rolling} nodes, {where}{reasons}")
         if manual:
             fields = join_words([policy.setting for dummy, policy in manual])
-            because = "" if texts else f": {reasons}"
+            because = "" if texts else reasons
             texts.append(
                 f"{outdated} {left} nodes{because}. {fields[:1].upper()}{fields[1:]} "
                 f"{'is' if len(manual) == 1 else 'are'} off, so each node keeps its driver until its driver pod is deleted"
@@ -308,10 +308,17 @@ class DriverRollout:
         return [(nodes, policy) for policy, nodes in merged.items()]
 
 
-def held_back_warning(parts: t.Sequence[str], rollout: DriverRollout) -> str:
-    """The warning about parts of a change: paths below the ClusterPolicy's spec, and NVIDIADriver objects."""
-    names = [f"{part} of the ClusterPolicy" if part.startswith("spec.") else part for part in parts]
+def changed_fields(paths: t.Iterable[str]) -> list[str]:
+    """The reasons of a rollout: fields of the ClusterPolicy, such as spec.driver.version, change."""
+    return [f"{path} of the ClusterPolicy changes" for path in paths]
+
+
+def held_back_warning(parts: t.Sequence[str], rollout: DriverRollout, source: str = "the ClusterPolicy") -> str:
+    """The warning about parts of a change: fields of `source`, and NVIDIADriver objects."""
+    names = [part if part.startswith("NVIDIADriver ") else f"{part} of {source}" for part in parts]
     was, change = ("was", "it") if len(names) == 1 else ("were", "they")
+    known = {f"{name} {verb}" for name in names for verb in ("changes", "would change")}
+    rollout = replace(rollout, reasons=tuple(reason for reason in rollout.reasons if reason not in known))
     return (
         f"{abbreviate(names)} {was} held back, because {rollout.refused(change)}. {rollout.refused_effect} "
         f"Set {ALLOW_DRIVER_ROLLOUT} to allow it."

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from ..catalog.olm import HELM
 from ..cluster_state.own_values import DRIVER_OBJECT_VALUES, recorded_own_values
 from ..common.progress import Progress
+from ..common.time_limit import RunCommand
 from ..common.wait import WaitOptions
 from ..helm.chart import ChartProblem, is_local_chart, read_chart
-from ..helm.cli import HelmMissing, RunCommand, find_helm
+from ..helm.cli import HelmMissing, find_helm
 from ..helm.preparation import ReleaseOptions, ReleasePreparation
 from ..helm.release import DEPLOYED, ReleaseContent, Revision, differing_values, merge_values, select_initial_values
 from ..helm.release_records import ReleaseRecords

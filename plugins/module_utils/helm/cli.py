@@ -8,6 +8,7 @@ import os
 import re
 import typing as t
 
+from ..common.time_limit import RunCommand, run_within
 from .chart import ChartProblem, dump, is_local_chart
 
 INSTALL_HELM = (
@@ -22,7 +23,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("no such host", "The name does not resolve from this machine: check the address, the DNS or a proxy, "
                      "or use a chart from a local path."),
     ("i/o timeout", "No answer: check the network or a proxy, or use a chart from a local path."),
-    ("not a valid chart repository", "Check chart_repo_url: it must be the folder that holds index.yaml."),
+    ("not a valid chart repository", "Check chart_repo_url: it must be the directory that contains index.yaml."),
     ("certificate", "This machine does not trust the server's certificate."),
     ("unauthorized", "Log in first: helm registry login, or helm repo add with a user."),
     ("401", "Log in first: helm registry login, or helm repo add with a user."),
@@ -31,9 +32,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("should be in form of repo_name/path_to_chart", "A bare chart name needs chart_repo_url; a path starts with / or ./ ."),
 )  # fmt: skip
 
-
-# AnsibleModule.run_command: exit status, standard output and standard error.
-RunCommand = t.Callable[..., tuple[int, str, str]]
+# Seconds for one command: a chart has at most a few MB.
+_TIMEOUT = 300.0
 
 
 class HelmMissing(Exception):
@@ -103,7 +103,13 @@ class Helm:
     def _call(self, command: list[str], data: str | None = None) -> tuple[int, str, str]:
         # Neither command needs a cluster; without a kubeconfig, helm cannot reach a wrong cluster.
         environment = {"KUBECONFIG": os.devnull, "HELM_DEBUG": "false"}
-        return self._run([self._binary, *command], environ_update=environment, data=data)
+        try:
+            return run_within(self._run, [self._binary, *command], _TIMEOUT, environ_update=environment, data=data)
+        except TimeoutError:
+            raise ChartProblem(
+                f"helm {' '.join(command[:2])} was stopped, because it has not finished within {_TIMEOUT:g} seconds. Check the network or a proxy, or use a "
+                "chart from a local path."
+            ) from None
 
 
 def error_summary(errors: str) -> str:

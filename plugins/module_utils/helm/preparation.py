@@ -10,6 +10,7 @@ import json
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ..common.time_limit import RunCommand
 from ..common.wait import WaitOptions, WaitTimeout, wait_until
 from ..kube.client import Client
 from ..kube.errors import ApiError
@@ -17,7 +18,7 @@ from ..kube.objects import ExpectedObjects, InvalidObjects, ObjectChange, Object
 from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from . import release as helm
 from .chart import Chart, custom_resource_definitions, read_chart
-from .cli import Helm, RunCommand
+from .cli import Helm
 from .release import ReleaseContent, ReleaseStep, Revision
 from .release_records import ReleaseRecords
 

@@ -11,11 +11,12 @@ import uuid
 
 from ..common import process
 from ..common.nested import get_nested
+from ..common.time_limit import RunCommand
 from ..common.wait import WaitOptions
 from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.paths import NAMESPACES, object_path
-from .cli import RunCommand, is_running, processes
+from .cli import is_running, processes
 from .release import INSTALL, UNFINISHED, ReleaseContent, Revision, decode_content, sort_revisions, supersede_patch
 
 INSTALLED_ANNOTATION = "accel.gpu/installed"

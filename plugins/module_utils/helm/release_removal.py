@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ..common.time_limit import RunCommand
 from ..common.wait import WaitOptions
 from ..kube.client import Client
 from . import release as helm
-from .cli import RunCommand
 from .release import helm_release_of
 from .release_records import ReleaseRecords, is_marked_installed
 

@@ -166,7 +166,7 @@ def _of_params(params: t.Mapping[str, t.Any], names: t.Iterable[str] | None = No
     found = {name: params.get(name) for name in wanted if params.get(name) not in (None, "", [], {}, ())}
     groups = found.get("impersonate_groups", [])
     if not isinstance(groups, str) and not (isinstance(groups, list) and all(isinstance(name, str) for name in groups)):
-        raise WrongCluster("impersonate_groups: must be a list of names, or text with commas between them.")
+        raise WrongCluster("impersonate_groups: must be a list of names, or a string with commas between them.")
     return _with_stripped_token(
         {name: os.path.expanduser(str(value)) if name in _PATHS else value for name, value in found.items()}
     )

@@ -17,8 +17,10 @@ from ..cluster_state.pool_edit import recorded_rollout
 from ..common.errors import InvalidOptions
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
+from ..schema.messages import abbreviate_nodes
+from .connectivity import servers_of
 from .content import LicenseFiles, read_files, token_of
-from .diagnosis import Expected
+from .diagnosis import Expected, PredictedFiles
 from .driver_pods import (
     CONFIG_PATH,
     DRIVER_POD_SELECTOR,
@@ -28,7 +30,8 @@ from .driver_pods import (
     parse_driver_pods,
 )
 from .gridd_conf import profile_class
-from .targets import LicenseTarget, declares_vgpu, mounted_targets, target_of_driver, target_of_pool
+from .targets import LicenseTarget, declared_targets, declares_vgpu, mounted_targets, target_of_driver, target_of_pool
+from .token import LicenseService
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -145,6 +148,35 @@ class LicenseCluster:
         target = self._mounted_on(node)
         return self.expected[target] if target is not None else None
 
+    def mount_problem(self, nodes: t.Iterable[LicenseNode], target: LicenseTarget, digests: t.Mapping[str, str]) -> str:
+        """A sentence if driver pods of the target's pools mount a different object with different files; empty otherwise."""
+        names = [
+            node.name
+            for node in nodes
+            if node.pod is not None and node.pool in target.pools and self._has_other_files(node, target, digests)
+        ]
+        if not names:
+            return ""
+        return (
+            f"The driver pods on {abbreviate_nodes(names)} do not mount {target.label(self.namespace)}. They mount it after the playbook site has named it in "
+            "the NVIDIADriver of the pool."
+        )
+
+    def _has_other_files(self, node: LicenseNode, target: LicenseTarget, digests: t.Mapping[str, str]) -> bool:
+        expected = self.expected_of(node)
+        if expected is None or expected.target.is_same_object(target):
+            return False
+        return not expected.readable or expected.files.digests() != digests
+
+    def mount_problems(self, nodes: t.Sequence[LicenseNode]) -> list[str]:
+        """The sentences of mount_problem() for the Secrets that pools declare."""
+        texts = []
+        for target in declared_targets(self._plan):
+            known = next((each for each in self.expected.values() if each.target.is_same_object(target)), None)
+            files = (known or self._expected(target)).files
+            texts.append(self.mount_problem(nodes, target, files.digests()))
+        return [text for text in texts if text]
+
     def predict(self, provided: t.Mapping[str, t.Any]) -> None:
         """Expect the files that the module license would write, by its result in check mode."""
         found = {(item["kind"], item["name"]): item for item in provided["objects"]}
@@ -159,7 +191,9 @@ class LicenseCluster:
 
     def _predicted(self, target: LicenseTarget, item: t.Mapping[str, t.Any]) -> Expected:
         paths = {LICENSE_TOKEN_KEY: TOKEN_PATH, LICENSE_CONFIG_KEY: CONFIG_PATH}
-        predicted = {paths[key]: digest for key, digest in item["digests"].items()}
+        fingerprints = {paths[key]: digest for key, digest in item["digests"].items()}
+        servers = servers_of(LicenseService(**service) for service in item["services"])
+        predicted = PredictedFiles(fingerprints, servers, item["proxy"])
         return Expected(target, self.namespace, LicenseFiles(), predicted=predicted)
 
     def _expected(self, target: LicenseTarget) -> Expected:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from . import gridd_conf
 
 if t.TYPE_CHECKING:
-    from .token import TokenInfo
+    from .token import LicenseService
 
 DNS, TCP, TLS, PROXY, UNKNOWN = "dns", "tcp", "tls", "proxy", "unknown"
 _MAX_SECONDS = 10
@@ -59,9 +59,9 @@ class ServiceCheck:
         return {"address": self.address, "reachable": reachable, "layer": self.layer or None, "message": self.message}
 
 
-def servers_of(token: TokenInfo) -> list[Server]:
-    """The license servers that a token names."""
-    named = dict.fromkeys(Server(service.host, service.port or _DEFAULT_PORT) for service in token.services)
+def servers_of(services: t.Iterable[LicenseService]) -> list[Server]:
+    """The license servers with the services of a token."""
+    named = dict.fromkeys(Server(service.host, service.port or _DEFAULT_PORT) for service in services)
     return list(named)[:_MAX_SERVERS]
 
 
@@ -94,11 +94,11 @@ def evaluate_check(server: Server, proxy: str, exit_code: int | None, output: st
     if proxy and (exit_code in (_RESOLVE_PROXY, _CONNECT, _RECEIVE, _PROXY_HANDSHAKE) or not connected):
         remedy = "Check gpu_licensing_proxy_address and gpu_licensing_proxy_port, and that the proxy allows this server"
         return ServiceCheck(
-            server.address, PROXY, f"{server.address} is not reached through the proxy {proxy} ({text}). {remedy}."
+            server.address, PROXY, f"{server.address} cannot be reached through the proxy {proxy} ({text}). {remedy}."
         )
     if exit_code == _RESOLVE or (exit_code == _TIMEOUT and not resolved and ":" not in server.host):
         remedy = "Check the DNS servers of the node and of the cluster, and the name of the license server in the token"
-        return ServiceCheck(server.address, DNS, f"The name {server.host} is not resolved ({text}). {remedy}.")
+        return ServiceCheck(server.address, DNS, f"The name {server.host} cannot be resolved ({text}). {remedy}.")
     if exit_code == _CONNECT or not connected:
         remedy = (
             "Allow it in firewalls and network policies, check the route, and whether nodes need a proxy (gpu_licensing_proxy_address). The port is 443 "

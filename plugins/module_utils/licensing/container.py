@@ -19,7 +19,7 @@ from ..kube.errors import ApiError
 from ..kube.exec import ExecResult
 from ..kube.paths import NODES, collection_path
 from ..schema.messages import as_sentence
-from .connectivity import Server, ServiceCheck, check_command, evaluate_check, proxy_of, servers_of, unknown_check
+from .connectivity import Server, ServiceCheck, check_command, evaluate_check, unknown_check
 from .driver_pods import (
     CONFIG_PATH,
     DRIVER_POD_SELECTOR,
@@ -35,7 +35,6 @@ from .token import fingerprint
 if t.TYPE_CHECKING:
     from ..kube.client import Client
     from .diagnosis import Expected
-    from .token import TokenInfo
 
 # Each command has a connection of its own, and takes most of its time on the node.
 PARALLEL = 32
@@ -57,6 +56,9 @@ _STOP_TIMEOUT, _FILE_TIMEOUT = 60.0, 15.0
 # Seconds until a client whose start was not confirmed has its PID file.
 _START_TIMEOUT = 10.0
 _MAX_ERROR = 200
+_NEW = ".new"
+_FILES = (CONFIG_PATH, TOKEN_PATH)
+_LEFTOVERS = tuple(f"{path}{_NEW}" for path in _FILES)
 
 
 class CommandFailed(ModuleFailure):
@@ -95,24 +97,28 @@ class LicenseContainers:
             for node in nodes
             if (pod := node.running_pod) is not None
         ]
-        outcomes = run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=_concerns_all)
-        readings = {node.name: Reading() for node in nodes}
-        for outcome in outcomes:
-            if outcome.error is not None and _concerns_all(outcome.error):
-                raise outcome.error
-            if outcome.error is not None:
-                readings[outcome.name] = Reading(error=_sentence(outcome.error))
-            elif outcome.value is not None:
-                readings[outcome.name] = outcome.value
-        return readings
+        return {node.name: Reading() for node in nodes} | read_parallel(calls, on_done)
 
     def read(self, pod: DriverPod, *, files: bool = True, client: bool = False) -> Reading:
-        """The state of one node; of a node without a license, its clock, too, and with `client` of one with a license whether its client runs."""
+        """The state of one node; of a node without a license, its clock, too; with `client`, leftovers, and of one with a license whether its client runs."""
         status = self.status(pod)
-        digests = self.fingerprints(pod, CONFIG_PATH, TOKEN_PATH) if files else {}
+        digests = self.fingerprints(pod, *_FILES, *(_LEFTOVERS if client else ())) if files else {}
+        leftovers = tuple(path for path in _LEFTOVERS if digests.pop(path, None) is not None)
         if status.is_licensed:
-            return Reading(status, digests, client_runs=bool(self.client_pid(pod)) if client else None)
-        return Reading(status, digests, self._clock_skew(pod))
+            runs = bool(self.client_pid(pod)) if client else None
+            return Reading(status, digests, leftovers=leftovers, client_runs=runs)
+        return Reading(status, digests, self._clock_skew(pod), leftovers=leftovers)
+
+    def remove_leftovers(self, nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> None:
+        """Remove the files that an earlier run has left; a node that fails is left to the next run. Raises errors that concern every node."""
+        calls = [
+            (node.name, functools.partial(self._run, pod, "rm", "-f", *leftovers))
+            for node in nodes
+            if (pod := node.running_pod) is not None and (leftovers := readings[node.name].leftovers)
+        ]
+        for outcome in run_bounded(calls, PARALLEL, fatal=_concerns_all):
+            if outcome.error is not None and _concerns_all(outcome.error):
+                raise outcome.error
 
     def status(self, pod: DriverPod) -> LicenseStatus:
         """The state of the license."""
@@ -121,9 +127,9 @@ class LicenseContainers:
             raise CommandFailed(f"nvidia-smi -q failed in pod {pod.name}: {_last_line(output)}.")
         return parse_status(output.stdout)
 
-    def check_services(self, pod: DriverPod, token: TokenInfo, proxy: str) -> tuple[ServiceCheck, ...]:
-        """Whether the license servers of a token can be reached from a node."""
-        return tuple(self._check_service(pod, server, proxy) for server in servers_of(token))
+    def check_services(self, pod: DriverPod, servers: t.Iterable[Server], proxy: str) -> tuple[ServiceCheck, ...]:
+        """Whether license servers can be reached from a node."""
+        return tuple(self._check_service(pod, server, proxy) for server in servers)
 
     def _check_service(self, pod: DriverPod, server: Server, proxy: str) -> ServiceCheck:
         try:
@@ -138,13 +144,12 @@ class LicenseContainers:
     def check_all(
         self, nodes: t.Sequence[LicenseNode], expected_of: t.Callable[[LicenseNode], Expected | None]
     ) -> dict[str, tuple[ServiceCheck, ...]]:
-        """The license servers of the expected tokens by node, checked in parallel; without nodes whose driver does not run or whose token is unknown."""
+        """The license servers of the expected tokens by node, checked in parallel; without nodes whose driver does not run or whose servers are unknown."""
         calls = []
         for node in nodes:
             expected, pod = expected_of(node), node.running_pod
-            if expected is not None and expected.token is not None and pod is not None:
-                proxy = proxy_of(expected.files.config_text)
-                calls.append((node.name, functools.partial(self.check_services, pod, expected.token, proxy)))
+            if expected is not None and pod is not None and (servers := expected.servers):
+                calls.append((node.name, functools.partial(self.check_services, pod, servers, expected.proxy)))
         outcomes = run_bounded(calls, PARALLEL, fatal=_concerns_all)
         for outcome in outcomes:
             if outcome.error is not None:
@@ -173,7 +178,7 @@ class LicenseContainers:
 
     def write_new(self, pod: DriverPod, path: str, content: bytes) -> None:
         """Write a file next to the one in use; its content goes through the standard input only."""
-        new = f"{path}.new"
+        new = f"{path}{_NEW}"
         result = self._client.exec(
             pod.path,
             DRIVER_CONTAINER,
@@ -184,7 +189,7 @@ class LicenseContainers:
         )
         if not result.ok:
             raise CommandFailed(
-                f"Pod {pod.name} cannot write {new}: {_last_line(result)}. If the folder is missing, the pod has started without a token: restart the "
+                f"Pod {pod.name} cannot write {new}: {_last_line(result)}. If the directory is missing, the pod has started without a token: restart the "
                 "driver pod."
             )
         deadline = self._clock() + _FILE_TIMEOUT
@@ -195,7 +200,7 @@ class LicenseContainers:
 
     def move_new(self, pod: DriverPod, path: str, content: bytes) -> None:
         """Replace a file with the one that write_new() has written; a repetition after a lost response is harmless."""
-        result = self._run(pod, "mv", f"{path}.new", path)
+        result = self._run(pod, "mv", f"{path}{_NEW}", path)
         if not result.ok and self.fingerprints(pod, path)[path] != fingerprint(content):
             raise CommandFailed(f"Pod {pod.name} cannot replace {path}: {_last_line(result)}.")
 
@@ -269,6 +274,21 @@ class LicenseContainers:
     def _run(self, pod: DriverPod, *command: str) -> ExecResult:
         """Run a command whose repetition is harmless."""
         return self._client.exec(pod.path, DRIVER_CONTAINER, command, timeout=_READ_TIMEOUT, repeatable=True)
+
+
+def read_parallel(
+    calls: t.Iterable[tuple[str, t.Callable[[], Reading]]], on_done: t.Callable[[int], None]
+) -> dict[str, Reading]:
+    """The readings of nodes by name; an error of one node is in its reading. Raises errors that concern every node."""
+    readings = {}
+    for outcome in run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=_concerns_all):
+        if outcome.error is not None and _concerns_all(outcome.error):
+            raise outcome.error
+        if outcome.error is not None:
+            readings[outcome.name] = Reading(error=_sentence(outcome.error))
+        elif outcome.value is not None:
+            readings[outcome.name] = outcome.value
+    return readings
 
 
 def _concerns_all(error: Exception) -> bool:

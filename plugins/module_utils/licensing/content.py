@@ -32,6 +32,7 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 _REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
+_SET_TOKEN = f"Set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
 _OPAQUE = "Opaque"
 
 
@@ -95,10 +96,9 @@ def read_files(target: LicenseTarget, live: Document | None, namespace: str) -> 
 
 def _unusable_message(target: LicenseTarget, files: LicenseFiles, namespace: str, *, exists: bool) -> str:
     """Why driver pods get no license from the object, with the remedy."""
-    remedy = f"Set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
     if not exists:
-        return f"{target.label(namespace)} does not exist, and no token is given. {remedy}."
-    return f"{_missing_keys(target, files, namespace)} {remedy}, and the run adds the keys; or create the object with these keys (docs/licensing.md)."
+        return f"{target.label(namespace)} does not exist, and no token is given. {_SET_TOKEN}."
+    return f"{_missing_keys(target, files, namespace)} {_SET_TOKEN}, and the run adds the keys; or create the object with these keys (docs/licensing.md)."
 
 
 def _missing_keys(target: LicenseTarget, files: LicenseFiles, namespace: str) -> str:
@@ -133,10 +133,8 @@ def desired_files(
     if token is None and (live.token is None or (exists and live.config is None)):
         raise InvalidOptions([_unusable_message(target, live, namespace, exists=exists)])
     content = token.encode() if token is not None else t.cast("bytes", live.token)
-    try:
-        info = parse_token(content)
-    except InvalidToken as error:
-        raise InvalidOptions([f"The token in {target.label(namespace)} {error}."]) from None
+    # A given token is valid.
+    info = _require_token(content, target.label(namespace), f"{_SET_TOKEN}.")
     config, warnings = _config(target, live, options, classes, namespace)
     if token is None or (live.token is not None and _same_token(live.token, content)):
         content = t.cast("bytes", live.token)
@@ -161,10 +159,7 @@ def managed_files(
     remedy = managed_remedy(target, namespace, manager)
     if live.token is None or live.config is None:
         raise InvalidOptions([f"{_missing_keys(target, live, namespace)} {remedy}"])
-    try:
-        info = parse_token(live.token)
-    except InvalidToken as error:
-        raise InvalidOptions([f"The token in {label} {error}. {remedy}"]) from None
+    info = _require_token(live.token, label, remedy)
     _require_fitting(live.config_text, classes, remedy)
     present = gridd_conf.parse(live.config_text)
     differing = ["the token"] if token is not None and not _same_token(live.token, token.encode()) else []
@@ -173,6 +168,14 @@ def managed_files(
     if differing:
         warnings.append(f"{label} is managed by {manager}, and is not changed. Set {join_words(differing)} there.")
     return DesiredFiles(live, info, tuple(warnings))
+
+
+def _require_token(content: bytes, label: str, remedy: str) -> TokenInfo:
+    """The values of the token in an object; raises InvalidOptions."""
+    try:
+        return parse_token(content)
+    except InvalidToken as error:
+        raise InvalidOptions([f"The token in {label} {error}. {remedy}"]) from None
 
 
 def managed_remedy(target: LicenseTarget, namespace: str, manager: str) -> str:

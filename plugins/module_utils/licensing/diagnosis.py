@@ -9,17 +9,28 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.vgpu_releases import DLS_VERSION_NEEDED, branch_of
-from ..schema.messages import join_words
+from ..schema.messages import join_words, option_of_role
 from . import gridd_conf
-from .connectivity import are_unreachable, servers_of
+from .connectivity import Server, are_unreachable, proxy_of, servers_of
 from .content import LicenseFiles
 from .driver_pods import CONFIG_PATH, RESTART_OPTION, TOKEN_PATH, LicenseNode, Reading
 from .status import NOT_APPLICABLE, UNKNOWN
 from .targets import LicenseTarget
 from .token import CLS, TokenInfo, fingerprint, format_time
 
+# The option that selects the metric or the command.
+SOURCE_OPTION = option_of_role("gpu_licensing_report_source", "source")
 # Seconds by which a clock may differ before a message mentions it.
 _MAX_SKEW = 60.0
+
+
+@dataclass(frozen=True)
+class PredictedFiles:
+    """The files that an object will have, in check mode: the first digits of their fingerprints by path, their license servers and their proxy."""
+
+    fingerprints: t.Mapping[str, str]
+    servers: t.Sequence[Server]
+    proxy: str
 
 
 @dataclass(frozen=True)
@@ -32,8 +43,8 @@ class Expected:
     token: TokenInfo | None = None
     # Whether the files could be read. A user may lack the right to read Secrets.
     readable: bool = True
-    # In check mode, the first digits of the fingerprints that the files will have.
-    predicted: t.Mapping[str, str] | None = None
+    # In check mode, what is known of the files that the object will have.
+    predicted: PredictedFiles | None = None
 
     @property
     def label(self) -> str:
@@ -44,13 +55,25 @@ class Expected:
     def fingerprints(self) -> dict[str, str]:
         """The fingerprints (or their first digits) that the files in the container must have, by path; empty if they are not known."""
         if self.predicted is not None:
-            return dict(self.predicted)
+            return dict(self.predicted.fingerprints)
         digests = {}
         if self.files.token is not None:
             digests[TOKEN_PATH] = fingerprint(self.files.token)
         if self.files.config is not None:
             digests[CONFIG_PATH] = fingerprint(self.files.config)
         return digests
+
+    @property
+    def servers(self) -> t.Sequence[Server]:
+        """The license servers of the token; none if it is not known."""
+        if self.predicted is not None:
+            return self.predicted.servers
+        return servers_of(self.token.services) if self.token is not None else ()
+
+    @property
+    def proxy(self) -> str:
+        """The proxy in gridd.conf; empty without one."""
+        return self.predicted.proxy if self.predicted is not None else proxy_of(self.files.config_text)
 
     def matches(self, reading: Reading, path: str) -> bool | None:
         """Whether the container has the expected file; None if this is not known."""
@@ -101,20 +124,22 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
         return "Check the licensing Secret, and the log of the driver pod."
     if reading.files.get(TOKEN_PATH, "") is None:
         return (
-            f"The driver container has no token: the driver pod started before {expected.label} was named with nlsEnabled. Run the playbook "
+            f"The driver container has no token: when the driver pod started, {expected.label} was not configured, or nlsEnabled was off. Run the playbook "
             f"license_rotate with {RESTART_OPTION}."
         )
     if expected.token is None:
         return object_problem(expected, now)
     if expected.matches(reading, TOKEN_PATH) is False:
-        return f"The token is not that of {expected.label}. Run the playbook license_rotate."
+        return f"The token differs from the one in {expected.label}. Run the playbook license_rotate."
     if text := _time_problem(expected, expected.token, now):
         return text
     kind = node.class_with(reading)
     if kind and (reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), kind)):
         return f"{reason}. Set {gridd_conf.FEATURE_TYPE_OPTION}, and run the playbook license_rotate."
+    if reading.from_metric:
+        return f"The metric does not show the cause. Set {SOURCE_OPTION} to nvidia_smi."
     if expected.matches(reading, CONFIG_PATH) is False:
-        return f"gridd.conf is not that of {expected.label}. Run the playbook license_rotate."
+        return f"gridd.conf differs from the one in {expected.label}. Run the playbook license_rotate."
     return _clock(reading, expected.token, now) or _server(node, reading, expected.token)
 
 
@@ -134,7 +159,7 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
     if are_unreachable(reading.services):
         return " ".join(check.message for check in reading.services)
     answering = [check.address for check in reading.services if not check.layer]
-    named = answering or [server.address for server in servers_of(token)]
+    named = answering or [server.address for server in servers_of(token.services)]
     verb, them = ("grants", "it") if len(named) == 1 else ("grant", "them")
     found = (
         f", even though the node reaches {them}."
@@ -150,7 +175,7 @@ def _server(node: LicenseNode, reading: Reading, token: TokenInfo) -> str:
 def object_problem(expected: Expected, now: datetime.datetime) -> str:
     """Why driver pods get no license with the object, as a sentence with the remedy; empty if they can."""
     if not expected.readable:
-        return f"This user may not read {expected.label}, so neither its token nor that of the nodes is verified. Grant the right to get it."
+        return f"This user may not read {expected.label}, so neither its token nor the nodes' tokens are verified. Grant the permission to get it."
     if expected.token is None or not expected.files.is_complete:
         return f"{expected.label} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     return _time_problem(expected, expected.token, now)
@@ -167,12 +192,11 @@ def _time_problem(expected: Expected, token: TokenInfo, now: datetime.datetime) 
 def expiry_warning(expected: Expected, now: datetime.datetime, min_days: int) -> str:
     """A sentence if the token, which is valid, expires in fewer than `min_days`; empty otherwise."""
     token = expected.token
-    return expiry_text(expected.label, format_time(token.expires), token.days_left(now), min_days) if token else ""
-
-
-def expiry_text(label: str, expires: str | None, days_left: int | None, min_days: int) -> str:
-    """A sentence if the valid token of an object expires in fewer than `min_days`; empty otherwise."""
-    if days_left is None or days_left >= min_days:
+    left = token.days_left(now) if token else None
+    if token is None or left is None or left >= min_days:
         return ""
-    days = "1 day" if days_left == 1 else f"{days_left} days"
-    return f"The token in {label} expires at {expires}, in {days}. Create a new one in the license system, and run the playbook license_rotate."
+    days = "1 day" if left == 1 else f"{left} days"
+    return (
+        f"The token in {expected.label} expires at {format_time(token.expires)}, in {days}. Create a new one in the license system, and run the playbook "
+        "license_rotate."
+    )

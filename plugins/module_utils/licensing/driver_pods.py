@@ -75,7 +75,7 @@ class LicenseNode:
 
 @dataclass(frozen=True)
 class Reading:
-    """The values that were read in a driver pod: the state, the fingerprints of the files by path (None: no file), the node's clock, or an error."""
+    """The values that were read of a node: the state, the fingerprints of the files by path (None: no file), the node's clock, or an error."""
 
     status: LicenseStatus | None = None
     files: t.Mapping[str, str | None] = field(default_factory=dict)
@@ -84,8 +84,12 @@ class Reading:
     error: str = ""
     # The license servers, as far as they were checked from the node.
     services: tuple[ServiceCheck, ...] = ()
+    # The files of a rotation that an earlier run has written next to those in use, and not renamed.
+    leftovers: tuple[str, ...] = ()
     # Whether the license client runs; None if this was not read.
     client_runs: bool | None = None
+    # Whether the state is that of the metric of dcgm-exporter, which shows no cause.
+    from_metric: bool = False
 
     @property
     def is_licensed(self) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 import typing as t
 
 from ..common.errors import InvalidOptions
@@ -20,6 +21,7 @@ from .token import (
     looks_like_token,
     normalize_token,
     parse_token,
+    too_long,
 )
 
 TOKEN_ENV = "NLS_CLIENT_TOKEN"
@@ -93,14 +95,24 @@ class LicenseTokenModule(BaseModule):
             if tokens_in(path):
                 raise InvalidOptions([_misplaced(TOKEN_PATH_OPTION)])
             try:
-                with open(path, "rb") as file:
-                    return file.read(MAX_LENGTH + 1)
+                return _read_file(path)
             except OSError as error:
                 raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} cannot be read: {error.strerror}"]) from None
             except ValueError:
                 # A null character, or one that cannot be encoded.
                 raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {quote(path)} is not a path"]) from None
         return os.environ.get(TOKEN_ENV) or None
+
+
+def _read_file(path: str) -> bytes:
+    """The content of a file; raises InvalidOptions for a pipe, whose reader would wait, for a device, and for a file that is too large for a token."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} is not a regular file"])
+        if status.st_size > MAX_LENGTH:
+            raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} {too_long(status.st_size)}"])
+        return file.read(MAX_LENGTH + 1)
 
 
 def _misplaced(option: str) -> str:

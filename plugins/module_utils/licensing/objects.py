@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from ..cluster_state.object_managers import manager_of
 from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
+from ..kube.errors import ApiError
 from ..kube.paths import collection_path, object_path
 from ..schema.messages import join_words, option_of_role, quote
+from .connectivity import proxy_of
 from .content import (
     DesiredFiles,
     LicenseFiles,
@@ -26,7 +28,7 @@ from .content import (
     token_of,
 )
 from .gridd_conf import GriddOptions, feature_type_of
-from .targets import CONFIG_MAP, LicenseTarget, live_target
+from .targets import CONFIG_MAP, LicenseTarget, has_secret_name, live_target
 from .token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
 
 if t.TYPE_CHECKING:
@@ -38,6 +40,7 @@ if t.TYPE_CHECKING:
 
 Object = dict[str, t.Any]
 
+_ALLOW_CONFIGMAP = option_of_role("gpu_licensing_allow_configmap", "allow_configmap")
 SECRET_NAME_OPTION = option_of_role("gpu_licensing_secret_name", "secret_name")
 
 
@@ -63,6 +66,8 @@ class LicenseObjectChange:
     body: Object | None
     # The ConfigMap from which the files come.
     migrated_from: LicenseTarget | None = None
+    # The ConfigMap with a token that this Secret replaces.
+    former: LicenseTarget | None = None
     # The tool that reconciles the object, which is therefore not changed.
     managed_by: str = ""
 
@@ -84,6 +89,7 @@ class LicenseObjectChange:
             "action": self.action,
             "pools": list(self.target.pools),
             "feature_type": feature_type_of(self.desired.files.config_text),
+            "proxy": proxy_of(self.desired.files.config_text),
             "digests": self.desired.files.digests(),
             "managed_by": self.managed_by,
             "migrated_from": origin.label(namespace) if origin is not None else "",
@@ -121,6 +127,25 @@ class LicenseObjects:
             )
         return targets
 
+    def require_secrets(self, targets: t.Iterable[LicenseTarget], version: str) -> None:
+        """Raise InvalidOptions if the token would get into a ConfigMap, which needs a permission; a token that a ConfigMap in use has stays there."""
+        cluster = self._cluster
+        named = [each for each in (live_target(cluster.policy), *cluster.mounted) if each is not None]
+        for target in targets:
+            in_use = self._options.token is None and any(target.is_same_object(each) for each in named)
+            if target.kind == CONFIG_MAP and not in_use:
+                label = target.label(cluster.namespace)
+                remedy = (
+                    f"The driver mounts {label}. Set driver.licensing_secret of the pool"
+                    if has_secret_name(version)
+                    else f"GPU operator {version} has no secretName for the licensing token (since v25.10). Upgrade it"
+                )
+                raise InvalidOptions(
+                    [
+                        f"{remedy}; or set {_ALLOW_CONFIGMAP} to write the token into {label}, which more users can read than a Secret."
+                    ]
+                )
+
     def _replaceable_token(self, target: LicenseTarget) -> TokenInfo | None:
         """The token in an object that no other tool manages; None without a valid one."""
         live = self._cluster.read(target)
@@ -135,10 +160,11 @@ class LicenseObjects:
         before = read_files(target, live, namespace)
         options = self._options
         classes = self._cluster.classes(target) | options.classes
+        origin = self._migration_source(target)
+        former = self._former(target, origin)
         if live is not None and (manager := manager_of(live, target.kind)):
             kept = managed_files(target, before, options.token, options.gridd, classes, namespace, manager)
-            return LicenseObjectChange(target, live, before, kept, None, managed_by=manager)
-        origin = self._migration_source(target)
+            return LicenseObjectChange(target, live, before, kept, None, former=former, managed_by=manager)
         mounted = read_files(origin, self._cluster.read(origin), namespace) if origin is not None else LicenseFiles()
         known = before.completed_by(mounted)
         exists = live is not None or known.token is not None
@@ -154,12 +180,25 @@ class LicenseObjects:
                 desired = replace(desired, warnings=(*desired.warnings, text))
         body = object_body(target, namespace, live, before, desired.files)
         is_copy = known != before
-        return LicenseObjectChange(target, live, before, desired, body, origin if is_copy else None)
+        return LicenseObjectChange(target, live, before, desired, body, origin if is_copy else None, former)
 
     def _migration_source(self, target: LicenseTarget) -> LicenseTarget | None:
         """The ConfigMap that the ClusterPolicy names instead of this Secret."""
         live = live_target(self._cluster.policy)
         return live if live is not None and live.kind == CONFIG_MAP and live != target else None
+
+    def _former(self, target: LicenseTarget, origin: LicenseTarget | None) -> LicenseTarget | None:
+        """The ConfigMap with a token that a Secret replaces: the one that is named instead, or that an earlier run has copied into the same name."""
+        former = origin or LicenseTarget(CONFIG_MAP, target.name)
+        if target.kind == CONFIG_MAP:
+            return None
+        try:
+            live = self._cluster.read(former)
+        except ApiError as error:
+            if not error.forbidden:
+                raise
+            return None
+        return former if read_files(former, live, self._cluster.namespace).token is not None else None
 
     def write(self, change: LicenseObjectChange, *, check: bool) -> None:
         """Create or patch the object; after a conflict, it is compared again."""
@@ -175,6 +214,18 @@ class LicenseObjects:
 
         if change.body is not None:
             retry_conflicts(send, change.body, lambda: self.compare(change.target).body)
+
+
+def shown_changes(changes: t.Iterable[LicenseObjectChange], namespace: str) -> tuple[Object, Object]:
+    """The content of the objects that change, before and after, for a diff."""
+    before: Object = {}
+    after: Object = {}
+    for change in changes:
+        if change.body is not None:
+            label = change.target.label(namespace)
+            before |= {label: change.before.shown()} if change.live is not None else {}
+            after[label] = change.desired.files.shown()
+    return before, after
 
 
 def require_valid(changes: t.Iterable[LicenseObjectChange], namespace: str) -> None:

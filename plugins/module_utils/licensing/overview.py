@@ -9,10 +9,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..schema.messages import abbreviate_nodes
-from .diagnosis import Expected, expiry_text, object_problem, problem
+from .diagnosis import Expected, expiry_warning, object_problem, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
 from .status import UNKNOWN
-from .targets import NO_OBJECT, LicenseTarget
+from .targets import NO_OBJECT
 from .token import format_time
 
 if t.TYPE_CHECKING:
@@ -99,21 +99,30 @@ def _object_result(expected: Expected, now: datetime.datetime) -> dict[str, t.An
 
 
 def overview(
-    states: t.Sequence[NodeState], objects: t.Sequence[Expected], now: datetime.datetime, *, min_days: int, limit: int
+    states: t.Sequence[NodeState],
+    objects: t.Sequence[Expected],
+    now: datetime.datetime,
+    *,
+    mount_problems: t.Sequence[str] = (),
+    min_days: int,
+    limit: int,
 ) -> dict[str, t.Any]:
-    """The result of license_info."""
+    """The result of license_info; `mount_problems` are those of the cluster."""
     found = [_object_result(expected, now) for expected in objects]
     left = [item["days_left"] for item in found if item["days_left"] is not None]
+    outdated = sum(state.token_matches is False for state in states)
+    of_objects = [*_object_problems(objects, len(states), now, min_days), *mount_problems]
     return {
         "counts": {
             **_counts([state.reading for state in states]),
-            "outdated": sum(state.token_matches is False for state in states),
+            "outdated": outdated,
             "not_required": sum(not state.reading.is_licensed and not state.is_missing for state in states),
         },
         "nodes": [state.as_dict(now) for state in states[:limit]],
         "objects": found,
         "days_left": min(left, default=None),
-        "warnings": [*object_problems(found, len(states), min_days), *problem_lines(states)],
+        "problems": [*_node_problems(sum(state.is_missing for state in states), outdated, len(states)), *of_objects],
+        "warnings": [*of_objects, *problem_lines(states)],
     }
 
 
@@ -134,20 +143,20 @@ def missing_text(missing: int, nodes: int) -> str:
     return f"{missing} of {nodes} nodes have no verified license."
 
 
-def object_problems(objects: t.Sequence[t.Mapping[str, t.Any]], nodes: int, min_days: int) -> list[str]:
-    """The problems of the objects in a result, and the tokens that expire in fewer than `min_days`, as sentences with the remedy."""
+def _node_problems(missing: int, outdated: int, nodes: int) -> t.Iterator[str]:
+    """How many nodes have no verified license, and how many another token, as sentences."""
+    if missing:
+        yield missing_text(missing, nodes)
+    if outdated:
+        verb = "node has" if outdated == 1 else "nodes have"
+        yield f"{outdated} {verb} a token that differs from the one in their Secret. Run the playbook license_rotate."
+
+
+def _object_problems(objects: t.Sequence[Expected], nodes: int, now: datetime.datetime, min_days: int) -> list[str]:
+    """The problems of the objects, and the tokens that expire in fewer than `min_days`, as sentences with the remedy."""
     if nodes and not objects:
         return [NO_OBJECT]
-    texts = [
-        item["problem"]
-        or expiry_text(
-            LicenseTarget(item["kind"], item["name"]).label(item["namespace"]),
-            item["expires"],
-            item["days_left"],
-            min_days,
-        )
-        for item in objects
-    ]
+    texts = [object_problem(expected, now) or expiry_warning(expected, now, min_days) for expected in objects]
     return [text for text in texts if text]
 
 

@@ -8,7 +8,6 @@ import typing as t
 from dataclasses import dataclass
 
 from ..report.table import WIDTH, Column, table, wrap
-from .overview import missing_text, object_problems
 
 Document = t.Mapping[str, t.Any]
 
@@ -19,7 +18,6 @@ class ClusterReport:
 
     name: str
     result: Document
-    min_days: int
 
     @property
     def info(self) -> Document | None:
@@ -61,21 +59,13 @@ class ClusterReport:
         """Why a monitoring system should raise an alarm, as sentences; empty if all is in order."""
         if self.info is None:
             return [f"The cluster could not be read: {self.result.get('msg') or 'unknown error'}"]
-        nodes, licensed, not_required, outdated = (
-            self.count(state) or 0 for state in ("nodes", "licensed", "not_required", "outdated")
-        )
+        nodes, licensed, not_required = (self.count(state) or 0 for state in ("nodes", "licensed", "not_required"))
         missing, held, total = nodes - licensed - not_required, self.servers.get("in_use"), self.servers.get("total")
-        found = [missing_text(missing, nodes)] if missing > 0 else []
-        if outdated:
-            verb = "node has" if outdated == 1 else "nodes have"
-            found.append(
-                f"{outdated} {verb} a token that differs from the one in their Secret. Run the playbook license_rotate."
-            )
-        found += object_problems(self.objects, nodes, self.min_days)
+        found = list(self.info.get("problems") or ())
         if failure := self.result.get("license_servers_failure"):
             found.append(f"The license servers could not be read: {failure}")
         if missing > 0 and total and held >= total:
-            found.append(f"All {total} licenses in the pools are held.")
+            found.append(f"All {total} licenses in the pools are in use.")
         return found
 
     @property
@@ -84,17 +74,17 @@ class ClusterReport:
         return list(dict.fromkeys([*self.problems, *((self.info or {}).get("warnings") or ())]))
 
 
-def report_problems(result: Document, min_days: int) -> list[str]:
+def report_problems(result: Document) -> list[str]:
     """Why a monitoring system should raise an alarm for a cluster, as sentences; empty if all is in order."""
-    return ClusterReport("", result, min_days).problems
+    return ClusterReport("", result).problems
 
 
-def report_lines(results: t.Mapping[str, Document], min_days: int, width: int = WIDTH) -> list[str]:
+def report_lines(results: t.Mapping[str, Document], width: int = WIDTH) -> list[str]:
     """One table with a line for each cluster, and the problems of each cluster below it.
 
     If licenses and leases of license servers were read, the table has columns for them; several clusters may share them.
     """
-    reports = [ClusterReport(name, result, min_days) for name, result in sorted(results.items())]
+    reports = [ClusterReport(name, result) for name, result in sorted(results.items())]
     columns = _COLUMNS if any(report.servers for report in reports) else _CLUSTER_COLUMNS
     lines = table(columns, reports, width)
     for report in reports:

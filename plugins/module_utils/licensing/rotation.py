@@ -36,8 +36,8 @@ _DRAINING, _DELETED = "draining", "deleted"
 _STEPS = {
     _UNCHANGED: "before its first change",
     _WRITTEN: "after its new files were written next to the old ones",
-    _ENDED: "after its license client was ended",
-    _REPLACED: "after its license client was ended and its files were replaced",
+    _ENDED: "after its license client was stopped",
+    _REPLACED: "after its license client was stopped and its files were replaced",
     _STARTED: "after its license client was started with the new files",
     _DRAINING: "while it was drained",
     _DELETED: "after its driver pod was deleted",
@@ -264,7 +264,7 @@ class Rotator:
             state = "The node has no driver pod."
             if pod is not None:
                 state = f"The driver does not run: {pod.failure or f'pod {pod.name} is not ready'}."
-            return f"The driver pod {former.name} was replaced. {state} A driver that starts uses the new files."
+            return f"The driver pod {former.name} was replaced. {state} The driver uses the new files when it starts."
 
         def read() -> DriverPod | None:
             pod = self._containers.current_pod(former)

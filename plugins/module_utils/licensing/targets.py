@@ -156,17 +156,26 @@ def desired_targets(
     return [LicenseTarget(SECRET if has_secret_name(version) else CONFIG_MAP, name)]
 
 
-def _targets_of_pools(pools: t.Iterable[PoolPlan], inherited: LicenseTarget | None) -> list[LicenseTarget]:
+def declared_targets(plan: Plan) -> list[LicenseTarget]:
+    """The Secrets that pools declare, with these pools."""
+    return _with_pools((pool, target) for pool in vgpu_pools(plan) if (target := _declared_target(pool)) is not None)
+
+
+def _declared_target(pool: PoolPlan) -> LicenseTarget | None:
+    name = (pool.driver or {}).get("licensing_secret")
+    return LicenseTarget(SECRET, str(name)) if name else None
+
+
+def _with_pools(pairs: t.Iterable[tuple[PoolPlan, LicenseTarget]]) -> list[LicenseTarget]:
     by_target: dict[LicenseTarget, list[str]] = {}
-    unnamed = []
-    for pool in pools:
-        own = (pool.driver or {}).get("licensing_secret")
-        target = LicenseTarget(SECRET, str(own)) if own else inherited
-        if target is None:
-            unnamed.append(pool.name)
-        else:
-            by_target.setdefault(target, []).append(pool.name)
-    if unnamed:
+    for pool, target in pairs:
+        by_target.setdefault(target, []).append(pool.name)
+    return [replace(target, pools=tuple(names)) for target, names in by_target.items()]
+
+
+def _targets_of_pools(pools: t.Iterable[PoolPlan], inherited: LicenseTarget | None) -> list[LicenseTarget]:
+    targets = [(pool, _declared_target(pool) or inherited) for pool in pools]
+    if unnamed := [pool.name for pool, target in targets if target is None]:
         raise InvalidOptions(
             [
                 f"Pool {name} names no licensing Secret, and neither does the ClusterPolicy with nlsEnabled. Set driver.licensing_secret of the pool, for "
@@ -174,7 +183,7 @@ def _targets_of_pools(pools: t.Iterable[PoolPlan], inherited: LicenseTarget | No
                 for name in unnamed
             ]
         )
-    return [replace(target, pools=tuple(names)) for target, names in by_target.items()]
+    return _with_pools((pool, target) for pool, target in targets if target is not None)
 
 
 def mounted_targets(policy: Document | None, drivers: t.Iterable[Document] = ()) -> list[LicenseTarget]:

@@ -224,7 +224,7 @@ def parse_token(text: str | bytes) -> TokenInfo:
 def normalize_token(text: str | bytes) -> str:
     """The token as the Secret contains it: without the line break that editors add. Raises InvalidToken for text that cannot be one."""
     if len(text) > MAX_LENGTH:
-        raise InvalidToken(f"has {len(text)} bytes; a token has about 2,700, and at most {MAX_LENGTH} are read")
+        raise InvalidToken(too_long(len(text)))
     if isinstance(text, bytes):
         try:
             text = text.decode("ascii")
@@ -240,6 +240,11 @@ def normalize_token(text: str | bytes) -> str:
             "contains characters that no token has, such as quotes, spaces or line breaks; use the downloaded file without changes"
         )
     return stripped
+
+
+def too_long(size: int) -> str:
+    """Why a text of this size is no token, as the end of a sentence."""
+    return f"has {size} bytes; a token has about 2,700, and at most {MAX_LENGTH} are read"
 
 
 def looks_like_token(text: str) -> bool:

@@ -16,6 +16,13 @@ if t.TYPE_CHECKING:
     from .container import LicenseContainers
     from .driver_pods import LicenseNode, Reading
 
+    class ReadAll(t.Protocol):
+        """Returns the readings of nodes by name; `on_done` gets the number of nodes that were read."""
+
+        def __call__(
+            self, nodes: t.Sequence[LicenseNode], *, on_done: t.Callable[[int], None]
+        ) -> dict[str, Reading]: ...
+
 
 class LicenseVerification:
     """The license states of all nodes; each read lists nodes and pods once, and reads only those nodes again whose state may have changed."""
@@ -23,15 +30,12 @@ class LicenseVerification:
     def __init__(
         self,
         cluster: t.Callable[[], LicenseCluster],
-        containers: LicenseContainers,
-        *,
-        compare_files: bool,
+        read_all: ReadAll,
         progress: Progress,
     ) -> None:
-        """Send no request yet; `cluster` returns a cluster of which nothing has been read."""
+        """Send no request yet; `cluster` returns a cluster of which nothing has been read, and `read_all` the readings of nodes."""
         self._new_cluster = cluster
-        self._containers = containers
-        self._compare_files = compare_files
+        self._read_all = read_all
         self._progress = progress
         self._readings: dict[str, Reading] = {}
         self.cluster = cluster()
@@ -43,18 +47,17 @@ class LicenseVerification:
         nodes = cluster.license_nodes()
         known = {state.node.name: state for state in self.states}
         pending = [node for node in nodes if _is_outdated(known.get(node.name), node)]
-        self._readings |= self._containers.read_all(
+        self._readings |= self._read_all(
             pending,
-            files=self._compare_files,
             on_done=lambda count: self._progress.report("reading the licenses of nodes", count, len(pending)),
         )
         self.cluster = cluster
         return self._evaluate(nodes)
 
-    def check_services(self) -> list[NodeState]:
+    def check_services(self, containers: LicenseContainers) -> list[NodeState]:
         """The states after a check of the license servers from the nodes that need a license now and have none."""
         unlicensed = [state.node for state in self.states if state.is_missing and state.reading.is_unlicensed]
-        for name, services in self._containers.check_all(unlicensed, self.cluster.expected_of).items():
+        for name, services in containers.check_all(unlicensed, self.cluster.expected_of).items():
             self._readings[name] = replace(self._readings[name], services=services)
         return self._evaluate([state.node for state in self.states])
 

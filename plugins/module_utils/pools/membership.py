@@ -60,6 +60,13 @@ class Membership:
     """Discovered GPU nodes that belong to no pool."""
     wrong_model: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     """Nodes whose model differs from the model that their pool declares for its node group, by pool; they still belong to the pool."""
+    may_be_empty: frozenset[str] = frozenset()
+    """Pools whose node group may have no node."""
+
+    @property
+    def missing(self) -> list[str]:
+        """Pools that should have a node, but have none."""
+        return [pool for pool in self.empty if pool not in self.may_be_empty]
 
     @property
     def empty(self) -> list[str]:
@@ -134,7 +141,10 @@ def membership_by_labels(pools: t.Sequence[PoolPlan], nodes: t.Iterable[NodeFact
     """Each node is in the pool that its label accel.gpu/pool names, else in the pool of its node group, else in the only pool that matches it."""
     declared = {pool.name: pool for pool in pools}
     index = _Index(pools)
-    found = Membership(by_pool={name: [] for name in declared})
+    found = Membership(
+        by_pool={name: [] for name in declared},
+        may_be_empty=frozenset(pool.name for pool in pools if pool.nodegroup and pool.nodegroup.may_be_empty),
+    )
     for node in sorted(nodes, key=lambda node: node.name):
         known = bool(node.product)
         if node.has_gpu and not known:

@@ -211,6 +211,11 @@ class NodeGroupPlan:
         return self.max_node_count is not None
 
     @property
+    def may_be_empty(self) -> bool:
+        """Whether the node group may have no node, for example because an autoscaler scales it from zero."""
+        return (self.min_node_count if self.autoscaled else self.node_count) == 0
+
+    @property
     def size(self) -> str:
         """The number of nodes for messages."""
         return _size(self.node_count, self.min_node_count, self.max_node_count)

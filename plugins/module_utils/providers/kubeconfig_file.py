@@ -97,9 +97,9 @@ def obstacle(path: str, config: Object | None) -> str | None:
     """The reason why a file cannot be written or must not be replaced; None if there is none."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
-        return f"its folder {folder} does not exist; create it first"
+        return f"its directory {folder} does not exist; create it first"
     if not os.access(folder, os.W_OK):
-        return f"its folder {folder} is not writable"
+        return f"its directory {folder} is not writable"
     if config is None:
         return None
     if config.get("kind") != "Config":

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 import re
+import threading
 import typing as t
 from dataclasses import dataclass, field
 
@@ -53,27 +55,48 @@ class InvalidAuthFile(ValueError):
 
 
 class Credentials:
-    """The logins by registry, or by registry and a folder in it; the longest match counts."""
+    """The logins by registry, or by registry and a folder in it; the longest match counts. A credential helper is only asked for a login that is needed."""
 
-    def __init__(self, logins: t.Mapping[str, Login]) -> None:
-        """logins: by a name as options and auth files have it."""
+    def __init__(
+        self, logins: t.Mapping[str, Login], helpers: t.Mapping[str, t.Callable[[], Login | None]] | None = None
+    ) -> None:
+        """logins, helpers: by a name as options and auth files have it. The login of a helper has precedence."""
         self._logins = {_key(name): login for name, login in logins.items()}
+        self._helpers = {_key(name): ask for name, ask in (helpers or {}).items()}
+        # Several threads need logins.
+        self._lock = threading.Lock()
 
     def find(self, name: str) -> Login | None:
         """The login for an image, or for a registry."""
         parts = name.split("/")
         for count in range(len(parts), 0, -1):
-            login = self._logins.get("/".join(parts[:count]))
+            login = self._login("/".join(parts[:count]))
             if login is not None:
                 return login
         return None
 
-    def document(self, text: str | None = None) -> str:
-        """The logins as the text of an auth file. With `text`, only those of Docker Hub, and of the registries whose host is in the text."""
+    def _login(self, key: str) -> Login | None:
+        with self._lock:
+            if key in self._helpers:
+                login = self._helpers[key]()
+                del self._helpers[key]
+                if login is not None:
+                    self._logins[key] = login
+            return self._logins.get(key)
+
+    def document(self, text: str, *, only_named: bool = False) -> str:
+        """The logins as the text of an auth file; the helpers of the registries whose host is in `text` are asked.
+
+        only_named: without other logins, except those of Docker Hub, from which base images without a registry are.
+        """
         auths: Object = {}
-        for name, login in self._logins.items():
+        with self._lock:
+            names = dict.fromkeys((*self._logins, *self._helpers))
+        for name in names:
             host = name.partition("/")[0]
-            if text is not None and host != _HUB and not _names_host(text, host):
+            is_named = _names_host(text, host) or (only_named and host == _HUB)
+            login = self._login(name) if is_named else self._logins.get(name)
+            if login is None or (only_named and not is_named):
                 continue
             entry = {"identitytoken": login.identity_token} if login.identity_token else {}
             auths[name] = {"auth": login.encoded, **entry}
@@ -82,7 +105,7 @@ class Credentials:
     @property
     def secrets(self) -> set[str]:
         """The texts that must not be printed."""
-        return {text for login in self._logins.values() for text in login.secrets}
+        return {text for login in [*self._logins.values()] for text in login.secrets}
 
 
 def read_credentials(
@@ -94,7 +117,7 @@ def read_credentials(
 ) -> Credentials:
     """Logins from options first, then from the auth file and its credential helpers, then NGC's key; raises InvalidAuthFile.
 
-    ask_helper: gets the name in the auth file and the helper; returns the login that the helper knows.
+    ask_helper: gets the name in the auth file and the helper; returns the login that the helper knows. It is called when this login is needed.
     """
     logins: dict[str, Login] = {}
     key = environ.get(NGC_VARIABLE)
@@ -109,14 +132,13 @@ def read_credentials(
         for option in options
         if option.get("username") and option.get("password")
     }
-    if auth_text is not None:
-        found, helpers = _parsed(auth_text, auth_path)
-        for name, helper in helpers.items():
-            login = None if _key(name) in own or _key(name) in found else ask_helper(name, helper)
-            if login is not None:
-                found[_key(name)] = login
-        logins.update(found)
-    return Credentials({**logins, **own})
+    found, helpers = _parsed(auth_text, auth_path) if auth_text is not None else ({}, {})
+    asked = {
+        name: functools.partial(ask_helper, name, helper)
+        for name, helper in helpers.items()
+        if _key(name) not in own and _key(name) not in found
+    }
+    return Credentials({**logins, **found, **own}, asked)
 
 
 def _parsed(text: str, path: str) -> tuple[dict[str, Login], dict[str, str]]:

@@ -63,7 +63,7 @@ class RegistryAccessMixin(BaseModule):
         if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
             self.params["registries"] = NOT_SHOWN
             self.fail_json(
-                msg="registries: is text, but not a list of maps as JSON; write it as "
+                msg="registries: is a string, but not a list of maps as JSON; write it as "
                 '[{"registry": "registry.example.com", "username": "...", "password": "..."}]',
                 code="invalid",
             )
@@ -207,8 +207,13 @@ class RegistryAccessMixin(BaseModule):
             return None
         user, password = values
         if user == "<token>" and password:
-            return Login("", "", name, identity_token=password)
-        return Login(user, password, name) if user and password else None
+            login = Login("", "", name, identity_token=password)
+        elif user and password:
+            login = Login(user, password, name)
+        else:
+            return None
+        self.no_log_values.update(login.secrets)
+        return login
 
 
 class RegistryModule(RegistryAccessMixin):

@@ -109,7 +109,7 @@ class ImageTools:
 
         The steps of a build can read the credentials of buildah, so it gets only those of the registries named in the Dockerfile or in an argument.
         """
-        named = self._credentials.document("\n".join((dockerfile, *arguments)))
+        named = self._credentials.document("\n".join((dockerfile, *arguments)), only_named=True)
         with contextlib.ExitStack() as stack:
             trusted = ["--cert-dir", _certificates(stack, self._authorities)] if self._authorities else []
             self._call("buildah", [*arguments, *trusted], [], [context], named)
@@ -130,10 +130,11 @@ class ImageTools:
         operands: t.Sequence[str],
         credentials: str | None = None,
     ) -> str:
-        """The output of a program that accesses registries; `ends` are the images with the prefix of their options. credentials: all, if not given."""
+        """The output of a program that accesses registries; `ends` are the images with the prefix of their options. credentials: else of the operands."""
         with contextlib.ExitStack() as stack:
             try:
-                auth_file, descriptors = stack.enter_context(_secret_file(credentials or self._credentials.document()))
+                document = credentials or self._credentials.document(" ".join(operands))
+                auth_file, descriptors = stack.enter_context(_secret_file(document))
                 options = ["--authfile", auth_file]
                 for prefix, end in ends:
                     if isinstance(end, ImageReference):

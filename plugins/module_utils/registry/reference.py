@@ -131,7 +131,7 @@ def parse_repository(text: str, *, selected: bool = False) -> ImageReference:
         raise InvalidReference("has a tag or a digest; write only registry and repository")
     if not _REPOSITORY.fullmatch(path):
         raise InvalidReference(
-            "has an invalid repository; use lower-case letters and digits, with '.', '_' or '-' between them, and '/' between folders"
+            "has an invalid repository; use lower-case letters and digits, with '.', '_' or '-' between them, and '/' between components"
         )
     if len(f"{host}/{path}") > _MAX_REPOSITORY:
         raise InvalidReference(f"is longer than {_MAX_REPOSITORY} characters, which no container runtime accepts")

@@ -42,8 +42,11 @@ _NODEGROUP_ACTIONS = {
 }
 
 
-def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]:
-    """The lines of a plan or a report (`kind` is one of KINDS) from the result of gpu_info."""
+def lines(info: Document, kind: str = "report", width: int = WIDTH, *, applied: bool = True) -> list[str]:
+    """The lines of a plan or a report (`kind` is one of KINDS) from the result of gpu_info.
+
+    Unless changes to the autoscaler are `applied`, which check mode only predicts, also a report says how pools scale after the run.
+    """
     pools: Document = info.get("pools") or {}
     title = f"{'Plan' if kind == 'plan' else 'Report'} of cluster {info.get('cluster') or '(unnamed)'}"
     if not info.get("reachable"):
@@ -53,7 +56,10 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH) -> list[str]
     rest = wrap([*components, *_notes(info), *_totals(info), *identity_paragraphs(info, kind)], width)
     if not pools:
         return [title, "No pools are declared: nothing is shared, labelled or verified.", *impact, *rest]
-    sections = [wrap(nodegroup_paragraphs(info, kind), width), wrap(scaling_paragraphs(info, kind), width)]
+    sections = [
+        wrap(nodegroup_paragraphs(info, kind), width),
+        wrap(scaling_paragraphs(info, kind if applied else "plan"), width),
+    ]
     if kind == "plan":
         sections += [layout_lines(pools, width), wrap(sharing_costs(pools), width), impact]
     return [
@@ -200,7 +206,7 @@ def _notes(info: Document) -> t.Iterator[Paragraph]:
     """Unmanaged installations, warnings, driver upgrades, and nodes that are undiscovered or released."""
     for component, installation in (info.get("installed") or {}).items():
         if installation["adopted"] or installation["problem"] or installation["notes"]:
-            adopted = [f"{installation['what']} is used unmanaged"] if installation["adopted"] else []
+            adopted = [f"{installation['what']} is adopted and not upgraded"] if installation["adopted"] else []
             yield component, installation["problem"] or "; ".join([*adopted, *installation["notes"]])
     for warning in info.get("warnings") or ():
         yield "warning", warning

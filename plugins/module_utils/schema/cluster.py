@@ -44,9 +44,9 @@ class HelmValues(Anything):
 
 def _unreadable(value: t.Any) -> str | None:
     if isinstance(value, int) and abs(value) >= _MAX_INTEGER:
-        return "is not a number that Helm can read (64 bits); write it as text in quotes"
+        return "is not a number that Helm can read (64 bits); write it as a string in quotes"
     if isinstance(value, float) and not math.isfinite(value):
-        return "is not a number that Helm can read; write it as text in quotes"
+        return "is not a number that Helm can read; write it as a string in quotes"
     if isinstance(value, str) and ("\x00" in value or any("\ud800" <= character <= "\udfff" for character in value)):
         return "contains a character that no YAML file can hold (NUL, or half of a pair); remove it"
     return None
@@ -332,7 +332,7 @@ def variables_fit_the_cluster_policy(cluster: Document) -> Problems:
                 yield f"{path}[{index}].name: an entry above has the same name; remove one of them"
             names.append(name)
             if value is not None and not isinstance(value, str):
-                yield f"{path}[{index}].value: is {type_name(value)}, not text; write one text in quotes"
+                yield f"{path}[{index}].value: is {type_name(value)}, not a string; write one string in quotes"
 
 
 CLUSTER_CHECKS: tuple[t.Callable[[Document], Problems], ...] = (

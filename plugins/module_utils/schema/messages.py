@@ -23,7 +23,7 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
     (bool, "a boolean"),
     (int, "a number"),
     (float, "a number with a fraction"),
-    (str, "text"),
+    (str, "a string"),
     (dict, "a map"),
     (list, "a list"),
     (type(None), "nothing"),

@@ -31,7 +31,7 @@ def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = Fals
         return
     for key in _keys(document):
         if not isinstance(key, str) or not key or "." in key:
-            yield f"{path}: {quote(key)} is not the name of a field; a name is text without dots; write fields of fields as maps"
+            yield f"{path}: {quote(key)} is not the name of a field; a name is a string without dots; write fields of fields as maps"
     for field, key in _OWN_KEYS.items():
         if field in document:
             yield f"{path}.{field}: has its own key; set {key} instead"

@@ -61,6 +61,6 @@ def _environment_problems(variables: t.Sequence[t.Any], path: str) -> Problems:
             yield f"{path}[{index}]: must be a map with a name"
         elif "value" in item and not isinstance(item["value"], str):
             yield (
-                f"{path}[{index}].value: {quote(item['value'])} is {type_name(item['value'])}; an environment variable is text, "
+                f"{path}[{index}].value: {quote(item['value'])} is {type_name(item['value'])}; an environment variable is a string, "
                 "so put it in quotes"
             )

@@ -131,8 +131,10 @@ class Text(Field):
         if value is None:
             return 'has no value; write "" for an empty one'
         if isinstance(value, bool):
-            return _wrong_type(value, "text", "put it in quotes (YAML reads yes, no, on and off as booleans)")
-        return _wrong_type(value, "text", "put it in quotes" if isinstance(value, (int, float)) else "give one value")
+            return _wrong_type(value, "a string", "put it in quotes (YAML reads yes, no, on and off as booleans)")
+        return _wrong_type(
+            value, "a string", "put it in quotes" if isinstance(value, (int, float)) else "give one value"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,7 +318,7 @@ class Section(Anything):
 
     def _hint(self, key: t.Any) -> str:
         if not isinstance(key, str):
-            return f"keys are text, and {quote(key)} is {type_name(key)}"
+            return f"keys are strings, and {quote(key)} is {type_name(key)}"
         if key in self.hints:
             return self.hints[key]
         sections = [name for name, field in self.fields.items() if isinstance(field, Section) and key in field.fields]

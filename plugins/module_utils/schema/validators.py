@@ -284,9 +284,9 @@ def registry(value: str) -> str | None:
         if invalid is None:
             return None
         if not invalid:
-            return "has an empty folder; write it without '//' and without '/' at its end"
-        return f"has the folder {quote(invalid)}; folders are lower-case letters and digits, with '.', '_' or '-' between them"
-    return "is not a registry; write host[:port] and the folder below it, as in registry.example.com/mirror"
+            return "has an empty path component; write it without '//' and without '/' at its end"
+        return f"has the path component {quote(invalid)}; components are lower-case letters and digits, with '.', '_' or '-' between them"
+    return "is not a registry; write host[:port] and the path below it, as in registry.example.com/mirror"
 
 
 def proxy_url(value: str) -> str | None:

@@ -54,7 +54,7 @@ class Mps(SharingMode):
     def performance(self, pods: PodExpectation) -> str:
         """Share, latency and memory."""
         return (
-            f"busy pods get {benchmarks.share(self.name, pods.replicas):.3f} of the GPU each, with the latency of a pod alone; the share is a "
+            f"busy pods get {benchmarks.share(self.name, pods.replicas):.3f} of the GPU each, with the same latency as a pod that runs alone; the share is a "
             f"hard limit, even while other pods are idle; {_memory(pods.memory_mib_per_share)}{benchmarks.limit_note(pods.replicas)}"
         )
 

@@ -224,7 +224,6 @@ def test_a_new_token_is_active_after_a_restart_of_the_daemon(site: Site) -> None
 def test_a_killed_daemon_leaves_its_pid_file(site: Site) -> None:
     pid = site.output("vgpu-1", "cat", PID).strip()
     assert site.output("vgpu-1", "cat", f"/proc/{pid}/comm") == "nvidia-gridd\n"
-    site.output("vgpu-1", "kill", "-0", pid)
     site.output("vgpu-1", "kill", "-KILL", pid)
     assert site.output("vgpu-1", "cat", PID).strip() == pid
     assert site.output("vgpu-1", "cat", f"/proc/{pid}/comm") == "sleep\n"
@@ -246,6 +245,7 @@ def test_a_killed_copy_leaves_the_file(site: Site) -> None:
     site.await_status("vgpu-1", "Licensed")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -270,6 +270,7 @@ def test_faults(site: Site, fault: str, reason: str) -> None:
     assert site.await_status("vgpu-1", "Licensed")["since"] >= state["since"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("config", "token", "reason"),
     [
@@ -362,9 +363,7 @@ def test_leases_and_pools(site: Site, nls: NlsClient) -> None:
     assert {features[one["licenseServerFeatureId"]]: one["inUse"] for one in used}[PRODUCT] == 3
     assert {one["totalAllotment"] for one in used} == {100}
     instance = server["serviceInstanceId"]
-    assert nls.get(f"{nls.org}/1/leases/all", **{"x-nv-service-instance-id": instance})[0] == 200
-    assert nls.get(f"/admin{nls.org}/1/leases/all?license_server_ids={server['id']}")[0] == 200
-    assert nls.get(f"/admin{nls.org}/1/license-servers/{server['id']}")[1] == server
+    assert nls.get(f"{nls.org}/1/leases", **{"x-nv-service-instance-id": instance})[0] == 200
     site.lab.command("cloud", "set", "nls.licenses=5")
     _status, pools = nls.get(f"{nls.org}/1/license-servers/{server['id']}/license-pools")
     assert {one["totalAllotment"] for one in pools["licensePools"][0]["licensePoolFeatures"]} == {5}

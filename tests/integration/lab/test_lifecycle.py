@@ -75,7 +75,7 @@ def test_up_again_changes_nothing(own: OwnLab) -> None:
     assert own.processes() == before
 
 
-@pytest.mark.sampled(2, group="lifecycles of a lab")
+@pytest.mark.sampled(1, group="lifecycles of a lab")
 @pytest.mark.usual(30)
 def test_second_lab(own: OwnLab, other: OwnLab) -> None:
     _create_namespace(own)
@@ -111,7 +111,7 @@ def test_message_for_missing_bubblewrap(other: OwnLab, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.sampled(2, group="lifecycles of a lab")
+@pytest.mark.sampled(1, group="lifecycles of a lab")
 @pytest.mark.usual(10)
 def test_killed_lab_starts_with_its_cluster(own: OwnLab) -> None:
     _create_namespace(own)
@@ -125,7 +125,7 @@ def test_killed_lab_starts_with_its_cluster(own: OwnLab) -> None:
     assert "mine" in own.shell("kubectl get namespaces")
 
 
-@pytest.mark.sampled(2, group="lifecycles of a lab")
+@pytest.mark.sampled(1, group="lifecycles of a lab")
 @pytest.mark.usual(10)
 def test_lab_with_killed_supervisor_starts(own: OwnLab) -> None:
     names = {process: Path(f"/proc/{process}/comm").read_text().strip() for process in own.processes()}
@@ -138,7 +138,7 @@ def test_lab_with_killed_supervisor_starts(own: OwnLab) -> None:
     assert own.status()["up"]
 
 
-@pytest.mark.sampled(2, group="lifecycles of a lab")
+@pytest.mark.sampled(1, group="lifecycles of a lab")
 @pytest.mark.usual(20)
 def test_saved_cluster_can_be_restored_several_times(own: OwnLab) -> None:
     _create_namespace(own)

@@ -247,7 +247,7 @@ def test_driver_settings(own: OwnLab, cloud: Cloud) -> None:
         cloud.delete(own.name, name)
 
 
-@pytest.mark.sampled(2, group="lifecycles of a lab")
+@pytest.mark.sampled(1, group="lifecycles of a lab")
 @pytest.mark.usual(40)
 def test_save_and_reset(own: OwnLab, cloud: Cloud) -> None:
     own.command("cloud", "set", "magnum.node-labels=ignored")

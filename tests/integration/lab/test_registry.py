@@ -302,7 +302,7 @@ def test_gpu_operator_s_image_from_a_registry(lab: OwnLab, plain: RegistryClient
     until(lambda: " runs gpu-operator " in (lab.lab.logs / "runner.log").read_text())
 
 
-@pytest.mark.sampled(2, group="lifecycles of a lab")
+@pytest.mark.sampled(1, group="lifecycles of a lab")
 @pytest.mark.usual(30)
 def test_content_is_reset_and_restored(lab: OwnLab, env: Mapping[str, str], plain: RegistryClient) -> None:
     secure = RegistryClient.of(env, "LAB_REGISTRY_TLS")

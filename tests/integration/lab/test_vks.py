@@ -163,7 +163,7 @@ def test_requests_are_logged_without_secrets(lab: OwnLab, tenant: Tenant) -> Non
     assert Vks().clients(lab.lab).keys() == CLIENTS.keys()
 
 
-@pytest.mark.sampled(2, group="lifecycles of a lab")
+@pytest.mark.sampled(1, group="lifecycles of a lab")
 @pytest.mark.usual(30)
 def test_restored_cluster_has_its_groups(lab: OwnLab, tenant: Tenant) -> None:
     path = tenant.created(name="saved-1")

@@ -17,7 +17,9 @@ from tests.labs import Lab, shared_lab
 def vgpu_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The running lab, shared by the tests of licensing and then stopped."""
     options = ["--fleet", str(FLEET)]
-    with shared_lab(request, "ACCEL_GPU_TEST_LICENSING", "licensing", "nls", builds=[()], options=options) as lab:
+    with shared_lab(
+        request, "ACCEL_GPU_TEST_LICENSING", "licensing", "nls", "metrics", builds=[()], options=options
+    ) as lab:
         yield lab
 
 

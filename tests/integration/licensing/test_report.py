@@ -26,7 +26,7 @@ def table_of(run: PlaybookRun) -> list[list[str]]:
     return [line.split() for line in lines[head:]]
 
 
-@pytest.mark.sampled(2, group="reports of licenses")
+@pytest.mark.sampled(1, group="reports of licenses")
 def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     inventory = licensing.folder / "inventory.yml"
     missing = {"name": "elsewhere", "kubeconfig": str(licensing.folder / "missing")}
@@ -54,7 +54,7 @@ def test_one_report_for_two_clusters(licensing: Licensing) -> None:
     assert f"{NODES} nodes have a token that differs from the one in their Secret." in outdated.failure()
 
 
-@pytest.mark.sampled(2, group="reports of licenses")
+@pytest.mark.sampled(1, group="reports of licenses")
 def test_a_report_with_licenses_and_leases(licensing: Licensing) -> None:
     env = licensing.lab.env
     key = Path(env["LAB_NLS_API_KEY_FILE"]).read_text()
@@ -78,7 +78,7 @@ def test_a_report_with_licenses_and_leases(licensing: Licensing) -> None:
     assert "The license servers could not be read: The license service does not accept the API key" in refused.failure()
 
 
-@pytest.mark.sampled(2, group="reports of licenses")
+@pytest.mark.sampled(1, group="reports of licenses")
 def test_a_report_with_an_expired_token_and_an_unreachable_cluster(licensing: Licensing) -> None:
     licensing.license(licensing.token(NEW_HOST, expires=4))
     until(lambda: not licensing.info()["license_info"]["objects"][0]["valid"], limit=20)
@@ -109,7 +109,48 @@ def test_a_report_with_an_expired_token_and_an_unreachable_cluster(licensing: Li
     assert (summary[licensing.lab.name]["licensed"], summary[licensing.lab.name]["days_left"]) == (NODES, -1)
 
 
-@pytest.mark.sampled(2, group="reports of licenses")
+def metrics_of(licensing: Licensing, node: str) -> str:
+    """The metrics of a node, through the API server's proxy to its pod of dcgm-exporter."""
+    selector = ("-l", "app=nvidia-dcgm-exporter", f"--field-selector=spec.nodeName={node}")
+    (pod,) = licensing.cluster.get("pods", "-n", NAMESPACE, *selector)["items"]
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}:9400/proxy/metrics"
+    return str(licensing.cluster.kubectl("get", "--raw", path))
+
+
+@pytest.mark.sampled(1, group="reports of licenses")
+def test_a_report_by_the_metric_without_commands(licensing: Licensing) -> None:
+    environ = licensing.lab.env_as("license_report")
+    # The rule in a comment of the shipped file, instead of the one for commands.
+    role = licensing.cluster.get("role", "accel-gpu-license-report", "-n", NAMESPACE)
+    (commands,) = (rule for rule in role["rules"] if rule["resources"] == ["pods/exec"])
+    commands |= {"resources": ["pods/proxy"], "verbs": ["get"]}
+    licensing.cluster.kubectl(
+        "patch",
+        "role",
+        role["metadata"]["name"],
+        "-n",
+        NAMESPACE,
+        "--type=merge",
+        "-p",
+        json.dumps({"rules": role["rules"]}),
+    )
+    given: dict[str, Any] = {"environ": environ, "gpu_licensing_min_days": 300}
+    refused = licensing.play("license_report", **given)
+    assert 'resources: ["pods/exec"]' in refused.failure()
+    given["gpu_licensing_report_source"] = "dcgm_exporter"
+    report = licensing.play("license_report", **given).require_success()
+    assert report.shown(f"lab {NODES} {NODES} 0 0 0")
+    sample = metrics_of(licensing, "vdi-1").splitlines()[-1]
+    assert sample.startswith('DCGM_FI_DEV_VGPU_LICENSE_STATUS{gpu="0",UUID="GPU-')
+    assert sample.endswith(',Hostname="vdi-1",DCGM_FI_DRIVER_VERSION="580.95.05"} 1')
+    licensing.take_license("vdi-1")
+    assert metrics_of(licensing, "vdi-1").splitlines()[-1] == f"{sample[:-1]}0"
+    failed = licensing.play("license_report", **given)
+    assert f"1 of {NODES} nodes have no verified license." in failed.failure()
+    assert failed.shown("lab: Node vdi-1: Unlicensed. The metric does not show the cause.")
+
+
+@pytest.mark.sampled(1, group="reports of licenses")
 def test_nodes_that_join_later(licensing: Licensing) -> None:
     joined = [f"vdi-{number}" for number in range(NODES + 1, NODES + 3)]
     licensing.lab.command("nodes", "scale", "vdi", str(NODES + len(joined)))

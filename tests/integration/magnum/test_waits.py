@@ -50,7 +50,7 @@ def test_a_group_in_deletion_is_recreated_by_one_run(magnum: Magnum) -> None:
     assert (magnum.live()["status"], magnum.live()["node_count"]) == ("CREATE_COMPLETE", 2)
 
 
-@pytest.mark.sampled(2, group="waits for Magnum")
+@pytest.mark.sampled(1, group="waits for Magnum")
 @pytest.mark.usual(15)
 def test_two_parallel_runs_both_succeed(magnum: Magnum) -> None:
     assert magnum.group(flavor="m2.medium", labels={"lab_delay": "1"})["changed"]
@@ -62,7 +62,7 @@ def test_two_parallel_runs_both_succeed(magnum: Magnum) -> None:
     assert (live["node_count"], live["max_node_count"]) == (2, 5)
 
 
-@pytest.mark.sampled(2, group="waits for Magnum")
+@pytest.mark.sampled(1, group="waits for Magnum")
 @pytest.mark.usual(6)
 def test_a_timeout_has_a_message(magnum: Magnum) -> None:
     magnum.fault("in-progress", "--group", magnum.named("g"))
@@ -81,7 +81,7 @@ def test_a_timeout_has_a_message(magnum: Magnum) -> None:
     assert (done["changed"], done["nodegroup"]["status"]) == (False, "CREATE_COMPLETE")
 
 
-@pytest.mark.sampled(2, group="waits for Magnum")
+@pytest.mark.sampled(1, group="waits for Magnum")
 @pytest.mark.usual(10)
 def test_a_creation_that_fails(magnum: Magnum) -> None:
     magnum.fault("create-failed", "--group", magnum.named("bad"), "--value", "No valid host was found")
@@ -101,7 +101,7 @@ def test_a_creation_that_fails(magnum: Magnum) -> None:
     assert magnum.run("nodegroup", nodegroups=desired[:1])["changed"] is False
 
 
-@pytest.mark.sampled(2, group="waits for Magnum")
+@pytest.mark.sampled(1, group="waits for Magnum")
 @pytest.mark.usual(8)
 def test_a_failed_update_is_repeated_by_the_next_run(magnum: Magnum) -> None:
     assert magnum.group(flavor="m2.medium", node_count=1)["changed"]
@@ -113,7 +113,7 @@ def test_a_failed_update_is_repeated_by_the_next_run(magnum: Magnum) -> None:
     assert magnum.live()["status"] == "UPDATE_COMPLETE"
 
 
-@pytest.mark.sampled(2, group="waits for Magnum")
+@pytest.mark.sampled(1, group="waits for Magnum")
 @pytest.mark.usual(12)
 def test_a_temporary_outage_of_the_service(magnum: Magnum) -> None:
     assert magnum.group(flavor="m2.medium", node_count=1)["changed"]
@@ -122,7 +122,7 @@ def test_a_temporary_outage_of_the_service(magnum: Magnum) -> None:
     assert magnum.live()["node_count"] == 2
 
 
-@pytest.mark.sampled(2, group="waits for Magnum")
+@pytest.mark.sampled(1, group="waits for Magnum")
 @pytest.mark.usual(12)
 def test_lost_responses(magnum: Magnum) -> None:
     """Each request is processed, but its response is lost: one group with the requested size."""
@@ -139,7 +139,7 @@ def test_lost_responses(magnum: Magnum) -> None:
     assert magnum.api.group(CLUSTER, magnum.named("g")) is None
 
 
-@pytest.mark.sampled(2, group="waits for Magnum")
+@pytest.mark.sampled(1, group="waits for Magnum")
 @pytest.mark.usual(20)
 def test_a_token_that_expires_during_a_wait(magnum: Magnum) -> None:
     magnum.fault("token-expiry", "--value", "3")

@@ -41,7 +41,7 @@ def changed(result: dict[str, Any]) -> list[str]:
     return [name for name, step in result["gpu_sharing"]["steps"].items() if step["change"].startswith("mig")]
 
 
-@pytest.mark.sampled(2, group="changes between modes")
+@pytest.mark.sampled(1, group="changes between modes")
 @pytest.mark.usual(30)
 def test_only_as_many_gpus_are_partitioned_as_the_demand_needs(pool: Rolling) -> None:
     offered = pool.cluster.offered("a100-")
@@ -53,7 +53,7 @@ def test_only_as_many_gpus_are_partitioned_as_the_demand_needs(pool: Rolling) ->
     assert pool.cluster.offered("a100-") == offered
 
 
-@pytest.mark.sampled(2, group="changes between modes")
+@pytest.mark.sampled(1, group="changes between modes")
 @pytest.mark.usual(40)
 def test_only_unused_gpus_are_partitioned_and_pods_stay(pool: Rolling) -> None:
     before = pool.cluster.offered("a100-")
@@ -84,7 +84,7 @@ def test_only_unused_gpus_are_partitioned_and_pods_stay(pool: Rolling) -> None:
     assert "7 x 1g.10gb + 4 x 3g.40gb in total" in text
 
 
-@pytest.mark.sampled(2, group="changes between modes")
+@pytest.mark.sampled(1, group="changes between modes")
 @pytest.mark.usual(10)
 def test_an_impossible_demand_fails_before_any_change(pool: Rolling) -> None:
     since = pool.cluster.mark()

@@ -100,7 +100,7 @@ def test_every_pool_is_verified_once(cluster: Cluster) -> None:
     assert validated(cluster, check=True)["changed"] is False
 
 
-@pytest.mark.sampled(2, group="states of validation")
+@pytest.mark.sampled(1, group="states of validation")
 def test_force_verifies_again_and_remains_of_a_killed_run_are_deleted(cluster: Cluster) -> None:
     left = {
         "apiVersion": "v1",
@@ -121,7 +121,7 @@ def test_force_verifies_again_and_remains_of_a_killed_run_are_deleted(cluster: C
     assert pods(cluster) == []
 
 
-@pytest.mark.sampled(2, group="states of validation")
+@pytest.mark.sampled(1, group="states of validation")
 def test_nodes_with_taints_of_a_maintenance_are_left_out(cluster: Cluster) -> None:
     """Other nodes of the pool are used; if all have such taints, the pool fails at once, and its evidence stays."""
     names = t4(cluster)
@@ -145,7 +145,7 @@ def test_nodes_with_taints_of_a_maintenance_are_left_out(cluster: Cluster) -> No
     assert validated(cluster, gpu_pools=notebooks)["gpu_validation"]["pools"]["notebooks"]["status"] == "skipped"
 
 
-@pytest.mark.sampled(2, group="states of validation")
+@pytest.mark.sampled(1, group="states of validation")
 def test_a_pool_in_use_is_not_disturbed(cluster: Cluster) -> None:
     names = t4(cluster)
     for name in names:
@@ -163,7 +163,7 @@ def test_a_pool_in_use_is_not_disturbed(cluster: Cluster) -> None:
     assert {entry["pod"] for entry in workloads} == {f"holder-t4-1-{number}" for number in range(4)}
 
 
-@pytest.mark.sampled(2, group="states of validation")
+@pytest.mark.sampled(1, group="states of validation")
 def test_another_sharing_is_verified_again(cluster: Cluster) -> None:
     before = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
     assert not validated(cluster, gpu_pools=before).get("failed")
@@ -177,7 +177,7 @@ def test_another_sharing_is_verified_again(cluster: Cluster) -> None:
     assert "changed since" in result["gpu_validation"]["pools"]["notebooks"]["reason"]
 
 
-@pytest.mark.sampled(2, group="states of validation")
+@pytest.mark.sampled(1, group="states of validation")
 @pytest.mark.usual(40)
 def test_mps_and_mig_are_verified(cluster: Cluster) -> None:
     """Every share and every MIG device of a node is held at once, and no further one is granted."""
@@ -194,7 +194,7 @@ def test_mps_and_mig_are_verified(cluster: Cluster) -> None:
     assert pods(cluster) == []
 
 
-@pytest.mark.sampled(2, group="states of validation")
+@pytest.mark.sampled(1, group="states of validation")
 def test_two_granted_shares_are_reported(cluster: Cluster) -> None:
     """The nodes' configuration grants two shares in one request, although the pool forbids it."""
     lenient = {"mode": "time-slicing", "replicas": 4, "fail_requests_greater_than_one": False}

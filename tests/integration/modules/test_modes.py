@@ -72,7 +72,7 @@ def share(cluster: Cluster, pool: str, sharing: dict[str, Any], **options: Any) 
     return cluster.run(gpu_sharing.main, **options)
 
 
-@pytest.mark.sampled(2, group="changes between modes")
+@pytest.mark.sampled(1, group="changes between modes")
 def test_check_mode_predicts_the_run(cluster: Cluster) -> None:
     """On nodes without MIG: the MIG manager's configuration exists only after the real run of cluster_policy."""
     predicted = share(cluster, "train-a100", SEVENTHS, check=True, diff=True)
@@ -81,7 +81,7 @@ def test_check_mode_predicts_the_run(cluster: Cluster) -> None:
     assert predicted["changed"] is done["changed"] is True
 
 
-@pytest.mark.sampled(2, group="changes between modes")
+@pytest.mark.sampled(1, group="changes between modes")
 @pytest.mark.usual(20)
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_is_verified_and_no_other_node_changes(cluster: Cluster, mode: str) -> None:
@@ -100,7 +100,7 @@ def test_every_mode_is_verified_and_no_other_node_changes(cluster: Cluster, mode
     assert again["changed"] is False, again
 
 
-@pytest.mark.sampled(2, group="changes between modes")
+@pytest.mark.sampled(1, group="changes between modes")
 def test_a_layout_is_an_entry_beside_foreign_ones(cluster: Cluster) -> None:
     share(cluster, "train-a100", MIXTURE)
     configmap = cluster.get("configmap", "accel-gpu-mig-parted", "-n", NAMESPACE)
@@ -111,7 +111,7 @@ def test_a_layout_is_an_entry_beside_foreign_ones(cluster: Cluster) -> None:
     assert [name for name in entries if name.startswith("mig-")] == [name for name in named if name.startswith("mig-")]
 
 
-@pytest.mark.sampled(2, group="changes between modes")
+@pytest.mark.sampled(1, group="changes between modes")
 def test_a_failed_mig_change_is_reported_with_the_log_of_the_mig_manager(cluster: Cluster) -> None:
     share(cluster, "train-a100", NONE)
     cluster.lab.command("fault", "inject", "mig-failed", "--nodes", "a100-1")

@@ -66,7 +66,7 @@ def left_over(folder: Path) -> list[Path]:
     return list(folder.glob("**/accel-gpu-progress-*"))
 
 
-@pytest.mark.sampled(2, group="progress of a slow run")
+@pytest.mark.sampled(1, group="progress of a slow run")
 @pytest.mark.parametrize(("arguments", "word"), [((), "changed"), (("--check", "--diff"), "checked")])
 def test_few_lines_and_the_last_one_reports_the_end(
     kube: Kube, slow: Watched, arguments: tuple[str, ...], word: str
@@ -81,14 +81,14 @@ def test_few_lines_and_the_last_one_reports_the_end(
     assert left_over(kube.folder) == []
 
 
-@pytest.mark.sampled(2, group="progress of a slow run")
+@pytest.mark.sampled(1, group="progress of a slow run")
 def test_no_log_shows_only_counts(kube: Kube, slow: Watched) -> None:
     run = play(kube, slow, no_log=True).require_success()
     assert f"prod: {NODES}/{NODES}\n" in run.stderr
     assert "nodes changed" not in run.stderr
 
 
-@pytest.mark.sampled(2, group="progress of a slow run")
+@pytest.mark.sampled(1, group="progress of a slow run")
 def test_background_jobs_have_a_result_without_progress(kube: Kube, slow: Watched) -> None:
     run = play(kube, slow, **{"async": 60, "poll": 3}).require_success()
     assert run.module_results("accel.gpu.node_metadata", "prod")[0]["node_metadata"]["changed"] == NODES
@@ -96,7 +96,7 @@ def test_background_jobs_have_a_result_without_progress(kube: Kube, slow: Watche
     assert left_over(kube.folder) == []
 
 
-@pytest.mark.sampled(2, group="progress of a slow run")
+@pytest.mark.sampled(1, group="progress of a slow run")
 def test_the_failure_of_a_module_is_kept(kube: Kube, slow: Watched) -> None:
     slow.proxy.before = lambda request: Answer(401)
     run = play(kube, slow)
@@ -105,7 +105,7 @@ def test_the_failure_of_a_module_is_kept(kube: Kube, slow: Watched) -> None:
     assert left_over(kube.folder) == []
 
 
-@pytest.mark.sampled(2, group="progress of a slow run")
+@pytest.mark.sampled(1, group="progress of a slow run")
 def test_all_modules_of_a_run_have_one_identity_at_the_api_server(kube: Kube, slow: Watched) -> None:
     slow.proxy.before = lambda request: None
     play(kube, slow, loop=[1, 2]).require_success()

@@ -181,7 +181,7 @@ def labels(node: dict[str, Any]) -> tuple[str, ...]:
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(2, group="changes between modes")
+@pytest.mark.sampled(1, group="changes between modes")
 @pytest.mark.parametrize(("before", "after"), PAIRS, ids=[f"{a}-to-{b}" for a, b in PAIRS])
 def test_exactly_the_planned_pods_are_evicted(rolling: Rolling, users: Users, before: str, after: str) -> None:
     begun = rolling.share(MODES[before].sharing)

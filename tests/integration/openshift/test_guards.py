@@ -52,7 +52,7 @@ LIMITS: dict[str, Any] = {"gpu_operator_wait_timeout": 30, "gpu_sharing_wait_tim
 ENDED = 90
 SUBSCRIPTION = f"/apis/operators.coreos.com/v1alpha1/namespaces/{GPU_NAMESPACE}/subscriptions/{GPU_PACKAGE}"
 
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.sampled(2, group="runs on OpenShift")]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.sampled(1, group="runs on OpenShift")]
 
 
 def play(lab: Lab, name: str = "site", *arguments: str, pools: Any = POOLS, **options: Any) -> PlaybookRun:

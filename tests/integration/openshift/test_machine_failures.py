@@ -27,7 +27,7 @@ MACHINES = f"/apis/machine.openshift.io/v1beta1/namespaces/{NAMESPACE}/machines"
 # Seconds that a run waits, and may need in addition to read, to send and to fail.
 WAIT, MORE = 10, 10
 
-pytestmark = [pytest.mark.usual(20), pytest.mark.sampled(3, group="failures of machines")]
+pytestmark = [pytest.mark.usual(20), pytest.mark.sampled(1, group="failures of machines")]
 
 # By fault of the cloud: what the message contains.
 MESSAGES = {

@@ -51,7 +51,7 @@ def sited(lab: Lab) -> OpenShift:
     return OpenShift(lab)
 
 
-@pytest.mark.sampled(2, group="runs on OpenShift")
+@pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(150)
 def test_the_playbooks_run_with_the_shipped_rights(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, sited(openshift_lab)
@@ -115,7 +115,7 @@ def without(openshift_lab: Lab) -> Iterator[Take]:
         lab.env_as(playbook)
 
 
-@pytest.mark.sampled(2, group="runs on OpenShift")
+@pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(60)
 @pytest.mark.parametrize("resource", ["subscriptions", "nodefeaturediscoveries"])
 @pytest.mark.parametrize("playbook", ["plan", "uninstall"])

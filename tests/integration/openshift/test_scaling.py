@@ -25,7 +25,7 @@ from tests.programs import REPO
 pytestmark = [
     pytest.mark.usual(40),
     pytest.mark.timeout(900),
-    pytest.mark.sampled(2, group="explanations of the autoscaler"),
+    pytest.mark.sampled(1, group="explanations of the autoscaler"),
 ]
 
 NAME, HOST = "notebooks", "openshift"

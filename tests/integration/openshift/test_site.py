@@ -168,6 +168,7 @@ def assert_waits_for_new_nodes(lab: Lab, openshift: OpenShift, nodes: Callable[[
     assert [request.uri for request in found if "/machines" in request.uri] == []
 
 
+@pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(150)
 def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(openshift_lab: Lab) -> None:
     """The run has ended before the nodes exist: they are configured by what they register with, and by new_nodes."""
@@ -208,7 +209,7 @@ def test_pending_pods_scale_the_pools_from_zero_and_their_nodes_are_shared(opens
     assert play(lab, "share").require_success().changed(HOST) == 0, "both pools are as declared"
 
 
-@pytest.mark.sampled(2, group="runs on OpenShift")
+@pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(90)
 def test_a_taint_reaches_every_component_and_leaves_them_again(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, sited(openshift_lab)
@@ -246,7 +247,7 @@ def test_a_taint_reaches_every_component_and_leaves_them_again(openshift_lab: La
     assert play(lab, "site", gpu_pools=declared).require_success().changed(HOST) == 0
 
 
-@pytest.mark.sampled(2, group="runs on OpenShift")
+@pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(80)
 def test_an_upgrade_walks_through_olm_and_keeps_what_was_tuned(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, OpenShift(openshift_lab).empty()
@@ -283,7 +284,7 @@ def test_an_upgrade_walks_through_olm_and_keeps_what_was_tuned(openshift_lab: La
     assert play(lab, "upgrade", gpu_cluster=new).require_success().changed(HOST) == 0
 
 
-@pytest.mark.sampled(2, group="runs on OpenShift")
+@pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(60)
 def test_operators_of_others_are_used_and_their_settings_stay(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, OpenShift(openshift_lab).installed()
@@ -322,7 +323,7 @@ def _subscriptions() -> list[str]:
     return [f"{alpha}/{namespace}/subscriptions/{name}" for namespace, name in names]
 
 
-@pytest.mark.sampled(2, group="runs on OpenShift")
+@pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(70)
 def test_the_shipped_rights_are_sufficient(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, OpenShift(openshift_lab).empty()
@@ -348,7 +349,7 @@ def test_the_shipped_rights_are_sufficient(openshift_lab: Lab) -> None:
     assert [f"{request.verb} {request.uri}" for request in refused] == []
 
 
-@pytest.mark.sampled(2, group="runs on OpenShift")
+@pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(80)
 def test_an_uninstallation_removes_what_a_run_has_created(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, sited(openshift_lab)
@@ -373,7 +374,7 @@ def test_an_uninstallation_removes_what_a_run_has_created(openshift_lab: Lab) ->
     assert play(lab, "uninstall", **confirm).require_success().changed(HOST) == 0
 
 
-@pytest.mark.sampled(2, group="runs on OpenShift")
+@pytest.mark.sampled(1, group="runs on OpenShift")
 @pytest.mark.usual(60)
 def test_an_uninstallation_leaves_operators_of_others(openshift_lab: Lab) -> None:
     lab, openshift = openshift_lab, OpenShift(openshift_lab).installed()

@@ -38,7 +38,7 @@ def write_playbook(path: Path, **options: Any) -> Path:
     return path
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", range(1, 14))
 def test_a_copy_is_killed(registries: Registries, tmp_path: Path, number: int) -> None:
     image = push_image(registries.client(), f"{registries.unique}/source", "1", platforms=PLATFORMS, size=500_000)

@@ -97,7 +97,7 @@ def test_every_initial_state_ends_verified_with_one_operator(empty: Lab, state: 
     assert gone_or_other(before, snapshot(lab)) == []
     require_converged(lab)
     reported = {"nothing": 0, "nfd": 1, "olm": 2, "cloud": 2}[state]
-    assert shown(played).count("is used unmanaged") == reported
+    assert shown(played).count("is adopted and not upgraded") == reported
 
 
 def require_not_exported(lab: Lab) -> None:
@@ -145,7 +145,10 @@ def test_a_foreign_release_with_manual_settings(empty: Lab) -> None:
     before, spec, rolled = snapshot(lab), policy(lab)["spec"], plugins(lab)
 
     planned = run_playbook(PLAN, environ=lab.env).require_success()
-    assert f"in namespace {HELM_NAMESPACE} (Helm release gpus/nvidia-gpu-operator) is used unmanaged" in shown(planned)
+    assert (
+        f"in namespace {HELM_NAMESPACE} (Helm release gpus/nvidia-gpu-operator) is adopted and not upgraded"
+        in shown(planned)
+    )
     require_verified(lab, site(lab))
     require_converged(lab)
     require_not_exported(lab)

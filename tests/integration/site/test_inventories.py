@@ -40,7 +40,7 @@ def test_an_inventory_without_the_group_fails_with_the_remedy(tmp_path: Path, pl
     assert "-e gpu_hosts=PATTERN" in message
 
 
-@pytest.mark.sampled(2, group="views of a site")
+@pytest.mark.sampled(1, group="views of a site")
 @pytest.mark.usual(20)
 def test_an_empty_pool_list_does_nothing(lab: Lab) -> None:
     lab.reset()

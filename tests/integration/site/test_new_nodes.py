@@ -141,7 +141,7 @@ def test_the_cron_job_is_created_works_and_is_removed(cluster: Cluster, tmp_path
     assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent).require_success().changed() == 0
 
 
-@pytest.mark.sampled(2, group="views of a site")
+@pytest.mark.sampled(1, group="views of a site")
 @pytest.mark.usual(20)
 def test_a_namespace_with_foreign_objects_stays(cluster: Cluster) -> None:
     environ = cluster.lab.env

@@ -53,14 +53,14 @@ def command(variables: Mapping[str, Any]) -> list[str]:
     return ["ansible-playbook", SITE, "-i", inventory, "--tags", "sharing,report", "-e", json.dumps(variables)]
 
 
-@pytest.mark.sampled(2, group="views of a site")
+@pytest.mark.sampled(1, group="views of a site")
 def test_progress_in_a_pipe_goes_to_stderr(lab: Lab, flipping: Any) -> None:
     done = subprocess.run(command(next(flipping)), cwd=REPO, env=lab.env, capture_output=True, text=True, check=True)
     assert any(line.startswith(PROGRESS) and "nodes" in line for line in done.stderr.splitlines())
     assert not any(line.startswith(PROGRESS) and "nodes" in line for line in done.stdout.splitlines())
 
 
-@pytest.mark.sampled(2, group="views of a site")
+@pytest.mark.sampled(1, group="views of a site")
 def test_progress_on_a_terminal(lab: Lab, flipping: Any) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(command(next(flipping)), cwd=REPO, env=lab.env, stdin=slave, stdout=slave, stderr=slave)
@@ -78,7 +78,7 @@ def test_progress_on_a_terminal(lab: Lab, flipping: Any) -> None:
     assert PROGRESS in shown.decode(errors="replace")
 
 
-@pytest.mark.sampled(2, group="views of a site")
+@pytest.mark.sampled(1, group="views of a site")
 def test_a_json_callback_stays_valid_json(lab: Lab, flipping: Any) -> None:
     played = run_playbook(
         SITE, environ=lab.env, variables=next(flipping), arguments=["--tags", "sharing,report"]
@@ -87,7 +87,7 @@ def test_a_json_callback_stays_valid_json(lab: Lab, flipping: Any) -> None:
     assert PROGRESS in played.stderr
 
 
-@pytest.mark.sampled(2, group="views of a site")
+@pytest.mark.sampled(1, group="views of a site")
 def test_progress_under_ansible_runner(lab: Lab, flipping: Any, tmp_path: Path) -> None:
     played = ansible_runner.run(
         private_data_dir=str(tmp_path),

@@ -56,7 +56,7 @@ def report(lab: Lab, path: Path, *arguments: str) -> PlaybookRun:
     ).require_success()
 
 
-@pytest.mark.sampled(2, group="views of a site")
+@pytest.mark.sampled(1, group="views of a site")
 @pytest.mark.usual(60)
 def test_every_node_is_on_the_page_with_the_holders_of_its_gpus(lab: Lab, holding: str, tmp_path: Path) -> None:
     path = tmp_path / "fleet.html"
@@ -71,7 +71,7 @@ def test_every_node_is_on_the_page_with_the_holders_of_its_gpus(lab: Lab, holdin
     assert "All 5 pools are as declared." in root.text
 
 
-@pytest.mark.sampled(2, group="views of a site")
+@pytest.mark.sampled(1, group="views of a site")
 @pytest.mark.usual(15)
 def test_check_mode_writes_the_same_page(lab: Lab, holding: str, tmp_path: Path) -> None:
     checked, real = tmp_path / "checked.html", tmp_path / "real.html"

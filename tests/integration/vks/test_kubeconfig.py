@@ -110,7 +110,7 @@ def test_bad_arguments(account: Account, dest: Path, more: Object, message: str)
 
 
 def test_a_missing_folder(account: Account) -> None:
-    assert "dest: the folder /nowhere does not exist" in fetch(account, Path("/nowhere/kubeconfig"))["msg"]
+    assert "dest: the directory /nowhere does not exist" in fetch(account, Path("/nowhere/kubeconfig"))["msg"]
     assert account.requests() == []
 
 

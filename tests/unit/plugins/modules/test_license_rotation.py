@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import DesiredFiles, LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
@@ -14,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.objects import
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token, utc_now
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.modules.license_rotation import TokenHeldBack
+from ansible_collections.accel.gpu.plugins.modules.license_rotation import TokenHeldBack, UnreachableServers
 from tests.helpers.license_api import vgpu_pool
 from tests.helpers.license_nodes import NAMESPACE, Container, Containers, initial_files, lost_connection
 from tests.helpers.license_tokens import make_token
@@ -163,6 +164,16 @@ def test_a_new_token_that_no_driver_mounts(check_mode: bool) -> None:
     assert found.containers.commands == []
 
 
+def test_check_mode_checks_the_license_servers_of_the_token_that_would_be_written() -> None:
+    found = module(params={"provided": {**provided(NEWER, []), "policy": "cluster-policy"}}, check_mode=True)
+    found.token = OLD
+    for container in found.containers.by_node.values():
+        container.connection = ExecResult(6, "0 0 0", "curl: (6) Could not resolve host: newer.example.com")
+    with pytest.raises(UnreachableServers, match=r"The name newer.example.com cannot be resolved"):
+        found.work()
+    assert found.containers.mutations() == []
+
+
 def test_a_token_that_is_not_mounted_at_all() -> None:
     disabled = {"secretName": "licensing-config"}
     found = module(mounted=disabled, params={"provided": provided(NEW, ["spec.driver.licensingConfig.nlsEnabled"])})
@@ -194,8 +205,8 @@ def test_a_secret_that_the_driver_of_its_pool_does_not_name_yet(check_mode: bool
     with pytest.raises(TokenHeldBack) as error:
         found.work()
     assert str(error.value) == (
-        "No node was rotated: the driver pods on 2 nodes, n0, n1 do not mount Secret gpu-operator/by-hand. Run the playbook site, which names it in the "
-        "NVIDIADriver of the pool."
+        "No node was rotated. The driver pods on 2 nodes, n0, n1 do not mount Secret gpu-operator/by-hand. They mount it after the playbook site has named it "
+        "in the NVIDIADriver of the pool."
     )
     assert found.containers.commands == []
     # The same content is enough.
@@ -207,6 +218,21 @@ def test_a_secret_of_a_pool_without_nodes() -> None:
     found = module(params={"provided": provided(NEWER, [], "other")})
     found.plan = derive({"name": "prod"}, {}, [vgpu_pool("vdi", "licensing-config")])
     assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_files_that_an_earlier_run_has_left_are_removed(check_mode: bool) -> None:
+    """The first node needs no rotation, the second one only another gridd.conf, and the third one has nothing to remove."""
+    found = module(3, check_mode=check_mode)
+    by_node, left = found.containers.by_node, {f"{TOKEN_PATH}.new": OLD.encode()}
+    by_node["n0"] = Container({**initial_files(NEW, CONFIG), **left})
+    by_node["n1"] = Container({**initial_files(NEW, "FeatureType=2\n"), **left})
+    by_node["n2"] = Container(initial_files(NEW, CONFIG))
+    result = found.work()
+    assert (result["changed"], result["license_rotation"]["rotated"]) == (True, ["n1"])
+    assert [f"{TOKEN_PATH}.new" in each.files for each in by_node.values()] == [check_mode, check_mode, False]
+    if not check_mode:
+        assert not found.work()["changed"]
 
 
 def test_a_node_that_leaves_the_cluster_is_in_the_result() -> None:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import warnings
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
@@ -40,6 +42,18 @@ def test_a_run_warns_of_nodes_as_the_report_does() -> None:
         "The catalog has no GPU model NVIDIA-Unheard-Of (a); a MIG layout for it cannot be verified before it is applied.",
         "Not in a pool, so the run does not wait for c",
     ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "autoscale", "is_normal"),
+    [({}, {"min": 0, "max": 2}, True), ({}, {"min": 1, "max": 2}, False), ({"count": 0}, None, True), ({"count": 1}, None, False)],
+)  # fmt: skip
+def test_a_pool_that_may_have_no_node(nodes: dict[str, int], autoscale: dict[str, int] | None, is_normal: bool) -> None:
+    pool = {"name": "burst", "model": "T4", "nodes": {"flavor": "f", **nodes}}
+    pool |= {"autoscale": autoscale} if autoscale else {}
+    pools = derive({"name": "lab", "cloud": {"magnum": {}}}, {}, [pool]).pools
+    found = warnings.all_warnings([], assign_pools(pools, []), (), {}, run=True)
+    assert found == ([] if is_normal else ["No node of the cluster belongs to: burst."])
 
 
 def test_only_a_run_warns_of_empty_pools_before_any_gpu_node_is_known() -> None:

@@ -167,7 +167,7 @@ def test_pipes_and_sockets_are_refused(options: BuildOptions) -> None:
     with pytest.raises(InvalidOptions) as raised:
         spec(options).inputs  # noqa: B018
     assert raised.value.problems == [
-        f"build_context: {context / name} is a pipe, a socket or a device; remove it, because a build needs only files, folders and links"
+        f"build_context: {context / name} is a pipe, a socket or a device; remove it, because a build needs only files, directories and links"
         for name in ("drivers/pipe", "socket")
     ]
 
@@ -224,7 +224,7 @@ def test_all_missing_files_are_reported(options: BuildOptions) -> None:
     with pytest.raises(InvalidOptions) as raised:
         find_spec("ubuntu22.04", VERSION, broken)
     assert raised.value.problems == [
-        "installers: there is no file or folder /nowhere",
+        "installers: there is no file or directory /nowhere",
         f"build_context: {options.context} has no ubuntu22.04/Dockerfile; it must be a checkout of NVIDIA's gpu-driver-container with that folder",
         "catalog_file: there is no file /nowhere.yaml",
     ]

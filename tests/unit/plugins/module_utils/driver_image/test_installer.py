@@ -51,5 +51,7 @@ def test_other_files(name: str, message: str) -> None:
 
 
 def test_the_message_names_the_file_to_use() -> None:
-    with pytest.raises(WrongInstaller, match=r"NVIDIA-Linux-aarch64-580\.95\.02-grid\.run in the folder Guest_Drivers"):
+    with pytest.raises(
+        WrongInstaller, match=r"NVIDIA-Linux-aarch64-580\.95\.02-grid\.run in the directory Guest_Drivers"
+    ):
         parse_installer("NVIDIA-Linux-aarch64-580.95.02-vgpu-kvm.run")

@@ -146,7 +146,7 @@ def test_unknown_operating_systems() -> None:
     assert problems == [
         "Pool a: the operating system of its nodes is not known yet, because NFD has labelled none of them. Set "
         "gpu_driver_image_operating_systems (option operating_systems of the module), such as [rhel9.6]",
-        "Pool b and c: gpu-driver-container has no folder for the operating system sles15.5",
+        "Pool b and c: gpu-driver-container has no directory for the operating system sles15.5",
     ]
 
 

@@ -212,7 +212,7 @@ def test_all_problems_are_reported_once(options: BuildOptions) -> None:
     broken = BuildOptions(context=options.context, installers="/nowhere")
     with pytest.raises(InvalidOptions) as raised:
         world.built(broken).compare([image(), image(**{"ubuntu22.04": (f"{VERSION}-ubuntu22.04",)})])
-    assert raised.value.problems == ["installers: there is no file or folder /nowhere"]
+    assert raised.value.problems == ["installers: there is no file or directory /nowhere"]
 
 
 def test_files_that_cannot_be_read(options: BuildOptions, monkeypatch: pytest.MonkeyPatch) -> None:

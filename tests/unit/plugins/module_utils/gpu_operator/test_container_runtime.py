@@ -96,7 +96,12 @@ def test_runtime_classes(classes: list[Object], missing: list[str], handlers: di
 @pytest.mark.parametrize(
     ("operand", "pods", "kubelet", "words"),
     [
-        (toolkit(), [crashing("a")], "v1.33.5+k3s1", "K3s has at /run/k3s/containerd/containerd.sock"),
+        (
+            toolkit(),
+            [crashing("a")],
+            "v1.33.5+k3s1",
+            "containerd.sock instead of /run/k3s/containerd/containerd.sock (CONTAINERD_SOCKET) on",
+        ),
         (toolkit(), [crashing("a")], "v1.33.5+rke2r1", "set gpu_cluster.distribution: rke2"),
         (toolkit(), [without_sandbox("a")], "v1.33.5+k3s1", "node a: the container toolkit looks for"),
         (

@@ -183,6 +183,15 @@ def test_what_is_held_back(parts: list[str], text: str) -> None:
     )
 
 
+@pytest.mark.parametrize("verb", ["changes", "would change"])
+def test_the_warning_does_not_repeat_the_change_that_it_holds_back(verb: str) -> None:
+    reason = f"spec.driver.env of the ClusterPolicy {verb}"
+    warning = held_back_warning(["spec.driver.env"], DriverRollout(20, UpgradePolicy(automatic=True), (reason,)))
+    assert "would restart the driver on 20 nodes, at most 1 at a time. GPU pods would be evicted" in warning
+    manual = held_back_warning(["spec.driver.env"], DriverRollout(20, UpgradePolicy(automatic=False), (reason,)))
+    assert "would be out of date on 20 nodes. " in manual
+
+
 def test_a_change_is_held_back_with_the_pace_of_its_rollout() -> None:
     at_once = DriverRollout(20, UpgradePolicy(automatic=True, at_once=True), ("the switch",))
     assert at_once.at_once
@@ -190,6 +199,10 @@ def test_a_change_is_held_back_with_the_pace_of_its_rollout() -> None:
     assert (
         "it would restart the driver on 20 nodes, at the same time: the switch. GPU pods would be evicted there."
         in warning
+    )
+    of_values = held_back_warning(["driver.version", "driver.image"], at_once, "the Helm values")
+    assert of_values.startswith(
+        "driver.version of the Helm values, driver.image of the Helm values were held back, because they"
     )
     manual = held_back_warning(["spec.a"], DriverRollout(20, UpgradePolicy(automatic=False), ("a reason",)))
     assert "because the driver would be out of date on 20 nodes: a reason." in manual

@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.helm import cli
+from ansible_collections.accel.gpu.plugins.module_utils.helm.chart import ChartProblem
 from ansible_collections.accel.gpu.plugins.module_utils.helm.cli import (
     Helm,
     HelmMissing,
@@ -15,6 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.helm.cli import (
     find_helm,
     is_running,
 )
+from tests.helpers.programs import run_program
 
 
 @pytest.mark.parametrize(
@@ -35,11 +39,24 @@ def test_error_summary_is_one_line_with_the_remedy(errors: str, text: str) -> No
     assert not line.startswith("helm says: Error")
 
 
+def test_a_helm_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_TIMEOUT", 0.2)
+    binary = tmp_path / "helm"
+    binary.write_text("#!/bin/sh\nexec sleep 60\n")
+    binary.chmod(0o755)
+    with pytest.raises(
+        ChartProblem, match=r"helm pull oci://r/x was stopped, because it has not finished within 0.2 seconds"
+    ):
+        Helm(str(binary), run_program, str(tmp_path)).fetch("oci://r/x", None, None)
+
+
 def test_helm_gets_no_value_on_its_command_line_and_no_cluster(tmp_path: Path) -> None:
     calls: list[tuple[list[str], dict[str, str]]] = []
     inputs: list[str | None] = []
 
-    def run(args: list[str], *, environ_update: dict[str, str], data: str | None = None) -> tuple[int, str, str]:
+    def run(
+        args: list[str], *, environ_update: dict[str, str], data: str | None = None, **dummy: Any
+    ) -> tuple[int, str, str]:
         calls.append((args, environ_update))
         inputs.append(data)
         return (

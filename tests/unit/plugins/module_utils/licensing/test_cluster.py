@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.cluster import LicenseCluster
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from tests.helpers.license_api import LicenseApi, cluster_policy, gpu_node, license_secret
+from tests.helpers.license_api import LicenseApi, cluster_policy, gpu_node, license_secret, vgpu_pool
 from tests.helpers.license_tokens import make_token
 
 ONE, TWO = make_token(hosts=["one.example.com"]), make_token(hosts=["two.example.com"])
@@ -104,3 +104,35 @@ def test_a_token_in_place_of_a_node_is_not_shown() -> None:
     long = "worker-with-a-long-name-1.production-cluster-one.internal.example-corporation"
     for name in (long, long.replace(".internal", "")):
         assert name in api(*TWO_DRIVERS).rotation(node_names=[name])["msg"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "text"),
+    [
+        ("one", ""),
+        # The same files.
+        ("copy", ""),
+        (
+            "two",
+            "The driver pods on node a do not mount Secret gpu-operator/two. They mount it after the playbook site has named it in the NVIDIADriver of the "
+            "pool.",
+        ),
+    ],
+)
+def test_a_pool_declares_another_secret_than_the_one_that_its_driver_names(declared: str, text: str) -> None:
+    """All three modules notice it. The pool of a node without a driver pod is not noticed."""
+    found = api(driver("x", "one", **{"accel.gpu/pool": "vdi"}))
+    found.add(license_secret("copy", ONE, "FeatureType=4\n"), license_secret("two", TWO, "FeatureType=4\n"))
+    pool: dict[str, Any] = {"pool": "vdi", "accel.gpu/pool": "vdi"}
+    found.nodes = [gpu_node(name, **pool) for name in ("a", "b")]
+    # The driver does not run: no command is sent to it.
+    metadata = {"name": "driver-a", "namespace": "gpu-operator"}
+    found.pods = [{"metadata": metadata, "spec": {"nodeName": "a"}, "status": {"phase": "Pending"}}]
+    pools = [vgpu_pool("vdi", declared)]
+    written = found.license(pools)
+    assert not written.get("failed"), written["msg"]
+    assert ("do not mount" in str(written.get("warnings"))) == bool(text)
+    assert text in str(written.get("warnings"))
+    assert [each for each in found.info(pools)["license_info"]["problems"] if "mount" in each] == [text][: bool(text)]
+    rotated = found.rotation(pools, provided=written["license"])
+    assert rotated.get("msg", "") == (f"No node was rotated. {text}" if text else "")

@@ -29,7 +29,7 @@ NONE, NAME, CONNECTED, ALL = "0.0 0.0 0.0", "0.1 0.0 0.0", "0.1 0.2 0.0", "0,1 0
 
 def test_the_servers_of_a_token_and_the_commands() -> None:
     token = parse_token(make_token(hosts=["a.example.com", "fd00::1"]))
-    assert {server.host for server in servers_of(token)} == {"a.example.com", "fd00::1"}
+    assert {server.host for server in servers_of(token.services)} == {"a.example.com", "fd00::1"}
     assert Server("fd00::1", 443).address == "[fd00::1]:443"
     assert check_command(HOST, "")[-3:] == ["--noproxy", "*", "https://dls.example.com:443/"]
     assert check_command(HOST, "proxy:3128")[-3:-1] == ["--proxy", "http://proxy:3128"]
@@ -45,8 +45,8 @@ def test_the_servers_of_a_token_and_the_commands() -> None:
         (0, ALL, "", "", ""),
         (52, ALL, "curl: (52) Empty reply from server", "", ""),
         (28, ALL, "curl: (28) Operation timed out", "", ""),
-        (6, NONE, "curl: (6) Could not resolve host: dls.example.com", DNS, "The name dls.example.com is not resolved (Could not resolve host: dls.example.com). Check the DNS"),
-        (28, NONE, "curl: (28) Resolving timed out after 10000 milliseconds", DNS, "is not resolved"),
+        (6, NONE, "curl: (6) Could not resolve host: dls.example.com", DNS, "The name dls.example.com cannot be resolved (Could not resolve host: dls.example.com). Check the DNS"),
+        (28, NONE, "curl: (28) Resolving timed out after 10000 milliseconds", DNS, "cannot be resolved"),
         (7, NAME, "curl: (7) Failed to connect: Connection refused", TCP, "no connection to dls.example.com:443 (Failed to connect: Connection refused). Allow it"),
         (28, NAME, "curl: (28) Connection timed out", TCP, "no connection to"),
         (35, CONNECTED, "curl: (35) wrong version number", TLS, "accepts connections, but not TLS (wrong version number)"),

@@ -70,9 +70,9 @@ VALID = expected(expires=364.5 * DAY)
         (None, Reading(LICENSED), ""),
         (VALID, reading(VALID, LICENSED, token="0" * 64), "Licensed, but the token differs from Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
         (VALID, reading(VALID, LICENSED, token="0" * 64, config=None), "Licensed, but the token and gridd.conf differ from"),
-        (VALID, reading(VALID, token=None), "Unlicensed (Restricted). The driver container has no token: the driver pod started before"),
-        (VALID, reading(VALID, token="0" * 64), "The token is not that of Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
-        (VALID, reading(VALID, config="0" * 64), "gridd.conf is not that of Secret"),
+        (VALID, reading(VALID, token=None), "Unlicensed (Restricted). The driver container has no token: when the driver pod started, Secret gpu-operator/licensing-config was not configured"),
+        (VALID, reading(VALID, token="0" * 64), "The token differs from the one in Secret gpu-operator/licensing-config. Run the playbook license_rotate."),
+        (VALID, reading(VALID, config="0" * 64), "gridd.conf differs from the one in Secret"),
         (VALID, reading(VALID, skew=-3600), "The clock is 3600 s behind this machine's. Correct the time synchronization (NTP)"),
         (VALID, reading(VALID, skew=-2 * DAY), "by this clock, the token is not valid before"),
         (VALID, reading(VALID, skew=400 * DAY), "by this clock, the token expired at"),
@@ -83,6 +83,9 @@ VALID = expected(expires=364.5 * DAY)
         (replace(VALID, token=None), reading(VALID), "Secret gpu-operator/licensing-config does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."),
         (replace(VALID, readable=False), Reading(UNLICENSED), "Check the licensing Secret"),
         (None, Reading(UNLICENSED), "Check the licensing Secret"),
+        (VALID, Reading(LicenseStatus("unlicensed", "Unlicensed"), from_metric=True), "Unlicensed. The metric does not show the cause. Set gpu_licensing_report_source (option source of the module) to nvidia_smi."),
+        (replace(VALID, token=None), Reading(UNLICENSED, from_metric=True), "Secret gpu-operator/licensing-config does not exist, or has no valid token"),
+        (VALID, Reading(LICENSED, from_metric=True), ""),
         (VALID, Reading(error="the kubelet does not answer."), "The license state could not be read: the kubelet does not answer."),
         (VALID, Reading(LicenseStatus("unknown", "Pending")), "nvidia-smi reports no license state (Pending). Check the log of pod driver-n1."),
         (VALID, Reading(), "nvidia-smi reports no license state. Check"),
@@ -205,7 +208,7 @@ def test_the_overview() -> None:
     assert found["nodes"][0]["token_days_left"] is None
     assert states[-1].as_dict(NOW)["token_days_left"] == 364
     assert found["days_left"] == 364
-    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). The token is not")
+    assert found["warnings"][0].startswith("2 nodes, n1, n2: Unlicensed (Restricted). The token differs")
     assert problem_lines(states, 1)[-1] == "More problems: 1. The result of license_info lists the nodes."
     assert (
         "No NVIDIADriver and no ClusterPolicy names a Secret"
@@ -219,7 +222,7 @@ def test_the_overview() -> None:
     )
 
     reports: dict[str, dict[str, Any]] = {"prod": {"license_info": found}, "test": {"msg": "unreachable"}}
-    shown = report_lines(reports, 400)
+    shown = report_lines(reports)
     assert shown[0].split() == [
         "CLUSTER",
         "NODES",
@@ -236,7 +239,7 @@ def test_the_overview() -> None:
     ]
     assert shown[1].split()[:6] == ["prod", "4", "1", "2", "1", "2"]
     assert shown[2].split()[:2] == ["test", "-"]
-    assert report_problems(reports["prod"], 400) == [
+    assert report_problems({"license_info": overview(states, [VALID], NOW, min_days=400, limit=2)}) == [
         "3 of 4 nodes have no verified license.",
         "2 nodes have a token that differs from the one in their Secret. Run the playbook license_rotate.",
         f"The token in Secret {NAMESPACE}/licensing-config expires at {found['objects'][0]['expires']}, in 364 days. Create a new one in the license "
@@ -244,12 +247,12 @@ def test_the_overview() -> None:
     ]
     held: dict[str, Any] = {"total": 50, "in_use": 50, "leases": 49}
     reports["prod"]["license_servers"] = held
-    assert report_lines(reports, 1)[0].split()[4:9] == ["UNKNOWN", "OUTDATED", "LICENSES", "LEASES", "TOKEN"]
-    assert report_lines(reports, 1)[1].split()[4:8] == ["1", "2", "50", "49"]
-    assert report_problems(reports["prod"], 1)[-1] == "All 50 licenses in the pools are held."
+    assert report_lines(reports)[0].split()[4:9] == ["UNKNOWN", "OUTDATED", "LICENSES", "LEASES", "TOKEN"]
+    assert report_lines(reports)[1].split()[4:8] == ["1", "2", "50", "49"]
+    assert report_problems(reports["prod"])[-1] == "All 50 licenses in the pools are in use."
     failed = {"license_info": found, "license_servers_failure": "no answer."}
-    assert report_problems(failed, 1)[-1] == "The license servers could not be read: no answer."
-    assert report_problems(reports["test"], 1) == ["The cluster could not be read: unreachable"]
+    assert report_problems(failed)[-1] == "The license servers could not be read: no answer."
+    assert report_problems(reports["test"]) == ["The cluster could not be read: unreachable"]
 
 
 def vgpu_node(name: str, *, ready: bool = True, cordoned: bool = False) -> Node:
@@ -283,7 +286,7 @@ def test_nodes_that_need_no_license_now() -> None:
     assert {state.node.name for state in states if state.is_missing} == {"pool", "cordoned-with-pod", "alone-with-pod"}
     found = overview(states, [VALID], NOW, min_days=30, limit=10)
     assert found["counts"]["not_required"] == 3
-    assert report_problems({"license_info": found}, 30) == ["3 of 6 nodes have no verified license."]
+    assert report_problems({"license_info": found}) == ["3 of 6 nodes have no verified license."]
     assert any(text.endswith("Not verified: it is in no pool, and has no driver pod.") for text in found["warnings"])
 
 
@@ -303,7 +306,7 @@ def overview_of(*objects: Expected, nodes: int = 1) -> dict[str, Any]:
 
 def problems_of(*objects: Expected, nodes: int = 1) -> list[str]:
     """The problems of a cluster with licensed nodes."""
-    return report_problems({"license_info": overview_of(*objects, nodes=nodes)}, 30)
+    return report_problems({"license_info": overview_of(*objects, nodes=nodes)})
 
 
 def test_problems_of_objects() -> None:
@@ -314,7 +317,7 @@ def test_problems_of_objects() -> None:
     # The report shows it once.
     assert overview_of()["warnings"] == [NO_OBJECT]
     assert problems_of(replace(VALID, files=LicenseFiles(), token=None, readable=False)) == [
-        f"This user may not read {name}, so neither its token nor that of the nodes is verified. Grant the right to get it."
+        f"This user may not read {name}, so neither its token nor the nodes' tokens are verified. Grant the permission to get it."
     ]
     invalid = f"{name} does not exist, or has no valid token and gridd.conf. Run the playbook license with a token."
     assert problems_of(replace(VALID, token=None)) == [invalid]
@@ -345,7 +348,7 @@ def test_a_report_shows_each_problem_once(wanted: Expected | None) -> None:
     states = node_states([license_node(name) for name in readings], readings, lambda dummy: wanted, NOW)
     info = overview(states, objects, NOW, min_days=30, limit=2)
     result = {"license_info": info}
-    problems = report_problems(result, 30)
+    problems = report_problems(result)
     of_nodes = problem_lines(states)
     assert [*problems, *of_nodes] == [missing_text(2, 2), *info["warnings"]]
-    assert report_lines({"prod": result}, 30, 10_000)[3:] == [f"prod: {text}" for text in [*problems, *of_nodes]]
+    assert report_lines({"prod": result}, 10_000)[3:] == [f"prod: {text}" for text in [*problems, *of_nodes]]

@@ -193,17 +193,17 @@ def test_the_message_names_the_right_option_for_a_token(option: str) -> None:
     [
         ("feature_type", True, "feature_type: true is a boolean, not a whole number"),
         ("feature_type", False, "feature_type: false is a boolean, not a whole number"),
-        ("feature_type", "true", 'feature_type: "true" is text, not a whole number; give decimal digits alone'),
+        ("feature_type", "true", 'feature_type: "true" is a string, not a whole number; give decimal digits alone'),
         ("feature_type", 3, "feature_type: 3 is not known; use 1 (NVIDIA vGPU), 2 (NVIDIA RTX Virtual"),
         ("feature_type", 0, "feature_type: 0 requests no license, but each vGPU type needs one; use 1 (NV"),
         ("feature_type", "0", "feature_type: 0 requests no license"),
         ("feature_type", 10**80, "feature_type: a number of more than 60 digits is not known"),
         ("feature_type", "9" * 5000, "feature_type: looks like a token"),
-        ("feature_type", "²", 'feature_type: "²" is text, not a whole number'),
+        ("feature_type", "²", 'feature_type: "²" is a string, not a whole number'),
         ("proxy_port", True, "proxy_port: true is a boolean, not a whole number"),
         ("proxy_port", 0, "proxy_port: 0 is not allowed: give a port from 1 to 65535"),
         ("proxy_port", 10**80, "proxy_port: a number of more than 60 digits is not allowed"),
-        ("proxy_port", "²", 'proxy_port: "²" is text, not a whole number'),
+        ("proxy_port", "²", 'proxy_port: "²" is a string, not a whole number'),
         ("proxy_address", "a\0b", "proxy_address: is not a host"),
         ("proxy_address", "\ud800", "proxy_address: is not a host"),
         ("secret_name", "a\0b", 'secret_name: "a\\u0000b" is not the name of a Secret'),
@@ -350,8 +350,37 @@ def test_a_pool_may_have_a_secret_for_another_license_server_than_the_configmap(
     assert not migration(OTHER, TOKEN).license([vgpu_pool("vdi", SECRET)]).get("failed")
 
 
+@pytest.mark.parametrize(
+    ("config", "pools", "data", "is_named"),
+    [
+        ({"secretName": SECRET}, [], {LICENSE_TOKEN_KEY: TOKEN}, True),
+        ({"secretName": SECRET}, [], {"gridd.conf": ""}, False),
+        ({"secretName": SECRET}, [], None, False),
+        # This run names the Secret instead.
+        ({"configMapName": SECRET}, [], {LICENSE_TOKEN_KEY: TOKEN}, True),
+        # A pool uses it.
+        ({"configMapName": SECRET}, [*POOLS, vgpu_pool("other")], {LICENSE_TOKEN_KEY: TOKEN, "gridd.conf": ""}, False),
+    ],
+)
+def test_a_configmap_that_an_earlier_run_has_copied(
+    config: dict[str, Any], pools: list[Any], data: dict[str, str] | None, is_named: bool
+) -> None:
+    api = LicenseApi([cluster_policy(licensingConfig={**config, "nlsEnabled": True})], nodes=[gpu_node("a")])
+    api.add(license_secret(SECRET, TOKEN, "FeatureType=1\n"))
+    if data is not None:
+        path = object_path("v1", "ConfigMap", SECRET, NAMESPACE)
+        api.objects[path] = {"metadata": {"name": SECRET}, "data": data}
+    text = (
+        "Secret gpu-operator/licensing-config replaces ConfigMap gpu-operator/licensing-config, which still contains a token. Delete it once the driver has "
+        "restarted on every node."
+    )
+    result = api.license(pools)
+    assert not result.get("failed"), result["msg"]
+    assert (text in str(result.get("warnings"))) == is_named
+
+
 def test_a_configmap_that_does_not_exist_is_no_source() -> None:
     policy = cluster_policy(licensingConfig={"configMapName": SECRET, "nlsEnabled": True})
     result = LicenseApi([policy]).license(token=TOKEN)
     assert result["license"]["objects"][0]["migrated_from"] == ""
-    assert "has the content of" not in str(result.get("warnings"))
+    assert "replaces" not in str(result.get("warnings"))

@@ -9,7 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.kube.exec import ExecResult
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.cluster import LicenseCluster
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.connectivity import are_unreachable
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import DesiredFiles, LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import Expected
@@ -25,9 +27,11 @@ CONFIG = "FeatureType=1\n"
 TARGET = LicenseTarget(SECRET, "licensing-config")
 
 
-def provided(*, policy: str = "cluster-policy", held_back: tuple[str, ...] = ()) -> dict[str, Any]:
+def provided(
+    config: str = CONFIG, *, policy: str = "cluster-policy", held_back: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """The result of the module license that would write the new token."""
-    files = LicenseFiles(NEW.encode(), CONFIG.encode())
+    files = LicenseFiles(NEW.encode(), config.encode())
     change = LicenseObjectChange(TARGET, None, LicenseFiles(), DesiredFiles(files, parse_token(NEW), ()), {})
     return {"objects": [change.summary(NAMESPACE, utc_now())], "policy": policy, "held_back": list(held_back)}
 
@@ -54,6 +58,24 @@ def test_nodes_are_compared_with_the_new_files(mounted: list[LicenseTarget]) -> 
         each.node.name for each in plan_rotation(nodes, readings, cluster.expected_of, {}, restart_drivers=False)
     ] == ["n0"]
     assert NEW not in str(provided())
+
+
+@pytest.mark.parametrize(
+    ("config", "way"),
+    [
+        (CONFIG, ("--noproxy", "*")),
+        ("ProxyServerAddress=proxy\nProxyServerPort=3128\n", ("--proxy", "http://proxy:3128")),
+    ],
+)
+def test_the_license_servers_of_the_new_token_are_checked(config: str, way: tuple[str, ...]) -> None:
+    cluster = predicted([TARGET], provided(config))
+    containers = Containers({"n0": Container(initial_files(OLD, CONFIG))})
+    containers.by_node["n0"].connection = ExecResult(6, "0 0 0", "curl: (6) Could not resolve host: new.example.com")
+    access = LicenseContainers(cast(Any, containers))
+    checks = access.check_all([license_node("n0")], cluster.expected_of)["n0"]
+    assert [check.address for check in checks] == ["new.example.com:443"]
+    assert are_unreachable(checks)
+    assert containers.commands[-1][1][-3:] == (*way, "https://new.example.com:443/")
 
 
 def test_a_change_that_is_held_back_mounts_nothing_else() -> None:

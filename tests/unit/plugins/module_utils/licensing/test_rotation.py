@@ -230,7 +230,7 @@ def test_a_client_that_does_not_start() -> None:
     with pytest.raises(PartialFailure) as error:
         rotate(containers)
     assert (
-        "The rotation stopped at node n0, after its license client was ended and its files were replaced: nvidia-gridd does not start in pod driver-n0: nvidia-gridd: cannot start. The license client of this node is "
+        "The rotation stopped at node n0, after its license client was stopped and its files were replaced: nvidia-gridd does not start in pod driver-n0: nvidia-gridd: cannot start. The license client of this node is "
         "stopped. Correct the cause and run license_rotate again, or restart the driver pod. To restart the driver of the node after a drain, set gpu_licensing_restart_drivers (option "
         "restart_drivers of the module)."
     ) in str(error.value)

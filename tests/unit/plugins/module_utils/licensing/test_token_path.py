@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -48,3 +49,23 @@ def test_the_message_names_the_path(tmp_path: Path) -> None:
         f"gpu_licensing_token_path (option token_path of the module): {tmp_path}/new.tok cannot be read: No such file or directory"
         in result["msg"]
     )
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("kind", ["fifo", "device", "directory", "huge"])
+def test_only_a_file_of_the_size_of_a_token_is_read(kind: str, tmp_path: Path) -> None:
+    path, reason = tmp_path / "new.tok", "is not a regular file"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path = Path("/dev/zero")
+    elif kind == "directory":
+        path.mkdir()
+        reason = "cannot be read: Is a directory"
+    else:
+        with path.open("wb") as file:
+            file.truncate(10**12)
+        reason = "has 1000000000000 bytes; a token has about 2,700, and at most 65536 are read"
+    options = {"gpu_cluster": {"name": "a"}, "gpu_pools": [], "token_path": str(path)}
+    result = run_module(license_module.main, options)
+    assert result["msg"] == f"gpu_licensing_token_path (option token_path of the module): {path} {reason}"

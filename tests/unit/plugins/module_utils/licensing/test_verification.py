@@ -110,6 +110,7 @@ def verify(cluster: Cluster, *passes: Callable[[], object], **options: Any) -> d
     cluster.passes = [cast(Any, change) for change in passes]
     module = SimpleNamespace(
         params={
+            "source": "nvidia_smi",
             "require_licensed": True,
             "wait_timeout": 2,
             "wait_sleep": 0,
@@ -202,6 +203,31 @@ def test_a_secret_that_changes_is_compared(cluster: Cluster) -> None:
     found = verify(cluster, unchanged, rotate)
     assert {entry["name"]: entry["token_matches"] for entry in found["nodes"]} == {"n0": False, "n1": True}
     assert {service["host"] for service in found["objects"][0]["services"]} == {"new.example.com"}
+
+
+def test_the_metric_without_commands(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = "".join(f'DCGM_FI_DEV_VGPU_LICENSE_STATUS{{gpu="{gpu}"}} {gpu}\n' for gpu in (0, 1))
+    monkeypatch.setattr(cluster, "send", lambda *dummy, **others: SimpleNamespace(data=samples.encode()), raising=False)
+    # The third list is that of the exporters.
+    found = verify(cluster, unchanged, unchanged, source="dcgm_exporter", require_licensed=False, check_services=True)
+    assert cluster.commands == []
+    assert found["counts"] == {
+        "nodes": 2,
+        "licensed": 0,
+        "unlicensed": 2,
+        "unknown": 0,
+        "outdated": 0,
+        "not_required": 0,
+    }
+    for entry in found["nodes"]:
+        assert (entry["state"], entry["status"], entry["product"], entry["expires"]) == (
+            "unlicensed",
+            "Unlicensed",
+            "",
+            None,
+        )
+        assert entry["token_matches"] is None
+        assert "The metric does not show the cause. Set gpu_licensing_report_source (option source" in entry["problem"]
 
 
 def test_a_timeout_reports_the_last_nodes(cluster: Cluster) -> None:

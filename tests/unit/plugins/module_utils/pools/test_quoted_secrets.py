@@ -66,10 +66,10 @@ def test_other_text_is_quoted_as_it_is(text: str) -> None:
 @pytest.mark.parametrize("which", ["operator", "nfd"])
 def test_text_in_place_of_a_release_or_its_values_is_never_quoted(which: str, text: str) -> None:
     assert problems(**{which: text}) == [
-        f"gpu_cluster.{which}: is text, not a map; write it as `key: value` lines",
+        f"gpu_cluster.{which}: is a string, not a map; write it as `key: value` lines",
     ]
     assert problems(**{which: {"values": text}}) == [
-        f"gpu_cluster.{which}.values: is text, not a map; write it as `key: value` lines",
+        f"gpu_cluster.{which}.values: is a string, not a map; write it as `key: value` lines",
     ]
     for template in ({which: f"{text} {{{{ x }}}}"}, {which: {"values": f"{text} {{{{ x }}}}"}}):
         (problem,) = problems(**template)
@@ -139,7 +139,7 @@ def test_nothing_about_a_pool_quotes_a_secret(pool: Any, text: str) -> None:
 def test_the_rule_is_still_reported() -> None:
     (problem,) = problems(sharing={"mode": "time-slicing", "replicas": f"password={SECRET}"})
     assert problem.startswith(
-        f"{REPLICAS}: (text of 22 characters; not shown) is text, not a whole number; give decimal digits"
+        f"{REPLICAS}: (text of 22 characters; not shown) is a string, not a whole number; give decimal digits"
     )
     (problem,) = problems({"registry": f"u:{SECRET}@reg.example.com", "version": "v25.10.1"})
     assert problem.startswith(

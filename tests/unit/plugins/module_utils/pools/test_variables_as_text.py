@@ -137,25 +137,25 @@ def test_every_number_and_boolean_of_the_schema_may_be_text(documents: Document)
 
 # What stays a mistake of a pool, and how the message begins.
 AMBIGUOUS: list[tuple[Document, str]] = [
-    ({**T4, "gpus_per_node": "4 nodes"}, 'gpu_pools[0].gpus_per_node: "4 nodes" is text, not a whole number; give decimal'),
-    ({**T4, "gpus_per_node": "4.0"}, 'gpu_pools[0].gpus_per_node: "4.0" is text, not a whole number'),
+    ({**T4, "gpus_per_node": "4 nodes"}, 'gpu_pools[0].gpus_per_node: "4 nodes" is a string, not a whole number; give decimal'),
+    ({**T4, "gpus_per_node": "4.0"}, 'gpu_pools[0].gpus_per_node: "4.0" is a string, not a whole number'),
     ({**T4, "gpus_per_node": 4.0}, "gpu_pools[0].gpus_per_node: 4.0 is a number with a fraction"),
-    ({**T4, "gpus_per_node": "04"}, 'gpu_pools[0].gpus_per_node: "04" is text, not a whole number'),
+    ({**T4, "gpus_per_node": "04"}, 'gpu_pools[0].gpus_per_node: "04" is a string, not a whole number'),
     ({**T4, "gpus_per_node": "0"}, "gpu_pools[0].gpus_per_node: 0 is not allowed"),
-    ({**T4, "startup_taint": "maybe"}, 'gpu_pools[0].startup_taint: "maybe" is text, not a boolean'),
-    ({**T4, "labels": {"a": 4}}, "gpu_pools[0].labels.a: 4 is a number, not text"),
+    ({**T4, "startup_taint": "maybe"}, 'gpu_pools[0].startup_taint: "maybe" is a string, not a boolean'),
+    ({**T4, "labels": {"a": 4}}, "gpu_pools[0].labels.a: 4 is a number, not a string"),
     ({**T4, "match": {"model": ""}}, 'gpu_pools[0].match.model: "" is empty'),
-    ({**T4, "match": ""}, 'gpu_pools[0].match: "" is text, not a map'),
-    ({**T4, "taints": ""}, 'gpu_pools[0].taints: "" is text, not a list'),
-    ({**T4, "labels": ""}, 'gpu_pools[0].labels: "" is text, not a map'),
-    ({**T4, "sharing": ""}, 'gpu_pools[0].sharing: "" is text, not a map'),
+    ({**T4, "match": ""}, 'gpu_pools[0].match: "" is a string, not a map'),
+    ({**T4, "taints": ""}, 'gpu_pools[0].taints: "" is a string, not a list'),
+    ({**T4, "labels": ""}, 'gpu_pools[0].labels: "" is a string, not a map'),
+    ({**T4, "sharing": ""}, 'gpu_pools[0].sharing: "" is a string, not a map'),
     ({**T4, "sharing": {"mode": ""}}, 'gpu_pools[0].sharing.mode: "" is empty'),
-    ({**T4, "sharing": {"mode": "time-slicing", "replicas": ""}}, 'gpu_pools[0].sharing.replicas: "" is text, not a whole'),
-    (_mig(layout=""), 'gpu_pools[0].sharing.layout: "" is text, not a layout'),
-    (_mig(layout="seven"), 'gpu_pools[0].sharing.layout: "seven" is text, not a layout'),
+    ({**T4, "sharing": {"mode": "time-slicing", "replicas": ""}}, 'gpu_pools[0].sharing.replicas: "" is a string, not a whole'),
+    (_mig(layout=""), 'gpu_pools[0].sharing.layout: "" is a string, not a layout'),
+    (_mig(layout="seven"), 'gpu_pools[0].sharing.layout: "seven" is a string, not a layout'),
     (_rollout(drain=""), 'gpu_pools[0].rollout.drain: "" is empty'),
     (_rollout(limit=""), 'gpu_pools[0].rollout.limit: "" is not a number of nodes'),
-    (_rollout(reboot={"command": "ssh {node}"}), 'gpu_pools[0].rollout.reboot.command: "ssh {node}" is text, not a list'),
+    (_rollout(reboot={"command": "ssh {node}"}), 'gpu_pools[0].rollout.reboot.command: "ssh {node}" is a string, not a list'),
 ]  # fmt: skip
 
 

@@ -78,7 +78,7 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"sharing": {"mode": "mig", "layout": {"3g.20gb": 0}}}, ".sharing.layout['3g.20gb']: 0 is not a count"),
     (
         {"sharing": {"mode": "mig", "layout": [{"3g.20gb": 1}, "x"]}},
-        ".sharing.layout[1]: is text, not the MIG devices of a GPU",
+        ".sharing.layout[1]: is a string, not the MIG devices of a GPU",
     ),
     (
         {"sharing": {"mode": "mig", "layout": {0: {"3g.20gb": 1}, "1g.5gb": 1}}},
@@ -140,7 +140,10 @@ MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
         ".sharing.replicas: 1 is not allowed: sharing needs at least 2 (NVIDIA device plugin); for whole GPUs, remove it and set mode: none",
     ),
     ({"sharing": {**SLICED, "replicas": 251}}, ".sharing.replicas: 251 is not allowed: more than 250 pods"),
-    ({"sharing": {**SLICED, "rename": "yep"}}, '.sharing.rename: "yep" is text, not a boolean; write true or false'),
+    (
+        {"sharing": {**SLICED, "rename": "yep"}},
+        '.sharing.rename: "yep" is a string, not a boolean; write true or false',
+    ),
 ]
 
 

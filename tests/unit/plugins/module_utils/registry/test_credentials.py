@@ -160,6 +160,32 @@ def test_helpers_are_asked_by_the_name_in_the_file() -> None:
     )
 
 
+def test_only_the_helpers_of_registries_in_use_are_asked_and_once() -> None:
+    asked: list[str] = []
+
+    def ask(name: str, dummy_helper: str) -> Login | None:
+        asked.append(name)
+        return None if name == "ghcr.io" else Login(name, "p", "s")
+
+    file = {
+        "auths": {"r.example.com": auth("u", "p")},
+        "credHelpers": dict.fromkeys(("quay.io", "ghcr.io", "nvcr.io", "docker.io"), "x"),
+    }
+    found = read_credentials((), json.dumps(file), PATH, {"NGC_API_KEY": "k"}, ask)
+    assert (asked, found.secrets) == ([], {"p", "k", auth("u", "p")["auth"], auth("$oauthtoken", "k")["auth"]})
+    assert [
+        user(found.find(name)) for name in ("r.example.com/x", "quay.io/x", "quay.io/y", "ghcr.io/x", "ghcr.io/x")
+    ] == ["u", "quay.io", "quay.io", None, None]
+    assert asked == ["quay.io", "ghcr.io"]
+    # Without its helper, a registry has the other login.
+    document = json.loads(found.document("docker://r.example.com/x docker://ghcr.io/x"))["auths"]
+    assert (set(document), document["nvcr.io"]) == ({"r.example.com", "quay.io", "nvcr.io"}, auth("$oauthtoken", "k"))
+    document = json.loads(found.document("docker://nvcr.io/x"))["auths"]
+    assert document["nvcr.io"] == auth("nvcr.io", "p")
+    assert asked == ["quay.io", "ghcr.io", "nvcr.io"]
+    assert set(json.loads(found.document("FROM x", only_named=True))["auths"]) == {"docker.io"}
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -181,8 +207,8 @@ def test_invalid_files(text: str) -> None:
 
 
 def test_files_without_logins() -> None:
-    assert json.loads(read({}).document()) == {"auths": {}}
-    assert json.loads(read({"auths": None}).document()) == {"auths": {}}
+    assert json.loads(read({}).document("")) == {"auths": {}}
+    assert json.loads(read({"auths": None}).document("")) == {"auths": {}}
 
 
 def test_the_document_is_read_as_the_same_logins() -> None:
@@ -191,7 +217,7 @@ def test_the_document_is_read_as_the_same_logins() -> None:
         options=({"registry": "registry.example.com:5000", "username": "a", "password": "b"},),
         key="k",
     )
-    document = json.loads(first.document())
+    document = json.loads(first.document(""))
     assert set(document["auths"]) == {"docker.io", "quay.io/org", "registry.example.com:5000", "nvcr.io"}
     second = read(document)
     for name in document["auths"]:
@@ -215,7 +241,7 @@ def test_a_build_gets_only_the_logins_of_its_base_images(dockerfile: str, expect
         options=({"registry": "registry.example.com:5000", "username": "a", "password": "b"},),
         key="k",
     )
-    assert set(json.loads(found.document(dockerfile))["auths"]) == expected
+    assert set(json.loads(found.document(dockerfile, only_named=True))["auths"]) == expected
 
 
 def test_secrets_are_complete_and_not_shown() -> None:
@@ -262,4 +288,4 @@ def test_values_of_other_types(text: str) -> None:
 )
 def test_a_build_gets_only_logins_of_hosts_that_it_names(text: str, given: bool) -> None:
     credentials = Credentials({"r.example.com/folder": Login("u", "p", "s")})
-    assert (json.loads(credentials.document(text))["auths"] != {}) == given
+    assert (json.loads(credentials.document(text, only_named=True))["auths"] != {}) == given

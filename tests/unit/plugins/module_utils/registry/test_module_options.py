@@ -94,7 +94,7 @@ def test_text_that_is_no_list_of_registries(text: str) -> None:
         failed = run_module(main, {**options, "registries": text})
         assert (failed["code"], failed["msg"]) == (
             "invalid",
-            'registries: is text, but not a list of maps as JSON; write it as [{"registry": "registry.example.com", "username": "...", "password": "..."}]',
+            'registries: is a string, but not a list of maps as JSON; write it as [{"registry": "registry.example.com", "username": "...", "password": "..."}]',
         )
         assert "planted" not in json.dumps(failed)
         assert failed["invocation"]["module_args"]["registries"] == "(not shown)"

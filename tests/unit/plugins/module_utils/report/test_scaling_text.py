@@ -15,6 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.plan import 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.scaling_text import scaling_paragraphs
 from ansible_collections.accel.gpu.plugins.module_utils.report.table import wrap
+from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 from tests.helpers import infos
 from tests.helpers.machine_sets import ACCELERATOR, NEW, cluster_autoscaler, machine_set
 from tests.helpers.scaling_cases import explained
@@ -85,6 +86,15 @@ def test_a_broken_machine_set_is_an_alarm_only_in_the_report_since_the_run_corre
         "scaling of notebooks: MachineSet notebooks will scale from zero after this run; 0 to 6 nodes;"
     )
     assert "cause" not in plan
+
+
+def test_the_report_of_check_mode_does_not_show_as_broken_what_the_run_corrects() -> None:
+    info = {**infos.fleet(5), **result(cluster(labels={ACCELERATOR: "nvidia.com/gpu"}))}
+    assert "MachineSet notebooks does not scale from zero" in "\n".join(lines(info, width=400))
+    checked = "\n".join(lines(info, width=400, applied=False))
+    assert "MachineSet notebooks will scale from zero after this run" in checked
+    assert "Report of cluster" in checked
+    assert "cause" not in checked
 
 
 def test_a_machine_set_at_its_maximum_is_not_called_unable_to_scale() -> None:

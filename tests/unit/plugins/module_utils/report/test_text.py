@@ -331,7 +331,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "adopted",
         "plan",
         _info(installed={"operator": _found(notes=["beware"])}),
-        ["operator: GPU operator v25.3.2 in namespace x (OLM) is used unmanaged; beware"],
+        ["operator: GPU operator v25.3.2 in namespace x (OLM) is adopted and not upgraded; beware"],
     ),
     (
         "two operators",

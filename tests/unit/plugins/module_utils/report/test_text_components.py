@@ -71,7 +71,7 @@ def _info(**changes: t.Any) -> dict[str, t.Any]:
         ),
         (
             {"installed": {"nfd": ADOPTED, "operator": MISSING}},
-            ["is used unmanaged", "operator: installs GPU operator v25.10.1"],
+            ["is adopted and not upgraded", "operator: installs GPU operator v25.10.1"],
         ),
         ({"reachable": False}, [f"operator: {SETTINGS}"]),
         (

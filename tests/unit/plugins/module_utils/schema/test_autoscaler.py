@@ -43,7 +43,7 @@ def pool(**scale: t.Any) -> dict[str, t.Any]:
         ),
         ({"values": {"scaleDown": {"enabled": False}}}, "set gpu_cluster.autoscaler.scale_down.enabled instead"),
         ({"values": {"expanders": ["Random"]}}, "set gpu_cluster.autoscaler.expanders instead"),
-        ({"values": {"scaleDown": "on"}}, "values.scaleDown: is text, not a map"),
+        ({"values": {"scaleDown": "on"}}, "values.scaleDown: is a string, not a map"),
     ],
 )
 def test_mistakes_are_named_with_a_remedy(autoscaler: dict[str, t.Any], message: str) -> None:

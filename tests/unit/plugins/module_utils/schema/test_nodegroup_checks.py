@@ -32,7 +32,7 @@ CLOUD_MISTAKES: list[tuple[t.Any, str]] = [
         'gpu_cluster.cloud.vks.vks_url: "vks.example.com" is not an address; write it as',
     ),
     ({"vks": {"iam_url": "https://u:p@x"}}, "gpu_cluster.cloud.vks.iam_url: "),
-    ("mycloud", 'gpu_cluster.cloud: "mycloud" is text, not a map'),
+    ("mycloud", 'gpu_cluster.cloud: "mycloud" is a string, not a map'),
 ]
 
 
@@ -113,7 +113,7 @@ POOL_MISTAKES: list[tuple[Document, Document, Document, str]] = [
     (VKS, {"name": "gpu-a"}, {"max_size": 2}, ".nodes.max_size: is not a known key; write autoscale"),
     (MAGNUM, {}, {"cluster": "x"}, ".nodes.cluster: is not a known key; it belongs under gpu_cluster.cloud"),
     (MAGNUM, {}, {"role": "master"}, '.nodes.role: "master" is the control plane\'s role'),
-    (MAGNUM, {}, {"labels": {"a": True}}, ".nodes.labels.a: true is a boolean, not text; put it in quotes"),
+    (MAGNUM, {}, {"labels": {"a": True}}, ".nodes.labels.a: true is a boolean, not a string; put it in quotes"),
     (
         MAGNUM,
         {},

@@ -49,7 +49,7 @@ ON_OPENSHIFT = {"name": "c", "distribution": "openshift"}
         ),
         (
             {**ON_OPENSHIFT, "operator": {"olm": {"subscription_config": {"env": [{"name": "A", "value": 1}]}}}},
-            "gpu_cluster.operator.olm.subscription_config.env[0].value: 1 is a number; an environment variable is text",
+            "gpu_cluster.operator.olm.subscription_config.env[0].value: 1 is a number; an environment variable is a string",
         ),
         (
             {**ON_OPENSHIFT, "operator": {"olm": {"subscription_config": {

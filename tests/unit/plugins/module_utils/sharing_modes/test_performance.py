@@ -29,7 +29,7 @@ PERFORMANCE: list[tuple[str, dict[str, t.Any], list[str], list[str]]] = [
         "mps",
         {"mode": "mps", "replicas": 4, "memory_mib_per_share": 35942},
         [
-            "0.244 of the GPU each, with the latency of a pod alone",
+            "0.244 of the GPU each, with the same latency as a pod that runs alone",
             "a hard limit, even while other pods are idle",
             "35942 MiB",
             "34.3 GiB usable",

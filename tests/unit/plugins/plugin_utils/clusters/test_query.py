@@ -29,7 +29,7 @@ def test_valid_entries(clouds: Any) -> None:
     ("clouds", "words"),
     [
         ([], ["clouds: is empty"]),
-        (["cern"], ['clouds[0]: "cern" is text, not a map']),
+        (["cern"], ['clouds[0]: "cern" is a string, not a map']),
         ([{}], ["clouds[0]: needs exactly one of magnum or vks"]),
         ([{"openstack": {}}], ["clouds[0].openstack: is not a known key"]),
         ([{"magnum": {"cloud": "a"}, "vks": {}}], ["clouds[0]: needs exactly one of"]),
@@ -42,10 +42,10 @@ def test_valid_entries(clouds: Any) -> None:
             [{"vks": {"client_secret": "x"}}],
             ["clouds[0].vks.client_secret: is not a known key; did you mean client_secret_env?"],
         ),
-        ([{"vks": "HAN"}], ['clouds[0].vks: "HAN" is text, not a map']),
+        ([{"vks": "HAN"}], ['clouds[0].vks: "HAN" is a string, not a map']),
         (
             [{"vks": {"region": 3, "validate_certs": "never"}}],
-            ["clouds[0].vks.region: 3 is a number, not text", "is text, not a boolean"],
+            ["clouds[0].vks.region: 3 is a number, not a string", "is a string, not a boolean"],
         ),
     ],
 )

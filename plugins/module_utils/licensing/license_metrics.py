@@ -1,0 +1,101 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The license state of nodes by the metric of dcgm-exporter, which is read through the API server's proxy to its pods.
+
+Source: DCGM dcgmlib/dcgm_fields.h (field 526; 0: not licensed, 1: licensed); NVIDIA/dcgm-exporter etc/default-counters.csv and
+etc/dcp-metrics-included.csv (both export it); gpu-operator assets/state-dcgm-exporter (label and port of the pods).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+
+from ..catalog.names import LIVE_PODS
+from ..cluster_state.operand_pods import DCGM_EXPORTER, node_of
+from ..kube.errors import ApiError
+from ..kube.paths import collection_path, object_path
+from .container import read_parallel
+from .diagnosis import SOURCE_OPTION
+from .driver_pods import LicenseNode, Reading
+from .status import LICENSED, UNLICENSED, LicenseStatus
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+
+METRIC = "DCGM_FI_DEV_VGPU_LICENSE_STATUS"
+_PORT = 9400
+_SAMPLE = re.compile(rf"^{METRIC}(?:\{{(?P<labels>.*)\}})? +(?P<value>\S+)", re.MULTILINE)
+_MODEL = re.compile(r'(?:^|,)modelName="([^"\\]*)"')
+_STATES = {"0": UNLICENSED, "1": LICENSED}
+# The API server cannot connect to the pod (apimachinery pkg/util/proxy/transport.go).
+_NO_CONNECTION = "error trying to reach service"
+_MAX_ERROR = 200
+_OTHER_SOURCE = f"or set {SOURCE_OPTION} to nvidia_smi"
+
+
+def parse_metrics(text: str) -> LicenseStatus | None:
+    """The state of a node by its metrics, with several vGPUs that of the one without a license; None if the metric is missing or has another value."""
+    found = []
+    for sample in _SAMPLE.finditer(text):
+        state = _STATES.get(sample["value"])
+        if state is None:
+            return None
+        model = _MODEL.search(sample["labels"] or "")
+        found.append(LicenseStatus(state, state.capitalize(), vgpu_type=model[1] if model else ""))
+    return min(found, key=lambda status: status.is_licensed, default=None)
+
+
+class LicenseMetrics:
+    """The metrics of one cluster's nodes; reading them needs no right to run commands."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        """`namespace` is that of the operator; sends no request yet."""
+        self._client = client
+        self._namespace = namespace
+
+    def read_all(
+        self, nodes: t.Sequence[LicenseNode], on_done: t.Callable[[int], None] = lambda done: None
+    ) -> dict[str, Reading]:
+        """The readings of all nodes by name, as LicenseContainers.read_all() returns them; without files and clocks."""
+        pods = self._exporters()
+        calls = [
+            (node.name, functools.partial(self._read, pods.get(node.name)))
+            for node in nodes
+            if node.running_pod is not None
+        ]
+        return {node.name: Reading() for node in nodes} | read_parallel(calls, on_done)
+
+    def _exporters(self) -> dict[str, str]:
+        """The names of the exporter's pods by node."""
+        path = collection_path("v1", "Pod", self._namespace)
+        pods = self._client.list(path, label_selector=f"app={DCGM_EXPORTER}", field_selector=LIVE_PODS)
+        return {node_of(pod): pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")}
+
+    def _read(self, pod: str | None) -> Reading:
+        if pod is None:
+            return Reading(
+                error=f"The node has no pod of dcgm-exporter. Enable dcgmExporter in the ClusterPolicy, {_OTHER_SOURCE}."
+            )
+        path = object_path("v1", "Pod", f"{pod}:{_PORT}", self._namespace)
+        try:
+            response = self._client.send("GET", f"{path}/proxy/metrics", accept="*/*", is_final=_is_unreachable)
+        except ApiError as error:
+            if not _is_unreachable(error):
+                raise
+            return Reading(
+                error=f"The API server cannot reach port {_PORT} of pod {pod} ({error.message[:_MAX_ERROR]}). Check the log of the pod and the network "
+                f"policies, {_OTHER_SOURCE}."
+            )
+        status = parse_metrics(response.data.decode(errors="replace"))
+        if status is None:
+            return Reading(
+                error=f"Pod {pod} does not export {METRIC}. Add it to the metrics in the ConfigMap that dcgmExporter.config of the ClusterPolicy names, "
+                f"{_OTHER_SOURCE}."
+            )
+        return Reading(status, from_metric=True)
+
+
+def _is_unreachable(error: ApiError) -> bool:
+    return _NO_CONNECTION in error.message

@@ -1,0 +1,50 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Warnings about the objects with the licensing files, and about nodes whose driver pods do not mount them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..schema.messages import abbreviate_nodes, join_words
+from .diagnosis import Expected, expiry_warning
+from .objects import SECRET_NAME_OPTION, LicenseObjectChange
+from .token import utc_now
+
+if t.TYPE_CHECKING:
+    from .cluster import LicenseCluster
+
+
+def object_warnings(
+    cluster: LicenseCluster, changes: t.Sequence[LicenseObjectChange], *, min_days: int, given: bool
+) -> t.Iterator[str]:
+    """All warnings, after the objects are written; `given`: the user has given the token."""
+    namespace = cluster.namespace
+    written = [change.target.label_with_pools(namespace) for change in changes if not change.managed_by]
+    if len(written) > 1 and given and any(change.action == "created" for change in changes):
+        yield (
+            f"The same token is in {join_words(written)}. If one needs another token, set {SECRET_NAME_OPTION} to its name in a run with that token."
+        )
+    for change in changes:
+        label = change.target.label(namespace)
+        yield from change.desired.warnings
+        for text in change.desired.token.warnings:
+            yield f"The token in {label}: {text}."
+        expected = Expected(change.target, namespace, change.desired.files, change.desired.token)
+        if text := expiry_warning(expected, utc_now(), min_days):
+            yield text
+        if change.former is not None and not any(change.former.is_same_object(each.target) for each in changes):
+            yield (
+                f"{label} replaces {change.former.label(namespace)}, which still contains a token. Delete it once the driver has restarted on every node."
+            )
+    yield from _node_warnings(cluster, changes)
+
+
+def _node_warnings(cluster: LicenseCluster, changes: t.Iterable[LicenseObjectChange]) -> t.Iterator[str]:
+    for reason, names in cluster.nodes_without_token().items():
+        yield f"No licensing Secret belongs to {abbreviate_nodes(names)}: {reason}."
+    declared = [change for change in changes if change.target.pools]
+    nodes = cluster.license_nodes() if declared else []
+    for change in declared:
+        if text := cluster.mount_problem(nodes, change.target, change.desired.files.digests()):
+            yield text
