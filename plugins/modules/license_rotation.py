@@ -23,6 +23,7 @@ description:
     and TLS). The check runs in the driver pods. If a node cannot reach any of the servers, the module fails, and no node is changed.
   - On a node that has the files in the Secret but no license, only the client is restarted. These nodes are changed last.
   - After waiting for another run, the module reads the Secret and the nodes again before the first change.
+  - With O(restart_drivers=true), the drivers are restarted instead, one node after the other, each drained first.
   - If a driver pod is replaced in the meantime, the module waits until the driver is running again on the node, and verifies its license. If a node leaves
     the cluster, the rotation continues.
   - If a run is killed, the next run continues. Nodes that are already finished are recognized by the digests of their files and by a running client with a
@@ -53,6 +54,19 @@ options:
       - In check mode with O(provided), those of the token that M(accel.gpu.license) would write are checked.
     type: bool
     default: true
+  restart_drivers:
+    description:
+      - Whether the driver of each node that needs a change is restarted, instead of loading the token in the running driver. The node is cordoned, the pods
+        that use its GPUs are evicted within their disruption budgets, and its driver pod is deleted. When the new driver has a license, the node is uncordoned.
+      - The nodes are drained with the settings C(rollout.drain), C(rollout.force), C(rollout.grace_period) and C(rollout.drain_timeout) of their pools. If
+        pods block the drain of a node, the module fails, and no node is changed.
+      - A run without this option completes the unfinished restarts of a killed run, but evicts no pod.
+    type: bool
+    default: false
+  restart_timeout:
+    description: Seconds to wait until the driver of one node is ready after its restart.
+    type: int
+    default: 1200
   wait_timeout:
     description: Seconds to wait for the license of one node.
     type: int
@@ -94,6 +108,18 @@ license_rotation:
       returned: always
       sample: [gpu-1]
     rotated_count: {description: The number of these nodes., type: int, returned: always, sample: 1}
+    restarted:
+      description: Up to 100 of these nodes that were drained and whose drivers were restarted, or would be in check mode.
+      type: list
+      elements: str
+      returned: always
+      sample: []
+    evicted:
+      description: Up to 100 pods that were evicted from the nodes in RV(license_rotation.restarted), or would be in check mode.
+      type: list
+      elements: str
+      returned: always
+      sample: []
     removed: {description: Up to 100 nodes that left the cluster during the rotation., type: list, elements: str, returned: always, sample: []}
     unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
     pending:
@@ -110,7 +136,8 @@ license_rotation:
       description:
         - The last completed step on the node that failed; null if none did. V(unchanged) - none. V(written) - its new files are next to the old ones, and
           its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have replaced the old ones. V(started) -
-          its license client was started with the new files.
+          its license client was started with the new files. V(draining) - it was cordoned to restart its driver, and uncordoned again unless the
+          connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is still cordoned.
       type: str
       returned: always
       sample: null
@@ -120,11 +147,22 @@ license_rotation:
       elements: str
       returned: success
       sample: []
-  sample: {rotated: [gpu-1], rotated_count: 1, removed: [], unchanged_count: 19, pending: [], failed: null, reached: null, skipped: []}
+  sample:
+    rotated: [gpu-1]
+    rotated_count: 1
+    restarted: []
+    evicted: []
+    removed: []
+    unchanged_count: 19
+    pending: []
+    failed: null
+    reached: null
+    skipped: []
 code:
   description:
     - Reason of the failure. V(partial) - a node failed or got no license; the nodes before it are finished. V(preflight) - nodes cannot reach any license
-      server of the new token, and no node was changed. V(held_back) - the driver pods do not mount the files of O(provided), and no node was changed.
+      server of the new token, and no node was changed. V(blocked) - nodes cannot be drained for O(restart_drivers), and no node was changed.
+      V(held_back) - the driver pods do not mount the files of O(provided), and no node was changed.
       V(invalid) - errors in the options or the variables, or an object without a valid token.
       V(wrong_cluster) - the connection leads to a different cluster than declared. V(connection) - no usable connection settings.
       V(unreachable) - the API server does not respond. V(lease_held) if another run holds the Lease, V(lease_lost) if this run has lost it. Otherwise, the
@@ -152,7 +190,7 @@ from ..module_utils.common.results import MAX_LISTED, diff_of
 from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.gpu_operator.driver_rollout import ALLOW_DRIVER_ROLLOUT
-from ..module_utils.kube.lease import LeaseLost
+from ..module_utils.kube.lease import Lease, LeaseLost
 from ..module_utils.kube.paths import CLUSTER_POLICIES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
@@ -160,6 +198,7 @@ from ..module_utils.licensing.connectivity import are_unreachable
 from ..module_utils.licensing.container import LicenseContainers
 from ..module_utils.licensing.diagnosis import object_problem, problem
 from ..module_utils.licensing.driver_pods import LicenseNode, Reading
+from ..module_utils.licensing.driver_restart import DriverRestarts, RestartBlocked
 from ..module_utils.licensing.module import tokens_in
 from ..module_utils.licensing.rotation import (
     REPLACE,
@@ -179,6 +218,8 @@ _SPEC: ArgumentSpec = {
     "provided": {"type": "dict"},
     "node_names": {"type": "list", "elements": "str", "default": []},
     "preflight": {"type": "bool", "default": True},
+    "restart_drivers": {"type": "bool", "default": False},
+    "restart_timeout": {"type": "int", "default": 1200},
     "wait_timeout": {"type": "int", "default": 300},
     "wait_sleep": {"type": "int", "default": 1},
 }
@@ -194,13 +235,15 @@ class LicenseRotationModule(PlanModule):
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """The state before a rotation: the nodes, their readings, those to rotate, and those that cannot be rotated."""
+    """The state before a rotation: the nodes, their readings, those to rotate, those that cannot be rotated, and the pods that drains evict now."""
 
     nodes: t.Sequence[LicenseNode]
     readings: t.Mapping[str, Reading]
     rotations: t.Sequence[NodeRotation]
     skipped: t.Sequence[str]
     warnings: t.Sequence[str]
+    restarts: DriverRestarts
+    pods_to_evict: t.Sequence[str]
 
     @property
     def changed(self) -> bool:
@@ -213,7 +256,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     lease = module.lease()
     lease.observe()
     containers = LicenseContainers(module.client)
-    survey = _read(module, containers)
+    survey = _read(module, containers, lease)
     result = RotationResult()
     try:
         with contextlib.ExitStack() as stack:
@@ -221,16 +264,20 @@ def work(module: PlanModule) -> dict[str, t.Any]:
                 stack.enter_context(lease)
                 if not lease.untouched:
                     # Another run may have written the Secret, or rotated nodes, before this run held the lease.
-                    survey = _read(module, containers)
+                    survey = _read(module, containers, lease)
             for text in survey.warnings:
                 module.warn(text)
             result.unchanged = len(survey.nodes) - len(survey.rotations) - len(survey.skipped)
             if module.check_mode:
                 result.rotated = [rotation.node.name for rotation in survey.rotations]
+                result.restarted = [rotation.node.name for rotation in survey.rotations if rotation.restarts_driver]
+                result.evicted = list(survey.pods_to_evict)
             else:
                 containers.remove_leftovers(survey.nodes, survey.readings)
                 waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
-                Rotator(containers, waiting, lease).run(survey.rotations, result)
+                restart_timeout = module.params["restart_timeout"]
+                rotator = Rotator(containers, waiting, lease, survey.restarts, restart_timeout)
+                rotator.run(survey.rotations, result)
                 if result.removed:
                     module.warn(
                         f"Not rotated: {abbreviate_nodes(result.removed)} left the cluster during the rotation."
@@ -246,8 +293,8 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     }
 
 
-def _read(module: PlanModule, containers: LicenseContainers) -> Survey:
-    """Read the Secret and all nodes; raises InvalidOptions or UnreachableServers if nodes would lose their license."""
+def _read(module: PlanModule, containers: LicenseContainers, lease: Lease) -> Survey:
+    """Read the Secret and all nodes; raises InvalidOptions or UnreachableServers if nodes would lose their license, RestartBlocked if drains are blocked."""
     provided = module.params["provided"]
     if provided and not {"objects", "policy", "held_back"} <= provided.keys():
         raise InvalidOptions(["provided: is not the value license of a result of the module license"])
@@ -264,12 +311,27 @@ def _read(module: PlanModule, containers: LicenseContainers) -> Survey:
         client=True,
         on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(nodes)),
     )
-    rotations = plan_rotation(nodes, readings, cluster.expected_of)
-    skipped = _skipped(nodes, readings)
+    rotations = plan_rotation(
+        nodes,
+        readings,
+        cluster.expected_of,
+        cluster.drivers_to_restart(),
+        restart_drivers=module.params["restart_drivers"],
+    )
+    names = {rotation.node.name for rotation in rotations}
+    skipped = _skipped([node for node in nodes if node.name not in names], readings)
     warnings = [f"Not rotated: {abbreviate_nodes(names)}. {cause}" for cause, names in skipped.items()]
     if module.params["preflight"]:
         warnings += _require_services(containers, rotations, cluster)
-    return Survey(nodes, readings, rotations, sorted(name for names in skipped.values() for name in names), warnings)
+    restarts = DriverRestarts(module.client, cluster.namespace, cluster.rollouts(), lease, module.progress)
+    to_restart = {rotation.node.name for rotation in rotations if rotation.restarts_driver}
+    try:
+        evicted = restarts.pods_to_evict([node for node in cluster.nodes if node.name in to_restart])
+    except RestartBlocked as error:
+        error.partial = {"license_rotation": RotationResult(pending=[each.node.name for each in rotations]).as_dict()}
+        raise
+    cannot = sorted(name for names in skipped.values() for name in names)
+    return Survey(nodes, readings, rotations, cannot, warnings, restarts, evicted)
 
 
 def _selected(nodes: list[LicenseNode], names: t.Collection[str]) -> list[LicenseNode]:
@@ -365,6 +427,10 @@ def _diff(rotations: t.Sequence[NodeRotation], readings: t.Mapping[str, Reading]
         state = "licensed" if reading.is_licensed else "unlicensed"
         before[name] = {"state": state, **{path: (reading.files.get(path) or "")[:SHORT] for path in digests}}
         after[name] = {"state": "licensed", **{path: digest[:SHORT] for path, digest in digests.items()}}
+        if rotation.unfinished:
+            before[name]["cordoned"], after[name]["cordoned"] = True, False
+        if rotation.restarts_driver:
+            before[name]["driver_pod"], after[name]["driver_pod"] = rotation.pod.name, "restarted"
     return diff_of(before, after, "licensing files of nodes")
 
 

@@ -203,9 +203,17 @@ class Containers:
             self.starting[node] -= 1
             state = {"waiting": {"reason": "PodInitializing"}}
         return {
-            "metadata": {"name": f"driver-{node}+{number}" if number else f"driver-{node}", "namespace": NAMESPACE},
+            "metadata": {
+                "name": f"driver-{node}+{number}" if number else f"driver-{node}",
+                "namespace": NAMESPACE,
+                "uid": f"uid-{node}-{number}",
+            },
             "spec": {"nodeName": node},
-            "status": {"phase": "Running", "containerStatuses": [{"name": "nvidia-driver-ctr", "state": state}]},
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True" if "running" in state else "False"}],
+                "containerStatuses": [{"name": "nvidia-driver-ctr", "state": state}],
+            },
         }
 
     def mutations(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -230,7 +238,7 @@ def license_node(
     name: str, vgpu_type: str = "NVIDIA-A100-10C", pool: str | None = None, failure: str = ""
 ) -> LicenseNode:
     """A node with its driver pod."""
-    pod = DriverPod(f"driver-{name}", NAMESPACE, name, "2026-01-01T00:00:00Z", failure)
+    pod = DriverPod(f"driver-{name}", NAMESPACE, name, "2026-01-01T00:00:00Z", failure, f"uid-{name}-0")
     return LicenseNode(name, pool, vgpu_type, "580.95.05", pod)
 
 

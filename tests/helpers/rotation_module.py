@@ -64,6 +64,7 @@ class RotationModule:
 
     def __post_init__(self) -> None:
         given: Object = {"provided": None, "node_names": [], "preflight": True, "wait_timeout": 0.1, "wait_sleep": 0.01}
+        given |= {"restart_drivers": False, "restart_timeout": 1}
         self.params = {**given, **self.params}
         self.plan = derive({"name": "prod"}, {}, [])
         self.progress = Progress(None)

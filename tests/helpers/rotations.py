@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from typing import Any, cast
+from unittest import mock
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitOptions
@@ -14,6 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseL
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.container import LicenseContainers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.diagnosis import Expected
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_restart import DriverRestarts
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation import (
     NodeRotation,
     RotationResult,
@@ -59,12 +61,14 @@ def plan(containers: Containers, names: Sequence[str] | None = None) -> tuple[Li
     """Access to the containers, and the changes that they need."""
     access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=itertools.count().__next__)
     nodes = [license_node(name) for name in names or containers.by_node]
-    return access, plan_rotation(nodes, access.read_all(nodes, client=True), lambda dummy: expected())
+    readings = access.read_all(nodes, client=True)
+    return access, plan_rotation(nodes, readings, lambda dummy: expected(), {}, restart_drivers=False)
 
 
 def rotator(access: LicenseContainers, lease: NoLease | None = None, timeout: float = 5.0) -> Rotator:
     """A rotator; a test that waits for nothing gives a short timeout."""
-    return Rotator(access, WaitOptions(timeout, 0.01, Progress(None)), cast(Any, lease or NoLease()))
+    waiting, restarts = WaitOptions(timeout, 0.01, Progress(None)), mock.Mock(DriverRestarts)
+    return Rotator(access, waiting, cast(Any, lease or NoLease()), restarts, timeout)
 
 
 def rotate(containers: Containers, timeout: float = 5.0) -> RotationResult:

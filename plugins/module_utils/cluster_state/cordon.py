@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import CORDONED_ANNOTATION
+from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, PAUSED_FOR_MIG
+from .node_check import clients_paused
 
 if t.TYPE_CHECKING:
     from .node import Node
@@ -23,6 +24,8 @@ CordonEdit = tuple[Patch, Annotations]
 MAX_REASON = 1000
 # The reason for the cordon of a node whose machine is being removed; the next run recognizes it by this text.
 REMOVAL_REASON = "its machine is being removed from the cluster"
+# The reason for the cordon of a node whose driver is being restarted; the next run finds the name of the driver pod that was not restarted yet.
+_DRIVER_RESTART = ("its driver pod ", " is being restarted to load a licensing token")
 
 
 def cordon_edit(node: Node, reason: str) -> CordonEdit:
@@ -64,3 +67,38 @@ def cordon_for_removal(node: Node) -> Patch | None:
 def cancel_removal(node: Node) -> Patch | None:
     """The patch that undoes this cordon because the node stays in the cluster; None for every other cordon."""
     return merge_patch(node, *uncordon_edit(node)) if is_cordoned_for_removal(node) else None
+
+
+def cordon_for_driver_restart(node: Node, pod: str) -> Patch | None:
+    """The patch that cordons a node and records the driver pod that will be restarted; a reason for an earlier pod is replaced."""
+    reason = pod.join(_DRIVER_RESTART)
+    if driver_pod_to_restart(node) not in (None, pod):
+        return merge_patch(node, {"unschedulable": True}, {CORDONED_ANNOTATION: reason})
+    return merge_patch(node, *cordon_edit(node, reason))
+
+
+def driver_pod_to_restart(node: Node) -> str | None:
+    """The driver pod for whose restart a run has cordoned the node; None if it has no such cordon."""
+    reason, (start, end) = node.annotations.get(CORDONED_ANNOTATION, ""), _DRIVER_RESTART
+    return reason.removeprefix(start).removesuffix(end) if reason.startswith(start) and reason.endswith(end) else None
+
+
+def end_driver_restart(node: Node) -> Patch | None:
+    """The patch that undoes this cordon, and starts the DaemonSets of GPU clients again; every other cordon stays."""
+    spec, annotations = uncordon_edit(node) if driver_pod_to_restart(node) is not None else ({}, {})
+    return resume_clients(node, merge_patch(node, spec, annotations))
+
+
+def pause_clients(node: Node) -> Patch | None:
+    """Stop the DaemonSets that select nvidia.com/gpu.deploy.client, like MIG managers from v0.15 on; None if the label is not true."""
+    return _with_client_label(node, None, PAUSED_FOR_MIG) if node.labels.get(CLIENT_LABEL) == "true" else None
+
+
+def resume_clients(node: Node, patch: Patch | None) -> Patch | None:
+    """The patch, which also starts these DaemonSets again if they are stopped."""
+    return _with_client_label(node, patch, "true") if clients_paused(node) else patch
+
+
+def _with_client_label(node: Node, patch: Patch | None, value: str) -> Patch:
+    patch = patch or {"metadata": {"resourceVersion": node.resource_version}}
+    return {**patch, "metadata": {**patch["metadata"], "labels": {CLIENT_LABEL: value}}}

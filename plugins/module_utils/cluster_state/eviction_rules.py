@@ -7,11 +7,19 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.names import CLIENT_LABEL
+from ..schema import rollout as rollout_fields
+
 if t.TYPE_CHECKING:
+    from ..pools.plan import RolloutPlan
     from .gpu_pods import PodOnNode
 
 _UNMANAGED_REMEDY = (
     "Save the data of pods without a controller and delete them, or set {force}, which evicts them permanently."
+)
+_KEPT_REMEDY = (
+    f"Remove the DaemonSets and static pods that use GPUs from the node, or add the nodeSelector {CLIENT_LABEL} to the DaemonSets "
+    "(docs/rollout.md)."
 )
 
 
@@ -75,3 +83,43 @@ def blocking_pods(pods: t.Iterable[PodOnNode], *, force: bool) -> list[BlockingP
 def remedies(pods: t.Iterable[BlockingPod], force_option: str) -> str:
     """The remedies for blocking pods, each once; `force_option` is the name of the option that forces the eviction."""
     return " ".join(dict.fromkeys(pod.remedy for pod in pods)).format(force=force_option)
+
+
+def gpu_pods_to_evict(
+    displaced: t.Sequence[PodOnNode], other_pods: t.Sequence[PodOnNode], rollout: RolloutPlan
+) -> tuple[PodOnNode, ...]:
+    """The pods that a drain with these settings evicts: of those that cannot keep their GPUs, and of the other pods of the node."""
+    candidates = {
+        rollout_fields.NONE: (),
+        rollout_fields.GPU_PODS: displaced,
+        rollout_fields.ALL: (*displaced, *other_pods),
+    }[rollout.drain]
+    return pods_to_evict(candidates, force=rollout.force)
+
+
+def blocking_gpu_pods(
+    displaced: t.Sequence[PodOnNode], rollout: RolloutPlan, *, device_files: bool
+) -> list[BlockingPod]:
+    """The pods that cannot keep their GPUs, and that no drain with these settings evicts.
+
+    `device_files`: the change fails while any process has a device file open. Otherwise, of the pods that a drain keeps, only those with a GPU
+    resource count.
+    """
+    kept = [
+        BlockingPod(pod.full_name, _gpu_keep_reason(pod), _KEPT_REMEDY)
+        for pod in displaced
+        if pod.keep_reason and not pod.pausable and (device_files or pod.resources)
+    ]
+    return kept + blocking_pods(displaced, force=rollout.force or rollout.drain == rollout_fields.NONE)
+
+
+def _gpu_keep_reason(pod: PodOnNode) -> str:
+    return pod.keep_reason if pod.resources else f"{pod.keep_reason}, {', '.join(pod.access)}"
+
+
+def blocked_message(blocking: t.Sequence[BlockingPod]) -> str:
+    """A message about the pods that block the change of their node's GPUs, with the remedy and without the final period."""
+    return (
+        f"These pods use the node's GPUs and cannot be evicted: {', '.join(map(str, blocking))}. "
+        f"{remedies(blocking, 'rollout.force').removesuffix('.')}"
+    )

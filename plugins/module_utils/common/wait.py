@@ -22,11 +22,12 @@ class WaitTimeout(ModuleFailure):
 
 @dataclass(frozen=True)
 class WaitOptions:
-    """The timeout and the interval of reads in seconds, and the receiver of progress reports."""
+    """The timeout and the interval of reads in seconds, the receiver of progress reports, and the name of the option with the timeout."""
 
     timeout: float
     interval: float
     progress: Progress
+    option: str = "wait_timeout"
 
     def until(
         self,
@@ -48,6 +49,7 @@ class WaitOptions:
             partial=partial,
             progress_text=progress_text,
             progress=self.progress,
+            option=self.option,
         )
 
 
@@ -85,13 +87,14 @@ def wait_until(
     partial: t.Callable[[T], t.Mapping[str, t.Any]] | None = None,
     progress_text: t.Callable[[T], str] | None = None,
     progress: Progress | None = None,
+    option: str = "wait_timeout",
     clock: t.Callable[[], float] = time.monotonic,
     sleep: t.Callable[[float], None] = time.sleep,
 ) -> T:
     """Read until `done` accepts the state, and return that state; raises WaitTimeout after `timeout` seconds.
 
     first_interval: seconds before the second read; the interval then doubles up to `interval`. started: the clock's time from which the
-    timeout counts, by default now. describe: returns the text about the last state for the timeout's message.
+    timeout counts, by default now. describe: returns the text about the last state for the timeout's message. option: the option with the timeout.
     Transient errors of a service do not end the wait; other errors do.
     """
     start = clock() if started is None else started
@@ -113,16 +116,15 @@ def wait_until(
         left = start + timeout - clock()
         if left <= 0:
             raise WaitTimeout(
-                _timeout_message(timeout, last, transient, describe), partial(last[0]) if partial and last else None
+                _timeout_message(f"{timeout:.0f} s ({option})", last, transient, describe),
+                partial(last[0]) if partial and last else None,
             )
         sleep(min(pause, left))
         pause = min(2 * pause, interval)
 
 
-def _timeout_message(
-    timeout: float, last: list[T], transient: ServiceError | None, describe: t.Callable[[T], str]
-) -> str:
-    parts = [f"Not done within {timeout:.0f} s (wait_timeout)."]
+def _timeout_message(limit: str, last: list[T], transient: ServiceError | None, describe: t.Callable[[T], str]) -> str:
+    parts = [f"Not done within {limit}."]
     parts += [describe(state) for state in last]
     if transient is not None:
         parts.append(f"{transient.service} did not answer at the end: {transient.message}")

@@ -9,9 +9,11 @@ import typing as t
 
 from ..catalog.names import LICENSE_CONFIG_KEY, LICENSE_TOKEN_KEY, LIVE_PODS
 from ..cluster_state.cluster_policy import uses_driver_objects
+from ..cluster_state.cordon import driver_pod_to_restart
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.nvidia_driver import driver_of_nodes, is_managed
 from ..cluster_state.pool_assignment import assign_pools
+from ..cluster_state.pool_edit import recorded_rollout
 from ..common.errors import InvalidOptions
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
@@ -34,7 +36,7 @@ from .token import LicenseService
 if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..pools.membership import Membership
-    from ..pools.plan import Plan
+    from ..pools.plan import Plan, RolloutPlan
 
 Object = dict[str, t.Any]
 
@@ -70,6 +72,16 @@ class LicenseCluster:
         path = collection_path("v1", "Pod", self.namespace)
         pods = parse_driver_pods(self._client.list(path, label_selector=DRIVER_POD_SELECTOR, field_selector=LIVE_PODS))
         return license_nodes(self._plan, self.nodes, self.membership, pods)
+
+    def drivers_to_restart(self) -> dict[str, str]:
+        """By node, the driver pods for whose restart a run has cordoned the node."""
+        return {node.name: pod for node in self.nodes if (pod := driver_pod_to_restart(node)) is not None}
+
+    def rollouts(self) -> dict[str, RolloutPlan]:
+        """The settings with which each node is drained: those of its pool, or those that are recorded on a node without one."""
+        of_pools = {pool.name: pool.rollout for pool in self._plan.pools}
+        declared = {name: of_pools[pool] for pool, names in self.membership.by_pool.items() for name in names}
+        return {node.name: declared.get(node.name) or recorded_rollout(node) for node in self.nodes}
 
     @functools.cached_property
     def has_vgpu(self) -> bool:

@@ -13,7 +13,7 @@ from ..schema.messages import join_words, option_of_role
 from . import gridd_conf
 from .connectivity import Server, are_unreachable, proxy_of, servers_of
 from .content import LicenseFiles
-from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
+from .driver_pods import CONFIG_PATH, RESTART_OPTION, TOKEN_PATH, LicenseNode, Reading
 from .status import NOT_APPLICABLE, UNKNOWN
 from .targets import LicenseTarget
 from .token import CLS, TokenInfo, fingerprint, format_time
@@ -124,8 +124,8 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
         return "Check the licensing Secret, and the log of the driver pod."
     if reading.files.get(TOKEN_PATH, "") is None:
         return (
-            f"The driver container has no token: when the driver pod started, {expected.label} was not configured, or nlsEnabled was off. Restart the "
-            "driver pod, or run the playbook license."
+            f"The driver container has no token: when the driver pod started, {expected.label} was not configured, or nlsEnabled was off. Run the "
+            f"playbook license_rotate with {RESTART_OPTION}."
         )
     if expected.token is None:
         return object_problem(expected, now)

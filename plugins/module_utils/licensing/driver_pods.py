@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import COMPONENT_LABEL, DRIVER_COMPONENT, DRIVER_CONTAINER, VGPU_PRESENT_LABEL
 from ..cluster_state.node import Node
-from ..cluster_state.operand_pods import container_failures, node_of
+from ..cluster_state.operand_pods import container_failures, is_ready, node_of
 from ..kube.paths import object_path
+from ..schema.messages import option_of_role
 from .gridd_conf import profile_class
 from .status import UNLICENSED, LicenseStatus
 from .targets import vgpu_pools
@@ -29,17 +30,20 @@ DRIVER_POD_SELECTOR = f"{COMPONENT_LABEL}={DRIVER_COMPONENT}"
 # The files of the license client in the driver's container (gpu-driver-container rhel9/nvidia-driver).
 CONFIG_PATH = "/etc/nvidia/gridd.conf"
 TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
+RESTART_OPTION = option_of_role("gpu_licensing_restart_drivers", "restart_drivers")
 
 
 @dataclass(frozen=True)
 class DriverPod:
-    """A driver pod; `started` is when its container started, and `failure` why it does not run, or empty."""
+    """A driver pod; `started` is when its container started, `failure` why it does not run, or empty, and `ready` whether its driver is loaded."""
 
     name: str
     namespace: str
     node: str
     started: str | None = None
     failure: str = ""
+    uid: str = ""
+    ready: bool = field(default=False, compare=False)
 
     @property
     def path(self) -> str:
@@ -116,7 +120,8 @@ def _driver_pod(pod: Document, node: str) -> DriverPod:
     if started is None:
         failures = [str(each) for each in container_failures([pod]).get(node, ())]
         failure = failures[0] if failures else f"pod {metadata['name']} is in phase {status.get('phase') or 'unknown'}"
-    return DriverPod(metadata["name"], metadata["namespace"], node, started, failure)
+    uid = metadata.get("uid", "")
+    return DriverPod(metadata["name"], metadata["namespace"], node, started, failure, uid, is_ready(pod))
 
 
 def license_nodes(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gives the running drivers the files of their Secret, node by node, without restarting a pod.
+"""Gives the running drivers the files of their Secret, node by node, without restarting a pod unless this is asked for.
 
 The order of the steps makes the state of a node sufficient to continue after an end at any point: the client is ended before the new files get their names.
 A container with the new files therefore never runs a client that has read the old ones.
@@ -19,7 +19,8 @@ from ..common.wait import WaitOptions, WaitTimeout
 from ..schema.messages import abbreviate_nodes, as_sentence
 from .container import CommandFailed, LicenseContainers
 from .diagnosis import Expected, problem
-from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
+from .driver_pods import CONFIG_PATH, RESTART_OPTION, TOKEN_PATH, DriverPod, LicenseNode, Reading
+from .driver_restart import DriverRestarts
 from .token import utc_now
 
 if t.TYPE_CHECKING:
@@ -31,24 +32,33 @@ if t.TYPE_CHECKING:
 REPLACE, RESTART, NONE = "replace", "restart", "none"
 # The last completed step of a node, with its text for messages.
 _UNCHANGED, _WRITTEN, _ENDED, _REPLACED, _STARTED = "unchanged", "written", "ended", "replaced", "started"
+_DRAINING, _DELETED = "draining", "deleted"
 _STEPS = {
     _UNCHANGED: "before its first change",
     _WRITTEN: "after its new files were written next to the old ones",
     _ENDED: "after its license client was stopped",
     _REPLACED: "after its license client was stopped and its files were replaced",
     _STARTED: "after its license client was started with the new files",
+    _DRAINING: "while it was drained",
+    _DELETED: "after its driver pod was deleted",
 }
+_RESTART_ADVICE = f"To restart the driver of the node after a drain, set {RESTART_OPTION}."
 # How often a node is tried if the API server or the kubelet fails temporarily, or its driver pod is replaced.
 _ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class NodeRotation:
-    """The change that one node needs: other files, or only a restart of its license client."""
+    """The change that one node needs: other files, or only a restart of its license client; none if only an unfinished restart of its driver is completed.
+
+    restarts_driver: whether the node is drained and its driver pod deleted, instead. unfinished: whether a run has begun that, and left the node cordoned.
+    """
 
     node: LicenseNode
     expected: Expected
     action: str
+    restarts_driver: bool = False
+    unfinished: bool = False
 
     @property
     def pod(self) -> DriverPod:
@@ -81,6 +91,9 @@ class RotationResult:
     removed: list[str] = field(default_factory=list)
     unchanged: int = 0
     pending: list[str] = field(default_factory=list)
+    # The nodes whose drivers were restarted, and the pods that were evicted from them.
+    restarted: list[str] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
     failed: str = ""
     # The last completed step of the node that is in progress, or has failed.
     reached: str = _UNCHANGED
@@ -90,6 +103,8 @@ class RotationResult:
         return {
             "rotated": self.rotated[:MAX_LISTED],
             "rotated_count": len(self.rotated),
+            "restarted": self.restarted[:MAX_LISTED],
+            "evicted": self.evicted[:MAX_LISTED],
             "removed": self.removed[:MAX_LISTED],
             "unchanged_count": self.unchanged,
             "pending": self.pending[:MAX_LISTED],
@@ -109,27 +124,61 @@ def plan_rotation(
     nodes: t.Sequence[LicenseNode],
     readings: t.Mapping[str, Reading],
     expected: t.Callable[[LicenseNode], Expected | None],
+    unfinished: t.Mapping[str, str],
+    *,
+    restart_drivers: bool,
 ) -> list[NodeRotation]:
-    """The nodes to rotate, those with other files first: a node without a license may fail again, and the first failure ends the run."""
-    rotations = []
-    for node in nodes:
-        files = expected(node)
-        if files is not None and node.running_pod is not None and not readings[node.name].error:
-            rotations.append(NodeRotation(node, files, needed_action(readings[node.name], files)))
-    order = (REPLACE, RESTART)
-    return sorted(
-        (each for each in rotations if each.action != NONE), key=lambda each: (order.index(each.action), each.node.name)
-    )
+    """The nodes to rotate, those with other files first: a node without a license may fail again, and the first failure ends the run.
+
+    `unfinished` are the nodes that a run has cordoned to restart their drivers, with the names of the pods. They are out of service, and come first.
+    """
+    found = [
+        rotation
+        for node in nodes
+        if (files := expected(node)) is not None
+        and (
+            rotation := _node_rotation(
+                node, readings[node.name], files, unfinished.get(node.name), restart_drivers=restart_drivers
+            )
+        )
+    ]
+    order = (REPLACE, RESTART, NONE)
+    return sorted(found, key=lambda each: (not each.unfinished, order.index(each.action), each.node.name))
+
+
+def _node_rotation(
+    node: LicenseNode, reading: Reading, files: Expected, pod_to_restart: str | None, *, restart_drivers: bool
+) -> NodeRotation | None:
+    """The change of one node; None if it needs none, or cannot be changed."""
+    readable = node.running_pod is not None and not reading.error
+    action = needed_action(reading, files) if readable else NONE
+    if pod_to_restart is None:
+        return NodeRotation(node, files, action, restart_drivers) if action != NONE else None
+    if node.pod is None:
+        node = dataclasses.replace(node, pod=DriverPod(pod_to_restart, files.namespace, node.name))
+    elif action == RESTART and node.pod.name != pod_to_restart:
+        # The driver has restarted with these files. Its client may only not have its license yet.
+        action = NONE
+    return NodeRotation(node, files, action, restart_drivers and action != NONE, unfinished=True)
 
 
 class Rotator:
     """Rotates one node after the other, and stops at the first one that gets no license."""
 
-    def __init__(self, containers: LicenseContainers, waiting: WaitOptions, lease: Lease) -> None:
-        """Send no request yet."""
+    def __init__(
+        self,
+        containers: LicenseContainers,
+        waiting: WaitOptions,
+        lease: Lease,
+        restarts: DriverRestarts,
+        restart_timeout: float,
+    ) -> None:
+        """Send no request yet. `restart_timeout`: the seconds until a driver that was restarted is ready."""
         self._containers = containers
         self._waiting = waiting
         self._lease = lease
+        self._restarts = restarts
+        self._restart_waiting = dataclasses.replace(waiting, timeout=restart_timeout, option="restart_timeout")
 
     def run(self, rotations: t.Sequence[NodeRotation], result: RotationResult) -> None:
         """Rotate the nodes; raises PartialFailure, or the error that concerns every node. The message names the node, the reason and the remedy."""
@@ -146,7 +195,7 @@ class Rotator:
                     result.removed.append(name)
                     continue
                 result.failed = name
-                message, partial = _message(name, error, result), {"license_rotation": result.as_dict()}
+                message, partial = _message(rotation, error, result), {"license_rotation": result.as_dict()}
                 if isinstance(error, (ServiceError, CommandFailed, WaitTimeout)):
                     raise PartialFailure(message, partial) from error
                 error.args, error.partial = (message,), partial
@@ -163,8 +212,33 @@ class Rotator:
             return False
 
     def _rotate(self, rotation: NodeRotation, result: RotationResult) -> None:
+        """Rotate one node, and complete a restart of its driver."""
+        if rotation.restarts_driver:
+            result.reached = _DRAINING
+            self._restarts.begin(rotation.pod, result.evicted)
+            result.reached = _DELETED
+            result.restarted.append(rotation.node.name)
+        replaced = rotation.restarts_driver or rotation.action == NONE
+        if rotation.restarts_driver or rotation.unfinished:
+            rotation = self._with_next_pod(rotation, self._restart_waiting)
+        self._rotate_pod(rotation, result, replaced=replaced)
+        if rotation.restarts_driver or rotation.unfinished:
+            self._await_gpus(rotation.node.name)
+            self._restarts.finish(rotation.node.name)
+
+    def _await_gpus(self, name: str) -> None:
+        """Wait until evicted pods can return to a node, before the next node is drained."""
+        self._restart_waiting.until(
+            lambda: self._restarts.offers_gpus(name),
+            bool,
+            describe=lambda dummy: (
+                "The driver runs, but the device plugin is not ready, so the node offers no GPU. Check its pod and its log."
+            ),
+            progress_text=lambda dummy: f"waiting for the device plugin of {name}",
+        )
+
+    def _rotate_pod(self, rotation: NodeRotation, result: RotationResult, *, replaced: bool) -> None:
         """Rotate one node; after a temporary error, or if its driver pod was replaced, from its current state."""
-        replaced = False
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 former = self._apply(rotation, result, replaced=replaced)
@@ -174,7 +248,7 @@ class Rotator:
                 if attempt == _ATTEMPTS:
                     raise
                 if self._is_replaced(rotation):
-                    rotation, replaced = self._with_next_pod(rotation), True
+                    rotation, replaced = self._with_next_pod(rotation, self._waiting), True
                 elif not (isinstance(error, ServiceError) and error.transient):
                     raise
 
@@ -182,12 +256,14 @@ class Rotator:
         """Whether the driver pod of the node is another one, or its container has started again."""
         return self._containers.current_pod(rotation.pod) != rotation.pod
 
-    def _with_next_pod(self, rotation: NodeRotation) -> NodeRotation:
-        """The rotation in the driver pod that the node has now, once it runs."""
+    def _with_next_pod(self, rotation: NodeRotation, waiting: WaitOptions) -> NodeRotation:
+        """The rotation in the driver pod that the node has now, once its driver is loaded."""
         former = rotation.pod
 
         def text(pod: DriverPod | None) -> str:
-            state = f"The driver does not run: {pod.failure}." if pod is not None else "The node has no driver pod."
+            state = "The node has no driver pod."
+            if pod is not None:
+                state = f"The driver does not run: {pod.failure or f'pod {pod.name} is not ready'}."
             return f"The driver pod {former.name} was replaced. {state} The driver uses the new files when it starts."
 
         def read() -> DriverPod | None:
@@ -196,9 +272,9 @@ class Rotator:
                 raise CommandFailed("The node has left the cluster.")
             return pod
 
-        pod = self._waiting.until(
+        pod = waiting.until(
             read,
-            lambda pod: pod is not None and not pod.failure,
+            lambda pod: pod is not None and pod.ready and not pod.failure,
             describe=text,
             progress_text=lambda pod: f"waiting for the driver of {former.node}",
         )
@@ -256,7 +332,7 @@ class Rotator:
 
         def text(reading: Reading) -> str:
             if reading.is_licensed and reading.client_runs is False:
-                return "The license client (nvidia-gridd) does not run."
+                return f"The license client (nvidia-gridd) does not run. {_RESTART_ADVICE}"
             if not reading.is_licensed:
                 services = self._containers.check_all([node], lambda dummy: rotation.expected).get(node.name, ())
                 reading = dataclasses.replace(reading, services=services)
@@ -274,11 +350,14 @@ class Rotator:
         )
 
 
-def _message(name: str, error: Exception, result: RotationResult) -> str:
+def _message(rotation: NodeRotation, error: Exception, result: RotationResult) -> str:
     done = f" Done: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
     pending = f" Not started: {abbreviate_nodes(result.pending)}." if result.pending else ""
-    where = f"The rotation stopped at node {name}, {_STEPS[result.reached]}"
+    stays_cordoned = (rotation.restarts_driver or rotation.unfinished) and result.reached != _DRAINING
+    cordon = " The node stays cordoned until a run completes its rotation." if stays_cordoned else ""
+    advice = f" {_RESTART_ADVICE}" if isinstance(error, CommandFailed) and not rotation.restarts_driver else ""
+    where = f"The rotation stopped at node {rotation.node.name}, {_STEPS[result.reached]}"
     return (
-        f"{where}: {as_sentence(str(error))}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. "
+        f"{where}: {as_sentence(str(error))}{advice}{cordon}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. "
         "Correct the cause, and run again: finished nodes are skipped."
     )

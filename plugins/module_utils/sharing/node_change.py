@@ -7,10 +7,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL
+from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, POOL_LABEL
 from ..catalog.taints import STARTUP_TAINT_KEY
-from ..cluster_state import eviction_rules, expected_state
-from ..cluster_state.eviction_rules import BlockingPod
+from ..cluster_state import expected_state
+from ..cluster_state.eviction_rules import BlockingPod, blocking_gpu_pods, gpu_pods_to_evict
 from ..cluster_state.gpu_pods import PodOnNode, PodsByNode
 from ..cluster_state.impact import LABELS, Transition, displaced_pods, transition
 from ..cluster_state.node_check import clients_paused, repair_reason
@@ -22,11 +22,6 @@ if t.TYPE_CHECKING:
     from ..cluster_state.node import Node
     from ..cluster_state.ownership import NodeEdit
     from ..pools.plan import PoolPlan, RolloutPlan
-
-_KEPT_REMEDY = (
-    f"Remove the DaemonSets and static pods that use GPUs from the node, or add the nodeSelector {CLIENT_LABEL} to the DaemonSets "
-    "(docs/rollout.md)."
-)
 
 
 @dataclass(frozen=True)
@@ -74,23 +69,7 @@ class NodeChange:
     @property
     def blocking_pods(self) -> list[BlockingPod]:
         """The pods that prevent the change because no drain evicts them."""
-        force = self.rollout.force or self.rollout.drain == rollout_fields.NONE
-        kept = [
-            BlockingPod(pod.full_name, self._keep_reason(pod), _KEPT_REMEDY)
-            for pod in self.displaced
-            if self._is_kept(pod)
-        ]
-        return kept + eviction_rules.blocking_pods(self.displaced, force=force)
-
-    def _is_kept(self, pod: PodOnNode) -> bool:
-        """Whether no drain evicts the pod although it prevents the change.
-
-        MIG changes fail while any process has a device file open; for all other changes only pods with a GPU resource count.
-        """
-        return bool(pod.keep_reason) and not pod.pausable and (self.transition.repartitions or bool(pod.resources))
-
-    def _keep_reason(self, pod: PodOnNode) -> str:
-        return pod.keep_reason if pod.resources else f"{pod.keep_reason}, {', '.join(pod.access)}"
+        return blocking_gpu_pods(self.displaced, self.rollout, device_files=self.transition.repartitions)
 
     def as_dict(self) -> dict[str, t.Any]:
         """The change in the format of results."""
@@ -143,11 +122,6 @@ def node_change(
     capable = pool is None or not expected_state.lacks_mig_support(node, pool)
     rolling = capable and bool(marked or stuck or displaced or change.repartitions or (change.evicts_all and in_use))
     rollout = pool.rollout if pool else recorded_rollout(node)
-    candidates = {
-        rollout_fields.NONE: (),
-        rollout_fields.GPU_PODS: displaced,
-        rollout_fields.ALL: (*displaced, *pods.other_pods.get(node.name, ())),
-    }[rollout.drain]
     unassigned = pool is not None and (node.labels.get(POOL_LABEL) != pool.name or node.has_taint(STARTUP_TAINT_KEY))
     return NodeChange(
         node.name,
@@ -155,7 +129,7 @@ def node_change(
         edit,
         change,
         displaced=displaced,
-        pods_to_evict=eviction_rules.pods_to_evict(candidates, force=rollout.force) if rolling else (),
+        pods_to_evict=gpu_pods_to_evict(displaced, pods.other_pods.get(node.name, ()), rollout) if rolling else (),
         rolling=rolling,
         is_new=unassigned and not displaced,
         stuck=stuck,

@@ -11,24 +11,26 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..catalog.names import (
-    CLIENT_LABEL,
-    CORDONED_ANNOTATION,
-    FAILED_KEY,
-    MIG_CONFIG_LABEL,
-    MIG_STATE_LABEL,
-    PAUSED_FOR_MIG,
-)
+from ..catalog.names import CORDONED_ANNOTATION, FAILED_KEY, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..catalog.taints import STARTUP_TAINT_KEY
-from ..cluster_state.cordon import MAX_REASON, Patch, cordon_edit, merge_patch, uncordon_edit
-from ..cluster_state.eviction_rules import remedies
+from ..cluster_state.cordon import (
+    MAX_REASON,
+    Patch,
+    cordon_edit,
+    merge_patch,
+    pause_clients,
+    resume_clients,
+    uncordon_edit,
+)
+from ..cluster_state.eviction_rules import blocked_message
 from ..cluster_state.node import Node
-from ..cluster_state.node_check import CHANGING, FAILED, clients_paused, paused_operands
+from ..cluster_state.node_check import CHANGING, FAILED, paused_operands
 from ..cluster_state.pool_edit import LastGood, disable_mig_patch, last_good
 from ..cluster_state.pool_release import needs_verification
 from ..common.parallel import is_fatal
 from ..common.wait import WaitTimeout
-from ..drain.eviction import DrainOptions, await_termination, evict_pods
+from ..drain.eviction import DrainOptions
+from ..drain.gpu_pods import drain_gpu_pods
 from ..kube.errors import ApiError
 from ..nvidia_config import mig_parted
 from ..schema import rollout as rollout_fields
@@ -36,9 +38,6 @@ from .node_change import NodeChange, declared_edit, is_marked, node_change
 from .node_verification import NodeVerifier, restart_mig_manager
 from .run_context import GONE, INTERRUPTED, QUARANTINED, ROLLED_BACK, UNCORDONED, NodeContext, NodeFailure, NodeResult
 from .watched_nodes import WatchedNode
-
-# The MIG manager waits equally long for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
-CLIENTS_TIMEOUT = 300.0
 
 
 class NodeRunner:
@@ -97,7 +96,8 @@ class NodeRunner:
             )
         if self._change.blocking_pods and not is_marked(node):
             # If pods still block the change, the node is not even cordoned.
-            self.result.failure = _blocked_message(self._fresh_change(node))
+            change = self._fresh_change(node)
+            self.result.failure = blocked_message(change.blocking_pods) if change and change.blocking_pods else ""
             if self.result.failure:
                 self.result.outcome = UNCORDONED
                 return
@@ -137,38 +137,26 @@ class NodeRunner:
     def _drain(self, change: NodeChange) -> None:
         """Evict the pods that cannot stay, or wait until they end."""
         if change.blocking_pods:
-            raise NodeFailure("drain", _blocked_message(change))
+            raise NodeFailure("drain", blocked_message(change.blocking_pods))
         if not change.displaced and not change.pods_to_evict:
             return
-        options = DrainOptions.from_rollout(change.rollout)
         self._context.report(self._name, "draining")
+        if change.pods_to_evict:
+            self.result.evicted = [pod.full_name for pod in change.pods_to_evict]
+            self.result.changed = True
         try:
-            if change.pods_to_evict:
-                self.result.evicted = [pod.full_name for pod in change.pods_to_evict]
-                self.result.changed = True
-                report = functools.partial(self._context.report, self._name)
-                client, check_lease = self._context.client, self._context.lease.check
-                evict_pods(client, self._name, change.pods_to_evict, options, check_lease, report)
-            if not options.evict:
-                self._await_termination(
-                    [pod.uid for pod in change.displaced if not pod.keep_reason],
-                    options.drain_timeout,
-                    "rollout.drain is none: wait until they terminate, raise rollout.drain_timeout, or set drain: gpu-pods.",
-                )
-            if change.pods_to_pause and self._node.write(pause_clients) is not None:
-                self._await_termination(
-                    {pod.uid for pod in change.pods_to_pause},
-                    CLIENTS_TIMEOUT,
-                    f"The node's label {CLIENT_LABEL} is {PAUSED_FOR_MIG}, which should terminate them: check their DaemonSet.",
-                )
+            drain_gpu_pods(
+                self._context.client,
+                self._name,
+                change,
+                DrainOptions.from_rollout(change.rollout),
+                self._context.lease.check,
+                functools.partial(self._context.report, self._name),
+                list_pods=lambda: self._context.reader.list_pods(self._name).gpu_pods.get(self._name, ()),
+                pause_clients=lambda: self._node.write(pause_clients) is not None,
+            )
         except WaitTimeout as timeout:
             raise NodeFailure("drain", str(timeout)) from timeout
-
-    def _await_termination(self, uids: t.Collection[str], timeout: float, advice: str) -> None:
-        def list_pods() -> t.Sequence[t.Any]:
-            return self._context.reader.list_pods(self._name).gpu_pods.get(self._name, ())
-
-        await_termination(list_pods, uids, timeout, self._context.lease.check, advice)
 
     def _apply(self, node: Node, change: NodeChange) -> None:
         is_changing = change.edit is None and node.mig_state in CHANGING
@@ -234,17 +222,6 @@ def _works(node: Node | None, good: LastGood) -> bool | None:
     return True if same and node.ready and not paused_operands(node) and node.mig_state not in CHANGING else None
 
 
-def _blocked_message(change: NodeChange | None) -> str:
-    """A message about the pods that block the change, with the remedy; empty if there are none."""
-    if change is None or not change.blocking_pods:
-        return ""
-    blocking = change.blocking_pods
-    return (
-        f"These pods use the node's GPUs and cannot be evicted: {', '.join(map(str, blocking))}. "
-        f"{remedies(blocking, 'rollout.force').removesuffix('.')}"
-    )
-
-
 def cordon_patch(node: Node, reason: str) -> Patch | None:
     """Cordon the node and record the cordon; None if the node is already unschedulable.
 
@@ -268,13 +245,7 @@ def uncordon_patch(node: Node, failure: str | None = None, *, verified: bool = T
     keys = {FAILED_KEY, STARTUP_TAINT_KEY} if verified and not failure else {FAILED_KEY}
     if any(node.has_taint(key) for key in keys):
         spec["taints"] = _taints_without(node, *keys)
-    found = merge_patch(node, spec, annotations)
-    return _with_client_label(node, found, "true") if clients_paused(node) else found
-
-
-def pause_clients(node: Node) -> Patch | None:
-    """Stop the DaemonSets that select nvidia.com/gpu.deploy.client, like MIG managers from v0.15 on; None if the label is not true."""
-    return _with_client_label(node, None, PAUSED_FOR_MIG) if node.labels.get(CLIENT_LABEL) == "true" else None
+    return resume_clients(node, merge_patch(node, spec, annotations))
 
 
 def quarantine_patch(node: Node, reason: str, message: str) -> Patch | None:
@@ -298,11 +269,6 @@ def rollback_patch(node: Node, good: LastGood) -> Patch | None:
     if MIG_CONFIG_LABEL in labels:
         labels[MIG_STATE_LABEL] = None
     return {"metadata": {"labels": labels}} if labels else None
-
-
-def _with_client_label(node: Node, found: Patch | None, value: str) -> Patch:
-    found = found or {"metadata": {"resourceVersion": node.resource_version}}
-    return {**found, "metadata": {**found["metadata"], "labels": {CLIENT_LABEL: value}}}
 
 
 def _taints_without(node: Node, *keys: str) -> list[dict[str, t.Any]]:

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rotation is killed: the next run continues, and neither of them restarts a pod."""
+"""A rotation is killed: the next run continues, and neither of them restarts a pod, unless drivers are restarted."""
 
 from __future__ import annotations
 
@@ -27,17 +27,21 @@ class Scenario:
 
     licensing: Licensing
     nodes: list[str]
+    restarts_drivers: bool = False
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def next_token(self) -> dict[str, Any]:
         token = self.licensing.token(f"dls-{next(self.numbers)}.example.net")
         given: dict[str, Any] = {"gpu_licensing_token_path": str(token), "gpu_licensing_node_names": self.nodes}
-        given["gpu_licensing_replace"] = True
+        given |= {"gpu_licensing_replace": True, "gpu_licensing_restart_drivers": self.restarts_drivers}
         return {"variables": {**self.licensing.variables, "gpu_licensing_verify": False, **given}}
 
     def requests(self, folder: Path) -> list[Request]:
         """The changing requests of a run that is not killed."""
         found = changing_requests(self.licensing.lab, ROTATE, folder, **self.next_token())
+        if self.restarts_drivers:
+            assert [request.method for request in found].count("DELETE") == len(self.nodes)
+            return found
         commands = [request.command for request in found if request.command]
         assert {"cp", "kill", "mv", "env"} == set(commands)
         assert commands.count("env") == len(self.nodes)
@@ -49,8 +53,10 @@ class Scenario:
         options = self.next_token()
         killed = bool(killed_after(self.licensing.lab, ROTATE, number, folder, **options))
         self.require_completed(options["variables"])
-        assert self.licensing.pods() == before
-        assert self.licensing.pod_changes(since) == []
+        if not self.restarts_drivers:
+            assert self.licensing.pods() == before
+            assert self.licensing.pod_changes(since) == []
+        assert not [name for name, node in self.licensing.cluster.nodes().items() if node["spec"].get("unschedulable")]
         return killed
 
     def require_completed(self, variables: dict[str, Any]) -> None:
@@ -86,6 +92,16 @@ def test_a_rotation_may_be_killed_anywhere(all_nodes: Scenario, tmp_path: Path, 
 def test_a_rotation_may_be_killed_after_each_of_its_requests(two_nodes: Scenario, tmp_path: Path) -> None:
     count = len(two_nodes.requests(tmp_path))
     # The number of signals until a license client has ended varies.
+    assert sum(two_nodes.kill_once(number, tmp_path) for number in range(1, count + 1)) >= count - 4
+
+
+@pytest.mark.soak
+@pytest.mark.usual(600)
+@pytest.mark.timeout(3600)
+def test_a_restart_of_drivers_may_be_killed_after_each_of_its_requests(two_nodes: Scenario, tmp_path: Path) -> None:
+    two_nodes.restarts_drivers = True
+    count = len(two_nodes.requests(tmp_path))
+    # The number of renewals of the Lease varies.
     assert sum(two_nodes.kill_once(number, tmp_path) for number in range(1, count + 1)) >= count - 4
 
 

@@ -46,5 +46,44 @@ def test_a_node_that_is_to_leave(before: Node, leave: dict[str, object] | None, 
         assert found.get("spec") == wanted.get("spec")
 
 
+RESTARTING = "its driver pod driver-a is being restarted to load a licensing token"
+
+
+@pytest.mark.parametrize(
+    ("before", "pod", "start", "end"),
+    [
+        (of(None, False), None, {"spec": {"unschedulable": True}, NOTE: RESTARTING}, None),
+        (of(None, True), None, None, None),
+        (of(cordon.REMOVAL_REASON, True), None, None, None),
+        (of(RESTARTING, True), "driver-a", None, {"spec": {"unschedulable": None}, NOTE: None}),
+        # NVIDIA's driver manager may have uncordoned the node.
+        (
+            of(RESTARTING, False),
+            "driver-a",
+            {"spec": {"unschedulable": True}, NOTE: RESTARTING},
+            {"spec": {"unschedulable": None}, NOTE: None},
+        ),
+        (
+            of(RESTARTING.replace("-a", "-b"), True),
+            "driver-b",
+            {"spec": {"unschedulable": True}, NOTE: RESTARTING},
+            {"spec": {"unschedulable": None}, NOTE: None},
+        ),
+    ],
+)
+def test_a_node_whose_driver_restarts(
+    before: Node, pod: str | None, start: dict[str, object] | None, end: dict[str, object] | None
+) -> None:
+    assert cordon.driver_pod_to_restart(before) == pod
+    patches = (cordon.cordon_for_driver_restart(before, "driver-a"), cordon.end_driver_restart(before))
+    for found, expected in zip(patches, (start, end), strict=True):
+        if expected is None:
+            assert found is None
+            continue
+        assert found is not None
+        assert found["metadata"] == {"resourceVersion": "7", "annotations": {NOTE: expected[NOTE]}}
+        assert found["spec"] == expected["spec"]
+
+
 def test_a_long_reason_is_cut() -> None:
     assert len(cordon.cordon_edit(node(), "x" * 5000)[1][NOTE] or "") == cordon.MAX_REASON

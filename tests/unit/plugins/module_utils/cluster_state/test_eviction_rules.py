@@ -5,13 +5,19 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
+
+import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.eviction_rules import (
+    blocking_gpu_pods,
     blocking_pods,
+    gpu_pods_to_evict,
     pods_to_evict,
     remedies,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode, parse_pods
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import DEFAULT_ROLLOUT
 from tests.helpers.fleet import pod
 
 
@@ -38,6 +44,31 @@ def test_each_remedy_is_given_once_and_names_the_option_of_the_caller() -> None:
     assert remedies(blocking, "drain.force") == (
         "Save the data of pods without a controller and delete them, or set drain.force, which evicts them permanently."
     )
+
+
+GPU = {"nvidia.com/gpu": 1}
+
+
+@pytest.mark.parametrize(
+    ("pod", "settings", "device_files", "blocks", "evicted"),
+    [
+        (PodOnNode("team", "p", "p", GPU), {}, True, "", ["team/p", "team/web"]),
+        (PodOnNode("team", "p", "p", GPU), {"drain": "gpu-pods"}, True, "", ["team/p"]),
+        (PodOnNode("team", "p", "p", GPU), {"drain": "none"}, True, "", []),
+        (user("p", unmanaged=True), {}, True, "team/p (no controller recreates it)", ["team/web"]),
+        (user("p", unmanaged=True), {"drain": "none"}, True, "", []),
+        (user("p", "mounts /dev/nvidia0", keep_reason="DaemonSet x"), {"force": True}, True, "team/p (DaemonSet x, mounts /dev/nvidia0)", ["team/web"]),
+        (user("p", "mounts /dev/nvidia0", keep_reason="DaemonSet x"), {}, False, "", ["team/web"]),
+        (user("p", keep_reason="DaemonSet x", pausable=True), {}, True, "", ["team/web"]),
+    ],
+)  # fmt: skip
+def test_the_drain_of_gpus(
+    pod: PodOnNode, settings: dict[str, t.Any], device_files: bool, blocks: str, evicted: list[str]
+) -> None:
+    rollout = replace(DEFAULT_ROLLOUT, **{"drain": "all", **settings})
+    blocking = blocking_gpu_pods([pod], rollout, device_files=device_files)
+    assert "".join(map(str, blocking)) == blocks
+    assert [item.full_name for item in gpu_pods_to_evict([pod], [user("web")], rollout)] == evicted
 
 
 def test_all_pods_are_listed_including_operands() -> None:

@@ -29,6 +29,8 @@ def test_every_node_gets_the_new_token_one_after_the_other() -> None:
     assert result.as_dict() == {
         "rotated": ["n0", "n1", "n2"],
         "rotated_count": 3,
+        "restarted": [],
+        "evicted": [],
         "removed": [],
         "unchanged_count": 0,
         "pending": [],
@@ -229,7 +231,8 @@ def test_a_client_that_does_not_start() -> None:
         rotate(containers)
     assert (
         "The rotation stopped at node n0, after its license client was stopped and its files were replaced: nvidia-gridd does not start in pod driver-n0: nvidia-gridd: cannot start. The license client of this node is "
-        "stopped. Correct the cause and run license_rotate again, or restart the driver pod."
+        "stopped. Correct the cause and run license_rotate again, or restart the driver pod. To restart the driver of the node after a drain, set gpu_licensing_restart_drivers (option "
+        "restart_drivers of the module)."
     ) in str(error.value)
     assert containers.by_node["n0"].pid is None
     containers.by_node["n1"].refused_starts = 0

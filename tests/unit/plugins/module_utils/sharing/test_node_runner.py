@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT_KEY
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import Patch
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import Patch, pause_clients
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import (
     LastGood,
@@ -154,10 +154,10 @@ CLIENT, PAUSED = "nvidia.com/gpu.deploy.client", "paused-for-mig-change"
 
 def test_clients_are_paused_where_they_run_and_resumed_by_uncordon() -> None:
     running = node(labels={CLIENT: "true"})
-    stopped = patched(running, node_runner.pause_clients(running))
+    stopped = patched(running, pause_clients(running))
     assert stopped.labels[CLIENT] == PAUSED
-    assert node_runner.pause_clients(stopped) is None
-    assert node_runner.pause_clients(node()) is None
+    assert pause_clients(stopped) is None
+    assert pause_clients(node()) is None
     opened = patched(stopped, node_runner.uncordon_patch(stopped))
     assert opened.labels == running.labels
     assert node_runner.uncordon_patch(running) is None

@@ -1,0 +1,68 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Drains the GPUs of one node that is cordoned: evicts the pods that use them, or waits until they end, and stops GPU clients of DaemonSets."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..catalog.names import CLIENT_LABEL, PAUSED_FOR_MIG
+from .eviction import DrainOptions, await_termination, evict_pods
+
+if t.TYPE_CHECKING:
+    from ..cluster_state.gpu_pods import PodOnNode
+    from ..kube.client import Client
+
+# The MIG manager waits equally long for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
+CLIENTS_TIMEOUT = 300.0
+
+
+class PodsToDrain(t.Protocol):
+    """The pods of one node that a drain of its GPUs concerns; none of them blocks it."""
+
+    @property
+    def displaced(self) -> tuple[PodOnNode, ...]:
+        """The pods that cannot keep their GPUs."""
+
+    @property
+    def pods_to_evict(self) -> tuple[PodOnNode, ...]:
+        """The pods that are evicted."""
+
+    @property
+    def pods_to_pause(self) -> tuple[PodOnNode, ...]:
+        """The pods of DaemonSets that leave the node when its label nvidia.com/gpu.deploy.client is changed."""
+
+
+def drain_gpu_pods(
+    client: Client,
+    node: str,
+    pods: PodsToDrain,
+    options: DrainOptions,
+    check_lease: t.Callable[[], None],
+    report: t.Callable[[str], None],
+    *,
+    list_pods: t.Callable[[], t.Iterable[PodOnNode]],
+    pause_clients: t.Callable[[], bool],
+) -> None:
+    """Return once no pod uses the GPUs; raises the errors of evict_pods() and await_termination().
+
+    `list_pods` lists the pods that use the node's GPUs; `pause_clients` changes the label of the node, and returns whether the node exists.
+    """
+    if pods.pods_to_evict:
+        evict_pods(client, node, pods.pods_to_evict, options, check_lease, report)
+    if not options.evict:
+        await_termination(
+            list_pods,
+            {pod.uid for pod in pods.displaced if not pod.keep_reason},
+            options.drain_timeout,
+            check_lease,
+            "rollout.drain is none: wait until they terminate, raise rollout.drain_timeout, or set drain: gpu-pods.",
+        )
+    if pods.pods_to_pause and pause_clients():
+        await_termination(
+            list_pods,
+            {pod.uid for pod in pods.pods_to_pause},
+            CLIENTS_TIMEOUT,
+            check_lease,
+            f"The node's label {CLIENT_LABEL} is {PAUSED_FOR_MIG}, which should terminate them: check their DaemonSet.",
+        )

@@ -1,0 +1,192 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Restarts the driver of a node that is cordoned and drained first: a driver that starts reads the token of its Secret.
+
+The reason of the cordon names the driver pod that is restarted, so the next run after a killed one knows whether it was deleted already. A driver pod is
+deleted only while no pod uses the GPUs: a driver is not unloaded while a process has a device file open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.names import CORDONED_ANNOTATION
+from ..cluster_state.cordon import (
+    Patch,
+    cordon_for_driver_restart,
+    driver_pod_to_restart,
+    end_driver_restart,
+    pause_clients,
+)
+from ..cluster_state.eviction_rules import BlockingPod, blocked_message, blocking_gpu_pods, gpu_pods_to_evict
+from ..cluster_state.node import Node, parse_node
+from ..cluster_state.operand_pods import PLUGIN, unready_operands
+from ..common.errors import ModuleFailure, ServiceError
+from ..common.wait import WaitTimeout
+from ..drain.eviction import DrainOptions
+from ..drain.gpu_pods import drain_gpu_pods
+from ..drain.operand_diagnosis import operand_pods
+from ..drain.pods_on_nodes import pods_by_node, pods_on
+from ..kube.conflict_retry import patch_object
+from ..kube.errors import ApiError
+from ..kube.paths import NODES
+from ..schema.messages import abbreviate, as_sentence, option_of_role
+from .container import CommandFailed
+
+if t.TYPE_CHECKING:
+    from ..cluster_state.gpu_pods import PodOnNode, PodsByNode
+    from ..common.progress import Progress
+    from ..kube.client import Client
+    from ..kube.lease import Lease
+    from ..pools.plan import RolloutPlan
+    from .driver_pods import DriverPod
+
+_NODE_NAMES = option_of_role("gpu_licensing_node_names", "node_names")
+
+Object = dict[str, t.Any]
+
+
+class RestartBlocked(ModuleFailure):
+    """The drivers of some nodes cannot be restarted."""
+
+    code = "blocked"
+
+
+@dataclass(frozen=True)
+class NodeDrain:
+    """The drain of one node before its driver is restarted: all pods that use its GPUs lose them."""
+
+    displaced: tuple[PodOnNode, ...]
+    pods_to_evict: tuple[PodOnNode, ...]
+    pods_to_pause: tuple[PodOnNode, ...]
+    blocking_pods: tuple[BlockingPod, ...]
+
+    @classmethod
+    def of_node(cls, name: str, pods: PodsByNode, rollout: RolloutPlan) -> NodeDrain:
+        """The drain of a node with the settings `rollout` of its pool."""
+        displaced = tuple(pods.gpu_pods.get(name, ()))
+        return cls(
+            displaced,
+            gpu_pods_to_evict(displaced, pods.other_pods.get(name, ()), rollout),
+            tuple(pod for pod in displaced if pod.pausable),
+            tuple(blocking_gpu_pods(displaced, rollout, device_files=True)),
+        )
+
+
+def restart_problem(node: Node, drain: NodeDrain) -> str:
+    """Why the driver of a node cannot be restarted, as a sentence with the remedy; empty if it can."""
+    reason = node.annotations.get(CORDONED_ANNOTATION)
+    if reason is not None and driver_pod_to_restart(node) is None:
+        return f"The node is cordoned by a run that has not finished: {as_sentence(reason)} Run the playbook of that run again first."
+    if not node.ready:
+        return "The node is not ready, so its pods cannot terminate. Repair it first."
+    return as_sentence(blocked_message(drain.blocking_pods)) if drain.blocking_pods else ""
+
+
+@dataclass(frozen=True)
+class DriverRestarts:
+    """The restarts of drivers in one cluster. `rollouts` are the settings by which each node is drained."""
+
+    client: Client
+    namespace: str
+    rollouts: t.Mapping[str, RolloutPlan]
+    lease: Lease
+    progress: Progress
+
+    def pods_to_evict(self, nodes: t.Sequence[Node]) -> list[str]:
+        """The pods that the drains of these nodes evict now; raises RestartBlocked if a node cannot be drained."""
+        if not nodes:
+            return []
+        pods = pods_by_node(self.client, pods_on(self.client), self.namespace)
+        drains = {node.name: NodeDrain.of_node(node.name, pods, self.rollouts[node.name]) for node in nodes}
+        if problems := {node.name: text for node in nodes if (text := restart_problem(node, drains[node.name]))}:
+            lines = [f"node {name}: {text}" for name, text in problems.items()]
+            listed = abbreviate(lines, separator="\n")
+            raise RestartBlocked(
+                f"Drivers cannot be restarted. No node was changed. Correct the causes, or select other nodes with {_NODE_NAMES}.\n{listed}"
+            )
+        return [pod.full_name for drain in drains.values() for pod in drain.pods_to_evict]
+
+    def begin(self, pod: DriverPod, evicted: list[str]) -> None:
+        """Cordon the node of a driver pod, evict the pods that use its GPUs, and delete the driver pod, which its DaemonSet replaces.
+
+        The evicted pods are added to `evicted`. If the driver pod was not deleted, the node is uncordoned.
+        """
+        name = pod.node
+        self._patch(name, lambda node: cordon_for_driver_restart(node, pod.name))
+        try:
+            self._drain(name, evicted)
+            self._delete(pod)
+        except (WaitTimeout, CommandFailed, ApiError) as error:
+            uncordoned = False
+            if not (isinstance(error, ApiError) and error.outcome_unknown):
+                with contextlib.suppress(CommandFailed, ServiceError):
+                    uncordoned = self.finish(name)
+            effect = "was uncordoned again" if uncordoned else "stays cordoned"
+            raise CommandFailed(f"{as_sentence(str(error))} The node {effect}.") from error
+
+    def _drain(self, name: str, evicted: list[str]) -> None:
+        node = parse_node(self._read(name))
+        drain = NodeDrain.of_node(name, self._pods(name), self.rollouts[name])
+        if problem := restart_problem(node, drain):
+            raise CommandFailed(problem)
+        left: t.Collection[str] = ()
+        try:
+            drain_gpu_pods(
+                self.client,
+                name,
+                drain,
+                DrainOptions.from_rollout(self.rollouts[name]),
+                self.lease.check,
+                self.progress.report,
+                list_pods=lambda: self._pods(name).gpu_pods.get(name, ()),
+                pause_clients=lambda: self._patch(name, pause_clients) or True,
+            )
+        except WaitTimeout as timeout:
+            left = timeout.partial.get("pods_left", ())
+            raise
+        finally:
+            evicted += [pod.full_name for pod in drain.pods_to_evict if pod.full_name not in left]
+
+    def _delete(self, pod: DriverPod) -> None:
+        """Delete this driver pod, and no other one."""
+        self.lease.check()
+        try:
+            self.client.delete(pod.path, body={"preconditions": {"uid": pod.uid}})
+        except ApiError as error:
+            if not error.conflict:
+                raise
+
+    def offers_gpus(self, name: str) -> bool:
+        """Whether the device plugin, which waits for the driver, is ready on a node; also if the node has none."""
+        return PLUGIN not in unready_operands(operand_pods(self.client, self.namespace, [name]), [name])
+
+    def finish(self, name: str) -> bool:
+        """Undo the cordon and the label of begin(); returns whether the node was changed. Other cordons stay."""
+        return self._patch(name, end_driver_restart)
+
+    def _pods(self, name: str) -> PodsByNode:
+        return pods_by_node(self.client, pods_on(self.client, name), self.namespace)
+
+    def _read(self, name: str) -> Object:
+        node = self.client.get(f"{NODES}/{name}")
+        if node is None:
+            raise CommandFailed("The node has left the cluster.")
+        return node
+
+    def _patch(self, name: str, make_patch: t.Callable[[Node], Patch | None]) -> bool:
+        """Send the patch that `make_patch` returns for the node, if any; returns whether one was sent."""
+        sent = False
+
+        def compute(raw: Object) -> Patch | None:
+            nonlocal sent
+            patch = make_patch(parse_node(raw))
+            if patch is not None:
+                self.lease.check()
+                sent = True
+            return patch
+
+        patch_object(self.client, f"{NODES}/{name}", self._read(name), compute)
+        return sent

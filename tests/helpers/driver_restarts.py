@@ -1,0 +1,149 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module license_rotation with restarts of drivers on a cluster in memory: nodes that are cordoned, pods that are evicted, and driver pods."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import BUDGET_CAUSE, ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, PODS
+from tests.helpers.license_nodes import NAMESPACE, Container, Killed, initial_files
+from tests.helpers.rotation_module import RotationModule
+
+Object = dict[str, Any]
+NOTE = "accel.gpu/cordoned"
+
+
+def gpu_pod(name: str, node: str, *, owner: str = "ReplicaSet", **spec: Any) -> Object:
+    """A pod with a GPU; without an owner if this is empty."""
+    owners = [{"kind": owner, "name": "owner", "controller": True}] if owner else []
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", "ownerReferences": owners}
+    return {"metadata": metadata, "spec": {"nodeName": node, "containers": [container], **spec}, "status": {}}
+
+
+@dataclass
+class RestartModule(RotationModule):
+    """The nodes, the pods on them by name, and what was requested. No protected pod is evicted."""
+
+    nodes: dict[str, Object] = field(default_factory=dict)
+    pods: dict[str, Object] = field(default_factory=dict)
+    protected: set[str] = field(default_factory=set)
+    requests: list[str] = field(default_factory=list)
+    # How many reads it takes until the device plugin of a node is ready.
+    plugin_delay: int = 0
+    # The run is killed after this number of changes; None: it is not killed.
+    kill_after: int | None = None
+
+    def __post_init__(self) -> None:
+        self.params = {"restart_drivers": True, **self.params}
+        super().__post_init__()
+        self.nodes = {item["metadata"]["name"]: item for item in super()._nodes()}
+        for number, node in enumerate(self.nodes.values()):
+            node["metadata"]["resourceVersion"] = str(number)
+            node["spec"] = {}
+        self.containers.after = self._after_command
+
+    def add(self, *pods: Object) -> None:
+        """Run these pods."""
+        self.pods.update({pod["metadata"]["name"]: pod for pod in pods})
+
+    def cordons(self) -> dict[str, str | None]:
+        """The cordoned nodes, with the reason if the cordon is one of the collection."""
+        return {
+            name: (node["metadata"].get("annotations") or {}).get(NOTE)
+            for name, node in self.nodes.items()
+            if node["spec"].get("unschedulable")
+        }
+
+    def changed(self, request: str) -> None:
+        """A change was made."""
+        self.requests.append(request)
+        if self.kill_after is not None:
+            self.kill_after -= 1
+            if self.kill_after == 0:
+                raise Killed
+
+    def _after_command(self, node: str, command: tuple[str, ...]) -> None:
+        if command[0] in ("cp", "mv", "kill", "env"):
+            self.changed(f"{command[0]} {node}")
+
+    def _nodes(self) -> Iterable[Object]:
+        return copy.deepcopy([self.nodes[name] for name in self.containers.by_node])
+
+    def _plugin(self, node: str) -> Object:
+        self.plugin_delay -= 1
+        ready = {"type": "Ready", "status": "False" if self.plugin_delay >= 0 else "True"}
+        labels = {"app": "nvidia-device-plugin-daemonset"}
+        return {"metadata": {"labels": labels}, "spec": {"nodeName": node}, "status": {"conditions": [ready]}}
+
+    def list(self, path: str, **selectors: Any) -> Iterable[Object]:
+        if path.endswith(f"/{NAMESPACE}/pods") and "label_selector" not in selectors:
+            return [self._plugin(selectors["field_selector"].removeprefix("spec.nodeName="))]
+        if path != PODS:
+            return super().list(path, **selectors)
+        node = (selectors.get("field_selector") or "").partition("spec.nodeName=")[2].partition(",")[0]
+        return [copy.deepcopy(pod) for pod in self.pods.values() if not node or pod["spec"]["nodeName"] == node]
+
+    def get(self, path: str) -> Object:
+        if not path.startswith(f"{NODES}/"):
+            return super().get(path)
+        return copy.deepcopy(self.nodes[path.removeprefix(f"{NODES}/")])
+
+    def patch(self, path: str, body: Object, *, dry_run: bool = False) -> Object:
+        name = path.removeprefix(f"{NODES}/")
+        node, metadata = self.nodes[name], dict(body["metadata"])
+        if metadata.pop("resourceVersion") != node["metadata"]["resourceVersion"]:
+            raise ApiError("changed", status=409, method="PATCH", path=path)
+        node["metadata"]["resourceVersion"] += "0"
+        for key, values in metadata.items():
+            merge(node["metadata"].setdefault(key, {}), values)
+        merge(node["spec"], body.get("spec") or {})
+        self.changed(f"patch {name}")
+        return copy.deepcopy(node)
+
+    def evict(self, path: str, body: Object) -> None:
+        name = body["metadata"]["name"]
+        assert path == f"/api/v1/namespaces/team/pods/{name}/eviction"
+        if name in self.protected:
+            causes = [{"reason": BUDGET_CAUSE, "message": "The disruption budget web needs 1 healthy pods and has 1"}]
+            raise ApiError("not allowed", status=429, details={"causes": causes}, method="POST", path=path)
+        pod = self.pods[name]
+        assert self.nodes[pod["spec"]["nodeName"]]["spec"].get("unschedulable"), "the pod could return"
+        assert body["deleteOptions"]["preconditions"] == {"uid": pod["metadata"]["uid"]}
+        del self.pods[name]
+        self.changed(f"evict {name}")
+
+    def delete(self, path: str, *, body: Object) -> bool:
+        node = path.rpartition("/driver-")[2].partition("+")[0]
+        pod = self.containers.pod(node)["metadata"]
+        if body["preconditions"] != {"uid": pod["uid"]} or not path.endswith(f"/{pod['name']}"):
+            raise ApiError("another pod", status=409, method="DELETE", path=path)
+        users = [name for name, pod in self.pods.items() if pod["spec"]["nodeName"] == node and _uses_gpu(pod)]
+        assert not users, "the driver is in use"
+        self.containers.starting[node] = 2
+        self.containers.replace_pod(node, Container(initial_files(self.token, self.config), delay=2))
+        self.changed(f"delete {path.rpartition('/')[2]}")
+        return True
+
+
+def _uses_gpu(pod: Object) -> bool:
+    return bool(pod["spec"]["containers"][0]["resources"])
+
+
+def merge(target: Object, values: Object) -> None:
+    """A merge patch of a map without maps in it."""
+    for key, value in values.items():
+        if value is None:
+            target.pop(key, None)
+        else:
+            target[key] = value
+
+
+def changes_of(requests: Iterable[str], *verbs: str) -> Iterator[str]:
+    """The requests with these verbs."""
+    return (request for request in requests if request.split()[0] in verbs)

@@ -1,0 +1,224 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module license_rotation with restart_drivers: which nodes are drained, in which order, what stops it, and its continuation after an end at any request."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import TOKEN_PATH
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_restart import RestartBlocked
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from tests.helpers.driver_restarts import NOTE, RestartModule, changes_of, gpu_pod
+from tests.helpers.license_api import vgpu_pool
+from tests.helpers.license_nodes import Container, Containers, Killed, initial_files
+from tests.helpers.license_tokens import make_token
+
+OLD, NEW = (make_token(hosts=[f"{name}.example.com"]) for name in ("old", "new"))
+CONFIG = "FeatureType=1\n"
+CLIENT = "nvidia.com/gpu.deploy.client"
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+
+def module(count: int = 2, token: str = NEW, rollout: dict[str, Any] | None = None, **options: Any) -> RestartModule:
+    containers = Containers({f"n{index}": Container(initial_files(OLD, CONFIG)) for index in range(count)})
+    found = RestartModule(containers, token, CONFIG, **options)
+    found.plan = derive({"name": "prod"}, {}, [{**vgpu_pool("vdi", "licensing-config"), "rollout": rollout or {}}])
+    return found
+
+
+def test_each_node_is_drained_before_its_driver_restarts() -> None:
+    found = module()
+    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n1"))
+    result = found.work()["license_rotation"]
+    assert (result["rotated"], result["restarted"], result["evicted"]) == (
+        ["n0", "n1"],
+        ["n0", "n1"],
+        ["team/a", "team/b"],
+    )
+    assert found.requests == [
+        request
+        for node, pod in (("n0", "a"), ("n1", "b"))
+        for request in (f"patch {node}", f"evict {pod}", f"delete driver-{node}", f"patch {node}")
+    ]
+    assert found.cordons() == {}
+    assert {each.loaded[TOKEN_PATH] for each in found.containers.by_node.values()} == {NEW.encode()}
+    found.requests.clear()
+    assert not found.work()["changed"]
+    assert found.requests == []
+
+
+def test_check_mode_names_the_nodes_and_pods() -> None:
+    found = module(check_mode=True)
+    found.add(gpu_pod("a", "n0"))
+    result = found.work()
+    assert (result["license_rotation"]["restarted"], result["license_rotation"]["evicted"]) == (
+        ["n0", "n1"],
+        ["team/a"],
+    )
+    assert result["diff"]["after"]["n0"]["driver_pod"] == "restarted"
+    assert found.requests == []
+
+
+def test_without_the_option_no_pod_is_evicted() -> None:
+    found = module(params={"restart_drivers": False})
+    found.add(gpu_pod("a", "n0", owner=""), gpu_pod("b", "n1"))
+    assert found.work()["license_rotation"]["restarted"] == []
+    assert sorted(found.pods) == ["a", "b"]
+    assert not list(changes_of(found.requests, "patch", "delete", "evict"))
+
+
+def in_daemonset(name: str, node: str, **spec: Any) -> dict[str, Any]:
+    return gpu_pod(name, node, owner="DaemonSet", **spec)
+
+
+@pytest.mark.parametrize(
+    ("pod", "rollout", "message"),
+    [
+        (gpu_pod("a", "n1", owner=""), {}, "team/a (no controller recreates it)"),
+        (gpu_pod("a", "n1", owner=""), {"force": True}, ""),
+        (in_daemonset("a", "n1"), {"force": True}, "team/a (DaemonSet owner)"),
+        (gpu_pod("a", "n1"), {}, ""),
+    ],
+)
+def test_pods_that_block_a_drain(pod: dict[str, Any], rollout: dict[str, Any], message: str) -> None:
+    found = module(rollout=rollout)
+    found.add(pod)
+    if not message:
+        assert found.work()["license_rotation"]["evicted"] == ["team/a"]
+        return
+    with pytest.raises(RestartBlocked) as error:
+        found.work()
+    assert "(option node_names of the module).\nnode n1: These pods use the node's GPUs" in str(error.value)
+    assert message in str(error.value)
+    assert error.value.partial["license_rotation"]["pending"] == ["n0", "n1"]
+    assert found.requests == []
+
+
+def test_clients_of_daemonsets_are_stopped_and_started() -> None:
+    found = module(1)
+    found.nodes["n0"]["metadata"]["labels"][CLIENT] = "true"
+    found.add(in_daemonset("a", "n0", nodeSelector={CLIENT: "true"}))
+    patch = found.patch
+
+    def stop_pods(path: str, body: dict[str, Any], **options: Any) -> dict[str, Any]:
+        if (body["metadata"].get("labels") or {}).get(CLIENT) == "paused-for-mig-change":
+            found.pods.clear()
+        return patch(path, body, **options)
+
+    found.patch = stop_pods  # type: ignore[method-assign]
+    assert found.work()["license_rotation"]["evicted"] == []
+    assert found.nodes["n0"]["metadata"]["labels"][CLIENT] == "true"
+    assert found.cordons() == {}
+
+
+def test_a_budget_stops_the_run_and_the_node_is_uncordoned() -> None:
+    found = module(rollout={"drain_timeout": 1})
+    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n1"))
+    found.protected = {"a"}
+    with pytest.raises(PartialFailure) as error:
+        found.work()
+    assert "The rotation stopped at node n0, while it was drained: Node n0 was not drained within " in str(error.value)
+    assert "PodDisruptionBudget team/web" in str(error.value)
+    assert "The node was uncordoned again." in str(error.value)
+    assert "stays cordoned" not in str(error.value)
+    result = error.value.partial["license_rotation"]
+    assert (result["reached"], result["restarted"], result["pending"]) == ("draining", [], ["n1"])
+    assert found.cordons() == {}
+    assert not list(changes_of(found.requests, "delete", "evict"))
+
+
+def test_a_foreign_cordon_stays() -> None:
+    found = module()
+    found.nodes["n0"]["spec"]["unschedulable"] = True
+    found.add(gpu_pod("a", "n0"))
+    assert found.work()["license_rotation"]["restarted"] == ["n0", "n1"]
+    assert found.cordons() == {"n0": None}
+
+
+def test_an_unfinished_run_of_another_kind_is_not_disturbed() -> None:
+    found = module()
+    found.nodes["n1"]["spec"]["unschedulable"] = True
+    found.nodes["n1"]["metadata"]["annotations"] = {NOTE: "its machine is being removed from the cluster"}
+    with pytest.raises(
+        RestartBlocked, match="node n1: The node is cordoned by a run that has not finished: its machine"
+    ):
+        found.work()
+    assert found.requests == []
+
+
+def test_a_driver_that_does_not_start_leaves_its_node_cordoned() -> None:
+    found = module(params={"restart_timeout": 0.1})
+    delete = found.delete
+
+    def never_start(path: str, **options: Any) -> bool:
+        delete(path, **options)
+        found.containers.starting["n0"] = 1_000_000
+        return True
+
+    found.delete = never_start  # type: ignore[method-assign]
+    with pytest.raises(PartialFailure) as error:
+        found.work()
+    assert (
+        "The rotation stopped at node n0, after its driver pod was deleted: Not done within 0 s (restart_timeout). The driver pod driver-n0 was replaced. "
+        "The driver does not run: "
+    ) in str(error.value)
+    assert "The node stays cordoned until a run completes its rotation." in str(error.value)
+    assert found.cordons() == {"n0": "its driver pod driver-n0 is being restarted to load a licensing token"}
+    # The next run waits for this node before it drains the next one.
+    found.containers.starting["n0"] = 3
+    found.requests.clear()
+    assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+    assert found.requests == ["patch n0", "patch n1", "delete driver-n1", "patch n1"]
+    assert found.cordons() == {}
+
+
+def test_the_next_node_is_drained_once_the_device_plugin_is_ready() -> None:
+    found = filled(plugin_delay=3)
+    assert found.work()["license_rotation"]["restarted"] == ["n0", "n1"]
+    found = filled(plugin_delay=1_000_000, params={"restart_timeout": 0.1})
+    with pytest.raises(PartialFailure, match="The driver runs, but the device plugin is not ready") as error:
+        found.work()
+    assert error.value.partial["license_rotation"]["pending"] == ["n1"]
+    assert list(found.cordons()) == ["n0"]
+    found.plugin_delay = 0
+    assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
+
+
+def filled(**options: Any) -> RestartModule:
+    found = module(**options)
+    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n1"))
+    return found
+
+
+def number_of_changes() -> int:
+    found = filled()
+    found.work()
+    return len(found.requests)
+
+
+@pytest.mark.parametrize("starting", [0, 4])
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("number", range(1, number_of_changes() + 1))
+def test_a_run_that_is_killed_after_any_change_is_continued(number: int, again: bool, starting: int) -> None:
+    found = filled(kill_after=number)
+    with pytest.raises(Killed):
+        found.work()
+    running = set(found.pods)
+    found.kill_after, found.params["restart_drivers"] = None, again
+    found.containers.starting = dict.fromkeys(found.containers.starting, starting)
+    found.work()
+    assert found.cordons() == {}
+    assert all(each.licensed and each.loaded[TOKEN_PATH] == NEW.encode() for each in found.containers.by_node.values())
+    # A driver that has restarted does not restart again; without the option, no further pod is evicted.
+    assert len(set(changes_of(found.requests, "delete"))) == len(list(changes_of(found.requests, "delete")))
+    assert set(found.pods) == (set() if again else running)
+    assert not found.work()["changed"]
