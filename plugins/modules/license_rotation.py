@@ -125,8 +125,8 @@ license_rotation:
     pending:
       description:
         - Up to 100 nodes that were not started because of a failure. After a node failed (V(partial)), these are the nodes after it. If no node was changed
-          because of unreachable license servers (V(preflight)), these are all nodes to rotate; because of O(provided) (V(held_back)), these are all selected
-          nodes, including those that may need no change.
+          because of unreachable license servers (V(preflight)) or blocked drains (V(blocked)), these are all nodes to rotate; because of O(provided)
+          (V(held_back)), these are all selected nodes, including those that may need no change.
       type: list
       elements: str
       returned: always

@@ -124,8 +124,8 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
         return "Check the licensing Secret, and the log of the driver pod."
     if reading.files.get(TOKEN_PATH, "") is None:
         return (
-            f"The driver container has no token: when the driver pod started, {expected.label} was not configured, or nlsEnabled was off. Run the "
-            f"playbook license_rotate with {RESTART_OPTION}."
+            f"The driver container has no token: when the driver pod started, {expected.label} was not configured, or nlsEnabled was off. Run the playbook "
+            f"license_rotate with {RESTART_OPTION}."
         )
     if expected.token is None:
         return object_problem(expected, now)
