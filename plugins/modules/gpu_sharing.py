@@ -230,8 +230,8 @@ gpu_sharing:
             released_from: {description: The former pool of a released node., type: str, returned: if the node is released, sample: train}
             blocked_by: {description: Pods that prevent the change and that no drain evicts., type: list, elements: str,
               returned: if there are any, sample: [team/job-1]}
-            stops: {description: NVIDIA's pods that are stopped during the change., type: list, elements: str, returned: if
-              there are any, sample: [gpu-operator/nvidia-dcgm-x7k2p]}
+            stops: {description: Pods of DaemonSets that are stopped through the label C(nvidia.com/gpu.deploy.client)., type: list,
+              elements: str, returned: if there are any, sample: [monitoring/gpu-agent-x7k2p]}
             possible_holders: {description: 'Pods that may have a device file open, with the reason.', type: list, elements: str,
               returned: if there are any, sample: [team/agent-1 (privileged)]}
     failed:
