@@ -106,6 +106,9 @@ class RestartModule(RotationModule):
         self.changed(f"patch {name}")
         return copy.deepcopy(node)
 
+    def strategic_merge(self, path: str, body: Object, *, dry_run: bool = False) -> None:
+        self.patch(path, body, dry_run=dry_run)
+
     def evict(self, path: str, body: Object) -> None:
         name = body["metadata"]["name"]
         assert path == f"/api/v1/namespaces/team/pods/{name}/eviction"
@@ -126,7 +129,8 @@ class RestartModule(RotationModule):
         users = [name for name, pod in self.pods.items() if pod["spec"]["nodeName"] == node and _uses_gpu(pod)]
         assert not users, "the driver is in use"
         self.containers.starting[node] = 2
-        self.containers.replace_pod(node, Container(initial_files(self.token, self.config), delay=2))
+        # The driver has its license later, and the next run may read it before that.
+        self.containers.replace_pod(node, Container(initial_files(self.token, self.config), delay=2, waiting=3))
         self.changed(f"delete {path.rpartition('/')[2]}")
         return True
 

@@ -94,7 +94,8 @@ def wait_until(
     """Read until `done` accepts the state, and return that state; raises WaitTimeout after `timeout` seconds.
 
     first_interval: seconds before the second read; the interval then doubles up to `interval`. started: the clock's time from which the
-    timeout counts, by default now. describe: returns the text about the last state for the timeout's message. option: the option with the timeout.
+    timeout counts, by default now. describe: returns the text about the last state for the timeout's message. option: the option with the timeout; empty if
+    none sets it.
     Transient errors of a service do not end the wait; other errors do.
     """
     start = clock() if started is None else started
@@ -115,8 +116,9 @@ def wait_until(
             transient = error
         left = start + timeout - clock()
         if left <= 0:
+            limit = f"{timeout:.0f} s ({option})" if option else f"{timeout:.0f} s"
             raise WaitTimeout(
-                _timeout_message(f"{timeout:.0f} s ({option})", last, transient, describe),
+                _timeout_message(limit, last, transient, describe),
                 partial(last[0]) if partial and last else None,
             )
         sleep(min(pause, left))

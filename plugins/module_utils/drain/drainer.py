@@ -211,6 +211,7 @@ class NodeDrainer:
                     left,
                     lease.check,
                     "drain.evict is false: wait until they terminate, raise drain.drain_timeout, or allow eviction.",
+                    option="drain.drain_timeout",
                 )
         return evicted
 

@@ -71,16 +71,25 @@ def evict_pods(
     check_lease: t.Callable[[], None],
     report: t.Callable[[str], None],
     *,
+    evicted: list[str] | None = None,
     now: t.Callable[[], float] = time.time,
 ) -> None:
     """Evict these pods of a node, and return once each pod is gone, has ended or was replaced.
 
     A pod that is being deleted is evicted again only to shorten its grace period; no request is sent for a pod that is gone.
-    `report` gets a line of progress for each poll.
+    `report` gets a line of progress for each poll. The pods whose eviction was accepted are added to `evicted`, also if an error is raised.
     Raises WaitTimeout after `drain_timeout`, EvictionRefused if waiting cannot help, the errors of check_lease(), and ApiError if
     the right to evict is missing or the request is invalid. The failure's `partial` has `pods_left`.
     """
     eviction = _Eviction(client, node, {pod.uid: pod for pod in pods}, options.grace_period, check_lease, now)
+    try:
+        _evict_all(eviction, options.drain_timeout, report)
+    finally:
+        if evicted is not None:
+            evicted += [pod.full_name for uid, pod in eviction.pods.items() if uid in eviction.accepted]
+
+
+def _evict_all(eviction: _Eviction, drain_timeout: float, report: t.Callable[[str], None]) -> None:
     start = time.monotonic()
     while True:
         try:
@@ -93,10 +102,10 @@ def evict_pods(
             if not error.transient:
                 raise
             eviction.last_error = error
-        left = start + options.drain_timeout - time.monotonic()
+        left = start + drain_timeout - time.monotonic()
         if left <= 0 and not eviction.all_terminating():
             raise eviction.failure(
-                f"Node {node} was not drained within {options.drain_timeout - left:.0f} s (drain_timeout)."
+                f"Node {eviction.node} was not drained within {drain_timeout - left:.0f} s (drain_timeout)."
             )
         time.sleep(min(POLL_INTERVAL, max(0.1, left)) if left > 0 else POLL_INTERVAL)
 
@@ -107,8 +116,13 @@ def await_termination(
     timeout: float,
     check_lease: t.Callable[[], None],
     advice: str,
+    *,
+    option: str = "",
 ) -> None:
-    """Wait until none of these pods (by uid) is listed any longer; the timeout's message contains `advice`, the reason why they are not evicted."""
+    """Wait until none of these pods (by uid) is listed any longer; the timeout's message contains `advice`, the reason why they are not evicted.
+
+    `option` is the option with the timeout; empty for a fixed timeout.
+    """
 
     def remaining() -> list[str]:
         check_lease()
@@ -119,6 +133,7 @@ def await_termination(
         lambda names: not names,
         timeout=timeout,
         describe=lambda names: f"{abbreviate(names)} {'has' if len(names) == 1 else 'have'} not terminated. {advice}",
+        option=option,
     )
 
 
@@ -141,6 +156,8 @@ class _Eviction:
         self._refused: dict[str, str] = {}
         self._refused_since: dict[str, float] = {}
         self._requested: dict[str, float] = {}
+        # The uids of the pods whose eviction was accepted; also if the response was lost, until a later one is a refusal.
+        self.accepted: set[str] = set()
         self.last_error: ApiError | None = None
 
     def refresh(self) -> None:
@@ -163,10 +180,14 @@ class _Eviction:
             try:
                 self._evict(self.pods[uid])
                 self._refused.pop(uid, None)
+                self.accepted.add(uid)
             except ApiError as error:
+                if error.outcome_unknown:
+                    self.accepted.add(uid)
                 reason, can_pass = _refusal(error, self.pods[uid])
                 if reason:
                     self._refused[uid] = reason
+                    self.accepted.discard(uid)
                 permanent = permanent or not can_pass
         if permanent:
             raise self.failure(f"Node {self.node} cannot be drained.", EvictionRefused)

@@ -23,14 +23,16 @@ from ..cluster_state.cordon import (
 from ..cluster_state.eviction_rules import BlockingPod, blocked_message, blocking_gpu_pods, gpu_pods_to_evict
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.operand_pods import PLUGIN, unready_operands
+from ..cluster_state.ownership import NodeEdit
 from ..common.errors import ModuleFailure, ServiceError
 from ..common.wait import WaitTimeout
 from ..drain.eviction import DrainOptions
-from ..drain.gpu_pods import drain_gpu_pods
+from ..drain.gpu_drain import drain_gpu_pods
 from ..drain.operand_diagnosis import operand_pods
 from ..drain.pods_on_nodes import pods_by_node, pods_on
-from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
+from ..kube.lease import LeaseLost
+from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 from ..schema.messages import abbreviate, as_sentence, option_of_role
 from .container import CommandFailed
@@ -44,8 +46,7 @@ if t.TYPE_CHECKING:
     from .driver_pods import DriverPod
 
 _NODE_NAMES = option_of_role("gpu_licensing_node_names", "node_names")
-
-Object = dict[str, t.Any]
+_NODE_LEFT = "The node has left the cluster."
 
 
 class RestartBlocked(ModuleFailure):
@@ -112,7 +113,7 @@ class DriverRestarts:
     def begin(self, pod: DriverPod, evicted: list[str]) -> None:
         """Cordon the node of a driver pod, evict the pods that use its GPUs, and delete the driver pod, which its DaemonSet replaces.
 
-        The evicted pods are added to `evicted`. If the driver pod was not deleted, the node is uncordoned.
+        The evicted pods are added to `evicted`, also if an error is raised. If the driver pod was not deleted, the node is uncordoned.
         """
         name = pod.node
         self._patch(name, lambda node: cordon_for_driver_restart(node, pod.name))
@@ -126,29 +127,26 @@ class DriverRestarts:
                     uncordoned = self.finish(name)
             effect = "was uncordoned again" if uncordoned else "stays cordoned"
             raise CommandFailed(f"{as_sentence(str(error))} The node {effect}.") from error
+        except LeaseLost as error:
+            error.args = (f"{as_sentence(str(error))} The node stays cordoned.",)
+            raise
 
     def _drain(self, name: str, evicted: list[str]) -> None:
-        node = parse_node(self._read(name))
+        node = self._read(name)
         drain = NodeDrain.of_node(name, self._pods(name), self.rollouts[name])
         if problem := restart_problem(node, drain):
             raise CommandFailed(problem)
-        left: t.Collection[str] = ()
-        try:
-            drain_gpu_pods(
-                self.client,
-                name,
-                drain,
-                DrainOptions.from_rollout(self.rollouts[name]),
-                self.lease.check,
-                self.progress.report,
-                list_pods=lambda: self._pods(name).gpu_pods.get(name, ()),
-                pause_clients=lambda: self._patch(name, pause_clients) or True,
-            )
-        except WaitTimeout as timeout:
-            left = timeout.partial.get("pods_left", ())
-            raise
-        finally:
-            evicted += [pod.full_name for pod in drain.pods_to_evict if pod.full_name not in left]
+        drain_gpu_pods(
+            self.client,
+            name,
+            drain,
+            DrainOptions.from_rollout(self.rollouts[name]),
+            self.lease.check,
+            self.progress.report,
+            list_pods=lambda: self._pods(name).gpu_pods.get(name, ()),
+            pause_clients=lambda: self._pause_clients(name),
+            evicted=evicted,
+        )
 
     def _delete(self, pod: DriverPod) -> None:
         """Delete this driver pod, and no other one."""
@@ -159,34 +157,38 @@ class DriverRestarts:
             if not error.conflict:
                 raise
 
-    def offers_gpus(self, name: str) -> bool:
-        """Whether the device plugin, which waits for the driver, is ready on a node; also if the node has none."""
+    def device_plugin_ready(self, name: str) -> bool:
+        """Whether the device plugin, which waits for the driver, is ready on a node; True for a node without a device plugin."""
         return PLUGIN not in unready_operands(operand_pods(self.client, self.namespace, [name]), [name])
 
     def finish(self, name: str) -> bool:
-        """Undo the cordon and the label of begin(); returns whether the node was changed. Other cordons stay."""
-        return self._patch(name, end_driver_restart)
+        """Undo the cordon and the label of begin(); returns whether a cordon was removed. Other cordons stay."""
+        return "spec" in self._patch(name, end_driver_restart)
+
+    def _pause_clients(self, name: str) -> bool:
+        self._patch(name, pause_clients)
+        return True
 
     def _pods(self, name: str) -> PodsByNode:
         return pods_by_node(self.client, pods_on(self.client, name), self.namespace)
 
-    def _read(self, name: str) -> Object:
+    def _read(self, name: str) -> Node:
         node = self.client.get(f"{NODES}/{name}")
         if node is None:
-            raise CommandFailed("The node has left the cluster.")
-        return node
+            raise CommandFailed(_NODE_LEFT)
+        return parse_node(node)
 
-    def _patch(self, name: str, make_patch: t.Callable[[Node], Patch | None]) -> bool:
-        """Send the patch that `make_patch` returns for the node, if any; returns whether one was sent."""
-        sent = False
+    def _patch(self, name: str, make_patch: t.Callable[[Node], Patch | None]) -> Patch:
+        """Send the patch that `make_patch` returns for the node, if any; returns the patch that has changed the node, or an empty one."""
 
-        def compute(raw: Object) -> Patch | None:
-            nonlocal sent
-            patch = make_patch(parse_node(raw))
-            if patch is not None:
-                self.lease.check()
-                sent = True
-            return patch
+        def make_edit(node: Node) -> NodeEdit | None:
+            patch = make_patch(node)
+            return NodeEdit(name, patch) if patch is not None else None
 
-        patch_object(self.client, f"{NODES}/{name}", self._read(name), compute)
-        return sent
+        edit = make_edit(self._read(name))
+        if edit is None:
+            return {}
+        result = patch_node(self.client, edit, lambda raw: make_edit(parse_node(raw)), self.lease.check)
+        if result.status == "gone":
+            raise CommandFailed(_NODE_LEFT)
+        return result.edit.patch if result.status == "changed" else {}

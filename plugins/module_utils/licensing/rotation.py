@@ -229,7 +229,7 @@ class Rotator:
     def _await_gpus(self, name: str) -> None:
         """Wait until evicted pods can return to a node, before the next node is drained."""
         self._restart_waiting.until(
-            lambda: self._restarts.offers_gpus(name),
+            lambda: self._restarts.device_plugin_ready(name),
             bool,
             describe=lambda dummy: (
                 "The driver runs, but the device plugin is not ready, so the node offers no GPU. Check its pod and its log."

@@ -30,7 +30,7 @@ from ..cluster_state.pool_release import needs_verification
 from ..common.parallel import is_fatal
 from ..common.wait import WaitTimeout
 from ..drain.eviction import DrainOptions
-from ..drain.gpu_pods import drain_gpu_pods
+from ..drain.gpu_drain import drain_gpu_pods
 from ..kube.errors import ApiError
 from ..nvidia_config import mig_parted
 from ..schema import rollout as rollout_fields

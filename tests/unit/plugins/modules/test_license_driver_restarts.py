@@ -5,11 +5,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import PartialFailure
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import TOKEN_PATH
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_restart import RestartBlocked
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -122,7 +126,7 @@ def test_clients_of_daemonsets_are_stopped_and_started() -> None:
 
 def test_a_budget_stops_the_run_and_the_node_is_uncordoned() -> None:
     found = module(rollout={"drain_timeout": 1})
-    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n1"))
+    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n1"), gpu_pod("c", "n0"))
     found.protected = {"a"}
     with pytest.raises(PartialFailure) as error:
         found.work()
@@ -132,8 +136,99 @@ def test_a_budget_stops_the_run_and_the_node_is_uncordoned() -> None:
     assert "stays cordoned" not in str(error.value)
     result = error.value.partial["license_rotation"]
     assert (result["reached"], result["restarted"], result["pending"]) == ("draining", [], ["n1"])
+    assert result["evicted"] == ["team/c"]
     assert found.cordons() == {}
-    assert not list(changes_of(found.requests, "delete", "evict"))
+    assert list(changes_of(found.requests, "delete", "evict")) == ["evict c"]
+
+
+def refuse(path: str) -> None:
+    raise ApiError('cannot create resource "pods/eviction"', status=403, method="POST", path=path)
+
+
+def reject(path: str) -> None:
+    raise ApiError("admission webhook denied the request", status=403, method="POST", path=path)
+
+
+def lose_response(path: str) -> None:
+    raise ApiError("connection reset", reason="Broken", method="DELETE", path=path)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A request of the first node that fails, and the cordon and the evicted pods afterwards; `done`: whether the request was carried out."""
+
+    method: str
+    name: str
+    failure: Callable[[str], None]
+    evicted: list[str]
+    cordoned: bool = False
+    done: bool = False
+    foreign: bool = False
+
+
+FAILED_REQUESTS = {
+    "the right to evict is missing": Failed("evict", "a", refuse, []),
+    "the right to evict the second pod is missing": Failed("evict", "b", refuse, ["team/a"]),
+    "a webhook rejects the eviction of the second pod": Failed("evict", "b", reject, ["team/a"]),
+    "the right to delete the driver pod is missing": Failed("delete", "driver-n0", refuse, ["team/a", "team/b"]),
+    "the response to an eviction is lost": Failed("evict", "a", lose_response, ["team/a", "team/b"], done=True),
+    "the response to the deletion is lost": Failed(
+        "delete", "driver-n0", lose_response, ["team/a", "team/b"], cordoned=True, done=True
+    ),
+    "the node was cordoned before": Failed("evict", "a", refuse, [], cordoned=True, foreign=True),
+}
+
+
+@pytest.mark.parametrize("case", FAILED_REQUESTS.values(), ids=FAILED_REQUESTS)
+def test_a_failed_request_is_reported_with_the_cordon_and_the_evicted_pods(case: Failed) -> None:
+    found = module()
+    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n0"), gpu_pod("c", "n1"))
+    if case.foreign:
+        found.nodes["n0"]["spec"]["unschedulable"] = True
+        found.nodes["n0"]["metadata"]["labels"][CLIENT] = "paused-for-mig-change"
+    send, pending = getattr(found, case.method), [case.name]
+
+    def fail_once(path: str, *body: Any, **options: Any) -> Any:
+        if f"/{case.name}" not in path or not pending:
+            return send(path, *body, **options)
+        pending.clear()
+        if case.done:
+            send(path, *body, **options)
+        return case.failure(path)
+
+    setattr(found, case.method, fail_once)
+    if case.method == "evict" and case.done:
+        assert found.work()["license_rotation"]["evicted"] == [*case.evicted, "team/c"]
+        return
+    with pytest.raises(PartialFailure) as error:
+        found.work()
+    assert error.value.partial["license_rotation"]["evicted"] == case.evicted
+    assert ("n0" in found.cordons()) == case.cordoned
+    assert ("The node was uncordoned again." in str(error.value)) == (not case.cordoned)
+    assert ("The node stays cordoned." in str(error.value)) == case.cordoned
+
+
+def test_a_lost_lease_leaves_the_node_cordoned() -> None:
+    found = module()
+    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n0"))
+    evict = found.evict
+
+    def lose_lease(path: str, body: dict[str, Any]) -> None:
+        evict(path, body)
+        found.lease_of_run.lost = LeaseLost("The Lease was lost.")
+
+    found.evict = lose_lease  # type: ignore[method-assign]
+    with pytest.raises(LeaseLost, match=r"while it was drained: The Lease was lost\. The node stays cordoned") as error:
+        found.work()
+    assert error.value.partial["license_rotation"]["evicted"] == ["team/a"]
+    assert list(found.cordons()) == ["n0"]
+
+
+def test_a_drain_that_only_waits_names_its_option() -> None:
+    found = module(rollout={"drain": "none", "drain_timeout": 1})
+    found.add(gpu_pod("a", "n0"))
+    with pytest.raises(PartialFailure, match=r"Not done within 1 s \(rollout\.drain_timeout\)\. team/a has not"):
+        found.work()
 
 
 def test_a_foreign_cordon_stays() -> None:
@@ -219,6 +314,7 @@ def test_a_run_that_is_killed_after_any_change_is_continued(number: int, again: 
     assert found.cordons() == {}
     assert all(each.licensed and each.loaded[TOKEN_PATH] == NEW.encode() for each in found.containers.by_node.values())
     # A driver that has restarted does not restart again; without the option, no further pod is evicted.
-    assert len(set(changes_of(found.requests, "delete"))) == len(list(changes_of(found.requests, "delete")))
+    restarted = [request.partition("+")[0] for request in changes_of(found.requests, "delete")]
+    assert len(set(restarted)) == len(restarted)
     assert set(found.pods) == (set() if again else running)
     assert not found.work()["changed"]

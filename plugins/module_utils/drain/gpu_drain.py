@@ -14,7 +14,7 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
 
 # The MIG manager waits equally long for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
-CLIENTS_TIMEOUT = 300.0
+_CLIENTS_TIMEOUT = 300.0
 
 
 class PodsToDrain(t.Protocol):
@@ -43,13 +43,15 @@ def drain_gpu_pods(
     *,
     list_pods: t.Callable[[], t.Iterable[PodOnNode]],
     pause_clients: t.Callable[[], bool],
+    evicted: list[str] | None = None,
 ) -> None:
     """Return once no pod uses the GPUs; raises the errors of evict_pods() and await_termination().
 
     `list_pods` lists the pods that use the node's GPUs; `pause_clients` changes the label of the node, and returns whether the node exists.
+    The pods whose eviction was accepted are added to `evicted`.
     """
     if pods.pods_to_evict:
-        evict_pods(client, node, pods.pods_to_evict, options, check_lease, report)
+        evict_pods(client, node, pods.pods_to_evict, options, check_lease, report, evicted=evicted)
     if not options.evict:
         await_termination(
             list_pods,
@@ -57,12 +59,13 @@ def drain_gpu_pods(
             options.drain_timeout,
             check_lease,
             "rollout.drain is none: wait until they terminate, raise rollout.drain_timeout, or set drain: gpu-pods.",
+            option="rollout.drain_timeout",
         )
     if pods.pods_to_pause and pause_clients():
         await_termination(
             list_pods,
             {pod.uid for pod in pods.pods_to_pause},
-            CLIENTS_TIMEOUT,
+            _CLIENTS_TIMEOUT,
             check_lease,
             f"The node's label {CLIENT_LABEL} is {PAUSED_FOR_MIG}, which should terminate them: check their DaemonSet.",
         )
