@@ -33,8 +33,11 @@ MIG_CONFIGMAP = "accel-gpu-mig-parted"
 GPUS_ANNOTATION = "accel.gpu/gpus"
 # The rollout settings for the release of a node from its pool, where they differ from the defaults.
 ROLLOUT_ANNOTATION = "accel.gpu/rollout"
-# On a node that is being changed: why this collection has cordoned it, and the configuration for a rollback.
+# On a node that is being changed: why this collection has cordoned it.
 CORDONED_ANNOTATION = "accel.gpu/cordoned"
+# Beside it: the driver pod that is being restarted, by its name.
+DRIVER_RESTART_ANNOTATION = "accel.gpu/driver-restart"
+# The configuration for a rollback.
 LAST_GOOD_ANNOTATION = "accel.gpu/last-good"
 # Why the last change of a node failed: an annotation, and the key of a taint where the node is quarantined.
 FAILED_KEY = "accel.gpu/failed"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, PAUSED_FOR_MIG
+from ..catalog.names import CLIENT_LABEL, CORDONED_ANNOTATION, DRIVER_RESTART_ANNOTATION, PAUSED_FOR_MIG
 from .node_check import clients_paused
 
 if t.TYPE_CHECKING:
@@ -24,8 +24,7 @@ CordonEdit = tuple[Patch, Annotations]
 MAX_REASON = 1000
 # The reason for the cordon of a node whose machine is being removed; the next run recognizes it by this text.
 REMOVAL_REASON = "its machine is being removed from the cluster"
-# The reason for the cordon of a node whose driver is being restarted; the next run finds the name of the driver pod that was not restarted yet.
-_DRIVER_RESTART = ("its driver pod ", " is being restarted to load a licensing token")
+_DRIVER_RESTART_REASON = "its driver is being restarted to load a licensing token"
 
 
 def cordon_edit(node: Node, reason: str) -> CordonEdit:
@@ -36,10 +35,14 @@ def cordon_edit(node: Node, reason: str) -> CordonEdit:
 
 
 def uncordon_edit(node: Node) -> CordonEdit:
-    """The edit that removes a cordon of this collection and its annotation; empty for other cordons."""
+    """The edit that removes a cordon of this collection and its annotations; empty for other cordons."""
     if CORDONED_ANNOTATION not in node.annotations:
         return {}, {}
-    return {"unschedulable": None}, {CORDONED_ANNOTATION: None}
+    return {"unschedulable": None}, {CORDONED_ANNOTATION: None, **_without_driver_restart(node)}
+
+
+def _without_driver_restart(node: Node) -> Annotations:
+    return {DRIVER_RESTART_ANNOTATION: None} if DRIVER_RESTART_ANNOTATION in node.annotations else {}
 
 
 def merge_patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | None:
@@ -60,7 +63,7 @@ def is_cordoned_for_removal(node: Node) -> bool:
 def cordon_for_removal(node: Node) -> Patch | None:
     """The patch that cordons a node whose machine is being removed; this reason replaces any earlier reason of this collection."""
     if CORDONED_ANNOTATION in node.annotations and not is_cordoned_for_removal(node):
-        return merge_patch(node, {}, {CORDONED_ANNOTATION: REMOVAL_REASON})
+        return merge_patch(node, {}, {CORDONED_ANNOTATION: REMOVAL_REASON, **_without_driver_restart(node)})
     return merge_patch(node, *cordon_edit(node, REMOVAL_REASON))
 
 
@@ -70,17 +73,19 @@ def cancel_removal(node: Node) -> Patch | None:
 
 
 def cordon_for_driver_restart(node: Node, pod: str) -> Patch | None:
-    """The patch that cordons a node and records the driver pod that will be restarted; a reason for an earlier pod is replaced."""
-    reason = pod.join(_DRIVER_RESTART)
+    """The patch that cordons a node and records the driver pod that will be restarted, so that the next run knows whether this was done.
+
+    The record of an earlier pod is replaced. A node with another cordon gets no record.
+    """
     if driver_pod_to_restart(node) not in (None, pod):
-        return merge_patch(node, {"unschedulable": True}, {CORDONED_ANNOTATION: reason})
-    return merge_patch(node, *cordon_edit(node, reason))
+        return merge_patch(node, {"unschedulable": True}, {DRIVER_RESTART_ANNOTATION: pod})
+    spec, annotations = cordon_edit(node, _DRIVER_RESTART_REASON)
+    return merge_patch(node, spec, {**annotations, DRIVER_RESTART_ANNOTATION: pod} if spec else {})
 
 
 def driver_pod_to_restart(node: Node) -> str | None:
     """The driver pod for whose restart a run has cordoned the node; None if it has no such cordon."""
-    reason, (start, end) = node.annotations.get(CORDONED_ANNOTATION, ""), _DRIVER_RESTART
-    return reason.removeprefix(start).removesuffix(end) if reason.startswith(start) and reason.endswith(end) else None
+    return node.annotations.get(DRIVER_RESTART_ANNOTATION) if CORDONED_ANNOTATION in node.annotations else None
 
 
 def end_driver_restart(node: Node) -> Patch | None:

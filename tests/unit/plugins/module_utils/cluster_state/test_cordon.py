@@ -46,29 +46,30 @@ def test_a_node_that_is_to_leave(before: Node, leave: dict[str, object] | None, 
         assert found.get("spec") == wanted.get("spec")
 
 
-RESTARTING = "its driver pod driver-a is being restarted to load a licensing token"
+POD = "accel.gpu/driver-restart"
+RESTARTING = "its driver is being restarted to load a licensing token"
+CORDON = {"spec": {"unschedulable": True}, NOTE: RESTARTING, POD: "driver-a"}
+NEXT_POD = {"spec": {"unschedulable": True}, POD: "driver-a"}
+UNCORDON = {"spec": {"unschedulable": None}, NOTE: None, POD: None}
+
+
+def restarting(pod: str, unschedulable: bool) -> Node:
+    return replace(of(None, unschedulable), annotations={NOTE: RESTARTING, POD: pod})
 
 
 @pytest.mark.parametrize(
     ("before", "pod", "start", "end"),
     [
-        (of(None, False), None, {"spec": {"unschedulable": True}, NOTE: RESTARTING}, None),
+        (of(None, False), None, CORDON, None),
         (of(None, True), None, None, None),
         (of(cordon.REMOVAL_REASON, True), None, None, None),
-        (of(RESTARTING, True), "driver-a", None, {"spec": {"unschedulable": None}, NOTE: None}),
+        # Only the annotation names the pod, not the reason.
+        (of(RESTARTING, True), None, None, None),
+        (restarting("driver-a", True), "driver-a", None, UNCORDON),
         # NVIDIA's driver manager may have uncordoned the node.
-        (
-            of(RESTARTING, False),
-            "driver-a",
-            {"spec": {"unschedulable": True}, NOTE: RESTARTING},
-            {"spec": {"unschedulable": None}, NOTE: None},
-        ),
-        (
-            of(RESTARTING.replace("-a", "-b"), True),
-            "driver-b",
-            {"spec": {"unschedulable": True}, NOTE: RESTARTING},
-            {"spec": {"unschedulable": None}, NOTE: None},
-        ),
+        (restarting("driver-a", False), "driver-a", CORDON, UNCORDON),
+        (restarting("driver-b", True), "driver-b", NEXT_POD, UNCORDON),
+        (restarting("driver-b", False), "driver-b", NEXT_POD, UNCORDON),
     ],
 )
 def test_a_node_whose_driver_restarts(
@@ -81,8 +82,17 @@ def test_a_node_whose_driver_restarts(
             assert found is None
             continue
         assert found is not None
-        assert found["metadata"] == {"resourceVersion": "7", "annotations": {NOTE: expected[NOTE]}}
+        annotations = {key: value for key, value in expected.items() if key != "spec"}
+        assert found["metadata"] == {"resourceVersion": "7", "annotations": annotations}
         assert found["spec"] == expected["spec"]
+
+
+def test_a_removal_ends_the_restart_of_the_driver() -> None:
+    before = restarting("driver-a", True)
+    assert cordon.cordon_for_removal(before) == {
+        "metadata": {"resourceVersion": "7", "annotations": {NOTE: cordon.REMOVAL_REASON, POD: None}}
+    }
+    assert cordon.uncordon_edit(before) == ({"unschedulable": None}, {NOTE: None, POD: None})
 
 
 def test_a_long_reason_is_cut() -> None:
