@@ -31,7 +31,7 @@ description:
   - A new C(gridd.conf) has C(FeatureType=1), so that each client requests the product for its vGPU type. In an existing file, only the parameters for
     O(feature_type) and O(proxy_address) are set; all others are kept. The module fails if the file would prevent nodes from getting a license.
   - A warning names nodes whose driver pods mount a different Secret than their pool declares.
-  - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it without restarting a pod.
+  - Running drivers do not read a new token. M(accel.gpu.license_rotation) loads it, by default without restarting a pod.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.variables

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: license_rotation
-short_description: Load a new licensing token into running vGPU drivers without restarting a pod
+short_description: Load a new licensing token into running vGPU drivers, or restart them after a drain
 version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
   - A driver pod copies the token and C(gridd.conf) when it starts, and the license client reads them only when it starts. A new token in the Secret therefore
-    has no effect on running drivers. This module loads the new token, node by node, without restarting a pod.
+    has no effect on running drivers. This module loads the new token, node by node, by default without restarting a pod.
   - On each node whose files differ from the Secret, it writes the new files next to the old ones, stops the license client (C(nvidia-gridd)) with SIGTERM, so
     that the client returns its license, renames the files, and starts the client again. A vGPU keeps its performance for 20 minutes without a license.
   - The module continues with the next node only after C(nvidia-smi -q) reports the license of the new client. The module recognizes this license because it
@@ -93,6 +93,13 @@ EXAMPLES = r"""
     gpu_cluster: "{{ gpu_cluster }}"
     gpu_pools: "{{ gpu_pools }}"
     provided: "{{ written.license }}"
+
+- name: Restart the driver of one node, after a drain
+  accel.gpu.license_rotation:
+    gpu_cluster: "{{ gpu_cluster }}"
+    gpu_pools: "{{ gpu_pools }}"
+    restart_drivers: true
+    node_names: [gpu-1]
 """
 
 RETURN = r"""
@@ -113,13 +120,15 @@ license_rotation:
       type: list
       elements: str
       returned: always
-      sample: []
+      sample: [gpu-1]
     evicted:
-      description: Up to 100 pods that were evicted from the nodes in RV(license_rotation.restarted), or would be in check mode.
+      description:
+        - Up to 100 pods that were evicted from the nodes in RV(license_rotation.restarted) and from the node in RV(license_rotation.failed), or would be
+          in check mode.
       type: list
       elements: str
       returned: always
-      sample: []
+      sample: [team/notebook-0]
     removed: {description: Up to 100 nodes that left the cluster during the rotation., type: list, elements: str, returned: always, sample: []}
     unchanged_count: {description: The number of nodes that needed no change., type: int, returned: always, sample: 19}
     pending:
@@ -134,10 +143,10 @@ license_rotation:
     failed: {description: The node that failed; null if none did., type: str, returned: always, sample: null}
     reached:
       description:
-        - The last completed step on the node that failed; null if none did. V(unchanged) - none. V(written) - its new files are next to the old ones, and
+        - The last completed step on the node that failed, or V(draining); null if none failed. V(unchanged) - none. V(written) - its new files are next to the old ones, and
           its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have replaced the old ones. V(started) -
-          its license client was started with the new files. V(draining) - it was cordoned to restart its driver, and uncordoned again unless the
-          connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is still cordoned.
+          its license client was started with the new files. V(draining) - its drain before the restart of its driver was in progress; it was uncordoned
+          again, unless the connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is still cordoned.
       type: str
       returned: always
       sample: null
@@ -150,8 +159,8 @@ license_rotation:
   sample:
     rotated: [gpu-1]
     rotated_count: 1
-    restarted: []
-    evicted: []
+    restarted: [gpu-1]
+    evicted: [team/notebook-0]
     removed: []
     unchanged_count: 19
     pending: []
@@ -315,7 +324,7 @@ def _read(module: PlanModule, containers: LicenseContainers, lease: Lease) -> Su
         nodes,
         readings,
         cluster.expected_of,
-        cluster.drivers_to_restart(),
+        cluster.unfinished_restarts(),
         restart_drivers=module.params["restart_drivers"],
     )
     names = {rotation.node.name for rotation in rotations}

@@ -35,7 +35,7 @@ GPUS_ANNOTATION = "accel.gpu/gpus"
 ROLLOUT_ANNOTATION = "accel.gpu/rollout"
 # On a node that is being changed: why this collection has cordoned it.
 CORDONED_ANNOTATION = "accel.gpu/cordoned"
-# Beside it: the driver pod that is being restarted, by its name.
+# Next to that cordon: the name of the driver pod that is being restarted.
 DRIVER_RESTART_ANNOTATION = "accel.gpu/driver-restart"
 # The configuration for a rollback.
 LAST_GOOD_ANNOTATION = "accel.gpu/last-good"

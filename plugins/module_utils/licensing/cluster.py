@@ -73,7 +73,7 @@ class LicenseCluster:
         pods = parse_driver_pods(self._client.list(path, label_selector=DRIVER_POD_SELECTOR, field_selector=LIVE_PODS))
         return license_nodes(self._plan, self.nodes, self.membership, pods)
 
-    def drivers_to_restart(self) -> dict[str, str]:
+    def unfinished_restarts(self) -> dict[str, str]:
         """By node, the driver pods for whose restart a run has cordoned the node."""
         return {node.name: pod for node in self.nodes if (pod := driver_pod_to_restart(node)) is not None}
 

@@ -189,8 +189,7 @@ class LicenseContainers:
         )
         if not result.ok:
             raise CommandFailed(
-                f"Pod {pod.name} cannot write {new}: {_last_line(result)}. If the directory is missing, the pod has started without a token: restart the "
-                "driver pod."
+                f"Pod {pod.name} cannot write {new}: {_last_line(result)}. If the directory is missing, the pod has started without a token."
             )
         deadline = self._clock() + _FILE_TIMEOUT
         while self.fingerprints(pod, new)[new] != fingerprint(content):
@@ -242,7 +241,7 @@ class LicenseContainers:
         if not result.ok and not self.client_pid(pod):
             raise CommandFailed(
                 f"nvidia-gridd does not start in pod {pod.name}: {_last_line(result)}. The license client of this node is stopped. Correct the cause and run "
-                "license_rotate again, or restart the driver pod."
+                "license_rotate again."
             )
 
     def _start(self, pod: DriverPod) -> ExecResult:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Restarts the driver of a node that is cordoned and drained first: a driver that starts reads the token of its Secret.
 
-An annotation beside the cordon names the driver pod that is restarted, so the next run after a killed one knows whether it was deleted already. A driver pod is
+An annotation names the driver pod that is restarted, so the next run after a killed one knows whether it was deleted already. A driver pod is
 deleted only while no pod uses the GPUs: a driver is not unloaded while a process has a device file open.
 """
 

@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
     from .status import LicenseStatus
 
 REPLACE, RESTART, NONE = "replace", "restart", "none"
-# The last completed step of a node, with its text for messages.
+# The last completed step of a node, or that its drain is in progress, with its text for messages.
 _UNCHANGED, _WRITTEN, _ENDED, _REPLACED, _STARTED = "unchanged", "written", "ended", "replaced", "started"
 _DRAINING, _DELETED = "draining", "deleted"
 _STEPS = {
@@ -65,6 +65,11 @@ class NodeRotation:
         """The driver pod, which runs when the rotation is planned."""
         return t.cast("DriverPod", self.node.pod)
 
+    @property
+    def restart_advice(self) -> str:
+        """The advice to restart the driver; empty if this run restarts it, or an earlier run has done so."""
+        return "" if self.restarts_driver or self.action == NONE else _RESTART_ADVICE
+
 
 @dataclass
 class FormerLicense:
@@ -91,11 +96,11 @@ class RotationResult:
     removed: list[str] = field(default_factory=list)
     unchanged: int = 0
     pending: list[str] = field(default_factory=list)
-    # The nodes whose drivers were restarted, and the pods that were evicted from them.
+    # The nodes whose drivers were restarted, and the pods that were evicted from them and from the node that has failed.
     restarted: list[str] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     failed: str = ""
-    # The last completed step of the node that is in progress, or has failed.
+    # The last completed step of the node that is in progress, or has failed; or that its drain is in progress.
     reached: str = _UNCHANGED
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -332,7 +337,8 @@ class Rotator:
 
         def text(reading: Reading) -> str:
             if reading.is_licensed and reading.client_runs is False:
-                return f"The license client (nvidia-gridd) does not run. {_RESTART_ADVICE}"
+                advice = rotation.restart_advice or f"Check the log of pod {rotation.pod.name}."
+                return f"The license client (nvidia-gridd) does not run. {advice}"
             if not reading.is_licensed:
                 services = self._containers.check_all([node], lambda dummy: rotation.expected).get(node.name, ())
                 reading = dataclasses.replace(reading, services=services)
@@ -355,7 +361,7 @@ def _message(rotation: NodeRotation, error: Exception, result: RotationResult) -
     pending = f" Not started: {abbreviate_nodes(result.pending)}." if result.pending else ""
     stays_cordoned = (rotation.restarts_driver or rotation.unfinished) and result.reached != _DRAINING
     cordon = " The node stays cordoned until a run completes its rotation." if stays_cordoned else ""
-    advice = f" {_RESTART_ADVICE}" if isinstance(error, CommandFailed) and not rotation.restarts_driver else ""
+    advice = f" {rotation.restart_advice}".rstrip() if isinstance(error, CommandFailed) else ""
     where = f"The rotation stopped at node {rotation.node.name}, {_STEPS[result.reached]}"
     return (
         f"{where}: {as_sentence(str(error))}{advice}{cordon}{done}{pending} A vGPU keeps its performance for 20 minutes without a license. "

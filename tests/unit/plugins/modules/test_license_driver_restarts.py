@@ -277,6 +277,24 @@ def test_a_driver_that_does_not_start_leaves_its_node_cordoned() -> None:
     assert found.cordons() == {}
 
 
+def test_a_restart_is_not_advised_again() -> None:
+    found = module(1)
+    delete = found.delete
+
+    def without_client(path: str, **options: Any) -> bool:
+        delete(path, **options)
+        found.containers.by_node["n0"].hidden = True
+        return True
+
+    found.delete = without_client  # type: ignore[method-assign]
+    # The second run only completes the restart of the first one.
+    for restarts in (True, False):
+        found.params["restart_drivers"] = restarts
+        with pytest.raises(PartialFailure, match="does not run. Check the log of pod driver-n0[+]1.") as error:
+            found.work()
+        assert "gpu_licensing_restart_drivers" not in str(error.value)
+
+
 def test_the_next_node_is_drained_once_the_device_plugin_is_ready() -> None:
     found = filled(plugin_delay=3)
     assert found.work()["license_rotation"]["restarted"] == ["n0", "n1"]

@@ -190,7 +190,9 @@ def test_a_client_that_ends_after_its_start() -> None:
             container.pid = None
 
     containers.after = end
-    with pytest.raises(PartialFailure, match="The license client \\(nvidia-gridd\\) does not run"):
+    with pytest.raises(
+        PartialFailure, match="The license client \\(nvidia-gridd\\) does not run. To restart the driver"
+    ):
         rotate(containers, timeout=0.1)
 
 
@@ -231,7 +233,7 @@ def test_a_client_that_does_not_start() -> None:
         rotate(containers)
     assert (
         "The rotation stopped at node n0, after its license client was stopped and its files were replaced: nvidia-gridd does not start in pod driver-n0: nvidia-gridd: cannot start. The license client of this node is "
-        "stopped. Correct the cause and run license_rotate again, or restart the driver pod. To restart the driver of the node after a drain, set gpu_licensing_restart_drivers (option "
+        "stopped. Correct the cause and run license_rotate again. To restart the driver of the node after a drain, set gpu_licensing_restart_drivers (option "
         "restart_drivers of the module)."
     ) in str(error.value)
     assert containers.by_node["n0"].pid is None
