@@ -112,8 +112,14 @@ def test_fewer_shares_than_are_held_by_pods_without_a_controller() -> None:
 
 def test_a_node_that_is_as_declared_changes_only_if_it_has_marks() -> None:
     assert change_of(node(labels=MEMBER), pool()) is None
-    for mark in ({"accel.gpu/cordoned": "why"}, {"accel.gpu/failed": "why"}):
-        begun = change_of(replace(node(labels=MEMBER), annotations=mark), pool())
+    # The cordon of an unfinished restart of a driver is removed, too.
+    restart = {"accel.gpu/driver-restart": "driver-a"}
+    for mark, others in (
+        ({"accel.gpu/cordoned": "why"}, {}),
+        ({"accel.gpu/cordoned": "why"}, restart),
+        ({"accel.gpu/failed": "why"}, {}),
+    ):
+        begun = change_of(replace(node(labels=MEMBER), annotations={**mark, **others}), pool())
         assert begun is not None
         assert (begun.rolling, begun.marks, begun.as_dict()["evicts"]) == (True, mark, [])
 
