@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way of the API server to addresses of pods: an HTTP proxy on a Unix socket, which the API server uses as its egress proxy.
+"""The network path from the API server to pods: an HTTP proxy on a Unix socket, which the API server uses as its egress proxy.
 
 The lab has no network of pods. Connections to an exporter's port end here; those to kwok and to other servers of the lab are passed on, because
 the API server uses the proxy for them, too.

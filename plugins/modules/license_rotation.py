@@ -143,10 +143,10 @@ license_rotation:
     failed: {description: The node that failed; null if none did., type: str, returned: always, sample: null}
     reached:
       description:
-        - The last completed step on the node that failed, or V(draining); null if none failed. V(unchanged) - none. V(written) - its new files are next to the old ones, and
-          its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have replaced the old ones. V(started) -
-          its license client was started with the new files. V(draining) - its drain before the restart of its driver was in progress; it was uncordoned
-          again, unless the connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is still cordoned.
+        - The last completed step on the node that failed, or V(draining); null if none failed. V(unchanged) - none. V(written) - its new files are next to
+          the old ones, and its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have replaced the old
+          ones. V(started) - its license client was started with the new files. V(draining) - its drain before the restart of its driver was in progress; it
+          was uncordoned again, unless the connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is still cordoned.
       type: str
       returned: always
       sample: null

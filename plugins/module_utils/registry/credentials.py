@@ -55,7 +55,7 @@ class InvalidAuthFile(ValueError):
 
 
 class Credentials:
-    """The logins by registry, or by registry and a folder in it; the longest match counts. A credential helper is only asked for a login that is needed."""
+    """The logins by registry, or by registry and path; the longest match counts. A credential helper is only asked for a login that is needed."""
 
     def __init__(
         self, logins: t.Mapping[str, Login], helpers: t.Mapping[str, t.Callable[[], Login | None]] | None = None

@@ -271,7 +271,7 @@ def object_name(value: str) -> str | None:
 
 
 def registry(value: str) -> str | None:
-    """A registry and optionally a folder in it; the images' paths below nvcr.io and registry.k8s.io are appended."""
+    """A registry and optionally a path; the images' paths below nvcr.io and registry.k8s.io are appended."""
     if "://" in value:
         scheme = value.partition("://")[0]
         unwanted = f"{scheme}://" if scheme in _REGISTRY_SCHEMES else "a scheme"

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The license metric of a node, and the way of the API server to the exporter that serves it."""
+"""The license metric of a node, and the network path from the API server to the exporter that serves it."""
 
 from __future__ import annotations
 

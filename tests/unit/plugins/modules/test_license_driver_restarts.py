@@ -290,7 +290,7 @@ def test_a_restart_is_not_advised_again() -> None:
     # The second run only completes the restart of the first one.
     for restarts in (True, False):
         found.params["restart_drivers"] = restarts
-        with pytest.raises(PartialFailure, match="does not run. Check the log of pod driver-n0[+]1.") as error:
+        with pytest.raises(PartialFailure, match=r"does not run\. Check the log of pod driver-n0\+1\.") as error:
             found.work()
         assert "gpu_licensing_restart_drivers" not in str(error.value)
 

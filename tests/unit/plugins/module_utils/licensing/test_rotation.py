@@ -191,7 +191,7 @@ def test_a_client_that_ends_after_its_start() -> None:
 
     containers.after = end
     with pytest.raises(
-        PartialFailure, match="The license client \\(nvidia-gridd\\) does not run. To restart the driver"
+        PartialFailure, match=r"The license client \(nvidia-gridd\) does not run\. To restart the driver"
     ):
         rotate(containers, timeout=0.1)
 
