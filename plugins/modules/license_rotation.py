@@ -188,14 +188,13 @@ details:
 """
 
 import contextlib
-import dataclasses
 import typing as t
 
 from ..module_utils.catalog.names import LICENSING_CONFIG
 from ..module_utils.cluster_state.cluster_policy import active_policy
 from ..module_utils.common.errors import InvalidOptions, ModuleFailure
 from ..module_utils.common.module import ArgumentSpec
-from ..module_utils.common.results import MAX_LISTED, diff_of
+from ..module_utils.common.results import MAX_LISTED
 from ..module_utils.common.wait import WaitOptions
 from ..module_utils.gpu_operator.detect import adapt_plan
 from ..module_utils.gpu_operator.driver_rollout import ALLOW_DRIVER_ROLLOUT
@@ -203,22 +202,13 @@ from ..module_utils.kube.lease import Lease, LeaseLost
 from ..module_utils.kube.paths import CLUSTER_POLICIES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
-from ..module_utils.licensing.connectivity import are_unreachable
 from ..module_utils.licensing.container import LicenseContainers
-from ..module_utils.licensing.diagnosis import object_problem, problem
-from ..module_utils.licensing.driver_pods import LicenseNode, Reading
-from ..module_utils.licensing.driver_restart import DriverRestarts, RestartBlocked
+from ..module_utils.licensing.driver_pods import LicenseNode
 from ..module_utils.licensing.module import tokens_in
-from ..module_utils.licensing.rotation import (
-    REPLACE,
-    NodeRotation,
-    RotationResult,
-    Rotator,
-    plan_rotation,
-)
-from ..module_utils.licensing.targets import NO_OBJECT, LicenseTarget
-from ..module_utils.licensing.token import SHORT, utc_now
-from ..module_utils.schema.messages import abbreviate, abbreviate_nodes, join_words
+from ..module_utils.licensing.rotation import RotationResult, Rotator
+from ..module_utils.licensing.rotation_survey import Survey, read_survey, selected_nodes
+from ..module_utils.licensing.targets import LicenseTarget
+from ..module_utils.schema.messages import abbreviate_nodes, join_words
 from ..module_utils.schema.validators import object_name
 
 _NLS_ENABLED = ".".join(("spec", *LICENSING_CONFIG, "nlsEnabled"))
@@ -234,6 +224,12 @@ _SPEC: ArgumentSpec = {
 }
 
 
+class TokenHeldBack(ModuleFailure):
+    """The driver pods do not mount the object with the token, because this change was held back."""
+
+    code = "held_back"
+
+
 class LicenseRotationModule(PlanModule):
     """A module with names of nodes."""
 
@@ -242,30 +238,12 @@ class LicenseRotationModule(PlanModule):
         return super().secrets() | {text for text in tokens_in(self.params["node_names"]) if object_name(text)}
 
 
-@dataclasses.dataclass(frozen=True)
-class Survey:
-    """The state before a rotation: the nodes, their readings, those to rotate, those that cannot be rotated, and the pods that drains evict now."""
-
-    nodes: t.Sequence[LicenseNode]
-    readings: t.Mapping[str, Reading]
-    rotations: t.Sequence[NodeRotation]
-    skipped: t.Sequence[str]
-    warnings: t.Sequence[str]
-    restarts: DriverRestarts
-    pods_to_evict: t.Sequence[str]
-
-    @property
-    def changed(self) -> bool:
-        """Whether nodes have to be rotated, or have files that an earlier run has left."""
-        return bool(self.rotations) or any(reading.leftovers for reading in self.readings.values())
-
-
 def work(module: PlanModule) -> dict[str, t.Any]:
     """Read all nodes, and rotate those that differ from their Secret."""
     lease = module.lease()
     lease.observe()
     containers = LicenseContainers(module.client)
-    survey = _read(module, containers, lease)
+    survey = _survey(module, containers, lease)
     result = RotationResult()
     try:
         with contextlib.ExitStack() as stack:
@@ -273,7 +251,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
                 stack.enter_context(lease)
                 if not lease.untouched:
                     # Another run may have written the Secret, or rotated nodes, before this run held the lease.
-                    survey = _read(module, containers, lease)
+                    survey = _survey(module, containers, lease)
             for text in survey.warnings:
                 module.warn(text)
             result.unchanged = len(survey.nodes) - len(survey.rotations) - len(survey.skipped)
@@ -298,61 +276,23 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     return {
         "changed": survey.changed,
         "license_rotation": {**result.as_dict(), "skipped": survey.skipped[:MAX_LISTED]},
-        "diff": _diff(survey.rotations, survey.readings),
+        "diff": survey.diff(),
     }
 
 
-def _read(module: PlanModule, containers: LicenseContainers, lease: Lease) -> Survey:
-    """Read the Secret and all nodes; raises InvalidOptions or UnreachableServers if nodes would lose their license, RestartBlocked if drains are blocked."""
+def _survey(module: PlanModule, containers: LicenseContainers, lease: Lease) -> Survey:
+    """The state of the Secret and the nodes now; raises TokenHeldBack, and the errors of read_survey()."""
     provided = module.params["provided"]
     if provided and not {"objects", "policy", "held_back"} <= provided.keys():
         raise InvalidOptions(["provided: is not the value license of a result of the module license"])
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
-    nodes = _selected(cluster.license_nodes(), module.params["node_names"])
+    nodes = selected_nodes(cluster.license_nodes(), module.params["node_names"])
     if provided:
         _require_mounted(cluster, nodes, provided)
         if module.check_mode:
             cluster.predict(provided)
-    _require_tokens(cluster, nodes)
-    readings = containers.read_all(
-        nodes,
-        client=True,
-        on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(nodes)),
-    )
-    rotations = plan_rotation(
-        nodes,
-        readings,
-        cluster.expected_of,
-        cluster.unfinished_restarts(),
-        restart_drivers=module.params["restart_drivers"],
-    )
-    names = {rotation.node.name for rotation in rotations}
-    skipped = _skipped([node for node in nodes if node.name not in names], readings)
-    warnings = [f"Not rotated: {abbreviate_nodes(names)}. {cause}" for cause, names in skipped.items()]
-    if module.params["preflight"]:
-        warnings += _require_services(containers, rotations, cluster)
-    restarts = DriverRestarts(module.client, cluster.namespace, cluster.rollouts(), lease, module.progress)
-    to_restart = {rotation.node.name for rotation in rotations if rotation.restarts_driver}
-    try:
-        evicted = restarts.pods_to_evict([node for node in cluster.nodes if node.name in to_restart])
-    except RestartBlocked as error:
-        error.partial = {"license_rotation": RotationResult(pending=[each.node.name for each in rotations]).as_dict()}
-        raise
-    cannot = sorted(name for names in skipped.values() for name in names)
-    return Survey(nodes, readings, rotations, cannot, warnings, restarts, evicted)
-
-
-def _selected(nodes: list[LicenseNode], names: t.Collection[str]) -> list[LicenseNode]:
-    if unknown := sorted(set(names) - {node.name for node in nodes}):
-        raise InvalidOptions([f"node_names: {abbreviate(unknown)} is not a vGPU node of this cluster"])
-    return [node for node in nodes if not names or node.name in names]
-
-
-class TokenHeldBack(ModuleFailure):
-    """The driver pods do not mount the object with the token, because this change was held back."""
-
-    code = "held_back"
+    return read_survey(module, cluster, nodes, containers, lease)
 
 
 def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], provided: t.Mapping[str, t.Any]) -> None:
@@ -373,74 +313,6 @@ def _require_mounted(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode], pr
         target = LicenseTarget(item["kind"], item["name"], tuple(item["pools"]))
         if text := cluster.mount_problem(nodes, target, item["digests"]):
             raise TokenHeldBack(f"No node was rotated. {text}", pending)
-
-
-def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
-    """Raise InvalidOptions if the nodes would get files with which they lose their license."""
-    if nodes and not cluster.mounted:
-        raise InvalidOptions([NO_OBJECT])
-    used = dict.fromkeys(expected.target for node in nodes if (expected := cluster.expected_of(node)) is not None)
-    objects = [expected for target in used if (expected := cluster.expected[target]).predicted is None]
-    now = utc_now()
-    problems = [text for expected in objects if (text := object_problem(expected, now))]
-    if problems:
-        raise InvalidOptions(problems)
-
-
-class UnreachableServers(ModuleFailure):
-    """Nodes reach no license server of the new token."""
-
-    code = "preflight"
-
-
-def _require_services(
-    containers: LicenseContainers, rotations: t.Sequence[NodeRotation], cluster: LicenseCluster
-) -> list[str]:
-    """Warnings about servers that some nodes do not reach; raises UnreachableServers if a node would lose its license with the new files."""
-    nodes = [rotation.node for rotation in rotations if rotation.action == REPLACE]
-    checks = containers.check_all(nodes, cluster.expected_of)
-    failed: dict[str, list[str]] = {}
-    doubtful: dict[str, list[str]] = {}
-    for name, found in checks.items():
-        unreachable = are_unreachable(found)
-        for check in found:
-            if check.layer:
-                (failed if unreachable else doubtful).setdefault(check.message, []).append(name)
-    if failed:
-        lines = [f"{abbreviate_nodes(names)}: {message}" for message, names in failed.items()]
-        result = RotationResult(pending=[rotation.node.name for rotation in rotations])
-        raise UnreachableServers(
-            "\n".join(["Some nodes cannot reach any license server of the new token. No node was changed.", *lines]),
-            {"license_rotation": result.as_dict()},
-        )
-    return [f"{abbreviate_nodes(names)}: {message}" for message, names in doubtful.items()]
-
-
-def _skipped(nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> dict[str, list[str]]:
-    """The nodes that cannot be rotated, by cause."""
-    causes: dict[str, list[str]] = {}
-    for node in nodes:
-        reading = readings[node.name]
-        if node.running_pod is None or reading.error:
-            causes.setdefault(problem(node, reading, None, utc_now()), []).append(node.name)
-    return causes
-
-
-def _diff(rotations: t.Sequence[NodeRotation], readings: t.Mapping[str, Reading]) -> dict[str, t.Any]:
-    """The digests of the files of up to 100 nodes."""
-    before: dict[str, t.Any] = {}
-    after: dict[str, t.Any] = {}
-    for rotation in rotations[:MAX_LISTED]:
-        name, reading = rotation.node.name, readings[rotation.node.name]
-        digests = rotation.expected.fingerprints
-        state = "licensed" if reading.is_licensed else "unlicensed"
-        before[name] = {"state": state, **{path: (reading.files.get(path) or "")[:SHORT] for path in digests}}
-        after[name] = {"state": "licensed", **{path: digest[:SHORT] for path, digest in digests.items()}}
-        if rotation.unfinished:
-            before[name]["cordoned"], after[name]["cordoned"] = True, False
-        if rotation.restarts_driver:
-            before[name]["driver_pod"], after[name]["driver_pod"] = rotation.pod.name, "restarted"
-    return diff_of(before, after, "licensing files of nodes")
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.objects import
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token, utc_now
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.modules.license_rotation import TokenHeldBack, UnreachableServers
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation_survey import UnreachableServers
+from ansible_collections.accel.gpu.plugins.modules.license_rotation import TokenHeldBack
 from tests.helpers.license_api import vgpu_pool
 from tests.helpers.license_nodes import NAMESPACE, Container, Containers, initial_files, lost_connection
 from tests.helpers.license_tokens import make_token

@@ -1,0 +1,153 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads the state before a rotation: which nodes are rotated, which cannot be, and whether nodes would lose their license."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..common.errors import InvalidOptions, ModuleFailure
+from ..common.results import MAX_LISTED, diff_of
+from ..schema.messages import abbreviate, abbreviate_nodes
+from .connectivity import are_unreachable
+from .diagnosis import object_problem, problem
+from .driver_pods import LicenseNode, Reading
+from .driver_restart import DriverRestarts, RestartBlocked
+from .rotation import REPLACE, NodeRotation, RotationResult, plan_rotation
+from .targets import NO_OBJECT
+from .token import SHORT, utc_now
+
+if t.TYPE_CHECKING:
+    from ..kube.lease import Lease
+    from ..kube.plan_module import PlanModule
+    from .cluster import LicenseCluster
+    from .container import LicenseContainers
+
+
+class UnreachableServers(ModuleFailure):
+    """Nodes reach no license server of the new token."""
+
+    code = "preflight"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The state before a rotation: the nodes, their readings, those to rotate, those that cannot be rotated, and the pods that drains evict now."""
+
+    nodes: t.Sequence[LicenseNode]
+    readings: t.Mapping[str, Reading]
+    rotations: t.Sequence[NodeRotation]
+    skipped: t.Sequence[str]
+    warnings: t.Sequence[str]
+    restarts: DriverRestarts
+    pods_to_evict: t.Sequence[str]
+
+    @property
+    def changed(self) -> bool:
+        """Whether nodes have to be rotated, or have files that an earlier run has left."""
+        return bool(self.rotations) or any(reading.leftovers for reading in self.readings.values())
+
+    def diff(self) -> dict[str, t.Any]:
+        """The digests of the files of up to 100 nodes."""
+        before: dict[str, t.Any] = {}
+        after: dict[str, t.Any] = {}
+        for rotation in self.rotations[:MAX_LISTED]:
+            name, reading = rotation.node.name, self.readings[rotation.node.name]
+            digests = rotation.expected.fingerprints
+            state = "licensed" if reading.is_licensed else "unlicensed"
+            before[name] = {"state": state, **{path: (reading.files.get(path) or "")[:SHORT] for path in digests}}
+            after[name] = {"state": "licensed", **{path: digest[:SHORT] for path, digest in digests.items()}}
+            if rotation.unfinished:
+                before[name]["cordoned"], after[name]["cordoned"] = True, False
+            if rotation.restarts_driver:
+                before[name]["driver_pod"], after[name]["driver_pod"] = rotation.pod.name, "restarted"
+        return diff_of(before, after, "licensing files of nodes")
+
+
+def read_survey(
+    module: PlanModule, cluster: LicenseCluster, nodes: list[LicenseNode], containers: LicenseContainers, lease: Lease
+) -> Survey:
+    """Read the Secret and these nodes.
+
+    Raises InvalidOptions or UnreachableServers if nodes would lose their license, and RestartBlocked if drains are blocked.
+    """
+    _require_tokens(cluster, nodes)
+    readings = containers.read_all(
+        nodes,
+        client=True,
+        on_done=lambda count: module.progress.report("reading the licenses of nodes", count, len(nodes)),
+    )
+    rotations = plan_rotation(
+        nodes,
+        readings,
+        cluster.expected_of,
+        cluster.unfinished_restarts(),
+        restart_drivers=module.params["restart_drivers"],
+    )
+    names = {rotation.node.name for rotation in rotations}
+    skipped = _skipped([node for node in nodes if node.name not in names], readings)
+    warnings = [f"Not rotated: {abbreviate_nodes(names)}. {cause}" for cause, names in skipped.items()]
+    if module.params["preflight"]:
+        warnings += _require_services(containers, rotations, cluster)
+    restarts = DriverRestarts(module.client, cluster.namespace, cluster.rollouts(), lease, module.progress)
+    to_restart = {rotation.node.name for rotation in rotations if rotation.restarts_driver}
+    try:
+        evicted = restarts.pods_to_evict([node for node in cluster.nodes if node.name in to_restart])
+    except RestartBlocked as error:
+        error.partial = {"license_rotation": RotationResult(pending=[each.node.name for each in rotations]).as_dict()}
+        raise
+    cannot = sorted(name for names in skipped.values() for name in names)
+    return Survey(nodes, readings, rotations, cannot, warnings, restarts, evicted)
+
+
+def selected_nodes(nodes: list[LicenseNode], names: t.Collection[str]) -> list[LicenseNode]:
+    """The nodes with these names, or all nodes if none is given; raises InvalidOptions for a name of no vGPU node."""
+    if unknown := sorted(set(names) - {node.name for node in nodes}):
+        raise InvalidOptions([f"node_names: {abbreviate(unknown)} is not a vGPU node of this cluster"])
+    return [node for node in nodes if not names or node.name in names]
+
+
+def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
+    """Raise InvalidOptions if the nodes would get files with which they lose their license."""
+    if nodes and not cluster.mounted:
+        raise InvalidOptions([NO_OBJECT])
+    used = dict.fromkeys(expected.target for node in nodes if (expected := cluster.expected_of(node)) is not None)
+    objects = [expected for target in used if (expected := cluster.expected[target]).predicted is None]
+    now = utc_now()
+    problems = [text for expected in objects if (text := object_problem(expected, now))]
+    if problems:
+        raise InvalidOptions(problems)
+
+
+def _require_services(
+    containers: LicenseContainers, rotations: t.Sequence[NodeRotation], cluster: LicenseCluster
+) -> list[str]:
+    """Warnings about servers that some nodes do not reach; raises UnreachableServers if a node would lose its license with the new files."""
+    nodes = [rotation.node for rotation in rotations if rotation.action == REPLACE]
+    checks = containers.check_all(nodes, cluster.expected_of)
+    failed: dict[str, list[str]] = {}
+    doubtful: dict[str, list[str]] = {}
+    for name, found in checks.items():
+        unreachable = are_unreachable(found)
+        for check in found:
+            if check.layer:
+                (failed if unreachable else doubtful).setdefault(check.message, []).append(name)
+    if failed:
+        lines = [f"{abbreviate_nodes(names)}: {message}" for message, names in failed.items()]
+        result = RotationResult(pending=[rotation.node.name for rotation in rotations])
+        raise UnreachableServers(
+            "\n".join(["Some nodes cannot reach any license server of the new token. No node was changed.", *lines]),
+            {"license_rotation": result.as_dict()},
+        )
+    return [f"{abbreviate_nodes(names)}: {message}" for message, names in doubtful.items()]
+
+
+def _skipped(nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) -> dict[str, list[str]]:
+    """The nodes that cannot be rotated, by cause."""
+    causes: dict[str, list[str]] = {}
+    for node in nodes:
+        reading = readings[node.name]
+        if node.running_pod is None or reading.error:
+            causes.setdefault(problem(node, reading, None, utc_now()), []).append(node.name)
+    return causes
