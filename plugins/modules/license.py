@@ -221,6 +221,7 @@ from ..module_utils.licensing.objects import (
     require_valid,
     shown_changes,
 )
+from ..module_utils.licensing.option_names import VGPU_TYPES_OPTION
 from ..module_utils.licensing.options import license_options
 from ..module_utils.licensing.targets import (
     LicenseTarget,
@@ -230,7 +231,6 @@ from ..module_utils.licensing.targets import (
 )
 from ..module_utils.licensing.token import utc_now
 from ..module_utils.licensing.warnings import object_warnings
-from ..module_utils.schema.messages import option_of_role
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.lease import Lease
@@ -240,7 +240,7 @@ Object = dict[str, t.Any]
 
 _NO_VGPU = (
     "No node of this cluster needs a license: no pool has driver.type: vgpu, neither the ClusterPolicy nor an NVIDIADriver has the vGPU driver, and no "
-    f"node has a vGPU. Nothing is written. If vGPU nodes will follow, set {option_of_role('gpu_licensing_vgpu_types', 'vgpu_types')}."
+    f"node has a vGPU. Nothing is written. If vGPU nodes will follow, set {VGPU_TYPES_OPTION}."
 )
 
 _SPEC: ArgumentSpec = {

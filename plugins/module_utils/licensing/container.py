@@ -13,12 +13,10 @@ import time
 import typing as t
 
 from ..catalog.names import DRIVER_CONTAINER, LIVE_PODS
-from ..common.errors import ModuleFailure
-from ..common.parallel import is_fatal, run_bounded
+from ..common.parallel import run_bounded
 from ..kube.errors import ApiError
 from ..kube.exec import ExecResult
 from ..kube.paths import NODES, collection_path
-from ..schema.messages import as_sentence
 from .connectivity import Server, ServiceCheck, check_command, evaluate_check, unknown_check
 from .driver_pods import (
     CONFIG_PATH,
@@ -29,6 +27,7 @@ from .driver_pods import (
     Reading,
     parse_driver_pods,
 )
+from .node_reads import PARALLEL, CommandFailed, concerns_all, error_sentence, read_parallel, shorten
 from .status import LicenseStatus, parse_status
 from .token import fingerprint
 
@@ -36,8 +35,6 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from .diagnosis import Expected
 
-# Each command has a connection of its own, and takes most of its time on the node.
-PARALLEL = 32
 # The private libraries of the license client, in each image of the driver. Source: NVIDIA/gpu-driver-container, rhel9/nvidia-driver, _load_driver
 # ("LD_LIBRARY_PATH=/usr/lib64/nvidia/gridd nvidia-gridd"), and ubuntu24.04/nvidia-driver, _start_daemons
 # ("LD_LIBRARY_PATH=/usr/lib/$DRIVER_ARCH-linux-gnu/nvidia/gridd nvidia-gridd"; DRIVER_ARCH is x86_64 or aarch64).
@@ -55,16 +52,9 @@ _READ_TIMEOUT, _WRITE_TIMEOUT = 30.0, 60.0
 _STOP_TIMEOUT, _FILE_TIMEOUT = 60.0, 15.0
 # Seconds until a client whose start was not confirmed has its PID file.
 _START_TIMEOUT = 10.0
-_MAX_ERROR = 200
 _NEW = ".new"
 _FILES = (CONFIG_PATH, TOKEN_PATH)
 _LEFTOVERS = tuple(f"{path}{_NEW}" for path in _FILES)
-
-
-class CommandFailed(ModuleFailure):
-    """A command in a driver pod has failed; the message is a sentence."""
-
-    code = "command"
 
 
 class LicenseContainers:
@@ -116,8 +106,8 @@ class LicenseContainers:
             for node in nodes
             if (pod := node.running_pod) is not None and (leftovers := readings[node.name].leftovers)
         ]
-        for outcome in run_bounded(calls, PARALLEL, fatal=_concerns_all):
-            if outcome.error is not None and _concerns_all(outcome.error):
+        for outcome in run_bounded(calls, PARALLEL, fatal=concerns_all):
+            if outcome.error is not None and concerns_all(outcome.error):
                 raise outcome.error
 
     def status(self, pod: DriverPod) -> LicenseStatus:
@@ -135,10 +125,10 @@ class LicenseContainers:
         try:
             output = self._run(pod, *check_command(server, proxy))
         except ApiError as error:
-            if _concerns_all(error):
+            if concerns_all(error):
                 raise
             # The runtime reports a missing program as an error.
-            return unknown_check(server, _sentence(error).rstrip("."))
+            return unknown_check(server, error_sentence(error).rstrip("."))
         return evaluate_check(server, proxy, output.exit_code, output.stdout, output.stderr)
 
     def check_all(
@@ -150,7 +140,7 @@ class LicenseContainers:
             expected, pod = expected_of(node), node.running_pod
             if expected is not None and pod is not None and (servers := expected.servers):
                 calls.append((node.name, functools.partial(self.check_services, pod, servers, expected.proxy)))
-        outcomes = run_bounded(calls, PARALLEL, fatal=_concerns_all)
+        outcomes = run_bounded(calls, PARALLEL, fatal=concerns_all)
         for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error
@@ -275,34 +265,6 @@ class LicenseContainers:
         return self._client.exec(pod.path, DRIVER_CONTAINER, command, timeout=_READ_TIMEOUT, repeatable=True)
 
 
-def read_parallel(
-    calls: t.Iterable[tuple[str, t.Callable[[], Reading]]], on_done: t.Callable[[int], None]
-) -> dict[str, Reading]:
-    """The readings of nodes by name; an error of one node is in its reading. Raises errors that concern every node."""
-    readings = {}
-    for outcome in run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=_concerns_all):
-        if outcome.error is not None and _concerns_all(outcome.error):
-            raise outcome.error
-        if outcome.error is not None:
-            readings[outcome.name] = Reading(error=_sentence(outcome.error))
-        elif outcome.value is not None:
-            readings[outcome.name] = outcome.value
-    return readings
-
-
-def _concerns_all(error: Exception) -> bool:
-    """Whether an error concerns every node. A connection that breaks may be that to a kubelet, and a deleted pod is an error of its node."""
-    if isinstance(error, ModuleFailure):
-        return not isinstance(error, CommandFailed)
-    if isinstance(error, ApiError):
-        return error.status in (401, 403) or (error.unreachable and not error.sent)
-    return is_fatal(error)
-
-
-def _sentence(error: Exception) -> str:
-    return as_sentence(" ".join(str(error).split())[:_MAX_ERROR])
-
-
 def _last_line(result: ExecResult) -> str:
     lines = [line.strip() for line in (result.stderr or result.stdout).splitlines() if line.strip()]
-    return lines[-1][:_MAX_ERROR].rstrip(".") if lines else f"exit code {result.exit_code}"
+    return shorten(lines[-1]).rstrip(".") if lines else f"exit code {result.exit_code}"

@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 
 from ..catalog.names import CREATED_ANNOTATION, LICENSE_CONFIG_KEY, LICENSE_TOKEN_KEY
 from ..common.errors import InvalidOptions
-from ..schema.messages import abbreviate, join_words, option_of_role, quote
+from ..schema.messages import abbreviate, join_words, quote
 from . import gridd_conf
 from .gridd_conf import GriddOptions
+from .option_names import FEATURE_TYPE_OPTION, REPLACE_OPTION, TOKEN_OPTION, TOKEN_PATH_OPTION
 from .targets import CONFIG_MAP, SECRET, LicenseTarget
 from .token import (
     SHORT,
-    TOKEN_OPTION,
-    TOKEN_PATH_OPTION,
     InvalidToken,
     TokenInfo,
     fingerprint,
@@ -31,7 +30,6 @@ from .token import (
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-_REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
 _SET_TOKEN = f"Set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
 _OPAQUE = "Opaque"
 
@@ -202,7 +200,7 @@ def require_renewal(
         raise InvalidOptions(
             [
                 f"The token ({desired.token.description}) is not a renewal of the one in {target.label(namespace)} ({current.description}): "
-                f"{join_words(reasons)}. Give a newer token of the same license server, or set {_REPLACE_OPTION} to true."
+                f"{join_words(reasons)}. Give a newer token of the same license server, or set {REPLACE_OPTION} to true."
             ]
         )
 
@@ -232,9 +230,9 @@ def _config(
             parameters = {"FeatureType": str(gridd_conf.AUTOMATIC), **parameters}
     text = gridd_conf.with_parameters(before, parameters)
     if options.feature_type is None:
-        remedy = f"Correct it in {target.label(namespace)}, or set {gridd_conf.FEATURE_TYPE_OPTION}."
+        remedy = f"Correct it in {target.label(namespace)}, or set {FEATURE_TYPE_OPTION}."
     else:
-        remedy = f"Set another {gridd_conf.FEATURE_TYPE_OPTION}, or remove it."
+        remedy = f"Set another {FEATURE_TYPE_OPTION}, or remove it."
     _require_fitting(text, classes, remedy)
     return text.encode(errors="surrogateescape"), gridd_conf.warnings(text)
 

@@ -9,17 +9,16 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.vgpu_releases import DLS_VERSION_NEEDED, branch_of
-from ..schema.messages import join_words, option_of_role
+from ..schema.messages import join_words
 from . import gridd_conf
 from .connectivity import Server, are_unreachable, proxy_of, servers_of
 from .content import LicenseFiles
-from .driver_pods import CONFIG_PATH, RESTART_OPTION, TOKEN_PATH, LicenseNode, Reading
+from .driver_pods import CONFIG_PATH, TOKEN_PATH, LicenseNode, Reading
+from .option_names import FEATURE_TYPE_OPTION, RESTART_OPTION, SOURCE_OPTION
 from .status import NOT_APPLICABLE, UNKNOWN
 from .targets import LicenseTarget
 from .token import CLS, TokenInfo, fingerprint, format_time
 
-# The option that selects the metric or the command.
-SOURCE_OPTION = option_of_role("gpu_licensing_report_source", "source")
 # Seconds by which a clock may differ before a message mentions it.
 _MAX_SKEW = 60.0
 
@@ -135,7 +134,7 @@ def _cause(node: LicenseNode, reading: Reading, expected: Expected | None, now: 
         return text
     kind = node.class_with(reading)
     if kind and (reason := gridd_conf.mismatch(gridd_conf.feature_type_of(expected.files.config_text), kind)):
-        return f"{reason}. Set {gridd_conf.FEATURE_TYPE_OPTION}, and run the playbook license_rotate."
+        return f"{reason}. Set {FEATURE_TYPE_OPTION}, and run the playbook license_rotate."
     if reading.from_metric:
         return f"The metric does not show the cause. Set {SOURCE_OPTION} to nvidia_smi."
     if expected.matches(reading, CONFIG_PATH) is False:

@@ -14,7 +14,6 @@ from ..catalog.names import COMPONENT_LABEL, DRIVER_COMPONENT, DRIVER_CONTAINER,
 from ..cluster_state.node import Node
 from ..cluster_state.operand_pods import container_failures, is_ready, node_of
 from ..kube.paths import object_path
-from ..schema.messages import option_of_role
 from .gridd_conf import profile_class
 from .status import UNLICENSED, LicenseStatus
 from .targets import vgpu_pools
@@ -30,7 +29,6 @@ DRIVER_POD_SELECTOR = f"{COMPONENT_LABEL}={DRIVER_COMPONENT}"
 # The files of the license client in the driver's container (gpu-driver-container rhel9/nvidia-driver).
 CONFIG_PATH = "/etc/nvidia/gridd.conf"
 TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
-RESTART_OPTION = option_of_role("gpu_licensing_restart_drivers", "restart_drivers")
 
 
 @dataclass(frozen=True)

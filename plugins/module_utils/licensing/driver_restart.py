@@ -34,8 +34,9 @@ from ..kube.errors import ApiError
 from ..kube.lease import LeaseLost
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
-from ..schema.messages import abbreviate, as_sentence, option_of_role
-from .container import CommandFailed
+from ..schema.messages import abbreviate, as_sentence
+from .node_reads import CommandFailed
+from .option_names import NODE_NAMES_OPTION
 
 if t.TYPE_CHECKING:
     from ..cluster_state.gpu_pods import PodOnNode, PodsByNode
@@ -45,7 +46,6 @@ if t.TYPE_CHECKING:
     from ..pools.plan import RolloutPlan
     from .driver_pods import DriverPod
 
-_NODE_NAMES = option_of_role("gpu_licensing_node_names", "node_names")
 _NODE_LEFT = "The node has left the cluster."
 
 
@@ -106,7 +106,7 @@ class DriverRestarts:
             lines = [f"node {name}: {text}" for name, text in problems.items()]
             listed = abbreviate(lines, separator="\n")
             raise RestartBlocked(
-                f"Drivers cannot be restarted. No node was changed. Correct the causes, or select other nodes with {_NODE_NAMES}.\n{listed}"
+                f"Drivers cannot be restarted. No node was changed. Correct the causes, or select other nodes with {NODE_NAMES_OPTION}.\n{listed}"
             )
         return [pod.full_name for drain in drains.values() for pod in drain.pods_to_evict]
 

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..schema.coercion import is_blank
-from ..schema.messages import join_words, option_of_role
+from ..schema.messages import join_words
 from ..schema.types import Integer, integer_between
 from .token import HOST, MAX_PORT
 
@@ -24,7 +24,6 @@ FEATURE_TYPES: dict[int, str] = {
     2: "NVIDIA RTX Virtual Workstation",
     4: "NVIDIA Virtual Compute Server",
 }
-FEATURE_TYPE_OPTION = option_of_role("gpu_licensing_feature_type", "feature_type")
 # With this value, the client requests the product that fits its vGPU type. It therefore stays the same, whichever nodes a cluster has.
 AUTOMATIC = 1
 # The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A).

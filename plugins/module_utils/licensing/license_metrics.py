@@ -16,9 +16,9 @@ from ..catalog.names import LIVE_PODS
 from ..cluster_state.operand_pods import DCGM_EXPORTER, node_of
 from ..kube.errors import ApiError
 from ..kube.paths import collection_path, object_path
-from .container import read_parallel
-from .diagnosis import SOURCE_OPTION
 from .driver_pods import LicenseNode, Reading
+from .node_reads import read_parallel, shorten
+from .option_names import SOURCE_OPTION
 from .status import LICENSED, UNLICENSED, LicenseStatus
 
 if t.TYPE_CHECKING:
@@ -31,7 +31,6 @@ _MODEL = re.compile(r'(?:^|,)modelName="([^"\\]*)"')
 _STATES = {"0": UNLICENSED, "1": LICENSED}
 # The API server cannot connect to the pod (apimachinery pkg/util/proxy/transport.go).
 _NO_CONNECTION = "error trying to reach service"
-_MAX_ERROR = 200
 _OTHER_SOURCE = f"or set {SOURCE_OPTION} to nvidia_smi"
 
 
@@ -85,7 +84,7 @@ class LicenseMetrics:
             if not _is_unreachable(error):
                 raise
             return Reading(
-                error=f"The API server cannot reach port {_PORT} of pod {pod} ({error.message[:_MAX_ERROR]}). Check the log of the pod and the network "
+                error=f"The API server cannot reach port {_PORT} of pod {pod} ({shorten(error.message)}). Check the log of the pod and the network "
                 f"policies, {_OTHER_SOURCE}."
             )
         status = parse_metrics(response.data.decode(errors="replace"))

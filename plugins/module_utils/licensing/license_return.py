@@ -17,8 +17,9 @@ from ..common.parallel import run_bounded
 from ..drain.removal import NodeRemoval
 from ..kube.paths import PODS
 from ..schema.messages import abbreviate_nodes, as_sentence
-from .container import PARALLEL, CommandFailed, LicenseContainers
+from .container import LicenseContainers
 from .driver_pods import DRIVER_POD_SELECTOR, TOKEN_PATH, DriverPod, parse_driver_pods
+from .node_reads import PARALLEL, CommandFailed
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node

@@ -12,10 +12,9 @@ import typing as t
 from ..common.errors import InvalidOptions
 from ..common.module import ArgumentSpec, BaseModule
 from ..schema.messages import quote
+from .option_names import TOKEN_OPTION, TOKEN_PATH_OPTION
 from .token import (
     MAX_LENGTH,
-    TOKEN_OPTION,
-    TOKEN_PATH_OPTION,
     InvalidToken,
     TokenInfo,
     looks_like_token,

@@ -13,7 +13,7 @@ from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.errors import ApiError
 from ..kube.paths import collection_path, object_path
-from ..schema.messages import join_words, option_of_role, quote
+from ..schema.messages import join_words, quote
 from .connectivity import proxy_of
 from .content import (
     DesiredFiles,
@@ -28,8 +28,9 @@ from .content import (
     token_of,
 )
 from .gridd_conf import GriddOptions, feature_type_of
+from .option_names import ALLOW_CONFIGMAP_OPTION, SECRET_NAME_OPTION, TOKEN_OPTION, TOKEN_PATH_OPTION
 from .targets import CONFIG_MAP, LicenseTarget, has_secret_name, live_target
-from .token import TOKEN_OPTION, TOKEN_PATH_OPTION, utc_now
+from .token import utc_now
 
 if t.TYPE_CHECKING:
     import datetime
@@ -39,9 +40,6 @@ if t.TYPE_CHECKING:
     from .token import TokenInfo
 
 Object = dict[str, t.Any]
-
-_ALLOW_CONFIGMAP = option_of_role("gpu_licensing_allow_configmap", "allow_configmap")
-SECRET_NAME_OPTION = option_of_role("gpu_licensing_secret_name", "secret_name")
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ class LicenseObjects:
                 )
                 raise InvalidOptions(
                     [
-                        f"{remedy}; or set {_ALLOW_CONFIGMAP} to write the token into {label}, which more users can read than a Secret."
+                        f"{remedy}; or set {ALLOW_CONFIGMAP_OPTION} to write the token into {label}, which more users can read than a Secret."
                     ]
                 )
 

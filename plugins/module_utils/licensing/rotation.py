@@ -17,10 +17,12 @@ from ..common.errors import ModuleFailure, PartialFailure, ServiceError
 from ..common.results import MAX_LISTED
 from ..common.wait import WaitOptions, WaitTimeout
 from ..schema.messages import abbreviate_nodes, as_sentence
-from .container import CommandFailed, LicenseContainers
+from .container import LicenseContainers
 from .diagnosis import Expected, problem
-from .driver_pods import CONFIG_PATH, RESTART_OPTION, TOKEN_PATH, DriverPod, LicenseNode, Reading
+from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
 from .driver_restart import DriverRestarts
+from .node_reads import CommandFailed
+from .option_names import RESTART_OPTION
 from .token import utc_now
 
 if t.TYPE_CHECKING:

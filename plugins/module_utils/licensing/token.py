@@ -20,7 +20,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog import secrets
-from ..schema.messages import abbreviate, option_of_role, quote
+from ..schema.messages import abbreviate, quote
 
 # A token has 2.7 KB; a Secret has at most 1 MiB.
 MAX_LENGTH = 64 * 1024
@@ -43,8 +43,6 @@ _SHA256_PREFIX = bytes.fromhex("3031300d060960864801650304020105000420")
 # The lengths of a fingerprint in results; the modules compare whole fingerprints.
 SHORT = 16
 # The options with the token, for messages.
-TOKEN_OPTION = option_of_role("gpu_licensing_token", "token")
-TOKEN_PATH_OPTION = option_of_role("gpu_licensing_token_path", "token_path")
 
 CONSISTENT, INCONSISTENT, UNKNOWN = "consistent", "inconsistent", "unknown"
 

@@ -8,7 +8,8 @@ import typing as t
 
 from ..schema.messages import abbreviate_nodes, join_words
 from .diagnosis import Expected, expiry_warning
-from .objects import SECRET_NAME_OPTION, LicenseObjectChange
+from .objects import LicenseObjectChange
+from .option_names import SECRET_NAME_OPTION
 from .token import utc_now
 
 if t.TYPE_CHECKING:

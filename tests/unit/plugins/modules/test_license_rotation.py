@@ -12,10 +12,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseL
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.content import DesiredFiles, LicenseFiles
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import CONFIG_PATH, TOKEN_PATH
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.objects import LicenseObjectChange
+from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation_survey import UnreachableServers
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.targets import SECRET, LicenseTarget
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import parse_token, utc_now
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.licensing.rotation_survey import UnreachableServers
 from ansible_collections.accel.gpu.plugins.modules.license_rotation import TokenHeldBack
 from tests.helpers.license_api import vgpu_pool
 from tests.helpers.license_nodes import NAMESPACE, Container, Containers, initial_files, lost_connection

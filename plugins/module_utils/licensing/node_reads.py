@@ -1,0 +1,57 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads the license state of many nodes in parallel; which errors are those of one node, and their texts."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..common.errors import ModuleFailure
+from ..common.parallel import is_fatal, run_bounded
+from ..kube.errors import ApiError
+from ..schema.messages import as_sentence
+from .driver_pods import Reading
+
+# Each command has a connection of its own, and takes most of its time on the node.
+PARALLEL = 32
+_MAX_ERROR = 200
+
+
+class CommandFailed(ModuleFailure):
+    """A command in a driver pod has failed; the message is a sentence."""
+
+    code = "command"
+
+
+def read_parallel(
+    calls: t.Iterable[tuple[str, t.Callable[[], Reading]]], on_done: t.Callable[[int], None]
+) -> dict[str, Reading]:
+    """The readings of nodes by name; an error of one node is in its reading. Raises errors that concern every node."""
+    readings = {}
+    for outcome in run_bounded(calls, PARALLEL, lambda name, done: on_done(done), fatal=concerns_all):
+        if outcome.error is not None and concerns_all(outcome.error):
+            raise outcome.error
+        if outcome.error is not None:
+            readings[outcome.name] = Reading(error=error_sentence(outcome.error))
+        elif outcome.value is not None:
+            readings[outcome.name] = outcome.value
+    return readings
+
+
+def concerns_all(error: Exception) -> bool:
+    """Whether an error concerns every node. A connection that breaks may be that to a kubelet, and a deleted pod is an error of its node."""
+    if isinstance(error, ModuleFailure):
+        return not isinstance(error, CommandFailed)
+    if isinstance(error, ApiError):
+        return error.status in (401, 403) or (error.unreachable and not error.sent)
+    return is_fatal(error)
+
+
+def error_sentence(error: Exception) -> str:
+    """The text of an error as one short sentence."""
+    return as_sentence(shorten(str(error)))
+
+
+def shorten(text: str) -> str:
+    """The beginning of the text of an error, in one line."""
+    return " ".join(text.split())[:_MAX_ERROR]
