@@ -29,7 +29,15 @@ CLIENT = "nvidia.com/gpu.deploy.client"
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    """Let the time of a drain pass without waiting."""
+    real, passed = time.monotonic, 0.0
+
+    def pass_time(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+
+    monkeypatch.setattr(time, "sleep", pass_time)
+    monkeypatch.setattr(time, "monotonic", lambda: real() + passed)
 
 
 def module(count: int = 2, token: str = NEW, rollout: dict[str, Any] | None = None, **options: Any) -> RestartModule:

@@ -40,15 +40,17 @@ def test_done_ends_the_wait() -> None:
     assert (reached, clock.now) == (3, 6)
 
 
-def test_the_message_has_the_last_state_and_the_partial_result() -> None:
+@pytest.mark.parametrize(("option", "limit"), [("drain_timeout", r"5 s \(drain_timeout\)\."), ("", r"5 s\.")])
+def test_the_message_has_the_last_state_and_the_partial_result(option: str, limit: str) -> None:
     clock = Clock()
-    with pytest.raises(WaitTimeout, match=r"Not done within 5 s .* node n1 is pending") as caught:
+    with pytest.raises(WaitTimeout, match=rf"Not done within {limit} node n1 is pending") as caught:
         wait_until(
             lambda: "pending",
             lambda state: False,
             timeout=5,
             describe=lambda state: f"node n1 is {state}",
             partial=lambda state: {"state": state},
+            option=option,
             clock=clock,
             sleep=clock.sleep,
         )
