@@ -115,8 +115,15 @@ class DriverRestarts:
 
         The evicted pods are added to `evicted`, also if an error is raised. If the driver pod was not deleted, the node is uncordoned.
         """
+        self._patch(pod.node, lambda node: cordon_for_driver_restart(node, pod.name))
+        try:
+            self._drain_and_delete(pod, evicted)
+        except LeaseLost as error:
+            error.args = (f"{as_sentence(str(error))} The node stays cordoned.",)
+            raise
+
+    def _drain_and_delete(self, pod: DriverPod, evicted: list[str]) -> None:
         name = pod.node
-        self._patch(name, lambda node: cordon_for_driver_restart(node, pod.name))
         try:
             self._drain(name, evicted)
             self._delete(pod)
@@ -127,9 +134,6 @@ class DriverRestarts:
                     uncordoned = self.finish(name)
             effect = "was uncordoned again" if uncordoned else "stays cordoned"
             raise CommandFailed(f"{as_sentence(str(error))} The node {effect}.") from error
-        except LeaseLost as error:
-            error.args = (f"{as_sentence(str(error))} The node stays cordoned.",)
-            raise
 
     def _drain(self, name: str, evicted: list[str]) -> None:
         node = self._read(name)

@@ -216,7 +216,8 @@ def test_a_failed_request_is_reported_with_the_cordon_and_the_evicted_pods(case:
     assert ("The node stays cordoned." in str(error.value)) == case.cordoned
 
 
-def test_a_lost_lease_leaves_the_node_cordoned() -> None:
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_lost_lease_leaves_the_node_cordoned(refused: bool) -> None:
     found = module()
     found.add(gpu_pod("a", "n0"), gpu_pod("b", "n0"))
     evict = found.evict
@@ -224,11 +225,14 @@ def test_a_lost_lease_leaves_the_node_cordoned() -> None:
     def lose_lease(path: str, body: dict[str, Any]) -> None:
         evict(path, body)
         found.lease_of_run.lost = LeaseLost("The Lease was lost.")
+        if refused:
+            # The run notices it when it uncordons the node.
+            refuse(path)
 
     found.evict = lose_lease  # type: ignore[method-assign]
     with pytest.raises(LeaseLost, match=r"while it was drained: The Lease was lost\. The node stays cordoned") as error:
         found.work()
-    assert error.value.partial["license_rotation"]["evicted"] == ["team/a"]
+    assert error.value.partial["license_rotation"]["evicted"] == ([] if refused else ["team/a"])
     assert list(found.cordons()) == ["n0"]
 
 
