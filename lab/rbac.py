@@ -26,8 +26,8 @@ _IN_NAMESPACES = {
     "accel-gpu-export-values": ("node-feature-discovery", "gpu-operator"),
     "accel-gpu-plan-upgrade": ("gpu-operator",),
 }
-# Roles for an option of one playbook, which only its user gets.
-_OF_PLAYBOOK = {"accel-gpu-license-restart": "license_rotate"}
+# Roles for an option, and the playbook whose user gets them; None: no user of the lab.
+_OF_OPTIONS = {"accel-gpu-license-restart": "license_rotate", "accel-gpu-license-report-metric": None}
 # Playbooks that use the RBAC rules of another playbook.
 _SHARED_RULES = {
     "driver_image": "plan",
@@ -94,7 +94,7 @@ def user_without_rights(lab: Lab) -> Path:
 def _bindings(role: Object, playbook: str) -> Iterator[Object]:
     """Yield a role's bindings to the user of a playbook; each user has separate bindings, because users can share a role."""
     name = role["metadata"]["name"]
-    if _OF_PLAYBOOK.get(name, playbook) != playbook:
+    if _OF_OPTIONS.get(name, playbook) != playbook:
         return
     binding = name if playbook not in _SHARED_RULES else f"{name}-{playbook}"
     namespaces: tuple[str | None, ...] = _IN_NAMESPACES.get(name, (role["metadata"].get("namespace"),))

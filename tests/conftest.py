@@ -61,7 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if mark and not item.get_closest_marker("soak"):
             group = mark.kwargs.get("group") or item.nodeid.partition("[")[0]
             sampled.setdefault(group, []).append(item)
-            counts[group] = mark.args[0]
+            if counts.setdefault(group, mark.args[0]) != mark.args[0]:
+                raise pytest.UsageError(f"The tests of the group {group} differ in the number of cases to draw.")
     for name, alike in sampled.items():
         kept = random.Random(f"{SEED} {name}").sample(alike, min(counts[name], len(alike)))
         for item in alike:

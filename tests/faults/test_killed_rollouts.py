@@ -37,8 +37,8 @@ OFFERED = {
     "whole": {"a100-": {GPU: 1}, "t4-": {GPU: 1}},
     "split": {"a100-": {GPU: 2}, "t4-": {GPU: 4}},
 }
-# At least this many changing requests; the fixture `total` counts them.
-CHANGE_SENDS = 50
+# The changing requests after which `make test` kills a run; the fixture `total` checks that hardly more exist.
+ROLLOUT_REQUESTS = 55
 MODELS = {"train": "A100-SXM4-80GB", "notebooks": "Tesla-T4"}
 
 
@@ -163,7 +163,7 @@ def total(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> int:
         )
         scenario.state = scenario.other
     print(f"unharmed changes of eight nodes send {counts} changing requests")
-    assert min(counts) >= CHANGE_SENDS
+    assert all(ROLLOUT_REQUESTS <= count < ROLLOUT_REQUESTS + 15 for count in counts)
     return max(counts)
 
 
@@ -171,7 +171,7 @@ def total(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> int:
 @pytest.mark.sampled(1, group="whole runs")
 @pytest.mark.timeout(900)
 def test_a_rolling_update_is_killed_anywhere(scenario: Scenario, tmp_path: Path, rng: random.Random) -> None:
-    assert after_request(scenario, rng.randint(1, CHANGE_SENDS), tmp_path)
+    assert after_request(scenario, rng.randint(1, ROLLOUT_REQUESTS), tmp_path)
 
 
 @pytest.mark.soak

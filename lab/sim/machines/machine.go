@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lab.invalid/sim/machineapi"
+	"lab.invalid/sim/rules"
 )
 
 // The phases of a Machine.
@@ -157,9 +158,12 @@ func (s *Simulator) lose(ctx context.Context, machine *machineapi.Machine) error
 	status := machine.Status
 	status.Conditions = setCondition(status.Conditions, "InstanceExists", "False", "InstanceMissing", "Instance not found on provider")
 	status.ErrorMessage = "can't find created instance"
-	if node := s.nodeOf(machine); node != nil && node.Annotations[faultsAnnotation] == "" {
-		if err := s.patchNode(ctx, node.Name, object{"metadata": object{"annotations": object{faultsAnnotation: notReady}}}); err != nil {
-			return err
+	if node := s.nodeOf(machine); node != nil {
+		faults := node.Annotations[faultsAnnotation]
+		if !rules.ParseFaults(faults).Has(rules.NodeNotReady) {
+			if err := s.setFaults(ctx, node, rules.AddFault(faults, rules.NodeNotReady)); err != nil {
+				return err
+			}
 		}
 	}
 	if err := s.annotate(ctx, machine, object{stateAnnotation: "Unknown"}); err != nil {

@@ -23,11 +23,11 @@ import (
 
 	"lab.invalid/sim/autoscaler"
 	"lab.invalid/sim/machineapi"
+	"lab.invalid/sim/rules"
 )
 
 const (
 	faultsAnnotation = "lab.accel.gpu/faults"
-	notReady         = "node-not-ready"
 	// attempts is how often a node that others change at the same time is updated before it becomes ready.
 	attempts   = 10
 	retryAfter = 5 * time.Second
@@ -88,10 +88,11 @@ func (s *Simulator) join(ctx context.Context, machine *machineapi.Machine) error
 
 // admit lets a new node become ready.
 func (s *Simulator) admit(ctx context.Context, node *corev1.Node) error {
-	if node.Annotations[faultsAnnotation] != notReady {
+	faults := node.Annotations[faultsAnnotation]
+	if !rules.ParseFaults(faults).Has(rules.NodeNotReady) {
 		return nil
 	}
-	return s.patchNode(ctx, node.Name, object{"metadata": object{"annotations": object{faultsAnnotation: nil}}})
+	return s.setFaults(ctx, node, rules.RemoveFault(faults, rules.NodeNotReady))
 }
 
 func (s *Simulator) newNode(machine *machineapi.Machine, found instance) *corev1.Node {
@@ -113,7 +114,7 @@ func (s *Simulator) newNode(machine *machineapi.Machine, found instance) *corev1
 		node.Labels[corev1.LabelInstanceTypeStable] = found.name
 	}
 	// The kubelet registers as not ready; with this fault, the node remains so until it has its labels and taints.
-	node.Annotations[faultsAnnotation] = notReady
+	node.Annotations[faultsAnnotation] = rules.NodeNotReady
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			node.Status.Conditions[i].Status, node.Status.Conditions[i].Reason = corev1.ConditionFalse, "KubeletNotReady"
@@ -187,6 +188,10 @@ func contains(of, part map[string]string) bool {
 		}
 	}
 	return true
+}
+
+func (s *Simulator) setFaults(ctx context.Context, node *corev1.Node, faults string) error {
+	return s.patchNode(ctx, node.Name, object{"metadata": object{"annotations": object{faultsAnnotation: faults}}})
 }
 
 func (s *Simulator) patchNode(ctx context.Context, name string, body object) error {

@@ -7,6 +7,7 @@ package rules
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -139,6 +140,20 @@ func ParseFaults(annotation string) Faults {
 		}
 	}
 	return faults
+}
+
+// AddFault returns the list with a fault, after the others.
+func AddFault(annotation, name string) string {
+	if annotation == "" {
+		return name
+	}
+	return annotation + "," + name
+}
+
+// RemoveFault returns the list without a fault; the others stay.
+func RemoveFault(annotation, name string) string {
+	others := slices.DeleteFunc(strings.Split(annotation, ","), func(item string) bool { return ParseFaults(item).Has(name) })
+	return strings.Join(others, ",")
 }
 
 // Has returns whether a fault is set.

@@ -317,7 +317,7 @@ def held_back_warning(parts: t.Sequence[str], rollout: DriverRollout, source: st
     """The warning about parts of a change: fields of `source`, and NVIDIADriver objects."""
     names = [part if part.startswith("NVIDIADriver ") else f"{part} of {source}" for part in parts]
     was, change = ("was", "it") if len(names) == 1 else ("were", "they")
-    known = {f"{name} {verb}" for name in names for verb in ("changes", "would change")}
+    known = {f"{name} changes" for name in names}
     rollout = replace(rollout, reasons=tuple(reason for reason in rollout.reasons if reason not in known))
     return (
         f"{abbreviate(names)} {was} held back, because {rollout.refused(change)}. {rollout.refused_effect} "

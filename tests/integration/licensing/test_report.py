@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.rbac import USER_PREFIX
 from tests.helpers.cluster import NAMESPACE
 from tests.helpers.licensing import NEW_HOST, NODES, SECRET, Licensing
 from tests.helpers.playbook import PlaybookRun, run_playbook
@@ -120,20 +121,10 @@ def metrics_of(licensing: Licensing, node: str) -> str:
 @pytest.mark.sampled(1, group="reports of licenses")
 def test_a_report_by_the_metric_without_commands(licensing: Licensing) -> None:
     environ = licensing.lab.env_as("license_report")
-    # The rule in a comment of the shipped file, instead of the one for commands.
-    role = licensing.cluster.get("role", "accel-gpu-license-report", "-n", NAMESPACE)
-    (commands,) = (rule for rule in role["rules"] if rule["resources"] == ["pods/exec"])
-    commands |= {"resources": ["pods/proxy"], "verbs": ["get"]}
-    licensing.cluster.kubectl(
-        "patch",
-        "role",
-        role["metadata"]["name"],
-        "-n",
-        NAMESPACE,
-        "--type=merge",
-        "-p",
-        json.dumps({"rules": role["rules"]}),
-    )
+    kubectl = licensing.cluster.kubectl
+    kubectl("delete", "rolebinding", "accel-gpu-license-report", "-n", NAMESPACE)
+    metric, user = "accel-gpu-license-report-metric", f"{USER_PREFIX}license_report"
+    kubectl("create", "rolebinding", metric, "-n", NAMESPACE, f"--role={metric}", f"--user={user}")
     given: dict[str, Any] = {"environ": environ, "gpu_licensing_min_days": 300}
     refused = licensing.play("license_report", **given)
     assert 'resources: ["pods/exec"]' in refused.failure()

@@ -158,7 +158,7 @@ def shows(output: str, text: str) -> bool:
     return "".join(text.split()) in "".join(output.replace("\\", "").split())
 
 
-@pytest.mark.sampled(4, group="survey answers")
+@pytest.mark.sampled(4)
 @pytest.mark.usual(6)
 @pytest.mark.parametrize(
     ("playbook", "answers", "message"),
