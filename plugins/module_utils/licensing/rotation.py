@@ -362,7 +362,11 @@ def _message(rotation: NodeRotation, error: Exception, result: RotationResult) -
     done = f" Done: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
     pending = f" Not started: {abbreviate_nodes(result.pending)}." if result.pending else ""
     stays_cordoned = (rotation.restarts_driver or rotation.unfinished) and result.reached != _DRAINING
-    cordon = " The node stays cordoned until a run completes its rotation." if stays_cordoned else ""
+    cordon = (
+        " The node stays cordoned until a run completes its rotation; a cordon from before the restart stays."
+        if stays_cordoned
+        else ""
+    )
     advice = f" {rotation.restart_advice}".rstrip() if isinstance(error, CommandFailed) else ""
     where = f"The rotation stopped at node {rotation.node.name}, {_STEPS[result.reached]}"
     return (

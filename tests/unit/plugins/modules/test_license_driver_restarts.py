@@ -278,7 +278,9 @@ def test_a_driver_that_does_not_start_leaves_its_node_cordoned() -> None:
         "The rotation stopped at node n0, after its driver pod was deleted: Not done within 0 s (restart_timeout). The driver pod driver-n0 was replaced. "
         "The driver does not run: "
     ) in str(error.value)
-    assert "The node stays cordoned until a run completes its rotation." in str(error.value)
+    assert "The node stays cordoned until a run completes its rotation; a cordon from before the restart stays." in str(
+        error.value
+    )
     assert found.cordons() == {"n0": "its driver is being restarted to load a licensing token"}
     assert found.nodes["n0"]["metadata"]["annotations"]["accel.gpu/driver-restart"] == "driver-n0"
     # The next run waits for this node before it drains the next one.
