@@ -20,6 +20,7 @@ from .gridd_conf import GriddOptions
 from .targets import CONFIG_MAP, SECRET, LicenseTarget
 from .token import (
     SHORT,
+    TOKEN_ENV,
     TOKEN_OPTION,
     TOKEN_PATH_OPTION,
     InvalidToken,
@@ -32,7 +33,7 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 _REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
-_SET_TOKEN = f"Set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
+_SET_TOKEN = f"Set the environment variable {TOKEN_ENV}, {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
 _OPAQUE = "Opaque"
 
 

@@ -14,6 +14,7 @@ from ..common.module import ArgumentSpec, BaseModule
 from ..schema.messages import quote
 from .token import (
     MAX_LENGTH,
+    TOKEN_ENV,
     TOKEN_OPTION,
     TOKEN_PATH_OPTION,
     InvalidToken,
@@ -24,7 +25,6 @@ from .token import (
     too_long,
 )
 
-TOKEN_ENV = "NLS_CLIENT_TOKEN"
 TOKEN: ArgumentSpec = {
     "token": {"type": "str", "no_log": True},
     "token_path": {"type": "path", "no_log": False},

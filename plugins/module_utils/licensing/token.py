@@ -42,7 +42,8 @@ _MAX_EXPONENT = 2**32
 _SHA256_PREFIX = bytes.fromhex("3031300d060960864801650304020105000420")
 # The lengths of a fingerprint in results; the modules compare whole fingerprints.
 SHORT = 16
-# The options with the token, for messages.
+# The environment variable and the options with the token.
+TOKEN_ENV = "NLS_CLIENT_TOKEN"
 TOKEN_OPTION = option_of_role("gpu_licensing_token", "token")
 TOKEN_PATH_OPTION = option_of_role("gpu_licensing_token_path", "token_path")
 
