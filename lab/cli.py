@@ -169,7 +169,10 @@ def _env(lab: Lab, options: argparse.Namespace) -> None:
     operators.link_charts(lab)
     collections = REPO / "build"
     if not (collections / "ansible_collections").exists():
-        print(f"{collections}/ansible_collections is missing, so playbooks do not find the collection: run 'make venv'", file=sys.stderr)
+        print(
+            f"{collections}/ansible_collections is missing, so playbooks do not find the collection: run 'make venv'",
+            file=sys.stderr,
+        )
     kubeconfig = lab.kubeconfig
     if options.rbac:
         lifecycle.require_up(lab)
