@@ -167,12 +167,18 @@ def _logs(lab: Lab, options: argparse.Namespace) -> None:
 def _env(lab: Lab, options: argparse.Namespace) -> None:
     lab.ports()
     operators.link_charts(lab)
+    collections = REPO / "build"
+    if not (collections / "ansible_collections").exists():
+        print(
+            f"{collections}/ansible_collections is missing, so playbooks do not find the collection: run 'make venv'",
+            file=sys.stderr,
+        )
     kubeconfig = lab.kubeconfig
     if options.rbac:
         lifecycle.require_up(lab)
         kubeconfig = rbac.grant(lab, options.rbac)
     exports: dict[str, object] = {
-        "ANSIBLE_COLLECTIONS_PATH": REPO / "build",
+        "ANSIBLE_COLLECTIONS_PATH": collections,
         "KUBECONFIG": kubeconfig,
         "LAB_NAME": lab.name,
         "LAB_DIR": lab.dir,

@@ -107,7 +107,14 @@ import typing as t
 
 from ..module_utils.common.errors import InvalidOptions, ServiceError
 from ..module_utils.common.module import ArgumentSpec, BaseModule
-from ..module_utils.licensing.license_servers import PUBLIC_URL, Access, LicenseServiceClient, explain
+from ..module_utils.licensing.license_servers import (
+    API_KEY_OPTION,
+    API_URL_OPTION,
+    PUBLIC_URL,
+    Access,
+    LicenseServiceClient,
+    explain,
+)
 
 _KEY_ENV = "NLS_API_KEY"
 _SPEC: ArgumentSpec = {
@@ -142,9 +149,9 @@ def work(module: LicenseServerModule) -> dict[str, t.Any]:
     """Read the license servers."""
     params = module.params
     if not module.api_key:
-        raise InvalidOptions([f"api_key: is missing; give it, or the environment variable {_KEY_ENV}"])
+        raise InvalidOptions([f"{API_KEY_OPTION}: is missing; give it, or the environment variable {_KEY_ENV}"])
     if not params["api_url"].startswith("https://"):
-        raise InvalidOptions(["api_url: must begin with https://, because requests contain the API key"])
+        raise InvalidOptions([f"{API_URL_OPTION}: must begin with https://, because requests contain the API key"])
     access = Access(
         params["api_url"], module.api_key, params["validate_certs"], params["ca_cert"], params["request_timeout"]
     )

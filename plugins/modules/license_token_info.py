@@ -117,7 +117,8 @@ details:
 import typing as t
 
 from ..module_utils.common.errors import InvalidOptions
-from ..module_utils.licensing.module import TOKEN, TOKEN_ENV, LicenseTokenModule
+from ..module_utils.licensing.module import TOKEN, LicenseTokenModule
+from ..module_utils.licensing.option_names import TOKEN_ENV
 from ..module_utils.licensing.token import utc_now
 
 

@@ -1,6 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Synthetic client configuration tokens of NVIDIA's License System; no license server knows them."""
+"""Synthetic client configuration tokens of NVIDIA's License System; no license server knows them.
+
+`python3 -m tests.helpers.license_tokens` prints one.
+"""
 
 from __future__ import annotations
 
@@ -98,3 +101,7 @@ def _part(value: Mapping[str, Any]) -> str:
 
 def _encode(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+if __name__ == "__main__":
+    print(make_token())

@@ -17,7 +17,7 @@ from ..common.errors import InvalidOptions
 from ..schema.messages import abbreviate, join_words, quote
 from . import gridd_conf
 from .gridd_conf import GriddOptions
-from .option_names import FEATURE_TYPE_OPTION, REPLACE_OPTION, TOKEN_OPTION, TOKEN_PATH_OPTION
+from .option_names import FEATURE_TYPE_OPTION, REPLACE_OPTION, TOKEN_ENV, TOKEN_OPTION, TOKEN_PATH_OPTION
 from .targets import CONFIG_MAP, SECRET, LicenseTarget
 from .token import (
     SHORT,
@@ -30,7 +30,7 @@ from .token import (
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-_SET_TOKEN = f"Set {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
+_SET_TOKEN = f"Set the environment variable {TOKEN_ENV}, {TOKEN_OPTION} or {TOKEN_PATH_OPTION}"
 _OPAQUE = "Opaque"
 
 

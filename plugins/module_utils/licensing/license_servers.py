@@ -15,12 +15,18 @@ from urllib.parse import quote
 from ..common import http
 from ..common.errors import ServiceError, missing_library
 from ..common.http import URLLIB3_IMPORT_ERROR, HttpResponse, Retrier
+from ..schema.messages import option_of_role
 
 if URLLIB3_IMPORT_ERROR is None:
     import urllib3
     from urllib3.exceptions import HTTPError
 
 PUBLIC_URL = "https://api.licensing.nvidia.com"
+# The options, for messages.
+API_URL_OPTION = option_of_role("gpu_licensing_api_url", "api_url")
+API_KEY_OPTION = option_of_role("gpu_licensing_api_key", "api_key")
+_ORG_OPTION = option_of_role("gpu_licensing_org", "org")
+_GROUP_OPTION = option_of_role("gpu_licensing_virtual_group", "virtual_group")
 _CONNECT_TIMEOUT = 10.0
 _INSTANCE = "x-nv-service-instance-id"
 
@@ -31,7 +37,7 @@ class LicenseServiceError(ServiceError):
     """An error response of the license service, or a missing response."""
 
     service = "The license service"
-    address_setting = "api_url"
+    address_setting = API_URL_OPTION
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ class LicenseServiceClient:
         except (HTTPError, OSError) as error:
             raise http.no_answer(LicenseServiceError, error, method="GET", path=path) from None
         except ValueError:
-            raise http.not_sendable(path, "Check api_key.") from None
+            raise http.not_sendable(path, f"Check {API_KEY_OPTION}.") from None
         self._connected_before = True
         if response.status != 200:
             raise LicenseServiceError(
@@ -151,7 +157,7 @@ class LicenseServiceClient:
             found = None
         if not isinstance(found, dict):
             # Another service answers; a repetition does not help.
-            text = f"The answer to GET {path} is not a JSON object. Check api_url."
+            text = f"The answer to GET {path} is not a JSON object. Check {API_URL_OPTION}."
             raise LicenseServiceError(text, status=400, method="GET", path=path)
         return found
 
@@ -168,7 +174,7 @@ def _explain(status: int, path: str) -> str:
     if status in (401, 403):
         return f"The license service does not accept the API key for GET {path}. Create a key with the access type Licensing State for this organization."
     if status == 404:
-        return f"The license service does not know {path}. Check org and virtual_group, and api_url."
+        return f"The license service does not know {path}. Check {_ORG_OPTION}, {_GROUP_OPTION} and {API_URL_OPTION}."
     return f"The license service rejected GET {path} with {status}."
 
 

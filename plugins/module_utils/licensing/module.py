@@ -12,7 +12,7 @@ import typing as t
 from ..common.errors import InvalidOptions
 from ..common.module import ArgumentSpec, BaseModule
 from ..schema.messages import quote
-from .option_names import TOKEN_OPTION, TOKEN_PATH_OPTION
+from .option_names import TOKEN_ENV, TOKEN_OPTION, TOKEN_PATH_OPTION
 from .token import (
     MAX_LENGTH,
     InvalidToken,
@@ -23,7 +23,6 @@ from .token import (
     too_long,
 )
 
-TOKEN_ENV = "NLS_CLIENT_TOKEN"
 TOKEN: ArgumentSpec = {
     "token": {"type": "str", "no_log": True},
     "token_path": {"type": "path", "no_log": False},

@@ -13,6 +13,8 @@ REPLACE_OPTION = option_of_role("gpu_licensing_replace", "replace")
 RESTART_OPTION = option_of_role("gpu_licensing_restart_drivers", "restart_drivers")
 SECRET_NAME_OPTION = option_of_role("gpu_licensing_secret_name", "secret_name")
 SOURCE_OPTION = option_of_role("gpu_licensing_report_source", "source")
+# The environment variable with the token.
+TOKEN_ENV = "NLS_CLIENT_TOKEN"
 TOKEN_OPTION = option_of_role("gpu_licensing_token", "token")
 TOKEN_PATH_OPTION = option_of_role("gpu_licensing_token_path", "token_path")
 VGPU_TYPES_OPTION = option_of_role("gpu_licensing_vgpu_types", "vgpu_types")

@@ -148,8 +148,8 @@ def _node_problems(missing: int, outdated: int, nodes: int) -> t.Iterator[str]:
     if missing:
         yield missing_text(missing, nodes)
     if outdated:
-        verb = "node has" if outdated == 1 else "nodes have"
-        yield f"{outdated} {verb} a token that differs from the one in their Secret. Run the playbook license_rotate."
+        subject, whose = ("node has", "its") if outdated == 1 else ("nodes have", "their")
+        yield f"{outdated} {subject} a token that differs from the one in {whose} Secret. Run the playbook license_rotate."
 
 
 def _object_problems(objects: t.Sequence[Expected], nodes: int, now: datetime.datetime, min_days: int) -> list[str]:

@@ -42,7 +42,6 @@ _MAX_EXPONENT = 2**32
 _SHA256_PREFIX = bytes.fromhex("3031300d060960864801650304020105000420")
 # The lengths of a fingerprint in results; the modules compare whole fingerprints.
 SHORT = 16
-# The options with the token, for messages.
 
 CONSISTENT, INCONSISTENT, UNKNOWN = "consistent", "inconsistent", "unknown"
 

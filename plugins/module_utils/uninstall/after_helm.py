@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import LEASE_NAME, LEASE_NAMESPACE
 from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
+from ..cluster_state import nvidia_driver
 from ..cluster_state.node import Node
-from ..cluster_state.ownership import NodeEdit
+from ..cluster_state.ownership import NodeEdit, is_created_by_collection
 from ..helm.release_records import marker_path
 from ..helm.release_removal import ReleaseRemoval
 from ..kube.errors import ApiError
@@ -54,7 +55,8 @@ class AfterHelm(Stage):
     def read(self) -> None:
         """Read all residue."""
         self.nodes = read_nodes(self.client)
-        self.foreign_policies = self.by_olm and bool(self.client.list_known(CLUSTER_POLICIES, metadata_only=True))
+        policies = self.client.list_known(CLUSTER_POLICIES, metadata_only=True) if self.by_olm else ()
+        self.foreign_policies = not all(map(is_created_by_collection, policies))
         crds: list[Removal | None] = []
         leases: list[str] = []
         for release, kinds in ((self.operator, _OPERATOR_KINDS), (self.nfd, NFD_KINDS)):
@@ -164,7 +166,7 @@ class AfterHelm(Stage):
         own: list[Document] = []
         foreign: list[Document] = []
         for item in self.client.list_known(kind.collection(), metadata_only=True):
-            (own if release.contains(item) or is_agent_feature(kind.kind, item) else foreign).append(item)
+            (own if _is_own(kind.kind, item, release) else foreign).append(item)
         if kind.kind == "ClusterPolicy":
             self.foreign_policies = bool(foreign)
         if not ownership_marks.is_marked(live):
@@ -202,6 +204,16 @@ class AfterHelm(Stage):
             own_objects=NEW_NODES_OBJECTS,
         )
         return namespace_removal(self.client, name, departing, foreign)
+
+
+def _is_own(kind: str, item: Document, release: ReleaseRemoval) -> bool:
+    """Whether the object goes with the release: it is part of it, one of NVIDIA's and NFD's agents wrote it, or the stage before Helm deletes it.
+
+    In check mode, that stage has not deleted its objects.
+    """
+    is_driver = kind == nvidia_driver.KIND
+    by_collection = nvidia_driver.is_managed(item) if is_driver else is_created_by_collection(item)
+    return by_collection or release.contains(item) or is_agent_feature(kind, item)
 
 
 def _lease_path(name: str, namespace: str) -> str:

@@ -29,7 +29,8 @@ def test_site_licenses_every_node(licensing: Licensing) -> None:
     # The environment names no token: the second run neither provides nor verifies anything.
     tags = ("--tags", "nfd,gpu_operator,licensing")
     assert licensing.play("site", arguments=tags).require_success().changed("lab") == 0
-    verified = licensing.play("license").require_success()
+    verified = licensing.play("license", gpu_licensing_restart_drivers=True).require_success()
+    assert verified.shown("lab: only the playbook license_rotate reads gpu_licensing_restart_drivers.")
     assert verified.changed("lab") == 0
     (info,) = verified.module_results("accel.gpu.license_info")
     assert info["license_info"]["counts"] == {

@@ -143,7 +143,7 @@ def test_what_gives_no_license_is_refused() -> None:
 @pytest.mark.parametrize(
     ("live", "message"),
     [
-        (None, "Secret gpu-operator/licensing-config does not exist, and no token is given. Set gpu_licensing_token (option token of the module) or gpu_licensing_token_path"),
+        (None, "Secret gpu-operator/licensing-config does not exist, and no token is given. Set the environment variable NLS_CLIENT_TOKEN, gpu_licensing_token (option token of the module) or gpu_licensing_token_path"),
         (LicenseFiles(None, b"", ("token.tok",)), f"lacks {LICENSE_TOKEN_KEY}, and has only token.tok; the GPU operator mounts exactly"),
         (LicenseFiles(), f"lacks {LICENSE_TOKEN_KEY} and {LICENSE_CONFIG_KEY}, and has none of the other keys"),
         (LicenseFiles(TOKEN.encode(), None), f"lacks {LICENSE_CONFIG_KEY}"),

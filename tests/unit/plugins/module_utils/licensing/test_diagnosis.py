@@ -245,6 +245,10 @@ def test_the_overview() -> None:
         f"The token in Secret {NAMESPACE}/licensing-config expires at {found['objects'][0]['expires']}, in 364 days. Create a new one in the license "
         "system, and run the playbook license_rotate.",
     ]
+    outdated = [state for state in states if state.node.name == "n1"]
+    assert report_problems({"license_info": overview(outdated, [VALID], NOW, min_days=0, limit=2)})[-1] == (
+        "1 node has a token that differs from the one in its Secret. Run the playbook license_rotate."
+    )
     held: dict[str, Any] = {"total": 50, "in_use": 50, "leases": 49}
     reports["prod"]["license_servers"] = held
     assert report_lines(reports)[0].split()[4:9] == ["UNKNOWN", "OUTDATED", "LICENSES", "LEASES", "TOKEN"]

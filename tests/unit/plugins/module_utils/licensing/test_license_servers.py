@@ -105,7 +105,7 @@ def test_licenses_and_leases_of_an_organization(server: Server, group: int | Non
     ("status", "message"),
     [
         (401, "does not accept the API key for GET /v1/org/lic-a/virtual-groups. Create a key with the access type"),
-        (404, "does not know /v1/org/lic-a/virtual-groups. Check org"),
+        (404, "does not know /v1/org/lic-a/virtual-groups. Check gpu_licensing_org (option org of the module), "),
         (500, "rejected GET /v1/org/lic-a/virtual-groups with 500"),
         (302, "rejected GET /v1/org/lic-a/virtual-groups with 302"),
     ],
@@ -140,8 +140,16 @@ def test_answers_that_are_no_objects(server: Server, body: bytes) -> None:
 @pytest.mark.parametrize(
     ("options", "env", "message"),
     [
-        ({}, "", "api_key: is missing; give it, or the environment variable NLS_API_KEY"),
-        ({"api_key": KEY, "api_url": "http://x"}, "", "api_url: must begin with https://"),
+        (
+            {},
+            "",
+            "gpu_licensing_api_key (option api_key of the module): is missing; give it, or the environment variable NLS_API_KEY",
+        ),
+        (
+            {"api_key": KEY, "api_url": "http://x"},
+            "",
+            "gpu_licensing_api_url (option api_url of the module): must begin with https://",
+        ),
         ({"api_url": "https://127.0.0.1:1", "request_timeout": 1}, KEY, "The license service does not respond to GET"),
     ],
 )

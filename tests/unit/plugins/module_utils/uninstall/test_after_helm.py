@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Leases of runs, which are deleted last: only those that no run holds, and only as they were read."""
+"""The Leases of runs, which are deleted last: only those that no run holds, and only as they were read; and the CRDs that are kept."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.common.progress import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import CUSTOM_RESOURCE_DEFINITIONS
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.after_helm import AfterHelm
 
 Object = dict[str, Any]
@@ -60,3 +62,61 @@ def test_the_leases_of_runs(client: FakeClient, removed: list[str], kept: list[s
     stage.finish()
     assert (stage.result.removed, stage.result.kept) == (removed, kept)
     assert client.deleted == [{"preconditions": {"uid": "u", "resourceVersion": "7"}}] * len(removed)
+
+
+class CustomObjects:
+    """A cluster with the CRDs of drivers and policies, which this collection created, and some objects of these kinds."""
+
+    CRDS = ("nvidiadrivers.nvidia.com", "clusterpolicies.nvidia.com")
+
+    def __init__(self, *objects: Object) -> None:
+        self._objects = objects
+
+    def get(self, path: str) -> Object | None:
+        crds = [f"{CUSTOM_RESOURCE_DEFINITIONS}/{name}" for name in self.CRDS]
+        marks = {"accel.gpu/created": "true"}
+        return {"metadata": {"uid": "u", "annotations": marks}} if path in crds else None
+
+    def delete(self, path: str) -> None:
+        raise AssertionError("a preview deletes nothing")
+
+    def list_known(self, path: str, *, metadata_only: bool) -> list[Object]:
+        return [item for item in self._objects if path.endswith(f"/{item['plural']}")]
+
+    def list(self, path: str) -> tuple[Object, ...]:
+        return ()
+
+
+def custom_object(plural: str, name: str, *, own: bool) -> Object:
+    marks = {"labels": {"app.kubernetes.io/managed-by": "accel.gpu"}, "annotations": {"accel.gpu/created": "true"}}
+    return {"plural": plural, "metadata": {"name": name, **(marks if own else {})}}
+
+
+@pytest.mark.parametrize("by_olm", [False, True])
+@pytest.mark.parametrize("foreign", [(), (custom_object("nvidiadrivers", "theirs", own=False),)])
+def test_check_mode_keeps_the_same_as_a_run(foreign: tuple[Object, ...], by_olm: bool) -> None:
+    """In check mode, the stage before Helm has not deleted the collection's own objects."""
+    own = (custom_object("nvidiadrivers", "accel-gpu-vdi", own=True), custom_object("clusterpolicies", "p", own=True))
+    stages = []
+    for objects in ((*own, *foreign), foreign):
+        release = SimpleNamespace(
+            name="r", namespace="n", managed=not by_olm, exists=False, contains=lambda dummy: False
+        )
+        stage = AfterHelm(
+            client=cast(Client, CustomObjects(*objects)),
+            progress=Progress(None),
+            waiting=None,
+            operator=cast(Any, release),
+            nfd=cast(Any, release),
+            nfd_instance="",
+            lease_namespace="kube-system",
+            by_olm=by_olm,
+        )
+        stage.read()
+        stage.preview()
+        stages.append(stage)
+    preview, run = stages
+    assert (preview.result.kept, preview.result.removed) == (run.result.kept, run.result.removed)
+    assert preview.foreign_policies is run.foreign_policies is False
+    needed = "CustomResourceDefinition nvidiadrivers.nvidia.com: foreign objects need it: NVIDIADriver theirs"
+    assert preview.result.kept == ([needed] if foreign and not by_olm else [])
