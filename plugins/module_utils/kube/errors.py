@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import typing as t
 
@@ -24,6 +26,9 @@ _FORBIDDEN = re.compile(
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
 
+
+# The fields of a Status object that are read, and those of its causes, which are strings (apimachinery pkg/apis/meta/v1/types.go).
+_STATUS_FIELDS = {"kind": str, "message": str, "reason": str, "details": dict, "metadata": dict}
 
 # The admission plugin ResourceQuota (apiserver pkg/admission/plugin/resourcequota/controller.go).
 _QUOTA = re.compile(r"exceeded quota: (?P<name>[^,\s]+)")
@@ -81,6 +86,23 @@ class ApiError(ServiceError):
         if self.status == 429:
             return BUDGET_CAUSE in causes or self.retry_after is None
         return self.status == 500 and TWO_BUDGETS in self.message
+
+
+def parse_status(body: bytes) -> dict[str, t.Any]:
+    """The fields of the Status object in an error response. Fields that have other types than those of the API, as a proxy or a webhook may send, are left out."""
+    with contextlib.suppress(ValueError, RecursionError):
+        parsed = json.loads(body)
+        if isinstance(parsed, dict):
+            status = {name: parsed[name] for name, kind in _STATUS_FIELDS.items() if isinstance(parsed.get(name), kind)}
+            if "causes" in status.get("details", {}):
+                status["details"]["causes"] = _causes(status["details"]["causes"])
+            return status
+    return {}
+
+
+def _causes(value: t.Any) -> list[dict[str, str]]:
+    causes = [cause for cause in value if isinstance(cause, dict)] if isinstance(value, list) else []
+    return [{name: text for name, text in cause.items() if isinstance(text, str)} for cause in causes]
 
 
 def explain(error: ApiError, connection: Connection) -> str:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 import typing as t
@@ -14,7 +13,7 @@ from ..common import http
 from ..common.errors import TIMEOUT
 from ..common.http import HttpResponse, Retrier
 from .connection import KUBERNETES_IMPORT_ERROR, connect
-from .errors import ApiError
+from .errors import ApiError, parse_status
 
 if t.TYPE_CHECKING:
     from .connection_options import ConnectionOptions
@@ -204,11 +203,11 @@ def _read(response: t.Any, method: str, path: str) -> bytes:
 
 def _http_error(response: t.Any, method: str, path: str) -> ApiError:
     """The error in a response; the body is a Status object unless it comes from a proxy."""
-    data, status = b"", {}
-    with contextlib.suppress(ValueError, ApiError):
+    data = b""
+    with contextlib.suppress(ApiError):
         data = _read(response, method, path)
-        parsed = json.loads(data)
-        status = parsed if isinstance(parsed, dict) else {}
+    status = parse_status(data)
+    token = status.get("metadata", {}).get("continue")
     text = "" if data.startswith(b"{") else data.decode(errors="replace").strip()[:300]
     return ApiError(
         status.get("message") or text or str(response.reason),
@@ -217,6 +216,6 @@ def _http_error(response: t.Any, method: str, path: str) -> ApiError:
         method=method,
         path=path,
         # A 410 for a list contains the token for continuing the list.
-        details={**(status.get("details") or {}), "continue": (status.get("metadata") or {}).get("continue")},
+        details={**status.get("details", {}), "continue": token if isinstance(token, str) else None},
         retry_after=http.retry_after(response.headers.get("Retry-After")),
     )
