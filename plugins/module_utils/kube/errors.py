@@ -50,6 +50,8 @@ class ApiError(ServiceError):
     address_setting = "the kubeconfig"
     ca_setting = "ca_cert (or certificate-authority in the kubeconfig)"
     proxy_setting = "the option proxy and proxy-url in the kubeconfig"
+    # Whether the body is a Status object, as that of an API server is.
+    has_status_object = False
 
     @property
     def gone(self) -> bool:
@@ -89,7 +91,7 @@ class ApiError(ServiceError):
 
 
 def parse_status(body: bytes) -> dict[str, t.Any]:
-    """The fields of the Status object in an error response. Fields that have other types than those of the API, as a proxy or a webhook may send, are left out."""
+    """The fields of the Status object in an error response. Fields with other types than those of the API, as a proxy may send them, are left out."""
     with contextlib.suppress(ValueError, RecursionError):
         parsed = json.loads(body)
         if isinstance(parsed, dict):
