@@ -31,7 +31,7 @@ T = t.TypeVar("T")
 CONNECT_TIMEOUT = 5.0
 _CHUNK = 64 * 1024
 # A read of urllib3 waits for all of its bytes.
-_PIECE = 1024
+_PIECE = 4 * 1024
 _NO_END = "the response did not end in time"
 # Seconds in which a request of a pod ends after its time limit, before it is abandoned.
 _GRACE = 1.0
