@@ -32,7 +32,7 @@ CONNECT_TIMEOUT = 5.0
 _CHUNK = 64 * 1024
 # A read of urllib3 waits for all of its bytes.
 _PIECE = 4 * 1024
-_NO_END = "the response did not end in time"
+_NO_END = "the pod's response did not end in time"
 # Seconds in which a request of a pod ends after its time limit, before it is abandoned.
 _GRACE = 1.0
 
@@ -246,13 +246,13 @@ def _read(response: t.Any, method: str, path: str) -> bytes:
 def _read_within(response: t.Any, path: str, size: int, is_late: t.Callable[[], bool]) -> bytes:
     """The body in pieces, at most `size` bytes, until it is late. A compressed body, whose size would not be known, is not read."""
     data, problem = bytearray(), ""
-    if encoding := response.headers.get("Content-Encoding"):
-        problem = f"the response is compressed ({visible(encoding[:20])}), although this was not requested"
+    if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
+        problem = f"the pod's response is compressed ({visible(encoding[:20])}), although this was not requested"
     try:
         for piece in () if problem else response.stream(_PIECE, decode_content=False):
             data += piece
             if len(data) > size:
-                problem = f"the response has more than {size} bytes"
+                problem = f"the pod's response has more than {size} bytes"
             elif is_late():
                 problem = _NO_END
             if problem:

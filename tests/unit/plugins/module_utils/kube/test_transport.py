@@ -112,7 +112,7 @@ def test_a_warning_has_no_control_characters(server: Proxy) -> None:
 
 
 def test_the_warning_of_a_pod_is_ignored(server: Proxy) -> None:
-    client = client_of(server, Answer(200, b"text", {"Warning": '299 - "from a pod"'}))
+    client = client_of(server, Answer(200, b"text", {"Warning": '299 - "from a pod"', "Content-Encoding": "identity"}))
     assert client.read_pod(PATH, LIMITS) == b"text"
     assert client.warnings == []
 
@@ -120,14 +120,14 @@ def test_the_warning_of_a_pod_is_ignored(server: Proxy) -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (Answer(200, b"a" * 5000), "the response has more than 4096 bytes"),
+        (Answer(200, b"a" * 5000), "the pod's response has more than 4096 bytes"),
         (
             Answer(200, gzip.compress(b"a" * 5000), {"Content-Encoding": "gzip"}),
-            "the response is compressed (gzip), although this was not requested",
+            "the pod's response is compressed (gzip), although this was not requested",
         ),
         (
             Answer(200, b"broken", {"Content-Encoding": "gzip"}),
-            "the response is compressed (gzip), although this was not requested",
+            "the pod's response is compressed (gzip), although this was not requested",
         ),
         (Answer(429, b"busy", {"Retry-After": "1000"}), "busy"),
         (Answer(500, b"a" * 5000), "Internal Server Error"),
@@ -174,4 +174,4 @@ def test_a_pod_that_sends_slowly(status: int, chunked: bool) -> None:
         released.set()
         server.shutdown()
     assert caught.value.sent
-    assert caught.value.message in ("the response did not end in time", "Internal Server Error")
+    assert caught.value.message in ("the pod's response did not end in time", "Internal Server Error")
