@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import typing as t
 
@@ -25,6 +27,9 @@ _FORBIDDEN = re.compile(
 )
 
 
+# The fields of a Status object that are read, and those of its causes, which are strings (apimachinery pkg/apis/meta/v1/types.go).
+_STATUS_FIELDS = {"kind": str, "message": str, "reason": str, "details": dict, "metadata": dict}
+
 # The admission plugin ResourceQuota (apiserver pkg/admission/plugin/resourcequota/controller.go).
 _QUOTA = re.compile(r"exceeded quota: (?P<name>[^,\s]+)")
 
@@ -45,6 +50,8 @@ class ApiError(ServiceError):
     address_setting = "the kubeconfig"
     ca_setting = "ca_cert (or certificate-authority in the kubeconfig)"
     proxy_setting = "the option proxy and proxy-url in the kubeconfig"
+    # Whether the body is a Status object, as that of an API server is.
+    has_status_object = False
 
     @property
     def gone(self) -> bool:
@@ -81,6 +88,23 @@ class ApiError(ServiceError):
         if self.status == 429:
             return BUDGET_CAUSE in causes or self.retry_after is None
         return self.status == 500 and TWO_BUDGETS in self.message
+
+
+def parse_status(body: bytes) -> dict[str, t.Any]:
+    """The fields of the Status object in an error response. Fields with other types than those of the API, as a proxy may send them, are left out."""
+    with contextlib.suppress(ValueError, RecursionError):
+        parsed = json.loads(body)
+        if isinstance(parsed, dict):
+            status = {name: parsed[name] for name, kind in _STATUS_FIELDS.items() if isinstance(parsed.get(name), kind)}
+            if "causes" in status.get("details", {}):
+                status["details"]["causes"] = _causes(status["details"]["causes"])
+            return status
+    return {}
+
+
+def _causes(value: t.Any) -> list[dict[str, str]]:
+    causes = [cause for cause in value if isinstance(cause, dict)] if isinstance(value, list) else []
+    return [{name: text for name, text in cause.items() if isinstance(text, str)} for cause in causes]
 
 
 def explain(error: ApiError, connection: Connection) -> str:

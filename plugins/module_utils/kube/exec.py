@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
 from ..common.errors import BROKEN, DNS, PROXY, REFUSED, TIMEOUT, TLS
-from .errors import ApiError
+from .errors import ApiError, parse_status
 
 if t.TYPE_CHECKING:
     from .connection import Connection
@@ -348,21 +348,17 @@ class _Conversation:
 
 def _refused(request: ExecRequest, error: t.Any) -> ApiError:
     """The error of the API server, in whose body is a Status object unless it comes from a proxy."""
-    status: dict[str, t.Any] = {}
     body = error.resp_body or b""
-    with contextlib.suppress(ValueError, RecursionError):
-        parsed = json.loads(body)
-        status = parsed if isinstance(parsed, dict) else {}
-    details = status.get("details")
+    status = parse_status(body)
     code = int(error.status_code or 500)
     text = "" if status else bytes(body[:300]).decode(errors="replace").strip()
     return ApiError(
-        str(status.get("message") or text or error.status_message or "the API server refuses the command"),
+        status.get("message") or text or error.status_message or "the API server refuses the command",
         status=code,
-        reason=str(status.get("reason") or _HTTP_REASONS.get(code, "")),
+        reason=status.get("reason") or _HTTP_REASONS.get(code, ""),
         method="GET",
         path=request.path,
-        details=details if isinstance(details, dict) else {},
+        details=status.get("details"),
         sent=False,
     )
 

@@ -5,16 +5,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 import typing as t
+from dataclasses import dataclass
 
 from ..common import http
 from ..common.errors import TIMEOUT
 from ..common.http import HttpResponse, Retrier
+from ..common.parallel import call_within
+from ..schema.messages import visible
 from .connection import KUBERNETES_IMPORT_ERROR, connect
-from .errors import ApiError
+from .errors import ApiError, parse_status
 
 if t.TYPE_CHECKING:
     from .connection_options import ConnectionOptions
@@ -28,6 +30,19 @@ if KUBERNETES_IMPORT_ERROR is None:
 T = t.TypeVar("T")
 CONNECT_TIMEOUT = 5.0
 _CHUNK = 64 * 1024
+# A read of urllib3 waits for all of its bytes.
+_PIECE = 4 * 1024
+_NO_END = "the pod's response did not end in time"
+# Seconds in which a request of a pod ends after its time limit, before it is abandoned.
+_GRACE = 1.0
+
+
+@dataclass(frozen=True)
+class PodLimits:
+    """The limits for a response that a pod sends through the API server's proxy: in seconds, with all attempts, and in bytes."""
+
+    seconds: float
+    size: int
 
 
 class Transport:
@@ -86,6 +101,27 @@ class Transport:
         limit = budget if budget is not None else 2 * self._timeout
         return self.retry(attempt, limit=limit, repeatable=repeatable, is_final=is_final)
 
+    def read_pod(
+        self, path: str, limits: PodLimits, *, is_final: t.Callable[[ApiError], bool] = lambda error: False
+    ) -> bytes:
+        """The body of a response by a pod, through the API server's proxy. The pod is not trusted: a response that exceeds the limits is an ApiError."""
+        deadline = self._clock() + limits.seconds
+
+        def read(response: t.Any) -> bytes:
+            return _read_within(response, path, limits.size, lambda: self._clock() > deadline)
+
+        def attempt(left: float) -> bytes:
+            timeout = min(self._timeout, max(1.0, left))
+            return read(self.open("GET", path, accept="*/*", timeout=timeout, read_of_pod=read))
+
+        try:
+            return call_within(
+                lambda: self.retry(attempt, limit=limits.seconds, repeatable=True, is_final=is_final),
+                limits.seconds + _GRACE,
+            )
+        except TimeoutError:
+            raise ApiError(_NO_END, reason=TIMEOUT, method="GET", path=path) from None
+
     def retry(
         self,
         attempt: t.Callable[[float], T],
@@ -136,8 +172,12 @@ class Transport:
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout: float | None = None,
+        read_of_pod: t.Callable[[t.Any], bytes] | None = None,
     ) -> t.Any:
-        """Make one attempt and return the unread response of urllib3, which the caller reads or streams. Errors of the guard are raised."""
+        """Make one attempt and return the unread response of urllib3, which the caller reads or streams. Errors of the guard are raised.
+
+        read_of_pod: for a response by a pod, how the body of an error is read.
+        """
         self.admit(path)
         headers = HTTPHeaderDict({"User-Agent": self.user_agent, "Accept": accept, **self.connection.authorization()})
         for name, value in self.connection.impersonation:
@@ -162,9 +202,10 @@ class Transport:
         except ValueError:
             raise http.not_sendable(self.connection.origin, "Check the token and impersonate_user.") from None
         self._connected_before = True
-        self._collect_warnings(response)
+        if read_of_pod is None:
+            self._collect_warnings(response)
         if response.status >= 300:
-            raise _http_error(response, method, path)
+            raise _http_error(response, method, path, read_of_pod)
         return response
 
     def backoff(self, error: ApiError) -> None:
@@ -174,7 +215,7 @@ class Transport:
     def _collect_warnings(self, response: t.Any) -> None:
         """Keep each warning of the API server once (RFC 7234 warn-text)."""
         for value in response.headers.getlist("Warning"):
-            text = value.split('"')[1] if value.count('"') >= 2 else value
+            text = visible(value.split('"')[1] if value.count('"') >= 2 else value)
             with self._lock:
                 if text not in self.warnings:
                     self.warnings.append(text)
@@ -202,21 +243,48 @@ def _read(response: t.Any, method: str, path: str) -> bytes:
     return t.cast("bytes", data)
 
 
-def _http_error(response: t.Any, method: str, path: str) -> ApiError:
+def _read_within(response: t.Any, path: str, size: int, is_late: t.Callable[[], bool]) -> bytes:
+    """The body in pieces, at most `size` bytes, until it is late. A compressed body, whose size would not be known, is not read."""
+    data, problem = bytearray(), ""
+    if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
+        problem = f"the pod's response is compressed ({visible(encoding[:20])}), although this was not requested"
+    try:
+        for piece in () if problem else response.stream(_PIECE, decode_content=False):
+            data += piece
+            if len(data) > size:
+                problem = f"the pod's response has more than {size} bytes"
+            elif is_late():
+                problem = _NO_END
+            if problem:
+                break
+    except (HTTPError, OSError) as error:
+        raise http.no_answer(ApiError, error, method="GET", path=path) from error
+    finally:
+        # Closes the connection, too, unless all of the body was read.
+        response.close()
+    if problem:
+        # With the status of the response, so that no further attempt follows.
+        raise ApiError(problem, status=response.status, method="GET", path=path)
+    return bytes(data)
+
+
+def _http_error(response: t.Any, method: str, path: str, read: t.Callable[[t.Any], bytes] | None = None) -> ApiError:
     """The error in a response; the body is a Status object unless it comes from a proxy."""
-    data, status = b"", {}
-    with contextlib.suppress(ValueError, ApiError):
-        data = _read(response, method, path)
-        parsed = json.loads(data)
-        status = parsed if isinstance(parsed, dict) else {}
+    data = b""
+    with contextlib.suppress(ApiError):
+        data = read(response) if read is not None else _read(response, method, path)
+    status = parse_status(data)
+    token = status.get("metadata", {}).get("continue")
     text = "" if data.startswith(b"{") else data.decode(errors="replace").strip()[:300]
-    return ApiError(
+    error = ApiError(
         status.get("message") or text or str(response.reason),
         status=response.status,
         reason=status.get("reason") or str(response.reason),
         method=method,
         path=path,
         # A 410 for a list contains the token for continuing the list.
-        details={**(status.get("details") or {}), "continue": (status.get("metadata") or {}).get("continue")},
+        details={**status.get("details", {}), "continue": token if isinstance(token, str) else None},
         retry_after=http.retry_after(response.headers.get("Retry-After")),
     )
+    error.has_status_object = status.get("kind") == "Status"
+    return error

@@ -16,34 +16,66 @@ from ..catalog.names import LIVE_PODS
 from ..cluster_state.operand_pods import DCGM_EXPORTER, node_of
 from ..kube.errors import ApiError
 from ..kube.paths import collection_path, object_path
+from ..kube.transport import PodLimits
+from ..schema.messages import quote
 from .driver_pods import LicenseNode, Reading
 from .node_reads import read_parallel, shorten
 from .option_names import SOURCE_OPTION
-from .status import LICENSED, UNLICENSED, LicenseStatus
+from .status import LICENSED, UNKNOWN, UNLICENSED, LicenseStatus, printable, worst
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
 
 METRIC = "DCGM_FI_DEV_VGPU_LICENSE_STATUS"
 _PORT = 9400
-_SAMPLE = re.compile(rf"^{METRIC}(?:\{{(?P<labels>.*)\}})? +(?P<value>\S+)", re.MULTILINE)
-_MODEL = re.compile(r'(?:^|,)modelName="([^"\\]*)"')
-_STATES = {"0": UNLICENSED, "1": LICENSED}
+# The time that Prometheus gives an exporter by default, and many times the size of the metrics of a node.
+_LIMITS = PodLimits(seconds=10, size=4 * 1024 * 1024)
+# The text format of Prometheus, and OpenMetrics, in which an exemplar may follow the value.
+_SAMPLE = re.compile(rf"^[ \t]*{METRIC}(?![\w:])(.*)$", re.MULTILINE | re.ASCII)
+_LABEL = re.compile(r'[{,][ \t]*(\w+)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*', re.ASCII)
+_END_OF_LABELS = re.compile(r"[{,]?[ \t]*\}")
+_ESCAPE = re.compile(r"\\(.)")
+_STATES = {0.0: UNLICENSED, 1.0: LICENSED}
 # The API server cannot connect to the pod (apimachinery pkg/util/proxy/transport.go).
 _NO_CONNECTION = "error trying to reach service"
 _OTHER_SOURCE = f"or set {SOURCE_OPTION} to nvidia_smi"
 
 
 def parse_metrics(text: str) -> LicenseStatus | None:
-    """The state of a node by its metrics, with several vGPUs that of the one without a license; None if the metric is missing or has another value."""
-    found = []
-    for sample in _SAMPLE.finditer(text):
-        state = _STATES.get(sample["value"])
-        if state is None:
-            return None
-        model = _MODEL.search(sample["labels"] or "")
-        found.append(LicenseStatus(state, state.capitalize(), vgpu_type=model[1] if model else ""))
-    return min(found, key=lambda status: status.is_licensed, default=None)
+    """The state of a node by its metrics, with several vGPUs that of the one without a license; None if the metric is missing.
+
+    If the metric has another value, the state is UNKNOWN, and its text is this value.
+    """
+    return worst(_status(sample[1]) for sample in _SAMPLE.finditer(text))
+
+
+def _status(rest: str) -> LicenseStatus:
+    """The state of one vGPU by the rest of its line."""
+    labels, value = _labels_and_value(rest.strip(" \t\r"))
+    try:
+        state = _STATES[float(value)]
+    except (ValueError, KeyError):
+        return LicenseStatus(UNKNOWN, quote(value))
+    return LicenseStatus(state, state.capitalize(), vgpu_type=printable(labels.get("modelName", "")))
+
+
+def _labels_and_value(rest: str) -> tuple[dict[str, str], str]:
+    """The labels of a sample, and its value; the value is empty if the labels are not well-formed."""
+    labels: dict[str, str] = {}
+    position = 0
+    while label := _LABEL.match(rest, position):
+        labels[label[1]] = _ESCAPE.sub(_unescape, label[2])
+        position = label.end()
+    if rest.startswith("{"):
+        end = _END_OF_LABELS.match(rest, position)
+        if end is None:
+            return labels, ""
+        position = end.end()
+    return labels, next(iter(rest[position:].split()), "")
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    return "\n" if escape[1] == "n" else escape[1]
 
 
 class LicenseMetrics:
@@ -79,21 +111,36 @@ class LicenseMetrics:
             )
         path = object_path("v1", "Pod", f"{pod}:{_PORT}", self._namespace)
         try:
-            response = self._client.send("GET", f"{path}/proxy/metrics", accept="*/*", is_final=_is_unreachable)
+            data = self._client.read_pod(f"{path}/proxy/metrics", _LIMITS, is_final=_is_unreachable)
         except ApiError as error:
+            if _is_of_pod(error):
+                return Reading(
+                    error=f"Pod {pod} refuses to return its metrics ({error.status}: {shorten(error.message)}). Allow requests without authentication, "
+                    f"{_OTHER_SOURCE}."
+                )
             if not _is_unreachable(error):
                 raise
             return Reading(
                 error=f"The API server cannot reach port {_PORT} of pod {pod} ({shorten(error.message)}). Check the log of the pod and the network "
                 f"policies, {_OTHER_SOURCE}."
             )
-        status = parse_metrics(response.data.decode(errors="replace"))
+        status = parse_metrics(data.decode(errors="replace"))
         if status is None:
             return Reading(
                 error=f"Pod {pod} does not export {METRIC}. Add it to the metrics in the ConfigMap that dcgmExporter.config of the ClusterPolicy names, "
                 f"{_OTHER_SOURCE}."
             )
+        if status.state == UNKNOWN:
+            return Reading(
+                error=f"Pod {pod} exports {METRIC} with the value {status.text}, which is not a license state (0 or 1). Check the log of the pod, "
+                f"{_OTHER_SOURCE}."
+            )
         return Reading(status, from_metric=True)
+
+
+def _is_of_pod(error: ApiError) -> bool:
+    """Whether the pod refuses the request, such as a proxy for authentication in it, and not the API server."""
+    return not error.lacks_right if error.status == 403 else error.status == 401 and not error.has_status_object
 
 
 def _is_unreachable(error: ApiError) -> bool:

@@ -110,7 +110,11 @@ def _read_file(path: str) -> bytes:
             raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} is not a regular file"])
         if status.st_size > MAX_LENGTH:
             raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} {too_long(status.st_size)}"])
-        return file.read(MAX_LENGTH + 1)
+        content = file.read(MAX_LENGTH + 1)
+        if content is None:
+            # A file of the kernel whose reader would wait, such as /proc/kmsg.
+            raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} is not a regular file"])
+        return content
 
 
 def _misplaced(option: str) -> str:

@@ -9,7 +9,7 @@ import typing as t
 from ..common.errors import ModuleFailure
 from ..common.parallel import is_fatal, run_bounded
 from ..kube.errors import ApiError
-from ..schema.messages import as_sentence
+from ..schema.messages import as_sentence, visible
 from .driver_pods import Reading
 
 # Each command has a connection of its own, and takes most of its time on the node.
@@ -54,4 +54,4 @@ def error_sentence(error: Exception) -> str:
 
 def shorten(text: str) -> str:
     """The beginning of the text of an error, in one line."""
-    return " ".join(text.split())[:_MAX_ERROR]
+    return visible(" ".join(text.split())[:_MAX_ERROR])

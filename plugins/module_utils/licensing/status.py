@@ -40,9 +40,17 @@ class LicenseStatus:
 def parse_status(output: str) -> LicenseStatus:
     """The state of the node; with several vGPUs that of the one without a license."""
     statuses = [_status(fields) for fields in _sections(output)]
-    if not statuses:
-        return LicenseStatus(NOT_APPLICABLE if "NVSMI LOG" in output else UNKNOWN)
-    return min(statuses, key=lambda status: (_WORST_FIRST.index(status.state), status.expires or _NEVER))
+    return worst(statuses) or LicenseStatus(NOT_APPLICABLE if "NVSMI LOG" in output else UNKNOWN)
+
+
+def worst(statuses: t.Iterable[LicenseStatus]) -> LicenseStatus | None:
+    """The state of a node by those of its vGPUs; None without any."""
+    return min(statuses, key=lambda status: (_WORST_FIRST.index(status.state), status.expires or _NEVER), default=None)
+
+
+def printable(text: str) -> str:
+    """The printable characters of a text, of limited length."""
+    return "".join(character for character in text.strip() if character.isprintable())[:_MAX_TEXT]
 
 
 _NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
@@ -55,7 +63,7 @@ def _sections(output: str) -> t.Iterator[dict[str, str]]:
     for number, line in enumerate(lines):
         name, value = line.partition(":")[::2]
         if name.strip() == _NAME:
-            gpu = _printable(value)
+            gpu = printable(value)
         if line.strip() != _SECTION:
             continue
         indentation = _indentation(line)
@@ -64,7 +72,7 @@ def _sections(output: str) -> t.Iterator[dict[str, str]]:
             if _indentation(below) <= indentation:
                 break
             name, value = below.partition(":")[::2]
-            fields[name.strip()] = _printable(value)
+            fields[name.strip()] = printable(value)
         yield fields
 
 
@@ -90,7 +98,3 @@ def _expiry(text: str) -> datetime.datetime | None:
 
 def _indentation(line: str) -> int:
     return len(line) - len(line.lstrip()) if line.strip() else 0
-
-
-def _printable(text: str) -> str:
-    return "".join(character for character in text.strip() if character.isprintable())[:_MAX_TEXT]

@@ -54,7 +54,7 @@ def quote(value: t.Any) -> str:
             return f"({shape}; not shown)"
         if not secrets.is_quotable(value):
             return f"(text of {len(value)} characters; not shown)"
-        return _short(_visible(json.dumps(value[: 2 * _MAX_SHOWN], ensure_ascii=False)))
+        return _short(visible(json.dumps(value[: 2 * _MAX_SHOWN], ensure_ascii=False)))
     return type_name(value)
 
 
@@ -63,7 +63,7 @@ def field_path(path: str, key: t.Any) -> str:
     if isinstance(key, str):
         if not secrets.is_quotable(key):
             return f"{path}[{quote(key)}]"
-        inside = _short(_visible(json.dumps(key[: 2 * _MAX_SHOWN], ensure_ascii=False)[1:-1]))
+        inside = _short(visible(json.dumps(key[: 2 * _MAX_SHOWN], ensure_ascii=False)[1:-1]))
         return f"{path}.{key}" if _SIMPLE_KEY.fullmatch(key) else f"{path}['{inside}']"
     return f"{path}[{quote(key)}]"
 
@@ -93,6 +93,11 @@ def as_sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
+def visible(text: str) -> str:
+    """The text with an escape for each character that is not printable or cannot be encoded."""
+    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)
+
+
 def option_of_role(variable: str, option: str) -> str:
     """The name of an option for users of the roles, who set it by this variable, and of the module: `gpu_sharing_x (option x of the module)`."""
     return f"{variable} (option {option} of the module)"
@@ -104,11 +109,6 @@ def nearest(word: str, known: t.Iterable[str]) -> str | None:
     folded = re.sub(r"[-_\s]", "", word).casefold()
     close = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.6)
     return by_folded[close[0]] if close else None
-
-
-def _visible(text: str) -> str:
-    """The text with an escape for each character that is not printable or cannot be encoded."""
-    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)
 
 
 def _short(text: str) -> str:

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.transport import PodLimits
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import LicenseNode, Reading
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.license_metrics import LicenseMetrics, parse_metrics
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.status import LicenseStatus
@@ -29,7 +29,13 @@ def sample(value: object, gpu: int = 0, model: str = "NVIDIA A100-10C", name: st
 
 LICENSED = LicenseStatus("licensed", "Licensed", vgpu_type="NVIDIA A100-10C")
 UNLICENSED = LicenseStatus("unlicensed", "Unlicensed", vgpu_type="NVIDIA A100-10C")
+# DCGM's 64-bit value of a field that is not known (dcgmlib/dcgm_structs.h, DCGM_INT64_BLANK).
+BLANK = 0x7FFFFFFFFFFFFFF0
 OTHER = sample(0, name="DCGM_FI_DEV_GPU_UTIL")
+
+
+def unknown(value: str) -> LicenseStatus:
+    return LicenseStatus("unknown", value)
 
 
 @pytest.mark.parametrize(
@@ -43,8 +49,24 @@ OTHER = sample(0, name="DCGM_FI_DEV_GPU_UTIL")
         (f'{METRIC}{{err="a}} 0",gpu="0"}} 1 1700000000000\n', LicenseStatus("licensed", "Licensed")),
         (OTHER, None),
         (HEAD, None),
-        (sample(2), None),
-        (sample("NaN"), None),
+        (sample(2), unknown('"2"')),
+        (sample("NaN"), unknown('"NaN"')),
+        (sample("1e999"), unknown('"1e999"')),
+        (sample(""), unknown('""')),
+        (sample(1) + sample(BLANK, 1), unknown(f'"{BLANK}"')),
+        (sample(BLANK) + sample(0, 1), UNLICENSED),
+        (sample("1.0") + sample("1e0", 1), LICENSED),
+        (sample("0.0 1700000000000"), UNLICENSED),
+        (sample("\t1\t1700000000000\r"), LICENSED),
+        (f"{METRIC}\t1", LicenseStatus("licensed", "Licensed")),
+        (f'{METRIC} {{ gpu = "0" , modelName = "A" , }} 1', LicenseStatus("licensed", "Licensed", vgpu_type="A")),
+        (sample('0 # {trace="a"} 1'), UNLICENSED),
+        (sample('# {trace="a"} 1'), unknown('"#"')),
+        (sample(1, model='A \\\\ \\"B\\", C'), LicenseStatus("licensed", "Licensed", vgpu_type='A \\ "B", C')),
+        (sample(1, model="A\x1b[31m\\nB"), LicenseStatus("licensed", "Licensed", vgpu_type="A[31mB")),
+        (sample(1, model="A" * 5000), LicenseStatus("licensed", "Licensed", vgpu_type="A" * 100)),
+        (f'{METRIC}{{other_modelName="A",x="modelName=\\"B\\""}} 1', LicenseStatus("licensed", "Licensed")),
+        (sample(1) + f'{METRIC}{{gpu="1 0\n', unknown('""')),
         (sample(1, name=f"{METRIC}_OLD"), None),
         ("", None),
     ],
@@ -73,18 +95,21 @@ class Exporters:
             for node in self._by_node
         ]
 
-    def send(self, method: str, path: str, *, accept: str, is_final: Any) -> SimpleNamespace:
+    def read_pod(self, path: str, limits: PodLimits, *, is_final: Any) -> bytes:
+        assert limits == PodLimits(seconds=10, size=4 * 1024 * 1024)
         node = path.removeprefix(f"/api/v1/namespaces/{NAMESPACE}/pods/exporter-").removesuffix(":9400/proxy/metrics")
         answer = self._by_node[node]
         if isinstance(answer, ApiError):
             # Other failures of the server are temporary.
             assert is_final(answer) == ("trying to reach" in answer.message)
             raise answer
-        return SimpleNamespace(data=answer.encode())
+        return answer.encode()
 
 
-def error(status: int, message: str) -> ApiError:
-    return ApiError(message, status=status, method="GET", path="/proxy")
+def error(status: int, message: str, *, of_server: bool = False) -> ApiError:
+    failed = ApiError(message, status=status, method="GET", path="/proxy")
+    failed.has_status_object = of_server
+    return failed
 
 
 def read(exporters: Exporters, *nodes: LicenseNode) -> dict[str, Reading]:
@@ -111,6 +136,23 @@ REFUSED = "error trying to reach service: dial tcp 10.1.2.3:9400: connect: conne
         ),
         (error(404, 'pods "exporter-n1" not found'), None, 'pods "exporter-n1" not found.'),
         (error(500, "failed"), None, "failed."),
+        (error(500, "\x1b[31mfailed"), None, "\\u001b[31mfailed."),
+        (
+            error(401, "Log in"),
+            None,
+            "Pod exporter-n1 refuses to return its metrics (401: Log in). Allow requests without authentication, or set",
+        ),
+        (
+            error(403, "RBAC: access denied"),
+            None,
+            "Pod exporter-n1 refuses to return its metrics (403: RBAC: access denied).",
+        ),
+        (error(403, "denied", of_server=True), None, "Pod exporter-n1 refuses to return its metrics (403: denied)."),
+        (
+            sample(BLANK),
+            None,
+            f'Pod exporter-n1 exports {METRIC} with the value "{BLANK}", which is not a license state (0 or 1). Check the log of the pod, or set',
+        ),
     ],
 )
 def test_readings(answer: str | ApiError, status: LicenseStatus | None, text: str) -> None:
@@ -130,6 +172,15 @@ def test_a_node_whose_driver_does_not_run_is_not_read() -> None:
     assert read(Exporters({"n1": error(500, "")}), license_node("n1", failure="crash")) == {"n1": Reading()}
 
 
-def test_a_missing_right_concerns_every_node() -> None:
-    with pytest.raises(ApiError, match="pods/proxy"):
-        read(Exporters({"n1": error(403, 'cannot get resource "pods/proxy"')}), license_node("n1"))
+@pytest.mark.parametrize(
+    "answer",
+    [
+        error(403, 'pods "p" is forbidden: User "joe" cannot get resource "pods/proxy" in API group ""'),
+        error(401, "Unauthorized", of_server=True),
+        ApiError("Connection refused", reason="Refused", sent=False),
+    ],
+)
+def test_an_error_that_concerns_every_node(answer: ApiError) -> None:
+    with pytest.raises(ApiError) as caught:
+        read(Exporters({"n1": answer}), license_node("n1"))
+    assert caught.value is answer

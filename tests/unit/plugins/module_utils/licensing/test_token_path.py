@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.accel.gpu.plugins.action.license import ActionModule
+from ansible_collections.accel.gpu.plugins.module_utils.licensing import module as token_module
 from ansible_collections.accel.gpu.plugins.modules import license as license_module
 from ansible_collections.accel.gpu.plugins.plugin_utils import module_action
 from tests.helpers.modules import run_module
@@ -49,6 +51,24 @@ def test_the_message_names_the_path(tmp_path: Path) -> None:
         f"gpu_licensing_token_path (option token_path of the module): {tmp_path}/new.tok cannot be read: No such file or directory"
         in result["msg"]
     )
+
+
+def test_a_file_whose_reader_would_wait_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /proc/kmsg, which is a regular file by its type."""
+    path = tmp_path / "new.tok"
+    path.touch()
+
+    class WithoutData(io.FileIO):
+        def read(self, size: int | None = -1, /) -> Any:
+            return None
+
+    def open_file(name: str, mode: str, *, opener: Any) -> io.FileIO:
+        return WithoutData(name, mode, opener=opener)
+
+    monkeypatch.setattr(token_module, "open", open_file, raising=False)
+    options = {"gpu_cluster": {"name": "a"}, "gpu_pools": [], "token_path": str(path)}
+    result = run_module(license_module.main, options)
+    assert result["msg"] == f"gpu_licensing_token_path (option token_path of the module): {path} is not a regular file"
 
 
 @pytest.mark.timeout(30)

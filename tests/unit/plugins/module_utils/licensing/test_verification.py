@@ -207,7 +207,7 @@ def test_a_secret_that_changes_is_compared(cluster: Cluster) -> None:
 
 def test_the_metric_without_commands(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = "".join(f'DCGM_FI_DEV_VGPU_LICENSE_STATUS{{gpu="{gpu}"}} {gpu}\n' for gpu in (0, 1))
-    monkeypatch.setattr(cluster, "send", lambda *dummy, **others: SimpleNamespace(data=samples.encode()), raising=False)
+    monkeypatch.setattr(cluster, "read_pod", lambda *dummy, **others: samples.encode(), raising=False)
     # The third list is that of the exporters.
     found = verify(cluster, unchanged, unchanged, source="dcgm_exporter", require_licensed=False, check_services=True)
     assert cluster.commands == []
