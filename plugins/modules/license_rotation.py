@@ -60,7 +60,9 @@ options:
         that use its GPUs are evicted within their disruption budgets, and its driver pod is deleted. When the new driver has a license, the node is uncordoned.
       - The nodes are drained with the settings C(rollout.drain), C(rollout.force), C(rollout.grace_period) and C(rollout.drain_timeout) of their pools. If
         pods block the drain of a node, the module fails, and no node is changed.
-      - A run without this option completes the unfinished restarts of a killed run, but evicts no pod.
+      - If pods come to the node during its drain because they tolerate its cordon, its driver is not restarted, and the module fails and names them.
+      - A run without this option completes the unfinished restarts of a killed run, but evicts no pod. With it, pods that have come meanwhile to a node whose
+        driver does not run are evicted.
     type: bool
     default: false
   restart_timeout:
@@ -143,10 +145,11 @@ license_rotation:
     failed: {description: The node that failed; null if none did., type: str, returned: always, sample: null}
     reached:
       description:
-        - The last completed step on the node that failed, or V(draining); null if none failed. V(unchanged) - none. V(written) - its new files are next to
-          the old ones, and its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have replaced the old
-          ones. V(started) - its license client was started with the new files. V(draining) - its drain before the restart of its driver was in progress; it
+        - The last completed step on the node that failed, V(draining) or V(unfinished); null if none failed. V(unchanged) - none. V(written) - its new files
+          are next to the old ones, and its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have
+          replaced the old ones. V(started) - its license client was started with the new files. V(draining) - its drain before the restart of its driver was in progress; it
           was uncordoned again, unless the connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is still cordoned.
+          V(unfinished) - the restart of its driver that an earlier run has begun was being completed, and the node is still cordoned.
       type: str
       returned: always
       sample: null
@@ -258,7 +261,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             if module.check_mode:
                 result.rotated = [rotation.node.name for rotation in survey.rotations]
                 result.restarted = [rotation.node.name for rotation in survey.rotations if rotation.restarts_driver]
-                result.evicted = list(survey.pods_to_evict)
+                result.evicted = [pod for pods in survey.pods_to_evict.values() for pod in pods]
             else:
                 containers.remove_leftovers(survey.nodes, survey.readings)
                 waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)

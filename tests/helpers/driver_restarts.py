@@ -36,6 +36,8 @@ class RestartModule(RotationModule):
     requests: list[str] = field(default_factory=list)
     # How many reads it takes until the device plugin of a node is ready.
     plugin_delay: int = 0
+    # How many reads it takes until the driver of a node is loaded after its restart.
+    start_delays: dict[str, int] = field(default_factory=dict)
     # The run is killed after this number of changes; None: it is not killed.
     kill_after: int | None = None
 
@@ -51,6 +53,10 @@ class RestartModule(RotationModule):
     def add(self, *pods: Object) -> None:
         """Run these pods."""
         self.pods.update({pod["metadata"]["name"]: pod for pod in pods})
+
+    def delay_driver(self, node: str) -> None:
+        """Let the driver of a node not start again."""
+        self.start_delays[node] = 1_000_000
 
     def cordons(self) -> dict[str, str | None]:
         """The cordoned nodes, with the reason if the cordon is one of the collection."""
@@ -128,7 +134,7 @@ class RestartModule(RotationModule):
             raise ApiError("another pod", status=409, method="DELETE", path=path)
         users = [name for name, pod in self.pods.items() if pod["spec"]["nodeName"] == node and _uses_gpu(pod)]
         assert not users, "the driver is in use"
-        self.containers.starting[node] = 2
+        self.containers.starting[node] = self.start_delays.get(node, 2)
         # The driver has its license later, and the next run may read it before that.
         self.containers.replace_pod(node, Container(initial_files(self.token, self.config), delay=2, waiting=3))
         self.changed(f"delete {path.rpartition('/')[2]}")

@@ -41,7 +41,8 @@ class Survey:
     skipped: t.Sequence[str]
     warnings: t.Sequence[str]
     restarts: DriverRestarts
-    pods_to_evict: t.Sequence[str]
+    # By node.
+    pods_to_evict: t.Mapping[str, t.Sequence[str]]
 
     @property
     def changed(self) -> bool:
@@ -49,7 +50,7 @@ class Survey:
         return bool(self.rotations) or any(reading.leftovers for reading in self.readings.values())
 
     def diff(self) -> dict[str, t.Any]:
-        """The digests of the files of up to 100 nodes."""
+        """The digests of the files of up to 100 nodes, and the pods that are evicted there."""
         before: dict[str, t.Any] = {}
         after: dict[str, t.Any] = {}
         for rotation in self.rotations[:MAX_LISTED]:
@@ -59,9 +60,11 @@ class Survey:
             before[name] = {"state": state, **{path: (reading.files.get(path) or "")[:SHORT] for path in digests}}
             after[name] = {"state": "licensed", **{path: digest[:SHORT] for path, digest in digests.items()}}
             if rotation.unfinished:
-                before[name]["cordoned"], after[name]["cordoned"] = True, False
+                before[name]["driver_restart"], after[name]["driver_restart"] = "unfinished", "completed"
             if rotation.restarts_driver:
                 before[name]["driver_pod"], after[name]["driver_pod"] = rotation.pod.name, "restarted"
+            if pods := self.pods_to_evict.get(name):
+                before[name]["pods"], after[name]["pods"] = list(pods[:MAX_LISTED]), "evicted"
         return diff_of(before, after, "licensing files of nodes")
 
 
@@ -91,9 +94,9 @@ def read_survey(
     if module.params["preflight"]:
         warnings += _require_services(containers, rotations, cluster)
     restarts = DriverRestarts(module.client, cluster.namespace, cluster.rollouts(), lease, module.progress)
-    to_restart = {rotation.node.name for rotation in rotations if rotation.restarts_driver}
+    drained = {rotation.node.name for rotation in rotations if rotation.is_drained}
     try:
-        evicted = restarts.pods_to_evict([node for node in cluster.nodes if node.name in to_restart])
+        evicted = restarts.pods_to_evict([node for node in cluster.nodes if node.name in drained])
     except RestartBlocked as error:
         error.partial = {"license_rotation": RotationResult(pending=[each.node.name for each in rotations]).as_dict()}
         raise

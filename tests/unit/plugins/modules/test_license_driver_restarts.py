@@ -76,7 +76,12 @@ def test_check_mode_names_the_nodes_and_pods() -> None:
         ["n0", "n1"],
         ["team/a"],
     )
-    assert result["diff"]["after"]["n0"]["driver_pod"] == "restarted"
+    assert result["diff"]["before"]["n0"]["pods"] == ["team/a"]
+    assert (result["diff"]["after"]["n0"]["pods"], result["diff"]["after"]["n0"]["driver_pod"]) == (
+        "evicted",
+        "restarted",
+    )
+    assert "pods" not in result["diff"]["before"]["n1"]
     assert found.requests == []
 
 
@@ -243,12 +248,95 @@ def test_a_drain_that_only_waits_names_its_option() -> None:
         found.work()
 
 
+@pytest.mark.parametrize("seconds", [0, 3])
+def test_a_driver_is_not_deleted_beneath_a_pod_that_has_returned(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+    found = module()
+    found.add(gpu_pod("a", "n0"))
+    evict, sleep, left = found.evict, time.sleep, [seconds]
+
+    def return_later(duration: float) -> None:
+        sleep(duration)
+        left[0] -= 1
+        if not left[0] and not found.pods:
+            found.add(gpu_pod("a-2", "n0"))
+
+    def return_immediately(path: str, body: dict[str, Any]) -> None:
+        evict(path, body)
+        if not seconds:
+            found.add(gpu_pod("a-2", "n0"))
+
+    monkeypatch.setattr(time, "sleep", return_later)
+    found.evict = return_immediately  # type: ignore[method-assign]
+    with pytest.raises(PartialFailure) as error:
+        found.work()
+    assert (
+        "The rotation stopped at node n0, while it was drained: These pods came to the node during its drain, so its driver was not restarted: team/a-2. A pod "
+        "that tolerates the cordon returns: remove its toleration or its nodeSelector, or scale it down. The node was uncordoned again."
+    ) in str(error.value)
+    assert found.cordons() == {}
+    assert list(changes_of(found.requests, "delete")) == []
+
+
+def test_pods_that_prevent_the_start_of_a_driver_are_named_and_evicted_by_the_next_restart() -> None:
+    found = module(1, params={"restart_timeout": 0.1})
+    delete = found.delete
+
+    def use_gpu(path: str, **options: Any) -> bool:
+        delete(path, **options)
+        found.add(gpu_pod("a", "n0"))
+        return True
+
+    found.delete = use_gpu  # type: ignore[method-assign]
+    found.delay_driver("n0")
+    named = "These pods use its GPUs, so its driver may not start: team/a. A pod that tolerates the cordon returns"
+    with pytest.raises(PartialFailure, match="after its driver pod was deleted: .*" + named):
+        found.work()
+    found.params["restart_drivers"] = False
+    with pytest.raises(PartialFailure, match=named) as error:
+        found.work()
+    assert "at node n0, while an unfinished restart of its driver was completed: " in str(error.value)
+    assert "The node stays cordoned until a run completes its rotation" in str(error.value)
+    assert error.value.partial["license_rotation"]["reached"] == "unfinished"
+    found.params.update(restart_drivers=True)
+    # NVIDIA's driver manager may have uncordoned the node.
+    del found.nodes["n0"]["spec"]["unschedulable"]
+    found.requests.clear()
+    with pytest.raises(PartialFailure) as error:
+        found.work()
+    assert error.value.partial["license_rotation"]["evicted"] == ["team/a"]
+    assert "These pods" not in str(error.value)
+    assert found.requests == ["patch n0", "evict a"]
+    assert list(found.cordons()) == ["n0"]
+    found.containers.starting["n0"] = 0
+    assert found.work()["license_rotation"]["rotated"] == ["n0"]
+    assert found.cordons() == {}
+
+
 def test_a_foreign_cordon_stays() -> None:
     found = module()
     found.nodes["n0"]["spec"]["unschedulable"] = True
     found.add(gpu_pod("a", "n0"))
     assert found.work()["license_rotation"]["restarted"] == ["n0", "n1"]
     assert found.cordons() == {"n0": None}
+    assert found.nodes["n0"]["metadata"]["annotations"] == {}
+
+
+def test_an_unfinished_restart_on_a_node_with_a_foreign_cordon_is_completed() -> None:
+    found = module(1, params={"restart_timeout": 0.1})
+    found.nodes["n0"]["spec"]["unschedulable"] = True
+    found.nodes["n0"]["metadata"]["labels"][CLIENT] = "paused-for-mig-change"
+    found.delay_driver("n0")
+    with pytest.raises(PartialFailure, match="The node stays cordoned until a run completes its rotation"):
+        found.work()
+    found.containers.starting["n0"] = 0
+    found.params["restart_drivers"] = False
+    result = found.work()
+    assert (result["changed"], result["license_rotation"]["rotated"]) == (True, ["n0"])
+    assert "cordoned" not in str(result["diff"])
+    assert found.nodes["n0"]["metadata"]["labels"][CLIENT] == "true"
+    assert found.nodes["n0"]["metadata"]["annotations"] == {}
+    assert found.cordons() == {"n0": None}
+    assert not found.work()["changed"]
 
 
 def test_an_unfinished_run_of_another_kind_is_not_disturbed() -> None:
@@ -264,14 +352,7 @@ def test_an_unfinished_run_of_another_kind_is_not_disturbed() -> None:
 
 def test_a_driver_that_does_not_start_leaves_its_node_cordoned() -> None:
     found = module(params={"restart_timeout": 0.1})
-    delete = found.delete
-
-    def never_start(path: str, **options: Any) -> bool:
-        delete(path, **options)
-        found.containers.starting["n0"] = 1_000_000
-        return True
-
-    found.delete = never_start  # type: ignore[method-assign]
+    found.delay_driver("n0")
     with pytest.raises(PartialFailure) as error:
         found.work()
     assert (
