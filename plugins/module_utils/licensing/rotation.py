@@ -287,7 +287,7 @@ class Rotator:
         def text(pod: DriverPod | None) -> str:
             state = "The node has no driver pod."
             if pod is not None:
-                state = f"The driver does not run: {pod.failure or f'pod {pod.name} is not ready'}."
+                state = pod.failure_text
             is_restart = rotation.restarts_driver or rotation.unfinished
             users = self._restarts.gpu_users_text(former.node) if is_restart else ""
             parts = (
