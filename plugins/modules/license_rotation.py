@@ -147,14 +147,20 @@ license_rotation:
       description:
         - The last completed step on the node that failed, V(draining) or V(unfinished); null if none failed. V(unchanged) - none. V(written) - its new files
           are next to the old ones, and its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have
-          replaced the old ones. V(started) - its license client was started with the new files. V(draining) - its drain before the restart of its driver was in progress; it
-          was uncordoned again, unless the connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is still cordoned.
-          V(unfinished) - the restart of its driver that an earlier run has begun was being completed, and the node is still cordoned.
+          replaced the old ones. V(started) - its license client was started with the new files. V(draining) - its drain before the restart of its
+          driver was in progress; it was uncordoned again, unless the connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is
+          still cordoned. V(unfinished) - the restart of its driver that an earlier run has begun was being completed, and the node is still cordoned.
       type: str
       returned: always
       sample: null
     skipped:
       description: Up to 100 nodes that could not be read, or whose driver is not running.
+      type: list
+      elements: str
+      returned: success
+      sample: []
+    failing:
+      description: Those of RV(license_rotation.skipped) whose driver has failed, not those whose driver is still starting; up to 100.
       type: list
       elements: str
       returned: success
@@ -170,6 +176,7 @@ license_rotation:
     failed: null
     reached: null
     skipped: []
+    failing: []
 code:
   description:
     - Reason of the failure. V(partial) - a node failed or got no license; the nodes before it are finished. V(preflight) - nodes cannot reach any license
@@ -209,7 +216,7 @@ from ..module_utils.licensing.container import LicenseContainers
 from ..module_utils.licensing.driver_pods import LicenseNode
 from ..module_utils.licensing.module import tokens_in
 from ..module_utils.licensing.rotation import RotationResult, Rotator
-from ..module_utils.licensing.rotation_survey import Survey, read_survey, selected_nodes
+from ..module_utils.licensing.rotation_survey import Survey, read_survey
 from ..module_utils.licensing.targets import LicenseTarget
 from ..module_utils.schema.messages import abbreviate_nodes, join_words
 from ..module_utils.schema.validators import object_name
@@ -278,7 +285,11 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         raise
     return {
         "changed": survey.changed,
-        "license_rotation": {**result.as_dict(), "skipped": survey.skipped[:MAX_LISTED]},
+        "license_rotation": {
+            **result.as_dict(),
+            "skipped": survey.skipped[:MAX_LISTED],
+            "failing": survey.failing[:MAX_LISTED],
+        },
         "diff": survey.diff(),
     }
 
@@ -290,7 +301,7 @@ def _survey(module: PlanModule, containers: LicenseContainers, lease: Lease) -> 
         raise InvalidOptions(["provided: is not the value license of a result of the module license"])
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
-    nodes = selected_nodes(cluster.license_nodes(), module.params["node_names"])
+    nodes = cluster.selected_nodes(module.params["node_names"])
     if provided:
         _require_mounted(cluster, nodes, provided)
         if module.check_mode:

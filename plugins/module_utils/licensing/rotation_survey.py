@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..common.errors import InvalidOptions, ModuleFailure
 from ..common.results import MAX_LISTED, diff_of
-from ..schema.messages import abbreviate, abbreviate_nodes
+from ..schema.messages import abbreviate_nodes
 from .connectivity import are_unreachable
 from .diagnosis import object_problem, problem
 from .driver_pods import LicenseNode, Reading
@@ -43,6 +43,15 @@ class Survey:
     restarts: DriverRestarts
     # By node.
     pods_to_evict: t.Mapping[str, t.Sequence[str]]
+
+    @property
+    def failing(self) -> list[str]:
+        """The skipped nodes whose driver has failed, not those whose driver is still starting."""
+        return [
+            node.name
+            for node in self.nodes
+            if node.name in self.skipped and node.pod is not None and node.pod.log_container
+        ]
 
     @property
     def changed(self) -> bool:
@@ -102,13 +111,6 @@ def read_survey(
         raise
     cannot = sorted(name for names in skipped.values() for name in names)
     return Survey(nodes, readings, rotations, cannot, warnings, restarts, evicted)
-
-
-def selected_nodes(nodes: list[LicenseNode], names: t.Collection[str]) -> list[LicenseNode]:
-    """The nodes with these names, or all nodes if none is given; raises InvalidOptions for a name of no vGPU node."""
-    if unknown := sorted(set(names) - {node.name for node in nodes}):
-        raise InvalidOptions([f"node_names: {abbreviate(unknown)} is not a vGPU node of this cluster"])
-    return [node for node in nodes if not names or node.name in names]
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:
