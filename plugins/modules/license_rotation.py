@@ -125,8 +125,8 @@ license_rotation:
       sample: [gpu-1]
     evicted:
       description:
-        - Up to 100 pods that were evicted from the nodes in RV(license_rotation.restarted) and from the node in RV(license_rotation.failed), or would be
-          in check mode.
+        - Up to 100 pods that were evicted from the nodes in RV(license_rotation.restarted), from nodes on which the restart of an earlier run was completed,
+          and from the node in RV(license_rotation.failed), or would be in check mode.
       type: list
       elements: str
       returned: always

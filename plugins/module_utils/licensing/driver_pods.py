@@ -127,10 +127,10 @@ def _driver_pod(pod: Document, node: str) -> DriverPod:
     started = (states.get(DRIVER_CONTAINER, {}).get("running") or {}).get("startedAt")
     failure = log_container = ""
     if started is None:
-        failures = container_failures([pod]).get(node, ())
+        first = next(iter(container_failures([pod]).get(node, ())), None)
         failure = f"pod {metadata['name']} is in phase {status.get('phase') or 'unknown'}"
-        if failures:
-            failure, log_container = str(failures[0]), failures[0].container if failures[0].restarts else ""
+        if first is not None:
+            failure, log_container = str(first), first.container if first.restarts else ""
     uid = metadata.get("uid", "")
     return DriverPod(metadata["name"], metadata["namespace"], node, started, failure, uid, is_ready(pod), log_container)
 
