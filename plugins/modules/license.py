@@ -310,7 +310,7 @@ class Comparison:
 
 def work(module: LicenseModule) -> Object:
     """Compare the objects and the ClusterPolicy, and write the objects before the ClusterPolicy names them."""
-    # A token in place of a node is no name of a node.
+    # The name of a node may look like a token; a token in its place is not the name of a node.
     options = license_options(module, _SPEC.keys() - {"node_names"})
     lease = module.lease()
     lease.observe()
