@@ -26,4 +26,5 @@ def test_the_timeout_of_the_verification(rotated: dict[str, Any], timeout: int) 
     environment, options = NativeEnvironment(), {"gpu_licensing_wait_timeout": 300}
     failing = environment.from_string(verify["vars"]["__licensing_failing"]).render(__licensing_rotated=rotated)
     template = environment.from_string(verify["accel.gpu.license_info"]["wait_timeout"])
-    assert template.render(__licensing_options=options, __licensing_failing=failing) == timeout
+    rendered: Any = template.render(__licensing_options=options, __licensing_failing=failing)
+    assert rendered == timeout
