@@ -89,6 +89,13 @@ options:
         namespace can then read the token.
     type: bool
     default: false
+  node_names:
+    description:
+      - Names of the nodes on which M(accel.gpu.license_rotation) will load the token. The module fails before the first change if one of them is not the name
+        of a vGPU node.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: accel.gpu.license_info
   - module: accel.gpu.license_rotation
@@ -231,6 +238,7 @@ from ..module_utils.licensing.targets import (
 )
 from ..module_utils.licensing.token import utc_now
 from ..module_utils.licensing.warnings import object_warnings
+from ..module_utils.schema.validators import object_name
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.lease import Lease
@@ -253,11 +261,16 @@ _SPEC: ArgumentSpec = {
     "min_days": {"type": "int", "default": 30},
     "allow_driver_rollout": {"type": "bool", "default": False},
     "allow_configmap": {"type": "bool", "default": False},
+    "node_names": {"type": "list", "elements": "str", "default": []},
 }
 
 
 class LicenseModule(LicenseTokenModule, PlanModule):
     """A module with the options of the cluster, of the pools and of a token."""
+
+    def secrets(self) -> set[str]:
+        """Names of nodes may have three long parts like a token, but no capitals."""
+        return super().secrets() - {name for name in self.params["node_names"] if not object_name(name)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,7 +310,8 @@ class Comparison:
 
 def work(module: LicenseModule) -> Object:
     """Compare the objects and the ClusterPolicy, and write the objects before the ClusterPolicy names them."""
-    options = license_options(module, _SPEC)
+    # The name of a node may look like a token; a token in its place is not the name of a node.
+    options = license_options(module, _SPEC.keys() - {"node_names"})
     lease = module.lease()
     lease.observe()
     found = _compare(module, options)
@@ -316,6 +330,8 @@ def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
     policy = t.cast("Object | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     plan = adapt_plan(module.client, module.plan, policy)
     cluster = LicenseCluster(module.client, plan, policy)
+    if module.params["node_names"]:
+        cluster.selected_nodes(module.params["node_names"])
     objects = LicenseObjects(module.client, cluster, options)
     if not (cluster.has_vgpu or module.params["vgpu_types"]):
         return Comparison(cluster, objects)

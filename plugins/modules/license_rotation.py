@@ -60,7 +60,9 @@ options:
         that use its GPUs are evicted within their disruption budgets, and its driver pod is deleted. When the new driver has a license, the node is uncordoned.
       - The nodes are drained with the settings C(rollout.drain), C(rollout.force), C(rollout.grace_period) and C(rollout.drain_timeout) of their pools. If
         pods block the drain of a node, the module fails, and no node is changed.
-      - A run without this option completes the unfinished restarts of a killed run, but evicts no pod.
+      - If pods come to the node during its drain because they tolerate its cordon, its driver is not restarted, and the module fails and names them.
+      - A run without this option completes the unfinished restarts of a killed run, but evicts no pod. With it, pods that have come meanwhile to a node whose
+        driver does not run are evicted.
     type: bool
     default: false
   restart_timeout:
@@ -123,8 +125,8 @@ license_rotation:
       sample: [gpu-1]
     evicted:
       description:
-        - Up to 100 pods that were evicted from the nodes in RV(license_rotation.restarted) and from the node in RV(license_rotation.failed), or would be
-          in check mode.
+        - Up to 100 pods that were evicted from the nodes in RV(license_rotation.restarted), from nodes on which the restart of an earlier run was completed,
+          and from the node in RV(license_rotation.failed), or would be in check mode.
       type: list
       elements: str
       returned: always
@@ -143,15 +145,22 @@ license_rotation:
     failed: {description: The node that failed; null if none did., type: str, returned: always, sample: null}
     reached:
       description:
-        - The last completed step on the node that failed, or V(draining); null if none failed. V(unchanged) - none. V(written) - its new files are next to
-          the old ones, and its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have replaced the old
-          ones. V(started) - its license client was started with the new files. V(draining) - its drain before the restart of its driver was in progress; it
-          was uncordoned again, unless the connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is still cordoned.
+        - The last completed step on the node that failed, V(draining) or V(unfinished); null if none failed. V(unchanged) - none. V(written) - its new files
+          are next to the old ones, and its license client is still running. V(ended) - its license client was stopped. V(replaced) - its new files have
+          replaced the old ones. V(started) - its license client was started with the new files. V(draining) - its drain before the restart of its
+          driver was in progress; it was uncordoned again, unless the connection or the Lease was lost. V(deleted) - its driver pod was deleted, and the node is
+          still cordoned. V(unfinished) - the restart of its driver that an earlier run has begun was being completed, and the node is still cordoned.
       type: str
       returned: always
       sample: null
     skipped:
       description: Up to 100 nodes that could not be read, or whose driver is not running.
+      type: list
+      elements: str
+      returned: success
+      sample: []
+    failing:
+      description: Those of RV(license_rotation.skipped) whose driver has failed, not those whose driver is still starting; up to 100.
       type: list
       elements: str
       returned: success
@@ -167,6 +176,7 @@ license_rotation:
     failed: null
     reached: null
     skipped: []
+    failing: []
 code:
   description:
     - Reason of the failure. V(partial) - a node failed or got no license; the nodes before it are finished. V(preflight) - nodes cannot reach any license
@@ -206,7 +216,7 @@ from ..module_utils.licensing.container import LicenseContainers
 from ..module_utils.licensing.driver_pods import LicenseNode
 from ..module_utils.licensing.module import tokens_in
 from ..module_utils.licensing.rotation import RotationResult, Rotator
-from ..module_utils.licensing.rotation_survey import Survey, read_survey, selected_nodes
+from ..module_utils.licensing.rotation_survey import Survey, read_survey
 from ..module_utils.licensing.targets import LicenseTarget
 from ..module_utils.schema.messages import abbreviate_nodes, join_words
 from ..module_utils.schema.validators import object_name
@@ -258,7 +268,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
             if module.check_mode:
                 result.rotated = [rotation.node.name for rotation in survey.rotations]
                 result.restarted = [rotation.node.name for rotation in survey.rotations if rotation.restarts_driver]
-                result.evicted = list(survey.pods_to_evict)
+                result.evicted = [pod for pods in survey.pods_to_evict.values() for pod in pods]
             else:
                 containers.remove_leftovers(survey.nodes, survey.readings)
                 waiting = WaitOptions(module.params["wait_timeout"], module.params["wait_sleep"], module.progress)
@@ -275,7 +285,11 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         raise
     return {
         "changed": survey.changed,
-        "license_rotation": {**result.as_dict(), "skipped": survey.skipped[:MAX_LISTED]},
+        "license_rotation": {
+            **result.as_dict(),
+            "skipped": survey.skipped[:MAX_LISTED],
+            "failing": survey.failing[:MAX_LISTED],
+        },
         "diff": survey.diff(),
     }
 
@@ -287,7 +301,7 @@ def _survey(module: PlanModule, containers: LicenseContainers, lease: Lease) -> 
         raise InvalidOptions(["provided: is not the value license of a result of the module license"])
     policy = t.cast("dict[str, t.Any] | None", active_policy(module.client.list_known(CLUSTER_POLICIES)))
     cluster = LicenseCluster(module.client, adapt_plan(module.client, module.plan, policy), policy)
-    nodes = selected_nodes(cluster.license_nodes(), module.params["node_names"])
+    nodes = cluster.selected_nodes(module.params["node_names"])
     if provided:
         _require_mounted(cluster, nodes, provided)
         if module.check_mode:

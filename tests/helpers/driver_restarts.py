@@ -4,18 +4,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import BUDGET_CAUSE, ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, PODS
-from tests.helpers.license_nodes import NAMESPACE, Container, Killed, initial_files
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from tests.helpers.license_api import vgpu_pool
+from tests.helpers.license_nodes import NAMESPACE, Container, Containers, Killed, initial_files
+from tests.helpers.license_tokens import make_token
 from tests.helpers.rotation_module import RotationModule
 
 Object = dict[str, Any]
 NOTE = "accel.gpu/cordoned"
+OLD, NEW = (make_token(hosts=[f"{name}.example.com"]) for name in ("old", "new"))
+CONFIG = "FeatureType=1\n"
+CLIENT = "nvidia.com/gpu.deploy.client"
 
 
 def gpu_pod(name: str, node: str, *, owner: str = "ReplicaSet", **spec: Any) -> Object:
@@ -36,6 +45,8 @@ class RestartModule(RotationModule):
     requests: list[str] = field(default_factory=list)
     # How many reads it takes until the device plugin of a node is ready.
     plugin_delay: int = 0
+    # How many reads it takes until the driver of a node is loaded after its restart.
+    start_delays: dict[str, int] = field(default_factory=dict)
     # The run is killed after this number of changes; None: it is not killed.
     kill_after: int | None = None
 
@@ -51,6 +62,10 @@ class RestartModule(RotationModule):
     def add(self, *pods: Object) -> None:
         """Run these pods."""
         self.pods.update({pod["metadata"]["name"]: pod for pod in pods})
+
+    def delay_driver(self, node: str) -> None:
+        """Let the driver of a node not start again."""
+        self.start_delays[node] = 1_000_000
 
     def cordons(self) -> dict[str, str | None]:
         """The cordoned nodes, with the reason if the cordon is one of the collection."""
@@ -128,11 +143,35 @@ class RestartModule(RotationModule):
             raise ApiError("another pod", status=409, method="DELETE", path=path)
         users = [name for name, pod in self.pods.items() if pod["spec"]["nodeName"] == node and _uses_gpu(pod)]
         assert not users, "the driver is in use"
-        self.containers.starting[node] = 2
+        self.containers.starting[node] = self.start_delays.get(node, 2)
         # The driver has its license later, and the next run may read it before that.
         self.containers.replace_pod(node, Container(initial_files(self.token, self.config), delay=2, waiting=3))
         self.changed(f"delete {path.rpartition('/')[2]}")
         return True
+
+
+def restart_module(count: int = 2, rollout: Object | None = None, **options: Any) -> RestartModule:
+    """The module with this number of nodes, whose drivers have an old token."""
+    containers = Containers({f"n{index}": Container(initial_files(OLD, CONFIG)) for index in range(count)})
+    found = RestartModule(containers, NEW, CONFIG, **options)
+    found.plan = derive({"name": "prod"}, {}, [{**vgpu_pool("vdi", "licensing-config"), "rollout": rollout or {}}])
+    return found
+
+
+@contextlib.contextmanager
+def passing_time() -> Iterator[None]:
+    """Let the time of every sleep pass without waiting."""
+    real, passed = time.monotonic, 0.0
+
+    def pass_time(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+
+    def now() -> float:
+        return real() + passed
+
+    with mock.patch.object(time, "sleep", pass_time), mock.patch.object(time, "monotonic", now):
+        yield
 
 
 def _uses_gpu(pod: Object) -> bool:

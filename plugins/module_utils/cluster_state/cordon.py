@@ -31,7 +31,7 @@ def cordon_edit(node: Node, reason: str) -> CordonEdit:
     """The edit that cordons a node and stores the reason in the annotation; empty if the node is already cordoned."""
     if node.unschedulable:
         return {}, {}
-    return {"unschedulable": True}, {CORDONED_ANNOTATION: reason[:MAX_REASON]}
+    return {"unschedulable": True}, {CORDONED_ANNOTATION: reason[:MAX_REASON], **_without_driver_restart(node)}
 
 
 def uncordon_edit(node: Node) -> CordonEdit:
@@ -75,23 +75,26 @@ def cancel_removal(node: Node) -> Patch | None:
 def cordon_for_driver_restart(node: Node, pod: str) -> Patch | None:
     """The patch that cordons a node and records the driver pod that will be restarted, so that the next run knows whether this was done.
 
-    The record of an earlier pod is replaced. A node with another cordon gets no record.
+    The record of an earlier pod is replaced. A node with a cordon of another tool or user gets only the record; one that is changed by another run gets none.
     """
-    if driver_pod_to_restart(node) not in (None, pod):
-        return merge_patch(node, {"unschedulable": True}, {DRIVER_RESTART_ANNOTATION: pod})
+    recorded = driver_pod_to_restart(node)
+    if recorded is None and CORDONED_ANNOTATION in node.annotations:
+        return None
     spec, annotations = cordon_edit(node, _DRIVER_RESTART_REASON)
-    return merge_patch(node, spec, {**annotations, DRIVER_RESTART_ANNOTATION: pod} if spec else {})
+    if spec or recorded != pod:
+        annotations[DRIVER_RESTART_ANNOTATION] = pod
+    return merge_patch(node, spec, annotations)
 
 
 def driver_pod_to_restart(node: Node) -> str | None:
-    """The driver pod for whose restart a run has cordoned the node; None if it has no such cordon."""
-    return node.annotations.get(DRIVER_RESTART_ANNOTATION) if CORDONED_ANNOTATION in node.annotations else None
+    """The driver pod whose restart a run has begun and not completed; None without one."""
+    return node.annotations.get(DRIVER_RESTART_ANNOTATION)
 
 
 def end_driver_restart(node: Node) -> Patch | None:
-    """The patch that undoes this cordon, and starts the DaemonSets of GPU clients again; every other cordon stays."""
+    """The patch that undoes this cordon and its record, and starts the DaemonSets of GPU clients again; every other cordon stays."""
     spec, annotations = uncordon_edit(node) if driver_pod_to_restart(node) is not None else ({}, {})
-    return resume_clients(node, merge_patch(node, spec, annotations))
+    return resume_clients(node, merge_patch(node, spec, {**annotations, **_without_driver_restart(node)}))
 
 
 def pause_clients(node: Node) -> Patch | None:

@@ -17,7 +17,7 @@ from ..cluster_state.pool_edit import recorded_rollout
 from ..common.errors import InvalidOptions
 from ..kube.errors import ApiError
 from ..kube.paths import NODES, NVIDIA_DRIVERS, collection_path, object_path
-from ..schema.messages import abbreviate_nodes
+from ..schema.messages import abbreviate, abbreviate_nodes
 from .connectivity import servers_of
 from .content import LicenseFiles, read_files, token_of
 from .diagnosis import Expected, PredictedFiles
@@ -73,8 +73,15 @@ class LicenseCluster:
         pods = parse_driver_pods(self._client.list(path, label_selector=DRIVER_POD_SELECTOR, field_selector=LIVE_PODS))
         return license_nodes(self._plan, self.nodes, self.membership, pods)
 
+    def selected_nodes(self, names: t.Collection[str]) -> list[LicenseNode]:
+        """The license nodes with these names, or all if none is given; raises InvalidOptions for a name of no such node."""
+        nodes = self.license_nodes()
+        if unknown := sorted(set(names) - {node.name for node in nodes}):
+            raise InvalidOptions([f"node_names: {abbreviate(unknown)} is not a vGPU node of this cluster"])
+        return [node for node in nodes if not names or node.name in names]
+
     def unfinished_restarts(self) -> dict[str, str]:
-        """By node, the driver pods for whose restart a run has cordoned the node."""
+        """By node, the driver pods whose restart a run has begun and not completed."""
         return {node.name: pod for node in self.nodes if (pod := driver_pod_to_restart(node)) is not None}
 
     def rollouts(self) -> dict[str, RolloutPlan]:

@@ -88,7 +88,7 @@ def problem(node: LicenseNode, reading: Reading, expected: Expected | None, now:
             "and labels of the node."
         )
     if node.pod.failure:
-        return f"The driver does not run: {node.pod.failure}."
+        return node.pod.failure_text
     if reading.error:
         return f"The license state could not be read: {reading.error}"
     status = reading.status

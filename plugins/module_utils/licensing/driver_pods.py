@@ -33,7 +33,10 @@ TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
 
 @dataclass(frozen=True)
 class DriverPod:
-    """A driver pod; `started` is when its container started, `failure` why it does not run, or empty, and `ready` whether its driver is loaded."""
+    """A driver pod; `started` is when its container started, `failure` why it does not run, or empty, and `ready` whether its driver is loaded.
+
+    log_container: the container whose log may show the failure; empty if the log does not exist.
+    """
 
     name: str
     namespace: str
@@ -42,6 +45,14 @@ class DriverPod:
     failure: str = ""
     uid: str = ""
     ready: bool = field(default=False, compare=False)
+    log_container: str = field(default="", compare=False)
+
+    @property
+    def failure_text(self) -> str:
+        """The failure, or that the driver is not loaded yet, as sentences with the command that shows more."""
+        command = f"logs {self.name} -c {self.log_container}" if self.log_container else f"describe pod {self.name}"
+        failure = self.failure or f"pod {self.name} is not ready"
+        return f"The driver does not run: {failure}. Check kubectl -n {self.namespace} {command}."
 
     @property
     def path(self) -> str:
@@ -114,12 +125,14 @@ def _driver_pod(pod: Document, node: str) -> DriverPod:
     metadata, status = pod["metadata"], pod.get("status") or {}
     states = {item["name"]: item.get("state") or {} for item in status.get("containerStatuses") or ()}
     started = (states.get(DRIVER_CONTAINER, {}).get("running") or {}).get("startedAt")
-    failure = ""
+    failure = log_container = ""
     if started is None:
-        failures = [str(each) for each in container_failures([pod]).get(node, ())]
-        failure = failures[0] if failures else f"pod {metadata['name']} is in phase {status.get('phase') or 'unknown'}"
+        first = next(iter(container_failures([pod]).get(node, ())), None)
+        failure = f"pod {metadata['name']} is in phase {status.get('phase') or 'unknown'}"
+        if first is not None:
+            failure, log_container = str(first), first.container if first.restarts else ""
     uid = metadata.get("uid", "")
-    return DriverPod(metadata["name"], metadata["namespace"], node, started, failure, uid, is_ready(pod))
+    return DriverPod(metadata["name"], metadata["namespace"], node, started, failure, uid, is_ready(pod), log_container)
 
 
 def license_nodes(

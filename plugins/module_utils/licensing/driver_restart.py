@@ -3,12 +3,13 @@
 """Restarts the driver of a node that is cordoned and drained first: a driver that starts reads the token of its Secret.
 
 An annotation names the driver pod that is restarted, so the next run after a killed one knows whether it was deleted already. A driver pod is
-deleted only while no pod uses the GPUs: a driver is not unloaded while a process has a device file open.
+deleted only while no pod uses the GPUs, also none that tolerates the cordon: a driver is not unloaded while a process has a device file open.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 import typing as t
 from dataclasses import dataclass
 
@@ -47,6 +48,9 @@ if t.TYPE_CHECKING:
     from .driver_pods import DriverPod
 
 _NODE_LEFT = "The node has left the cluster."
+# Seconds in which a pod that tolerates the cordon is bound again after its predecessor is gone (the first backoff of the scheduler is 1 second).
+_RETURN_TIME = 5.0
+_RETURNED = "A pod that tolerates the cordon returns: remove its toleration or its nodeSelector, or scale it down."
 
 
 class RestartBlocked(ModuleFailure):
@@ -96,10 +100,10 @@ class DriverRestarts:
     lease: Lease
     progress: Progress
 
-    def pods_to_evict(self, nodes: t.Sequence[Node]) -> list[str]:
-        """The pods that the drains of these nodes evict now; raises RestartBlocked if a node cannot be drained."""
+    def pods_to_evict(self, nodes: t.Sequence[Node]) -> dict[str, list[str]]:
+        """By node, the pods that the drains of these nodes evict now; raises RestartBlocked if a node cannot be drained."""
         if not nodes:
-            return []
+            return {}
         pods = pods_by_node(self.client, pods_on(self.client), self.namespace)
         drains = {node.name: NodeDrain.of_node(node.name, pods, self.rollouts[node.name]) for node in nodes}
         if problems := {node.name: text for node in nodes if (text := restart_problem(node, drains[node.name]))}:
@@ -108,7 +112,7 @@ class DriverRestarts:
             raise RestartBlocked(
                 f"Drivers cannot be restarted. No node was changed. Correct the causes, or select other nodes with {NODE_NAMES_OPTION}.\n{listed}"
             )
-        return [pod.full_name for drain in drains.values() for pod in drain.pods_to_evict]
+        return {name: [pod.full_name for pod in drain.pods_to_evict] for name, drain in drains.items()}
 
     def begin(self, pod: DriverPod, evicted: list[str]) -> None:
         """Cordon the node of a driver pod, evict the pods that use its GPUs, and delete the driver pod, which its DaemonSet replaces.
@@ -122,10 +126,29 @@ class DriverRestarts:
             error.args = (f"{as_sentence(str(error))} The node stays cordoned.",)
             raise
 
+    def drain_again(self, pod: DriverPod, evicted: list[str]) -> None:
+        """Cordon a node on which a restart is unfinished, if it is not cordoned any longer, and evict the pods that have come since its drain.
+
+        The evicted pods are added to `evicted`, also if an error is raised.
+        """
+        self._patch(pod.node, lambda node: cordon_for_driver_restart(node, driver_pod_to_restart(node) or pod.name))
+        self._drain(pod.node, evicted)
+
+    def gpu_users_text(self, name: str) -> str:
+        """A sentence that names the pods that use the GPUs of a node, with the remedy; empty without such pods, or if they cannot be listed."""
+        try:
+            found = [pod.full_name for pod in self._gpu_pods(name)]
+        except ServiceError:
+            return ""
+        return (
+            f"These pods use its GPUs, so its driver may not start: {abbreviate(found)}. {_RETURNED}" if found else ""
+        )
+
     def _drain_and_delete(self, pod: DriverPod, evicted: list[str]) -> None:
         name = pod.node
         try:
-            self._drain(name, evicted)
+            displaced = self._drain(name, evicted)
+            self._require_no_gpu_pods(name, _RETURN_TIME if displaced else 0)
             self._delete(pod)
         except (WaitTimeout, CommandFailed, ApiError) as error:
             uncordoned = False
@@ -135,7 +158,8 @@ class DriverRestarts:
             effect = "was uncordoned again" if uncordoned else "stays cordoned"
             raise CommandFailed(f"{as_sentence(str(error))} The node {effect}.") from error
 
-    def _drain(self, name: str, evicted: list[str]) -> None:
+    def _drain(self, name: str, evicted: list[str]) -> bool:
+        """Return once no pod of those that used the GPUs is there; returns whether there were any."""
         node = self._read(name)
         drain = NodeDrain.of_node(name, self._pods(name), self.rollouts[name])
         if problem := restart_problem(node, drain):
@@ -147,10 +171,24 @@ class DriverRestarts:
             DrainOptions.from_rollout(self.rollouts[name]),
             self.lease.check,
             self.progress.report,
-            list_pods=lambda: self._pods(name).gpu_pods.get(name, ()),
+            list_pods=lambda: self._gpu_pods(name),
             pause_clients=lambda: self._pause_clients(name),
             evicted=evicted,
         )
+        return bool(drain.displaced)
+
+    def _require_no_gpu_pods(self, name: str, seconds: float) -> None:
+        """Raise CommandFailed if pods use the GPUs of a node that was drained, now or within these seconds."""
+        end = time.monotonic() + seconds
+        while True:
+            self.lease.check()
+            if found := [pod.full_name for pod in self._gpu_pods(name)]:
+                raise CommandFailed(
+                    f"These pods came to the node during its drain, so its driver was not restarted: {abbreviate(found)}. {_RETURNED}"
+                )
+            if time.monotonic() >= end:
+                return
+            time.sleep(1)
 
     def _delete(self, pod: DriverPod) -> None:
         """Delete this driver pod, and no other one."""
@@ -172,6 +210,9 @@ class DriverRestarts:
     def _pause_clients(self, name: str) -> bool:
         self._patch(name, pause_clients)
         return True
+
+    def _gpu_pods(self, name: str) -> t.Sequence[PodOnNode]:
+        return self._pods(name).gpu_pods.get(name, ())
 
     def _pods(self, name: str) -> PodsByNode:
         return pods_by_node(self.client, pods_on(self.client, name), self.namespace)

@@ -32,9 +32,9 @@ if t.TYPE_CHECKING:
     from .status import LicenseStatus
 
 REPLACE, RESTART, NONE = "replace", "restart", "none"
-# The last completed step of a node, or that its drain is in progress, with its text for messages.
+# The last completed step of a node, or that its drain or the completion of an earlier restart is in progress, with its text for messages.
 _UNCHANGED, _WRITTEN, _ENDED, _REPLACED, _STARTED = "unchanged", "written", "ended", "replaced", "started"
-_DRAINING, _DELETED = "draining", "deleted"
+_DRAINING, _DELETED, _UNFINISHED = "draining", "deleted", "unfinished"
 _STEPS = {
     _UNCHANGED: "before its first change",
     _WRITTEN: "after its new files were written next to the old ones",
@@ -43,6 +43,7 @@ _STEPS = {
     _STARTED: "after its license client was started with the new files",
     _DRAINING: "while it was drained",
     _DELETED: "after its driver pod was deleted",
+    _UNFINISHED: "while an unfinished restart of its driver was completed",
 }
 _RESTART_ADVICE = f"To restart the driver of the node after a drain, set {RESTART_OPTION}."
 # How often a node is tried if the API server or the kubelet fails temporarily, or its driver pod is replaced.
@@ -53,7 +54,8 @@ _ATTEMPTS = 3
 class NodeRotation:
     """The change that one node needs: other files, or only a restart of its license client; none if only an unfinished restart of its driver is completed.
 
-    restarts_driver: whether the node is drained and its driver pod deleted, instead. unfinished: whether a run has begun that, and left the node cordoned.
+    restarts_driver: whether the node is drained and its driver pod deleted, instead. unfinished: whether a run has begun that, and not completed it.
+    drains_again: whether the pods that have come since then are evicted, because the driver does not run.
     """
 
     node: LicenseNode
@@ -61,6 +63,12 @@ class NodeRotation:
     action: str
     restarts_driver: bool = False
     unfinished: bool = False
+    drains_again: bool = False
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether pods are evicted."""
+        return self.restarts_driver or self.drains_again
 
     @property
     def pod(self) -> DriverPod:
@@ -102,7 +110,7 @@ class RotationResult:
     restarted: list[str] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     failed: str = ""
-    # The last completed step of the node that is in progress, or has failed; or that its drain is in progress.
+    # The last completed step of the node that is in progress, or has failed; or which of its other steps is in progress.
     reached: str = _UNCHANGED
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -166,7 +174,14 @@ def _node_rotation(
     elif action == RESTART and node.pod.name != pod_to_restart:
         # The driver has restarted with these files. Its client may only not have its license yet.
         action = NONE
-    return NodeRotation(node, files, action, restart_drivers and action != NONE, unfinished=True)
+    return NodeRotation(
+        node,
+        files,
+        action,
+        restart_drivers and action != NONE,
+        unfinished=True,
+        drains_again=restart_drivers and not (readable and node.pod is not None and node.pod.ready),
+    )
 
 
 class Rotator:
@@ -193,7 +208,7 @@ class Rotator:
         for rotation in rotations:
             name = rotation.node.name
             self._waiting.progress.report(f"rotating the license of {name}", len(result.rotated), len(rotations))
-            result.reached = _UNCHANGED
+            result.reached = _UNFINISHED if rotation.unfinished else _UNCHANGED
             result.pending.remove(name)
             try:
                 self._rotate(rotation, result)
@@ -225,6 +240,8 @@ class Rotator:
             self._restarts.begin(rotation.pod, result.evicted)
             result.reached = _DELETED
             result.restarted.append(rotation.node.name)
+        elif rotation.drains_again:
+            self._restarts.drain_again(rotation.pod, result.evicted)
         replaced = rotation.restarts_driver or rotation.action == NONE
         if rotation.restarts_driver or rotation.unfinished:
             rotation = self._with_next_pod(rotation, self._restart_waiting)
@@ -270,8 +287,16 @@ class Rotator:
         def text(pod: DriverPod | None) -> str:
             state = "The node has no driver pod."
             if pod is not None:
-                state = f"The driver does not run: {pod.failure or f'pod {pod.name} is not ready'}."
-            return f"The driver pod {former.name} was replaced. {state} The driver uses the new files when it starts."
+                state = pod.failure_text
+            is_restart = rotation.restarts_driver or rotation.unfinished
+            users = self._restarts.gpu_users_text(former.node) if is_restart else ""
+            parts = (
+                f"The driver pod {former.name} was replaced.",
+                state,
+                users,
+                "The driver uses the new files when it starts.",
+            )
+            return " ".join(filter(None, parts))
 
         def read() -> DriverPod | None:
             pod = self._containers.current_pod(former)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..common.errors import InvalidOptions, ModuleFailure
 from ..common.results import MAX_LISTED, diff_of
-from ..schema.messages import abbreviate, abbreviate_nodes
+from ..schema.messages import abbreviate_nodes
 from .connectivity import are_unreachable
 from .diagnosis import object_problem, problem
 from .driver_pods import LicenseNode, Reading
@@ -41,7 +41,17 @@ class Survey:
     skipped: t.Sequence[str]
     warnings: t.Sequence[str]
     restarts: DriverRestarts
-    pods_to_evict: t.Sequence[str]
+    # By node.
+    pods_to_evict: t.Mapping[str, t.Sequence[str]]
+
+    @property
+    def failing(self) -> list[str]:
+        """The skipped nodes whose driver has failed, not those whose driver is still starting."""
+        return [
+            node.name
+            for node in self.nodes
+            if node.name in self.skipped and node.pod is not None and node.pod.log_container
+        ]
 
     @property
     def changed(self) -> bool:
@@ -49,7 +59,7 @@ class Survey:
         return bool(self.rotations) or any(reading.leftovers for reading in self.readings.values())
 
     def diff(self) -> dict[str, t.Any]:
-        """The digests of the files of up to 100 nodes."""
+        """The digests of the files of up to 100 nodes, and the pods that are evicted there."""
         before: dict[str, t.Any] = {}
         after: dict[str, t.Any] = {}
         for rotation in self.rotations[:MAX_LISTED]:
@@ -59,9 +69,11 @@ class Survey:
             before[name] = {"state": state, **{path: (reading.files.get(path) or "")[:SHORT] for path in digests}}
             after[name] = {"state": "licensed", **{path: digest[:SHORT] for path, digest in digests.items()}}
             if rotation.unfinished:
-                before[name]["cordoned"], after[name]["cordoned"] = True, False
+                before[name]["driver_restart"], after[name]["driver_restart"] = "unfinished", "completed"
             if rotation.restarts_driver:
                 before[name]["driver_pod"], after[name]["driver_pod"] = rotation.pod.name, "restarted"
+            if pods := self.pods_to_evict.get(name):
+                before[name]["pods"], after[name]["pods"] = list(pods[:MAX_LISTED]), "evicted"
         return diff_of(before, after, "licensing files of nodes")
 
 
@@ -91,21 +103,14 @@ def read_survey(
     if module.params["preflight"]:
         warnings += _require_services(containers, rotations, cluster)
     restarts = DriverRestarts(module.client, cluster.namespace, cluster.rollouts(), lease, module.progress)
-    to_restart = {rotation.node.name for rotation in rotations if rotation.restarts_driver}
+    drained = {rotation.node.name for rotation in rotations if rotation.is_drained}
     try:
-        evicted = restarts.pods_to_evict([node for node in cluster.nodes if node.name in to_restart])
+        evicted = restarts.pods_to_evict([node for node in cluster.nodes if node.name in drained])
     except RestartBlocked as error:
         error.partial = {"license_rotation": RotationResult(pending=[each.node.name for each in rotations]).as_dict()}
         raise
     cannot = sorted(name for names in skipped.values() for name in names)
     return Survey(nodes, readings, rotations, cannot, warnings, restarts, evicted)
-
-
-def selected_nodes(nodes: list[LicenseNode], names: t.Collection[str]) -> list[LicenseNode]:
-    """The nodes with these names, or all nodes if none is given; raises InvalidOptions for a name of no vGPU node."""
-    if unknown := sorted(set(names) - {node.name for node in nodes}):
-        raise InvalidOptions([f"node_names: {abbreviate(unknown)} is not a vGPU node of this cluster"])
-    return [node for node in nodes if not names or node.name in names]
 
 
 def _require_tokens(cluster: LicenseCluster, nodes: t.Sequence[LicenseNode]) -> None:

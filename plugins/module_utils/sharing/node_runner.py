@@ -141,9 +141,6 @@ class NodeRunner:
         if not change.displaced and not change.pods_to_evict:
             return
         self._context.report(self._name, "draining")
-        if change.pods_to_evict:
-            self.result.evicted = [pod.full_name for pod in change.pods_to_evict]
-            self.result.changed = True
         try:
             drain_gpu_pods(
                 self._context.client,
@@ -154,9 +151,12 @@ class NodeRunner:
                 functools.partial(self._context.report, self._name),
                 list_pods=lambda: self._context.reader.list_pods(self._name).gpu_pods.get(self._name, ()),
                 pause_clients=lambda: self._node.write(pause_clients) is not None,
+                evicted=self.result.evicted,
             )
         except WaitTimeout as timeout:
             raise NodeFailure("drain", str(timeout)) from timeout
+        finally:
+            self.result.changed |= bool(self.result.evicted)
 
     def _apply(self, node: Node, change: NodeChange) -> None:
         is_changing = change.edit is None and node.mig_state in CHANGING

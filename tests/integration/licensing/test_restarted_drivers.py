@@ -15,12 +15,12 @@ from tests.helpers.polling import until
 pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
 
 
-def run_gpu_pod(licensing: Licensing, name: str, node: str) -> None:
+def run_gpu_pod(licensing: Licensing, name: str, node: str, **fields: Any) -> None:
     """A pod that can use the GPU of only this node."""
     kubectl = licensing.cluster.kubectl
     kubectl("create", "deployment", name, f"--image=registry.example.com/{name}", "--replicas=0")
     container = {"name": name, "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container]}
+    spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container], **fields}
     kubectl("patch", "deployment", name, "-p", json.dumps({"spec": {"replicas": 1, "template": {"spec": spec}}}))
     until(lambda: runs(licensing, name), limit=60)
 
@@ -78,3 +78,16 @@ def test_drivers_restart_on_drained_nodes(licensing: Licensing) -> None:
     # The new pods wait only until the GPUs of their nodes are offered again.
     until(lambda: runs(licensing, "work") and runs(licensing, "web"), limit=120)
     assert not licensing.rotate(**options)["changed"]
+
+
+@pytest.mark.soak
+def test_a_driver_is_not_deleted_beneath_a_pod_that_tolerates_the_cordon(licensing: Licensing) -> None:
+    run_gpu_pod(licensing, "work", "vdi-1", tolerations=[{"operator": "Exists"}])
+    driver = licensing.driver_pod("vdi-1")
+    licensing.license(licensing.token(NEW_HOST))
+    failed = licensing.rotate(node_names=["vdi-1"], restart_drivers=True)
+    assert failed["code"] == "partial", failed
+    assert "so its driver was not restarted: default/work-" in failed["msg"]
+    assert "The node was uncordoned again." in failed["msg"]
+    assert cordons(licensing) == []
+    assert licensing.driver_pod("vdi-1") == driver

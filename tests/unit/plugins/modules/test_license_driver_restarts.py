@@ -1,11 +1,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module license_rotation with restart_drivers: which nodes are drained, in which order, what stops it, and its continuation after an end at any request."""
+"""The module license_rotation with restart_drivers: which nodes are drained, in which order, and what stops it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,35 +16,15 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiEr
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_pods import TOKEN_PATH
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.driver_restart import RestartBlocked
-from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from tests.helpers.driver_restarts import NOTE, RestartModule, changes_of, gpu_pod
-from tests.helpers.license_api import vgpu_pool
-from tests.helpers.license_nodes import Container, Containers, Killed, initial_files
-from tests.helpers.license_tokens import make_token
-
-OLD, NEW = (make_token(hosts=[f"{name}.example.com"]) for name in ("old", "new"))
-CONFIG = "FeatureType=1\n"
-CLIENT = "nvidia.com/gpu.deploy.client"
+from tests.helpers.driver_restarts import CLIENT, NEW, NOTE, changes_of, gpu_pod, passing_time
+from tests.helpers.driver_restarts import restart_module as module
 
 
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_pause() -> Iterator[None]:
     """Let the time of a drain pass without waiting."""
-    real, passed = time.monotonic, 0.0
-
-    def pass_time(seconds: float) -> None:
-        nonlocal passed
-        passed += seconds
-
-    monkeypatch.setattr(time, "sleep", pass_time)
-    monkeypatch.setattr(time, "monotonic", lambda: real() + passed)
-
-
-def module(count: int = 2, token: str = NEW, rollout: dict[str, Any] | None = None, **options: Any) -> RestartModule:
-    containers = Containers({f"n{index}": Container(initial_files(OLD, CONFIG)) for index in range(count)})
-    found = RestartModule(containers, token, CONFIG, **options)
-    found.plan = derive({"name": "prod"}, {}, [{**vgpu_pool("vdi", "licensing-config"), "rollout": rollout or {}}])
-    return found
+    with passing_time():
+        yield
 
 
 def test_each_node_is_drained_before_its_driver_restarts() -> None:
@@ -76,7 +56,12 @@ def test_check_mode_names_the_nodes_and_pods() -> None:
         ["n0", "n1"],
         ["team/a"],
     )
-    assert result["diff"]["after"]["n0"]["driver_pod"] == "restarted"
+    assert result["diff"]["before"]["n0"]["pods"] == ["team/a"]
+    assert (result["diff"]["after"]["n0"]["pods"], result["diff"]["after"]["n0"]["driver_pod"]) == (
+        "evicted",
+        "restarted",
+    )
+    assert "pods" not in result["diff"]["before"]["n1"]
     assert found.requests == []
 
 
@@ -243,12 +228,42 @@ def test_a_drain_that_only_waits_names_its_option() -> None:
         found.work()
 
 
+@pytest.mark.parametrize("seconds", [0, 3])
+def test_a_driver_is_not_deleted_beneath_a_pod_that_has_returned(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+    found = module()
+    found.add(gpu_pod("a", "n0"))
+    evict, sleep, left = found.evict, time.sleep, [seconds]
+
+    def return_later(duration: float) -> None:
+        sleep(duration)
+        left[0] -= 1
+        if not left[0] and not found.pods:
+            found.add(gpu_pod("a-2", "n0"))
+
+    def return_immediately(path: str, body: dict[str, Any]) -> None:
+        evict(path, body)
+        if not seconds:
+            found.add(gpu_pod("a-2", "n0"))
+
+    monkeypatch.setattr(time, "sleep", return_later)
+    found.evict = return_immediately  # type: ignore[method-assign]
+    with pytest.raises(PartialFailure) as error:
+        found.work()
+    assert (
+        "The rotation stopped at node n0, while it was drained: These pods came to the node during its drain, so its driver was not restarted: team/a-2. A pod "
+        "that tolerates the cordon returns: remove its toleration or its nodeSelector, or scale it down. The node was uncordoned again."
+    ) in str(error.value)
+    assert found.cordons() == {}
+    assert list(changes_of(found.requests, "delete")) == []
+
+
 def test_a_foreign_cordon_stays() -> None:
     found = module()
     found.nodes["n0"]["spec"]["unschedulable"] = True
     found.add(gpu_pod("a", "n0"))
     assert found.work()["license_rotation"]["restarted"] == ["n0", "n1"]
     assert found.cordons() == {"n0": None}
+    assert found.nodes["n0"]["metadata"]["annotations"] == {}
 
 
 def test_an_unfinished_run_of_another_kind_is_not_disturbed() -> None:
@@ -260,94 +275,3 @@ def test_an_unfinished_run_of_another_kind_is_not_disturbed() -> None:
     ):
         found.work()
     assert found.requests == []
-
-
-def test_a_driver_that_does_not_start_leaves_its_node_cordoned() -> None:
-    found = module(params={"restart_timeout": 0.1})
-    delete = found.delete
-
-    def never_start(path: str, **options: Any) -> bool:
-        delete(path, **options)
-        found.containers.starting["n0"] = 1_000_000
-        return True
-
-    found.delete = never_start  # type: ignore[method-assign]
-    with pytest.raises(PartialFailure) as error:
-        found.work()
-    assert (
-        "The rotation stopped at node n0, after its driver pod was deleted: Not done within 0 s (restart_timeout). The driver pod driver-n0 was replaced. "
-        "The driver does not run: "
-    ) in str(error.value)
-    assert "The node stays cordoned until a run completes its rotation; a cordon from before the restart stays." in str(
-        error.value
-    )
-    assert found.cordons() == {"n0": "its driver is being restarted to load a licensing token"}
-    assert found.nodes["n0"]["metadata"]["annotations"]["accel.gpu/driver-restart"] == "driver-n0"
-    # The next run waits for this node before it drains the next one.
-    found.containers.starting["n0"] = 3
-    found.requests.clear()
-    assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
-    assert found.requests == ["patch n0", "patch n1", "delete driver-n1", "patch n1"]
-    assert found.cordons() == {}
-
-
-def test_a_restart_is_not_advised_again() -> None:
-    found = module(1)
-    delete = found.delete
-
-    def without_client(path: str, **options: Any) -> bool:
-        delete(path, **options)
-        found.containers.by_node["n0"].hidden = True
-        return True
-
-    found.delete = without_client  # type: ignore[method-assign]
-    # The second run only completes the restart of the first one.
-    for restarts in (True, False):
-        found.params["restart_drivers"] = restarts
-        with pytest.raises(PartialFailure, match=r"does not run\. Check the log of pod driver-n0\+1\.") as error:
-            found.work()
-        assert "gpu_licensing_restart_drivers" not in str(error.value)
-
-
-def test_the_next_node_is_drained_once_the_device_plugin_is_ready() -> None:
-    found = filled(plugin_delay=3)
-    assert found.work()["license_rotation"]["restarted"] == ["n0", "n1"]
-    found = filled(plugin_delay=1_000_000, params={"restart_timeout": 0.1})
-    with pytest.raises(PartialFailure, match="The driver runs, but the device plugin is not ready") as error:
-        found.work()
-    assert error.value.partial["license_rotation"]["pending"] == ["n1"]
-    assert list(found.cordons()) == ["n0"]
-    found.plugin_delay = 0
-    assert found.work()["license_rotation"]["rotated"] == ["n0", "n1"]
-
-
-def filled(**options: Any) -> RestartModule:
-    found = module(**options)
-    found.add(gpu_pod("a", "n0"), gpu_pod("b", "n1"))
-    return found
-
-
-def number_of_changes() -> int:
-    found = filled()
-    found.work()
-    return len(found.requests)
-
-
-@pytest.mark.parametrize("starting", [0, 4])
-@pytest.mark.parametrize("again", [True, False])
-@pytest.mark.parametrize("number", range(1, number_of_changes() + 1))
-def test_a_run_that_is_killed_after_any_change_is_continued(number: int, again: bool, starting: int) -> None:
-    found = filled(kill_after=number)
-    with pytest.raises(Killed):
-        found.work()
-    running = set(found.pods)
-    found.kill_after, found.params["restart_drivers"] = None, again
-    found.containers.starting = dict.fromkeys(found.containers.starting, starting)
-    found.work()
-    assert found.cordons() == {}
-    assert all(each.licensed and each.loaded[TOKEN_PATH] == NEW.encode() for each in found.containers.by_node.values())
-    # A driver that has restarted does not restart again; without the option, no further pod is evicted.
-    restarted = [request.partition("+")[0] for request in changes_of(found.requests, "delete")]
-    assert len(set(restarted)) == len(restarted)
-    assert set(found.pods) == (set() if again else running)
-    assert not found.work()["changed"]

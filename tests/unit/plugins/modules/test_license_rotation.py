@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
@@ -104,6 +106,27 @@ def test_a_token_that_is_not_valid_any_more_is_refused() -> None:
     assert found.containers.mutations() == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "restarts", "failing"), [("CrashLoopBackOff", 3, ["n1"]), ("ContainerCreating", 0, [])]
+)
+def test_a_driver_that_has_failed_is_distinguished_from_one_that_starts(
+    reason: str, restarts: int, failing: list[str]
+) -> None:
+    found = module()
+    pod_of = found.containers.pod
+
+    def pod(node: str) -> dict[str, Any]:
+        item = pod_of(node)
+        if node == "n1":
+            (status,) = item["status"]["containerStatuses"]
+            status.update(state={"waiting": {"reason": reason}}, restartCount=restarts)
+        return item
+
+    found.containers.pod = pod  # type: ignore[method-assign]
+    result = found.work()["license_rotation"]
+    assert (result["skipped"], result["failing"]) == (["n1"], failing)
+
+
 def test_each_warning_is_shown_once() -> None:
     found = module()
 
@@ -114,7 +137,7 @@ def test_each_warning_is_shown_once() -> None:
     found.containers.before = fail
     found.lease_of_run = RotationLease(lambda: None)
     result = found.work()
-    assert result["license_rotation"]["skipped"] == ["n1"]
+    assert (result["license_rotation"]["skipped"], result["license_rotation"]["failing"]) == (["n1"], [])
     assert found.warnings == ["Not rotated: node n1. The license state could not be read: connection reset."]
 
 

@@ -139,8 +139,48 @@ def test_a_token_without_a_server() -> None:
 
 def test_nodes_without_a_running_driver() -> None:
     assert "run the playbook new_nodes" in problem(replace(NODE, pod=None), Reading(), VALID, NOW)
-    failing = license_node("n2", failure="pod driver-n2 container nvidia-driver-ctr: CrashLoopBackOff")
-    assert "The driver does not run: pod driver-n2 container" in problem(failing, Reading(), VALID, NOW)
+
+
+@pytest.mark.parametrize(
+    ("container", "state", "restarts", "text"),
+    [
+        (
+            "nvidia-driver-ctr",
+            {"waiting": {"reason": "CrashLoopBackOff"}},
+            4,
+            f"CrashLoopBackOff, 4 restarts. Check kubectl -n {NAMESPACE} logs driver-n2 -c nvidia-driver-ctr.",
+        ),
+        (
+            "k8s-driver-manager",
+            {"waiting": {"reason": "CrashLoopBackOff"}},
+            2,
+            f"CrashLoopBackOff, 2 restarts. Check kubectl -n {NAMESPACE} logs driver-n2 -c k8s-driver-manager.",
+        ),
+        (
+            "nvidia-driver-ctr",
+            {"waiting": {"reason": "ImagePullBackOff"}},
+            0,
+            f"ImagePullBackOff. Check kubectl -n {NAMESPACE} describe pod driver-n2.",
+        ),
+        (
+            "nvidia-driver-ctr",
+            {"waiting": {"reason": "PodInitializing"}},
+            0,
+            f"pod driver-n2 is in phase Pending. Check kubectl -n {NAMESPACE} describe pod driver-n2.",
+        ),
+    ],
+)
+def test_a_driver_that_does_not_run(container: str, state: dict[str, Any], restarts: int, text: str) -> None:
+    status = {"name": container, "state": state, "restartCount": restarts}
+    failing = {
+        "metadata": {"name": "driver-n2", "namespace": NAMESPACE},
+        "spec": {"nodeName": "n2"},
+        "status": {"phase": "Pending", "containerStatuses": [status]},
+    }
+    node = replace(NODE, pod=parse_driver_pods([failing])["n2"])
+    found = problem(node, Reading(), VALID, NOW)
+    assert found.startswith("The driver does not run: ")
+    assert found.endswith(text)
 
 
 def test_the_expiry_of_tokens() -> None:

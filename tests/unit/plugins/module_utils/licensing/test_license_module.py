@@ -57,6 +57,20 @@ def test_a_cluster_with_a_vgpu_gets_the_token(api: LicenseApi, pools: list[Any],
     assert api.files(SECRET)[LICENSE_TOKEN_KEY] == TOKEN
 
 
+def test_the_names_of_nodes_are_checked_before_the_token_is_written() -> None:
+    # A name may have three long parts.
+    long = ".".join(("eyj" + "a" * 40,) * 3)
+    api = LicenseApi([cluster_policy()], nodes=[gpu_node("a"), gpu_node(long), gpu_node("whole", vgpu=False)])
+    refused = api.license(POOLS, token=TOKEN, node_names=["a", "b", "whole"])
+    assert refused["code"] == "invalid"
+    assert "node_names: b, whole is not a vGPU node of this cluster" in refused["msg"]
+    misplaced = api.license(POOLS, token=TOKEN, node_names=[make_token()])
+    assert misplaced["code"] == "invalid"
+    assert make_token() not in str(misplaced)
+    assert api.written == []
+    assert api.license(POOLS, token=TOKEN, node_names=["a", long])["changed"]
+
+
 CURRENT = {"not_before": -2 * DAY, "expires": 100 * DAY}
 
 

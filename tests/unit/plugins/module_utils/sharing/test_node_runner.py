@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.taints import STARTUP_TAINT_KEY
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.cordon import Patch, pause_clients
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import (
     LastGood,
@@ -20,7 +22,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit 
     node_edit,
     working_configuration,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import node_runner
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import NodeFailure
 from tests.helpers.fleet import node, pool
 
 CORDON, FAILED = "accel.gpu/cordoned", "accel.gpu/failed"
@@ -74,6 +78,21 @@ def test_an_uncordoned_node_has_no_marks_left(actual: Node) -> None:
     assert opened.unschedulable is (actual.unschedulable and CORDON not in actual.annotations)
     assert (THEIRS in opened.taints) is (THEIRS in actual.taints)
     assert node_runner.uncordon_patch(opened) is None
+
+
+def test_only_pods_whose_eviction_was_accepted_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = tuple(PodOnNode("team", name, f"uid-{name}") for name in ("a", "b"))
+    change = mock.Mock(blocking_pods=(), displaced=pods, pods_to_evict=pods, node="n0")
+    runner = node_runner.NodeRunner(mock.Mock(), change)
+
+    def drain(*dummy: t.Any, evicted: list[str], **options: t.Any) -> None:
+        evicted.append("team/b")
+        raise WaitTimeout("a was not evicted.")
+
+    monkeypatch.setattr(node_runner, "drain_gpu_pods", drain)
+    with pytest.raises(NodeFailure, match="a was not evicted"):
+        runner._drain(change)
+    assert (runner.result.evicted, runner.result.changed) == (["team/b"], True)
 
 
 @given(nodes)
