@@ -62,7 +62,7 @@ _OF_NO_ROLE = (
     # The inventory's group is a likely name of a user's own variable.
     "gpu_clusters",
     *("gpu_helm_binary", "gpu_secure_logging"),
-    *("gpu_plan", "gpu_nodegroups_result", "gpu_operator_policy"),
+    *("gpu_plan", "gpu_autoscaling_result", "gpu_nodegroups_result", "gpu_operator_policy"),
 )
 # One wrong character in a name of eight.
 _SIMILARITY = 0.85
