@@ -97,11 +97,12 @@ class Autoscaler:
         }
         self.client.create(SCALERS, body, manager="by-hand")
         # The operator has processed it; a second one for the same MachineSet has no effect.
-        until(
-            lambda: bool(get_nested(self.scaler(name), "status", "lastTargetRef") or self._is_owned(machine_set)),
-            limit=30,
-        )
+        until(lambda: self._is_processed(self.scaler(name)) or self._is_owned(machine_set), limit=30)
         return self.scaler(name)
+
+    def _is_processed(self, scaler: Object) -> bool:
+        """The operator writes the status and the finalizer in two requests."""
+        return bool(get_nested(scaler, "status", "lastTargetRef") and scaler["metadata"].get("finalizers"))
 
     def _is_owned(self, machine_set: str) -> bool:
         annotations = self.get(f"{SETS}/{machine_set}")["metadata"].get("annotations") or {}
