@@ -15,7 +15,7 @@ from tests.helpers.openshift import GPU_CSV, GPU_PACKAGE, OLD_GPU_CSV, OpenShift
 from tests.helpers.polling import until
 from tests.labs import Lab
 
-pytestmark = [pytest.mark.usual(10), pytest.mark.sampled(3, group="statuses of OLM")]
+pytestmark = [pytest.mark.usual(10), pytest.mark.sampled(2, group="statuses of OLM")]
 
 # The Subscriptions that do not resolve: fields, reason of ResolutionFailed and part of its message.
 UNRESOLVED: dict[str, tuple[dict[str, str], str, str]] = {

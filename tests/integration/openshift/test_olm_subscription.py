@@ -20,7 +20,7 @@ from tests.helpers.olm import OlmNamespace
 from tests.helpers.openshift import GPU_CSV, GPU_PACKAGE, NFD_CSV, NFD_PACKAGE, OLD_GPU_CSV
 from tests.helpers.polling import until
 
-pytestmark = [pytest.mark.usual(20), pytest.mark.sampled(3, group="subscriptions")]
+pytestmark = [pytest.mark.usual(20), pytest.mark.sampled(2, group="subscriptions")]
 
 INFRA = {"key": "infra", "operator": "Exists"}
 TEAM = {"key": "team", "operator": "Exists"}

@@ -107,7 +107,7 @@ def require_nowhere(logins: Logins, seen: list[str]) -> None:
     assert objects_with(Cluster(logins.lab), logins.planted, kinds(logins.lab)) == []
 
 
-@pytest.mark.sampled(2, group="planted secrets")
+@pytest.mark.sampled(1, group="planted secrets")
 def test_passwords_of_registries_are_found_nowhere(logins: Logins, tmp_path: Path) -> None:
     source = push_image(logins.registries.client("LAB_REGISTRY_TLS"), f"{logins.registries.unique}/source", "1")
     assert source.digest

@@ -93,7 +93,7 @@ def require_nowhere(planted: Planted, shown: Shown, seen: list[str], cluster: Cl
 
 
 @pytest.mark.usual(25)
-@pytest.mark.sampled(2, group="planted secrets")
+@pytest.mark.sampled(1, group="planted secrets")
 def test_output_of_reading_playbooks_has_no_secrets(lab: Lab, planted: Planted, tmp_path: Path) -> None:
     """Export omits the passwords of releases from its file, and reports that."""
     shown, export = shown_by(lab, planted, tmp_path, "key"), tmp_path / "work" / "export.yml"
@@ -109,7 +109,7 @@ def test_output_of_reading_playbooks_has_no_secrets(lab: Lab, planted: Planted, 
 
 
 @pytest.mark.usual(40)
-@pytest.mark.sampled(2, group="planted secrets")
+@pytest.mark.sampled(1, group="planted secrets")
 def test_output_of_changing_playbooks_has_no_secrets(lab: Lab, planted: Planted, tmp_path: Path) -> None:
     """Releases with other values are upgraded, reports written, and the CronJob's ConfigMap created."""
     cluster, shown = Cluster(lab), shown_by(lab, planted, tmp_path, "token")
