@@ -60,9 +60,16 @@ def require_converged(lab: Lab, foreign: Foreign, **options: Any) -> None:
     assert kubectl(lab, "get", "pods", "-A", "-l", "accel.gpu/validation")["items"] == []
 
 
-def kill_a_first_run(lab: Lab, tmp_path: Path, point: int) -> None:
+@pytest.fixture
+def small_fleet(tmp_path: Path) -> Path:
+    fleet = tmp_path / "small.yaml"
+    fleet.write_text(yaml.safe_dump(SMALL))
+    return fleet
+
+
+def kill_a_first_run(lab: Lab, fleet: Path, tmp_path: Path, point: int) -> None:
     """From an empty cluster: kill after this number of changing requests."""
-    lab.reset(tmp_path / "small.yaml")
+    lab.reset(fleet)
     foreign = Foreign(lab)
     foreign.create()
     assert killed_after(lab, SITE, point, tmp_path, variables=VARIABLES)
@@ -71,21 +78,19 @@ def kill_a_first_run(lab: Lab, tmp_path: Path, point: int) -> None:
 
 @pytest.mark.usual(100)
 @pytest.mark.sampled(1, group="whole runs")
-def test_a_first_run_is_killed_anywhere(lab: Lab, tmp_path: Path, rng: random.Random) -> None:
-    (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL))
-    kill_a_first_run(lab, tmp_path, rng.randint(1, FIRST_RUN_REQUESTS))
+def test_a_first_run_is_killed_anywhere(lab: Lab, small_fleet: Path, tmp_path: Path, rng: random.Random) -> None:
+    kill_a_first_run(lab, small_fleet, tmp_path, rng.randint(1, FIRST_RUN_REQUESTS))
 
 
 @pytest.mark.soak
 @pytest.mark.usual(2400)
 @pytest.mark.timeout(3 * 3600)
-def test_a_first_run_is_killed_after_each_request(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL))
-    lab.reset(tmp_path / "small.yaml")
+def test_a_first_run_is_killed_after_each_request(lab: Lab, small_fleet: Path, tmp_path: Path) -> None:
+    lab.reset(small_fleet)
     total = len(changing_requests(lab, SITE, tmp_path, variables=VARIABLES))
     assert FIRST_RUN_REQUESTS <= total < FIRST_RUN_REQUESTS + 15
     for point in range(1, total + 1):
-        kill_a_first_run(lab, tmp_path, point)
+        kill_a_first_run(lab, small_fleet, tmp_path, point)
 
 
 def sharing_by(replicas: int) -> dict[str, Any]:

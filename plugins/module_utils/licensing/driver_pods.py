@@ -76,6 +76,10 @@ class LicenseNode:
         """Its driver pod if the driver runs."""
         return self.pod if self.pod is not None and not self.pod.failure else None
 
+    def is_known_by(self, reading: Reading) -> bool:
+        """Whether the driver runs and its state could be read; otherwise, it is not known whether the node needs a change."""
+        return self.running_pod is not None and not reading.error
+
     def class_with(self, reading: Reading) -> str | None:
         """The class of its vGPU type, by the driver or by the labels; None if it is not known."""
         reported = reading.status.vgpu_type if reading.status is not None else ""

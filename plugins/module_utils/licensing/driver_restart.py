@@ -36,7 +36,7 @@ from ..kube.lease import LeaseLost
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 from ..schema.messages import abbreviate, as_sentence
-from .node_reads import CommandFailed
+from .node_reads import NODE_LEFT, CommandFailed
 from .option_names import NODE_NAMES_OPTION
 
 if t.TYPE_CHECKING:
@@ -47,7 +47,6 @@ if t.TYPE_CHECKING:
     from ..pools.plan import RolloutPlan
     from .driver_pods import DriverPod
 
-_NODE_LEFT = "The node has left the cluster."
 # Seconds in which a pod that tolerates the cordon is bound again after its predecessor is gone (the first backoff of the scheduler is 1 second).
 _RETURN_TIME = 5.0
 _RETURNED = "A pod that tolerates the cordon returns: remove its toleration or its nodeSelector, or scale it down."
@@ -220,7 +219,7 @@ class DriverRestarts:
     def _read(self, name: str) -> Node:
         node = self.client.get(f"{NODES}/{name}")
         if node is None:
-            raise CommandFailed(_NODE_LEFT)
+            raise CommandFailed(NODE_LEFT)
         return parse_node(node)
 
     def _patch(self, name: str, make_patch: t.Callable[[Node], Patch | None]) -> Patch:
@@ -235,5 +234,5 @@ class DriverRestarts:
             return {}
         result = patch_node(self.client, edit, lambda raw: make_edit(parse_node(raw)), self.lease.check)
         if result.status == "gone":
-            raise CommandFailed(_NODE_LEFT)
+            raise CommandFailed(NODE_LEFT)
         return result.edit.patch if result.status == "changed" else {}

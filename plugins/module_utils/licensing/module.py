@@ -106,14 +106,12 @@ def _read_file(path: str) -> bytes:
     """The content of a file; raises InvalidOptions for a pipe, whose reader would wait, for a device, and for a file that is too large for a token."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
+        # None: a file of the kernel whose reader would wait, such as /proc/kmsg.
+        content = file.read(MAX_LENGTH + 1) if stat.S_ISREG(status.st_mode) else None
+        if content is None:
             raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} is not a regular file"])
         if status.st_size > MAX_LENGTH:
             raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} {too_long(status.st_size)}"])
-        content = file.read(MAX_LENGTH + 1)
-        if content is None:
-            # A file of the kernel whose reader would wait, such as /proc/kmsg.
-            raise InvalidOptions([f"{TOKEN_PATH_OPTION}: {path} is not a regular file"])
         return content
 
 

@@ -15,6 +15,7 @@ from .driver_pods import Reading
 # Each command has a connection of its own, and takes most of its time on the node.
 PARALLEL = 32
 _MAX_ERROR = 200
+NODE_LEFT = "The node has left the cluster."
 
 
 class CommandFailed(ModuleFailure):

@@ -21,7 +21,7 @@ from .container import LicenseContainers
 from .diagnosis import Expected, problem
 from .driver_pods import CONFIG_PATH, TOKEN_PATH, DriverPod, LicenseNode, Reading
 from .driver_restart import DriverRestarts
-from .node_reads import CommandFailed
+from .node_reads import NODE_LEFT, CommandFailed
 from .option_names import RESTART_OPTION
 from .token import utc_now
 
@@ -69,6 +69,11 @@ class NodeRotation:
     def is_drained(self) -> bool:
         """Whether pods are evicted."""
         return self.restarts_driver or self.drains_again
+
+    @property
+    def is_restart(self) -> bool:
+        """Whether a restart of the driver is begun or completed, with the node cordoned until then."""
+        return self.restarts_driver or self.unfinished
 
     @property
     def pod(self) -> DriverPod:
@@ -165,7 +170,7 @@ def _node_rotation(
     node: LicenseNode, reading: Reading, files: Expected, pod_to_restart: str | None, *, restart_drivers: bool
 ) -> NodeRotation | None:
     """The change of one node; None if it needs none, or cannot be changed."""
-    readable = node.running_pod is not None and not reading.error
+    readable = node.is_known_by(reading)
     action = needed_action(reading, files) if readable else NONE
     if pod_to_restart is None:
         return NodeRotation(node, files, action, restart_drivers) if action != NONE else None
@@ -243,10 +248,10 @@ class Rotator:
         elif rotation.drains_again:
             self._restarts.drain_again(rotation.pod, result.evicted)
         replaced = rotation.restarts_driver or rotation.action == NONE
-        if rotation.restarts_driver or rotation.unfinished:
+        if rotation.is_restart:
             rotation = self._with_next_pod(rotation, self._restart_waiting)
         self._rotate_pod(rotation, result, replaced=replaced)
-        if rotation.restarts_driver or rotation.unfinished:
+        if rotation.is_restart:
             self._await_gpus(rotation.node.name)
             self._restarts.finish(rotation.node.name)
 
@@ -285,11 +290,8 @@ class Rotator:
         former = rotation.pod
 
         def text(pod: DriverPod | None) -> str:
-            state = "The node has no driver pod."
-            if pod is not None:
-                state = pod.failure_text
-            is_restart = rotation.restarts_driver or rotation.unfinished
-            users = self._restarts.gpu_users_text(former.node) if is_restart else ""
+            state = pod.failure_text if pod is not None else "The node has no driver pod."
+            users = self._restarts.gpu_users_text(former.node) if rotation.is_restart else ""
             parts = (
                 f"The driver pod {former.name} was replaced.",
                 state,
@@ -301,7 +303,7 @@ class Rotator:
         def read() -> DriverPod | None:
             pod = self._containers.current_pod(former)
             if pod is None and not self._containers.has_node(former.node):
-                raise CommandFailed("The node has left the cluster.")
+                raise CommandFailed(NODE_LEFT)
             return pod
 
         pod = waiting.until(
@@ -386,12 +388,9 @@ class Rotator:
 def _message(rotation: NodeRotation, error: Exception, result: RotationResult) -> str:
     done = f" Done: {abbreviate_nodes(result.rotated)}." if result.rotated else " No other node was changed."
     pending = f" Not started: {abbreviate_nodes(result.pending)}." if result.pending else ""
-    stays_cordoned = (rotation.restarts_driver or rotation.unfinished) and result.reached != _DRAINING
-    cordon = (
-        " The node stays cordoned until a run completes its rotation; a cordon from before the restart stays."
-        if stays_cordoned
-        else ""
-    )
+    cordon = ""
+    if rotation.is_restart and result.reached != _DRAINING:
+        cordon = " The node stays cordoned until a run completes its rotation; a cordon from before the restart stays."
     advice = f" {rotation.restart_advice}".rstrip() if isinstance(error, CommandFailed) else ""
     where = f"The rotation stopped at node {rotation.node.name}, {_STEPS[result.reached]}"
     return (

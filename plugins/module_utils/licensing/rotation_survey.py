@@ -153,6 +153,6 @@ def _skipped(nodes: t.Sequence[LicenseNode], readings: t.Mapping[str, Reading]) 
     causes: dict[str, list[str]] = {}
     for node in nodes:
         reading = readings[node.name]
-        if node.running_pod is None or reading.error:
+        if not node.is_known_by(reading):
             causes.setdefault(problem(node, reading, None, utc_now()), []).append(node.name)
     return causes

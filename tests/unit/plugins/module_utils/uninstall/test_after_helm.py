@@ -36,6 +36,19 @@ class FakeClient:
         self.deleted.append(body)
 
 
+def after_helm(client: Any, release: Any = None, *, by_olm: bool = False) -> AfterHelm:
+    return AfterHelm(
+        client=cast(Client, client),
+        progress=Progress(None),
+        waiting=None,
+        operator=release,
+        nfd=release,
+        nfd_instance="",
+        lease_namespace="kube-system",
+        by_olm=by_olm,
+    )
+
+
 def lease(holder: str = "") -> Object:
     return {"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"holderIdentity": holder}}
 
@@ -50,15 +63,7 @@ def lease(holder: str = "") -> Object:
     ],
 )
 def test_the_leases_of_runs(client: FakeClient, removed: list[str], kept: list[str]) -> None:
-    stage = AfterHelm(
-        client=cast(Client, client),
-        progress=Progress(None),
-        waiting=None,
-        operator=cast(Any, None),
-        nfd=cast(Any, None),
-        nfd_instance="",
-        lease_namespace="kube-system",
-    )
+    stage = after_helm(client)
     stage.finish()
     assert (stage.result.removed, stage.result.kept) == (removed, kept)
     assert client.deleted == [{"preconditions": {"uid": "u", "resourceVersion": "7"}}] * len(removed)
@@ -102,16 +107,7 @@ def test_check_mode_keeps_the_same_as_a_run(foreign: tuple[Object, ...], by_olm:
         release = SimpleNamespace(
             name="r", namespace="n", managed=not by_olm, exists=False, contains=lambda dummy: False
         )
-        stage = AfterHelm(
-            client=cast(Client, CustomObjects(*objects)),
-            progress=Progress(None),
-            waiting=None,
-            operator=cast(Any, release),
-            nfd=cast(Any, release),
-            nfd_instance="",
-            lease_namespace="kube-system",
-            by_olm=by_olm,
-        )
+        stage = after_helm(CustomObjects(*objects), release, by_olm=by_olm)
         stage.read()
         stage.preview()
         stages.append(stage)
