@@ -159,8 +159,8 @@ details:
 
 import typing as t
 
-from ..module_utils.autoscaling.plan import ScalingOptions
 from ..module_utils.autoscaling.run import AutoscalingRun
+from ..module_utils.autoscaling.scaling_changes import ScalingOptions
 from ..module_utils.common.wait import WaitOptions
 from ..module_utils.kube.plan_module import PlanModule
 

@@ -181,7 +181,7 @@ from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.driver_image.build import BuildOptions, ImageBuilder, build_arg_problems
 from ..module_utils.driver_image.compatibility import catalog_problem, check_compatibility
-from ..module_utils.driver_image.plan import DriverImage, plan_images
+from ..module_utils.driver_image.desired_images import DriverImage, desired_images
 from ..module_utils.driver_image.reconcile import BuiltImages, CopiedImages, require_no_replacement
 from ..module_utils.gpu_operator.detect import find_operator
 from ..module_utils.kube.paths import NODES
@@ -228,7 +228,7 @@ def _images(module: DriverImageModule) -> list[DriverImage]:
         raise InvalidOptions(problems)
     systems = NodeSystems(params["operating_systems"], plan.pools, lambda: module.client.list(NODES))
     versions = params["operator_versions"] or _operator_versions(module)
-    images, problems = plan_images(
+    images, problems = desired_images(
         plan, systems.of_pool, versions, allow_public_registry=params["allow_public_registry"]
     )
     if images and not versions:

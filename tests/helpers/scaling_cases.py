@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.plan import ClusterObjects
 from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.prediction import explain_pools, objects_after_run
+from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.scaling_changes import ClusterObjects
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.autoscaling import (
     AutoscalerState,
     ScalingExplanation,

@@ -29,7 +29,7 @@ from ..kube.errors import ApiError
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from .objects import AutoscalerChange, bounds_of
-from .plan import ClusterObjects, ScalingPlan, uses_priorities
+from .scaling_changes import ClusterObjects, ScalingChanges, uses_priorities
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -95,7 +95,9 @@ class AutoscalingClient:
             return NOT_CHECKED
         return None
 
-    def await_bounds(self, planned: ScalingPlan, waiting: WaitOptions, first: t.Sequence[Object] | None = None) -> None:
+    def await_bounds(
+        self, planned: ScalingChanges, waiting: WaitOptions, first: t.Sequence[Object] | None = None
+    ) -> None:
         """Wait until the operator has written the bounds of each MachineAutoscaler into its MachineSet. `first`: the MachineSets if they were just read."""
         if not planned.scaled:
             return

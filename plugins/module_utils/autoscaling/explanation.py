@@ -22,8 +22,8 @@ from ..common.nested import get_nested
 from ..kube.errors import ApiError
 from ..kube.paths import object_path
 from ..schema.providers import PROVIDERS
-from .plan import ClusterObjects, uses_priorities
 from .prediction import explain_pools
+from .scaling_changes import ClusterObjects, uses_priorities
 
 if t.TYPE_CHECKING:
     from ..cluster_state.node import Node

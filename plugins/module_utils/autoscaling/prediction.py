@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Predicts what the autoscaler reads after a run of the playbook site, so that a plan only reports what the run does not correct (pure).
 
-The MachineSets are those that the module machineset computes, and all other objects those of plan_scaling(), with which the module autoscaling changes them.
+The MachineSets are those that the module machineset computes. The other objects are those that the module autoscaling computes with plan_scaling_changes().
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..cluster_state.autoscaling import ScalingExplanation, belongs_to, explain_
 from ..cluster_state.node_template import parse_machine_set
 from ..cluster_state.scaling_checks import MAX_SIZE, MIN_SIZE
 from .objects import AutoscalerChange, bounds_of
-from .plan import ClusterObjects, ScalingOptions, ScalingPlan, plan_scaling
+from .scaling_changes import ClusterObjects, ScalingChanges, ScalingOptions, plan_scaling_changes
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan, PoolPlan
@@ -52,7 +52,7 @@ def objects_after_run(plan: Plan, found: ClusterObjects, machine_sets: t.Sequenc
         dict(item) if item["metadata"]["name"] in existing else _measured(item, plan.pools) for item in machine_sets
     )
     after = replace(found, machine_sets=new)
-    planned = ScalingPlan() if plan.autoscaler is None else plan_scaling(plan, after, ScalingOptions(), {})
+    planned = ScalingChanges() if plan.autoscaler is None else plan_scaling_changes(plan, after, ScalingOptions(), {})
     if not planned.problems:
         for change in planned.changes:
             after = _applied(after, change)

@@ -14,7 +14,7 @@ from ..kube.conflict_retry import retry_conflicts
 from ..kube.errors import ApiError
 from .client import AutoscalingClient
 from .objects import AutoscalerChange, bounds_of
-from .plan import ClusterObjects, ScalingOptions, ScalingPlan, plan_scaling
+from .scaling_changes import ClusterObjects, ScalingChanges, ScalingOptions, plan_scaling_changes
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -37,7 +37,7 @@ class AutoscalingRun:
         self._found = ClusterObjects()
         self._written: dict[str, AutoscalerChange] = {}
         self._note: str | None = None
-        self.planned = ScalingPlan()
+        self.planned = ScalingChanges()
 
     def compare(self) -> None:
         """Read the cluster; raises InvalidOptions with all problems."""
@@ -45,7 +45,7 @@ class AutoscalingRun:
         if self._cluster is None:
             return
         self._found = self._cluster.read()
-        self.planned = plan_scaling(self._plan, self._found, self._options, self._predicted)
+        self.planned = plan_scaling_changes(self._plan, self._found, self._options, self._predicted)
         if self.planned.problems:
             raise InvalidOptions(self.planned.problems, _TITLE)
 

@@ -14,7 +14,7 @@ from ..registry.image_copy import CopySpec, CopyState, ImageCopier
 from ..registry.manifest import Manifest, labels_of
 from ..registry.reference import ImageReference
 from .build import BuildOptions, BuildSpec, ImageBuilder, find_spec, inputs_of
-from .plan import DriverImage
+from .desired_images import DriverImage
 
 Progress = t.Callable[[str], None]
 

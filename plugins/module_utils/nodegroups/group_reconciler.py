@@ -15,9 +15,9 @@ from ..common.errors import ServiceError
 from ..common.wait import wait_until
 from ..drain.drainer import NodeDrainer
 from ..schema.messages import as_sentence
+from .group_changes import REPLACE, GroupChange
 from .group_drain import GroupDrain, GroupFailed, GroupVanished
 from .list_cache import GroupListCache, GroupView
-from .plan import REPLACE, GroupChange
 from .provider import CloudRequest
 from .spec import NodeGroupState
 

@@ -16,10 +16,10 @@ from ..common.wait import WaitTimeout
 from ..drain.drainer import NodeDrainer
 from ..pools.nodegroup_names import is_group_or_replacement
 from ..schema.messages import abbreviate
+from .group_changes import DELETE, NOTHING, REPLACE, GroupChange, plan_group_changes, range_problems
 from .group_drain import GroupFailed
 from .group_reconciler import GroupReconciler, ReconcileOptions
 from .list_cache import GroupListCache
-from .plan import DELETE, NOTHING, REPLACE, GroupChange, plan_changes, range_problems
 from .provider import NodeGroupProvider
 from .spec import NodeGroupSpec, NodeGroupState
 
@@ -131,7 +131,7 @@ def _validated_changes(
         raise InvalidOptions([f"Node group {name} is declared more than once; declare it once." for name in duplicates])
     longest = provider.max_name_length
     states = provider.read(lambda group: any(is_group_or_replacement(group, name, longest) for name in names))
-    changes, problems = plan_changes(specs, states, provider.immutable_fields, longest, provider.machine_fields)
+    changes, problems = plan_group_changes(specs, states, provider.immutable_fields, longest, provider.machine_fields)
     for change in changes:
         problems += range_problems(change)
         if change.action == REPLACE and change.spec.recreate and drainer is None:

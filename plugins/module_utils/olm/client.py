@@ -12,9 +12,9 @@ from ..catalog.olm import PACKAGES_API_PATH, V1, V1ALPHA1
 from ..kube.diff import difference, same_object, shown
 from ..kube.errors import ApiError
 from ..kube.metadata import is_deleting, name_of
-from ..kube.mirror import Collection, Mirror
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NAMESPACES
+from ..kube.watch_cache import Collection, WatchCache
 from .observed import AT_LATEST, COPIED_LABEL, Object, Observed
 from .package_manifest import Package, parse_package
 
@@ -71,7 +71,7 @@ class OlmClient:
         self._check = check
         self._force = force
         self._before_write = before_write
-        self._mirror = Mirror(
+        self._cache = WatchCache(
             client,
             {
                 "namespace": Collection(NAMESPACES, field_selector=f"metadata.name={namespace}", may_be_forbidden=True),
@@ -98,42 +98,42 @@ class OlmClient:
 
     def read(self) -> Observed:
         """List all objects; raises ApiError if the user is not allowed to list OLM's objects in the namespace."""
-        self._mirror.read()
+        self._cache.read()
         return self.observed()
 
     def observed(self) -> Observed:
         """The objects as they are known."""
-        namespaces = self._mirror.objects("namespace")
+        namespaces = self._cache.objects("namespace")
         return Observed(
             namespace=self.namespace,
             namespace_object=namespaces[0] if namespaces else None,
-            subscriptions=self._mirror.objects("subscriptions"),
-            groups=self._mirror.objects("groups"),
-            csvs=self._mirror.objects("csvs"),
-            plans=self._mirror.objects("plans"),
-            deployments=self._mirror.objects("deployments"),
-            catalogs=self._mirror.objects("catalogs"),
+            subscriptions=self._cache.objects("subscriptions"),
+            groups=self._cache.objects("groups"),
+            csvs=self._cache.objects("csvs"),
+            plans=self._cache.objects("plans"),
+            deployments=self._cache.objects("deployments"),
+            catalogs=self._cache.objects("catalogs"),
         )
 
     def has_olm(self) -> bool:
         """Whether the cluster has OLM's kinds."""
-        return self._mirror.is_known("subscriptions")
+        return self._cache.is_known("subscriptions")
 
     def has_namespace(self) -> bool:
         """Whether the namespace exists; assumed if the user is not allowed to list namespaces."""
-        return bool(self._mirror.objects("namespace")) or not self._mirror.is_known("namespace")
+        return bool(self._cache.objects("namespace")) or not self._cache.is_known("namespace")
 
     def follow(self) -> None:
         """Watch all objects from now on."""
-        self._mirror.follow()
+        self._cache.follow()
 
     def await_change(self, timeout: float) -> bool:
         """Wait until an object changes; False after the timeout."""
-        return self._mirror.await_change(timeout)
+        return self._cache.await_change(timeout)
 
     def close(self) -> None:
         """End the watches."""
-        self._mirror.close()
+        self._cache.close()
 
     def packages(self, package: str) -> list[Package]:
         """The package in each catalog of the source's namespace, and of the cluster; empty without a packageserver."""
@@ -157,7 +157,7 @@ class OlmClient:
         return difference(found, body, FIELD_MANAGER).changed
 
     def apply(self, collection: str, body: Object, live: Object | None) -> AppliedObject | None:
-        """Give an object its content; None if nothing differs. `collection` is that of the mirror.
+        """Give an object its content; None if nothing differs. `collection` is that of the cache.
 
         Raises a conflict if the object was changed since it was read, or, unless `force`, if another manager owns a field.
         """
@@ -185,7 +185,7 @@ class OlmClient:
         if found is not None and same_object(found, result):
             return None
         if not self._check:
-            self._mirror.put(collection, result)
+            self._cache.put(collection, result)
         return AppliedObject(label, live is None, plan.before, plan.after if live is None else shown(result))
 
     def approve(self, plan: Object) -> bool:
@@ -200,7 +200,7 @@ class OlmClient:
                 return False
             raise
         if not self._check:
-            self._mirror.put("plans", approved)
+            self._cache.put("plans", approved)
         return True
 
     def delete(self, kind: str, name: str, uid: str, namespace: str = "") -> bool:
@@ -241,7 +241,7 @@ class OlmClient:
                     raise
                 continue
             if not self._check:
-                self._mirror.put("subscriptions", changed)
+                self._cache.put("subscriptions", changed)
             return True
         return False
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ..common.errors import InvalidOptions
+from ..nodegroups.group_changes import merge_field
 from ..nodegroups.group_reconciler import ReconcileOptions
-from ..nodegroups.plan import merge_field
 from ..nodegroups.reconciler import INVALID_GROUPS, reconcile
 from ..pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT
 from ..schema.types import Anything, Boolean, Field, Integer, ListOf, Section, Text

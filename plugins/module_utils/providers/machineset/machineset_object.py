@@ -21,7 +21,7 @@ from ...catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, NODEGROUP_LABEL
 from ...catalog.taints import STARTUP_TAINT_PREFIX
 from ...common.nested import get_nested, parse_json, set_nested
 from ...kube.metadata import name_of
-from ...nodegroups.plan import Differences
+from ...nodegroups.group_changes import Differences
 from ...nodegroups.spec import taint_list, taint_map
 from ...pools.nodegroup_names import NODE_COUNT, NODE_LABELS, NODE_TAINTS
 from .fields import ANNOTATIONS, MANAGED

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...catalog.machine_api import PLATFORMS, AutoscalerRules, Platform
 from ...common.nested import get_nested
 from ...kube.metadata import name_of
-from ...nodegroups.plan import Differences, field_differences
+from ...nodegroups.group_changes import Differences, field_differences
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState, label_map
 from ...pools.nodegroup_names import NODE_COUNT, is_group_or_replacement
 from ...schema.messages import join_words

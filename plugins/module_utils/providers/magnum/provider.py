@@ -10,7 +10,7 @@ import typing as t
 
 from ...cluster_state.node import Node
 from ...common.errors import InvalidOptions, ServiceError
-from ...nodegroups.plan import field_differences, groups_of_spec, merge_field
+from ...nodegroups.group_changes import field_differences, groups_of_spec, merge_field
 from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, is_group_or_replacement

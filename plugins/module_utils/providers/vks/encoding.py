@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...nodegroups.plan import Differences
+from ...nodegroups.group_changes import Differences
 from ...nodegroups.provider import ListedGroup
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ...pools.nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ...nodegroups.plan import merge_field
+from ...nodegroups.group_changes import merge_field
 from ...nodegroups.spec import label_map, taint_list
 from ...schema.providers import VKS
 from ...schema.types import Text

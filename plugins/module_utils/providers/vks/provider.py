@@ -11,7 +11,7 @@ import typing as t
 from ...cluster_state.node import Node
 from ...common.errors import InvalidOptions, ServiceError
 from ...common.parallel import call_all
-from ...nodegroups.plan import Differences, field_differences, groups_of_spec
+from ...nodegroups.group_changes import Differences, field_differences, groups_of_spec
 from ...nodegroups.provider import CloudRequest, ListedGroup
 from ...nodegroups.reconciler import INVALID_GROUPS
 from ...nodegroups.spec import NodeGroupSpec, NodeGroupState

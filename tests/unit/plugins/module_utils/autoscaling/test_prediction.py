@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.plan import ClusterObjects
+from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.scaling_changes import ClusterObjects
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.autoscaling import ScalingExplanation
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan

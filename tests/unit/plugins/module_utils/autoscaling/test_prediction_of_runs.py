@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.plan import (
+from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.scaling_changes import (
     ClusterObjects,
     ScalingOptions,
-    plan_scaling,
+    plan_scaling_changes,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.expander_priorities import priorities_of
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -107,7 +107,7 @@ def compared(found: ClusterObjects) -> Object:
 
 def written(plan: Plan, found: ClusterObjects, predicted: dict[str, Object]) -> Object:
     """The objects after the changes of the module autoscaling; nothing if it refuses the run."""
-    made = plan_scaling(plan, found, ScalingOptions(), predicted)
+    made = plan_scaling_changes(plan, found, ScalingOptions(), predicted)
     if made.problems:
         return compared(found)
     after = {change.label: change.desired for change in made.changes}

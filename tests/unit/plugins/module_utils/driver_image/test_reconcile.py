@@ -26,7 +26,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.driver_image.build impor
     BuildSpec,
     ImageBuilder,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.driver_image.plan import DriverImage
+from ansible_collections.accel.gpu.plugins.module_utils.driver_image.desired_images import DriverImage
 from ansible_collections.accel.gpu.plugins.module_utils.driver_image.reconcile import (
     BuiltImages,
     CopiedImages,

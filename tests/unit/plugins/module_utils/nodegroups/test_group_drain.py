@@ -15,13 +15,13 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node impor
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import NodeDrainer
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import LeaseLost
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import plan_group_changes
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_drain import GroupFailed
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import (
     GroupReconciler,
     ReconcileOptions,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import GroupListCache
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import plan_changes
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 
 from .slow_cloud import SlowCloud, Time
@@ -88,7 +88,7 @@ class Refusing(SlowCloud):
 
 
 def reconciler(cloud: Refusing, cluster: Cluster, spec: NodeGroupSpec) -> GroupReconciler:
-    (change,), problems = plan_changes([spec], cloud.read(lambda dummy: True), cloud.immutable_fields, 20)
+    (change,), problems = plan_group_changes([spec], cloud.read(lambda dummy: True), cloud.immutable_fields, 20)
     assert not problems
     time = cloud._time
     return GroupReconciler(

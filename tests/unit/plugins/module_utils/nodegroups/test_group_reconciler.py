@@ -14,13 +14,13 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import ServiceError
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import plan_group_changes
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_drain import GroupFailed
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_reconciler import (
     GroupReconciler,
     ReconcileOptions,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.list_cache import GroupListCache
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import plan_changes
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.provider import CloudRequest
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 
@@ -39,7 +39,7 @@ def reconciled(cloud: SlowCloud, time: Time, spec: NodeGroupSpec, timeout: float
 
 
 def reconciler(cloud: SlowCloud, time: Time, spec: NodeGroupSpec, timeout: float = 3600) -> GroupReconciler:
-    (change,), problems = plan_changes(
+    (change,), problems = plan_group_changes(
         [spec], cloud.read(lambda dummy: True), cloud.immutable_fields, cloud.max_name_length
     )
     assert not problems

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.filter.report_page import report_page
-from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.plan import ClusterObjects
+from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.scaling_changes import ClusterObjects
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.scaling_text import scaling_paragraphs
 from ansible_collections.accel.gpu.plugins.module_utils.report.table import wrap

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested, merge_patch
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import field_differences
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import field_differences
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.machineset_object import (
     LABELS,

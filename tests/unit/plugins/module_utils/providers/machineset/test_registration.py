@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.machine_api import autoscaler_rules
 from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import field_differences
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import field_differences
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ansible_collections.accel.gpu.plugins.module_utils.providers.machineset.machineset_object import (
     LABELS,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import field_differences
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import field_differences
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import NodeGroupSpec, NodeGroupState
 from ansible_collections.accel.gpu.plugins.module_utils.providers.vks.encoding import (
     change_body,

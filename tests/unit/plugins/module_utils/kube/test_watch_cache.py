@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
-from ansible_collections.accel.gpu.plugins.module_utils.kube.mirror import Collection, Mirror
+from ansible_collections.accel.gpu.plugins.module_utils.kube.watch_cache import Collection, WatchCache
 
 Object = dict[str, Any]
 PATH = "/api/v1/namespaces/a/configmaps"
@@ -52,17 +52,17 @@ class FakeServer:
             yield event
 
 
-def mirror(server: FakeServer, *, optional: bool = False) -> Mirror:
-    return Mirror(server, {"maps": Collection(PATH, optional=optional)})  # type: ignore[arg-type]
+def watch_cache(server: FakeServer, *, optional: bool = False) -> WatchCache:
+    return WatchCache(server, {"maps": Collection(PATH, optional=optional)})  # type: ignore[arg-type]
 
 
-def names(found: Mirror) -> list[tuple[str, str]]:
+def names(found: WatchCache) -> list[tuple[str, str]]:
     return [(item["metadata"]["name"], item["metadata"]["resourceVersion"]) for item in found.objects("maps")]
 
 
 def test_events_change_the_objects() -> None:
     server = FakeServer([configmap("b", 2), configmap("a", 1)])
-    with mirror(server) as found:
+    with watch_cache(server) as found:
         found.read()
         assert names(found) == [("a", "1"), ("b", "2")]
         assert found.await_change(0) is False
@@ -81,7 +81,7 @@ def test_events_change_the_objects() -> None:
 
 def test_an_event_from_before_a_write_does_not_undo_its_response() -> None:
     server = FakeServer([configmap("a", 1)])
-    with mirror(server) as found:
+    with watch_cache(server) as found:
         found.read()
         found.follow()
         found.put("maps", configmap("a", 15))
@@ -96,7 +96,7 @@ def test_an_event_from_before_a_write_does_not_undo_its_response() -> None:
 
 def test_an_expired_version_is_followed_by_a_list() -> None:
     server = FakeServer([configmap("a", 1)], [configmap("b", 30)])
-    with mirror(server) as found:
+    with watch_cache(server) as found:
         found.read()
         found.follow()
         server.events.put(ApiError("expired", status=410))
@@ -109,7 +109,7 @@ def test_an_expired_version_is_followed_by_a_list() -> None:
 
 def test_other_errors_of_a_watch_are_raised() -> None:
     server = FakeServer([])
-    with mirror(server) as found:
+    with watch_cache(server) as found:
         found.read()
         found.follow()
         server.events.put(ApiError("forbidden", status=403))
@@ -132,7 +132,7 @@ class FailingList(Listed):
 def test_a_missing_kind_is_empty_only_if_optional(optional: bool) -> None:
     server = FakeServer()
     server.list = lambda path, **dummy: FailingList()  # type: ignore[method-assign]
-    with mirror(server, optional=optional) as found:
+    with watch_cache(server, optional=optional) as found:
         if optional:
             found.read()
             assert not found.is_known("maps")
@@ -149,7 +149,7 @@ def test_objects_that_may_not_be_listed_are_absent_only_if_that_is_allowed(allow
     server = FakeServer()
     server.list = lambda path, **dummy: FailingList(403)  # type: ignore[method-assign]
     collection = Collection(PATH, optional=True, may_be_forbidden=allowed)
-    with Mirror(server, {"maps": collection}) as found:  # type: ignore[arg-type]
+    with WatchCache(server, {"maps": collection}) as found:  # type: ignore[arg-type]
         if not allowed:
             with pytest.raises(ApiError):
                 found.read()

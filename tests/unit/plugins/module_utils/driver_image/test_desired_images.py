@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.operating_systems import System
-from ansible_collections.accel.gpu.plugins.module_utils.driver_image.plan import (
+from ansible_collections.accel.gpu.plugins.module_utils.driver_image.desired_images import (
     DriverImage,
-    plan_images,
+    desired_images,
     tags_by_folder,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -43,7 +43,7 @@ def images(
     """The images of pools, whose nodes have RHEL 9.6 unless `systems` has the pool."""
     plan = derive({"name": "c", **({"operator": operator} if operator else {})}, {}, list(pools))
     known = systems or {}
-    return plan_images(plan, lambda one: known.get(one.name, {RHEL}), operators, allow_public_registry=public)
+    return desired_images(plan, lambda one: known.get(one.name, {RHEL}), operators, allow_public_registry=public)
 
 
 def test_only_pools_with_a_vgpu_driver_need_an_image() -> None:

@@ -75,7 +75,7 @@ class ClusterObjects:
 
 
 @dataclass
-class ScalingPlan:
+class ScalingChanges:
     """The changes in their order, the MachineAutoscaler of each target, and messages.
 
     scaled: the MachineAutoscaler of a MachineSet, after its change. left: MachineAutoscalers of this collection that no pool declares any longer.
@@ -97,11 +97,11 @@ class ScalingPlan:
         return any(change.changed for change in self.changes)
 
 
-def plan_scaling(
+def plan_scaling_changes(
     plan: Plan, found: ClusterObjects, options: ScalingOptions, predicted: t.Mapping[str, Document]
-) -> ScalingPlan:
+) -> ScalingChanges:
     """Compare the objects with the pools. `predicted`: see find_targets()."""
-    return _Planner(plan, found, options, predicted).made()
+    return _Comparison(plan, found, options, predicted).compare()
 
 
 def uses_priorities(plan: Plan, cluster_autoscaler: Document | None) -> bool:
@@ -116,7 +116,7 @@ def uses_priorities(plan: Plan, cluster_autoscaler: Document | None) -> bool:
     )
 
 
-class _Planner:
+class _Comparison:
     def __init__(
         self, plan: Plan, found: ClusterObjects, options: ScalingOptions, predicted: t.Mapping[str, Document]
     ) -> None:
@@ -126,12 +126,11 @@ class _Planner:
         targets, problems = find_targets(plan, found.machine_sets, predicted, self.namespace)
         removed = [] if options.present else [target for target in targets if options.selects(target.pool.name)]
         self.targets = [target for target in targets if target not in removed]
-        self.made_plan = ScalingPlan(targets=self.targets, problems=problems if options.present else [])
+        self.result = ScalingChanges(targets=self.targets, problems=problems if options.present else [])
         # The MachineAutoscalers that exist after the run, by their MachineSets.
         self.remaining = {item["metadata"]["name"]: target_name(item) for item in self._live()}
 
-    def made(self) -> ScalingPlan:
-        made = self.made_plan
+    def compare(self) -> ScalingChanges:
         for target in self.targets:
             if self.options.present and self.options.selects(target.pool.name):
                 self._scale(target)
@@ -139,16 +138,19 @@ class _Planner:
         cluster = self._cluster_autoscaler()
         priorities = self._priorities(cluster)
         # The ClusterAutoscaler first, so that no node is added without its limits and delays.
-        made.changes = [*([cluster] if cluster else []), *([priorities] if priorities else []), *made.changes]
-        for change in made.changes:
+        self.result.changes = [
+            *([cluster] if cluster else []),
+            *([priorities] if priorities else []),
+            *self.result.changes,
+        ]
+        for change in self.result.changes:
             self._warn_of_foreign_fields(change)
-        return made
+        return self.result
 
     def _live(self) -> list[Object]:
         return [item for item in self.found.machine_autoscalers if not item["metadata"].get("deletionTimestamp")]
 
     def _scale(self, target: Target) -> None:
-        made = self.made_plan
         references = targets_of(self._live(), target.name)
         own = [t.cast("Object", item) for item in references if owner_of(item) is not None]
         own.sort(key=lambda item: (item["metadata"]["name"] != target.name, item["metadata"]["name"]))
@@ -160,7 +162,7 @@ class _Planner:
                 return
         elif len(foreign) > 1:
             names = join_words(item["metadata"]["name"] for item in foreign)
-            made.problems.append(
+            self.result.problems.append(
                 f"Pool {target.pool.name}: {names} refer to MachineSet {target.name}, and only one of them has an effect. Delete all but one, which can "
                 "be adopted then."
             )
@@ -168,27 +170,27 @@ class _Planner:
         elif foreign:
             live = foreign[0]
         if live is None and target.name in self.remaining:
-            made.problems.append(
+            self.result.problems.append(
                 f"Pool {target.pool.name}: MachineAutoscaler {self.namespace}/{target.name} refers to MachineSet {self.remaining[target.name]}, so that "
                 f"MachineSet {target.name} cannot get a MachineAutoscaler of its name. Delete it, or recreate it with another name."
             )
             return
         change = machine_autoscaler_change(target, live, self.namespace, force=self.options.force)
-        made.changes.append(change)
-        made.scaled[target.name] = change.desired or {}
+        self.result.changes.append(change)
+        self.result.scaled[target.name] = change.desired or {}
         self.remaining[change.name] = target.name
 
     def _report_unmanaged(self, target: Target, foreign: t.Sequence[Object], *, has_own: bool) -> None:
         names = [f"{self.namespace}/{item['metadata']['name']}" for item in foreign]
-        self.made_plan.unmanaged += names
+        self.result.unmanaged += names
         if has_own:
-            self.made_plan.warnings.append(
+            self.result.warnings.append(
                 f"MachineSet {target.name} has a managed MachineAutoscaler, and also foreign MachineAutoscaler {join_words(names)}; only one of them has an "
                 "effect. Delete the foreign one."
             )
             return
         low, high = bounds_of(foreign[0])
-        self.made_plan.warnings.append(
+        self.result.warnings.append(
             f"MachineSet {target.name} is scaled by foreign MachineAutoscaler {join_words(names)} between {low} and {high} nodes; pool "
             f"{target.pool.name} declares {target.low} to {target.high}. The MachineAutoscaler is not changed. Set gpu_autoscaling_adopt: true to manage it."
         )
@@ -201,14 +203,14 @@ class _Planner:
         for item in self._live():
             group = owner_of(item)
             pool = groups.get(group or "")
-            if group is None or any(change.live is item for change in self.made_plan.changes):
+            if group is None or any(change.live is item for change in self.result.changes):
                 continue
             if pool is not None and not self.options.selects(pool.name):
                 continue
             # A replaced MachineSet has another name.
             superseded = bool(pool and pool.nodegroup and pool.nodegroup.autoscaled and target_name(item) not in names)
             if pool is not None and (not self.options.present or superseded):
-                self.made_plan.changes.append(deletion(item))
+                self.result.changes.append(deletion(item))
                 del self.remaining[item["metadata"]["name"]]
             elif self.options.present:
                 self._report_left(
@@ -218,8 +220,8 @@ class _Planner:
     def _report_left(self, item: Object, reason: str) -> None:
         name = f"{self.namespace}/{item['metadata']['name']}"
         low, high = bounds_of(item)
-        self.made_plan.left.append(name)
-        self.made_plan.warnings.append(
+        self.result.left.append(name)
+        self.result.warnings.append(
             f"MachineAutoscaler {name} still scales MachineSet {target_name(item)} between {low} and {high} nodes, but {reason}. It is kept. To remove it: "
             f"oc -n {self.namespace} delete machineautoscaler {item['metadata']['name']}"
         )
@@ -240,13 +242,13 @@ class _Planner:
             nodes=tuple(node for node in self.found.nodes if ACCELERATOR_LABEL in node.labels),
         )
         limits = gpu_limits(self.targets, state)
-        self.made_plan.limits = limits
+        self.result.limits = limits
         used = types_in_use(machine_sets, set(self.remaining.values()))
         declared = self.declared if self.options.present else {}
         change = cluster_autoscaler_change(live, declared, limits, used, force=self.options.force)
         scale_down = declared.get("scaleDown") or {}
         if scale_down and "enabled" not in scale_down and get_nested(change.desired, *SCALE_DOWN_ENABLED) is False:
-            self.made_plan.warnings.append(
+            self.result.warnings.append(
                 f"{KIND} {NAME} removes no nodes (scaleDown.enabled is false), so the other fields of scale_down have no effect. Declare "
                 "gpu_cluster.autoscaler.scale_down.enabled: true to switch it on."
             )
@@ -263,7 +265,7 @@ class _Planner:
             return None
         expanders = get_nested(cluster.desired or {}, "spec", "expanders") or ["Random (default)"]
         if desired and PRIORITY_EXPANDER not in expanders and self.options.present:
-            self.made_plan.warnings.append(
+            self.result.warnings.append(
                 f"autoscale.priority of the pools has no effect: {KIND} {NAME} has the expanders {join_words(expanders)}. Declare "
                 f"gpu_cluster.autoscaler.expanders with {PRIORITY_EXPANDER}."
             )
@@ -273,7 +275,7 @@ class _Planner:
         kept = {expression_of(self.namespace, name) for name in left}
         change, problem = priorities_change(live, desired, kept, self.namespace)
         if problem:
-            self.made_plan.problems.append(
+            self.result.problems.append(
                 f"ConfigMap {self.namespace}/{PRIORITY_CONFIGMAP}: the text of its key priorities {problem}. Correct or delete it."
             )
         return change
@@ -283,6 +285,6 @@ class _Planner:
             return
         kept = "They are not changed. Declare these values, or set gpu_autoscaling_force: true to change them."
         effect = "They are changed." if self.options.force else kept
-        self.made_plan.warnings.append(
+        self.result.warnings.append(
             f"{change.label} has fields of another manager: {'; '.join(map(str, change.foreign))}. {effect}"
         )

@@ -36,7 +36,7 @@ class DriverImage:
         return tuple(sorted(tag for tags in self.folders.values() for tag in tags))
 
 
-def plan_images(
+def desired_images(
     plan: Plan,
     systems_of: t.Callable[[PoolPlan], t.Collection[System]],
     operator_versions: t.Collection[str],

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import (
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.group_changes import (
     CREATE,
     DELETE,
     NOTHING,
@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.plan import (
     UPDATE,
     field_differences,
     merge_field,
-    plan_changes,
+    plan_group_changes,
     range_problems,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import ReconcileResult
@@ -105,12 +105,12 @@ def desired(**more: Any) -> NodeGroupSpec:
 def test_the_change_of_a_group(
     spec: NodeGroupSpec, states: list[NodeGroupState], action: str, different: set[str]
 ) -> None:
-    (change,), dummy = plan_changes([spec], states, FIXED, 255)
+    (change,), dummy = plan_group_changes([spec], states, FIXED, 255)
     assert (change.action, set(change.differences)) == (action, different)
 
 
 def test_an_immutable_field_is_refused_with_its_values_and_a_remedy() -> None:
-    dummy, problems = plan_changes([desired(fields={"flavor": "g5"})], [actual()], FIXED, 255)
+    dummy, problems = plan_group_changes([desired(fields={"flavor": "g5"})], [actual()], FIXED, 255)
     assert problems == [
         "Node group train: flavor is 'g4', not 'g5', and the cloud cannot change that. Restore the old value, or set "
         "recreate: true to replace the group: a new group is created, the pods move to it, and this one is deleted."
@@ -119,23 +119,23 @@ def test_an_immutable_field_is_refused_with_its_values_and_a_remedy() -> None:
 
 def test_an_interrupted_replacement_is_found_again() -> None:
     spec = desired(recreate=True, fields={"flavor": "g5"})
-    (begun,), problems = plan_changes([spec], [actual()], FIXED, 255)
+    (begun,), problems = plan_group_changes([spec], [actual()], FIXED, 255)
     assert not problems
     assert [old.name for old in begun.superseded] == ["train"]
     new = actual(begun.name, fields={"flavor": "g5"})
-    (again,), dummy = plan_changes([spec], [actual(), new], FIXED, 255)
+    (again,), dummy = plan_group_changes([spec], [actual(), new], FIXED, 255)
     assert (again.action, again.current, again.name) == (REPLACE, new, begun.name)
     assert [old.name for old in again.superseded] == ["train"]
     # A later run finds the replacement; without recreate the old group is only reported.
-    (done,), dummy = plan_changes([spec], [new], FIXED, 255)
+    (done,), dummy = plan_group_changes([spec], [new], FIXED, 255)
     assert (done.action, done.name) == (NOTHING, begun.name)
-    (reported,), dummy = plan_changes([desired(fields={"flavor": "g5"})], [actual(), new], FIXED, 255)
+    (reported,), dummy = plan_group_changes([desired(fields={"flavor": "g5"})], [actual(), new], FIXED, 255)
     assert (reported.action, [orphan.name for orphan in reported.orphans]) == (NOTHING, ["train"])
 
 
 def test_a_group_of_another_spec_is_not_a_replacement() -> None:
     both = [desired(), NodeGroupSpec("train-00ff", count=1, fields={"flavor": "g5"})]
-    planned, problems = plan_changes(
+    planned, problems = plan_group_changes(
         both, [actual(), actual("train-00ff", count=1, fields={"flavor": "g5"})], FIXED, 255
     )
     assert [change.action for change in planned] == [NOTHING, NOTHING]
@@ -155,7 +155,7 @@ def test_a_group_of_another_spec_is_not_a_replacement() -> None:
 def test_counts_outside_of_their_range_are_refused(
     spec: NodeGroupSpec, state: NodeGroupState | None, message: str
 ) -> None:
-    (change,), dummy = plan_changes([spec], [state] if state else [], FIXED, 255)
+    (change,), dummy = plan_group_changes([spec], [state] if state else [], FIXED, 255)
     assert message in "".join(range_problems(change))
     assert bool(message) == bool(list(range_problems(change)))
 
@@ -215,7 +215,7 @@ def with_template(name: str = "train", template: str = "old", **more: Any) -> No
 
 def changes_of(spec: NodeGroupSpec, *states: NodeGroupState) -> Any:
     """The change of a group whose template only affects new machines."""
-    (change,), problems = plan_changes([spec], states, frozenset(), 20, MACHINES)
+    (change,), problems = plan_group_changes([spec], states, frozenset(), 20, MACHINES)
     assert problems == []
     return change
 
@@ -264,6 +264,6 @@ def test_a_range_that_another_object_keeps_is_not_compared() -> None:
 def test_the_result_of_an_absent_group_has_its_name_in_the_first_and_in_the_second_run(
     states: list[NodeGroupState],
 ) -> None:
-    (change,), dummy = plan_changes([desired(present=False)], states, FIXED, 255)
+    (change,), dummy = plan_group_changes([desired(present=False)], states, FIXED, 255)
     group = ReconcileResult([change]).result()["nodegroups"]["train"]
     assert (group["action"], group["name"]) == (DELETE if states else NOTHING, "train")

@@ -43,7 +43,7 @@ class _Change:
     error: Exception | None = None
 
 
-class Mirror:
+class WatchCache:
     """The objects of the collections; read() lists them, and follow() starts the watches."""
 
     def __init__(self, client: Client, collections: t.Mapping[str, Collection]) -> None:
@@ -56,7 +56,7 @@ class Mirror:
         self._closed = threading.Event()
         self._following = False
 
-    def __enter__(self) -> Mirror:
+    def __enter__(self) -> WatchCache:
         """Return itself."""
         return self
 

@@ -111,7 +111,7 @@ def groups_of_spec(
     return sorted(matches, key=lambda state: (state.name != name, state.name))
 
 
-def plan_changes(
+def plan_group_changes(
     specs: t.Sequence[NodeGroupSpec],
     states: t.Sequence[NodeGroupState],
     immutable_fields: t.Collection[str],

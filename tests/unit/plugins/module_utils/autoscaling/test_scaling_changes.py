@@ -11,11 +11,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.plan import (
+from ansible_collections.accel.gpu.plugins.module_utils.autoscaling.scaling_changes import (
     ClusterObjects,
+    ScalingChanges,
     ScalingOptions,
-    ScalingPlan,
-    plan_scaling,
+    plan_scaling_changes,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node import parse_node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -69,25 +69,25 @@ def made(
     cluster: Object | None = None,
     found: Object | None = None,
     **options: t.Any,
-) -> ScalingPlan:
+) -> ScalingChanges:
     variables = {"name": "c", "cloud": {"machineset": {}}, **({"autoscaler": autoscaler} if autoscaler else {})}
     declared = [{key: value for key, value in item.items() if value is not None} for item in pools]
     objects = ClusterObjects("4.18.7", tuple(sets), tuple(scalers), cluster, **(found or {}))
     names = frozenset(options.pop("pool_names", ()))
-    return plan_scaling(
+    return plan_scaling_changes(
         derive(variables, {}, declared), objects, ScalingOptions(pool_names=names, **options), predicted or {}
     )
 
 
-def actions(plan: ScalingPlan) -> dict[str, str]:
+def actions(plan: ScalingChanges) -> dict[str, str]:
     return {f"{change.kind} {change.name}": change.action for change in plan.changes if change.changed}
 
 
-def after(plan: ScalingPlan, kind: str = "ClusterAutoscaler") -> Object:
+def after(plan: ScalingChanges, kind: str = "ClusterAutoscaler") -> Object:
     return next(change.desired or {} for change in plan.changes if change.kind == kind)
 
 
-def applied(plan: ScalingPlan) -> tuple[Object | None, list[Object]]:
+def applied(plan: ScalingChanges) -> tuple[Object | None, list[Object]]:
     """The ClusterAutoscaler and the MachineAutoscalers after the changes, as if the collection had written all of their fields."""
     entry = {"manager": "accel.gpu", "fieldsV1": {"f:spec": {}}}
     objects = [copy.deepcopy(change.desired) for change in plan.changes if change.desired]
