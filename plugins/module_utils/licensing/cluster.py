@@ -30,6 +30,7 @@ from .driver_pods import (
     parse_driver_pods,
 )
 from .gridd_conf import profile_class
+from .option_names import NODE_NAMES_OPTION
 from .targets import LicenseTarget, declared_targets, declares_vgpu, mounted_targets, target_of_driver, target_of_pool
 from .token import LicenseService
 
@@ -77,7 +78,7 @@ class LicenseCluster:
         """The license nodes with these names, or all if none is given; raises InvalidOptions for a name of no such node."""
         nodes = self.license_nodes()
         if unknown := sorted(set(names) - {node.name for node in nodes}):
-            raise InvalidOptions([f"node_names: {abbreviate(unknown)} is not a vGPU node of this cluster"])
+            raise InvalidOptions([f"{NODE_NAMES_OPTION}: {abbreviate(unknown)} is not a vGPU node of this cluster"])
         return [node for node in nodes if not names or node.name in names]
 
     def unfinished_restarts(self) -> dict[str, str]:
