@@ -119,11 +119,11 @@ TUNING = {
     ),
     "node-delay": Setting("0.05", "seconds until a new node is ready, in VKS clusters without a Kubernetes API server"),
     "lag": Setting("0.2", "delay of the 'late' alternatives in seconds"),
-    "seed": Setting("0", "seed of ids, delays and random choices"),
+    "seed": Setting("0", "seed for ids, delays and random choices"),
     "lock-out-after": Setting("5", "number of failed logins after which IAM locks a client out; 0: never"),
-    "max-clusters": Setting("20", "quota of clusters in the account"),
-    "max-groups": Setting("20", "quota of node groups in a cluster"),
-    "max-nodes": Setting("10", "quota of nodes in a node group"),
+    "max-clusters": Setting("20", "quota for clusters in the account"),
+    "max-groups": Setting("20", "quota for node groups in a cluster"),
+    "max-nodes": Setting("10", "quota for nodes in a node group"),
 }
 
 
