@@ -74,7 +74,7 @@ class MachineApi(LabPart):
     def inject(self, lab: Lab, fault: CloudFault) -> None:
         """Reject a fault with a value, or of a MachineSet that does not exist."""
         if fault.value is not None:
-            raise LabError(f"the fault '{fault.name}' takes no value")
+            raise LabError(f"the fault '{fault.name}' accepts no value")
         if fault.group is not None and fault.name.endswith("paused"):
             raise LabError(f"the fault '{fault.name}' is not that of a MachineSet: omit --group")
         if fault.group is not None and Api(lab).get(f"{MACHINE_SETS}/{fault.group}") is None:

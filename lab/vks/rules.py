@@ -98,9 +98,9 @@ def check_fault(name: str, group: str | None, value: str | None) -> None:
     if group is not None and not fault.groups:
         raise LabError(f"the fault {name} cannot be limited to a group")
     if value is not None and not (fault.times or fault.value):
-        raise LabError(f"the fault {name} takes no value")
+        raise LabError(f"the fault {name} accepts no value")
     if value is not None and (fault.times or fault.value in ("seconds", "requests", "number")):
         try:
             float(value)
         except ValueError:
-            raise LabError(f"the fault {name} takes a number, not '{value}'") from None
+            raise LabError(f"the fault {name} requires a number, not '{value}'") from None

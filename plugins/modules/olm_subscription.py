@@ -39,9 +39,9 @@ notes:
   - With O(wait=false) and O(approval=Manual), the module still waits, for at most O(wait_timeout), until it has approved the InstallPlan of the declared
     version. If the upgrade goes through intermediate versions, this includes their installation. The module does not wait until the declared version is
     stable.
-  - An upgrade of the GPU operator restarts the driver on every GPU node. The pods that use a GPU there are evicted first. This module does not hold back such
-    an upgrade, but the role P(accel.gpu.gpu_operator#role) does. RV(accel.gpu.operator_info#module:operator_info.operator.driver_nodes) is the number of
-    these nodes.
+  - An upgrade of the GPU operator restarts the driver on every GPU node. The pods that use a GPU on these nodes are evicted first. This module does not
+    hold back such an upgrade, but the role P(accel.gpu.gpu_operator#role) does.
+    RV(accel.gpu.operator_info#module:operator_info.operator.driver_nodes) is the number of these nodes.
   - In check mode, the version, channel and source are unknown on a first run if the catalogs cannot be read yet. RV(olm_subscription.after_discovery) lists
     these fields.
 options:

@@ -121,7 +121,7 @@ def all_final(findings: t.Mapping[str, NodeDrift]) -> bool:
 def progress_text(undiscovered: t.Collection[str]) -> str:
     """The progress of a wait; it follows the number of nodes that are as declared, and of all nodes of the pools."""
     waiting = f"; {len(undiscovered)} GPU nodes are not discovered yet" if undiscovered else ""
-    return f"nodes match the declaration{waiting}"
+    return f"nodes are in the desired state{waiting}"
 
 
 def _operands(node: Node, pool: PoolPlan) -> t.Iterator[str]:

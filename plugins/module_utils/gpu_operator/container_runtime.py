@@ -131,6 +131,6 @@ def _mismatch(node: Node, paths: t.Mapping[str, str], version: str) -> str:
     if not wrong:
         return ""
     return (
-        f"the container toolkit looks for containerd's {' and '.join(wrong)} on these nodes ({distribution.title}, kubelet "
+        f"the container toolkit expects containerd's {' and '.join(wrong)} on these nodes ({distribution.title}, kubelet "
         f"{node.kubelet_version}); set gpu_cluster.distribution: {distribution.name}, or correct toolkit.env in gpu_cluster.operator.values"
     )

@@ -151,7 +151,7 @@ def settings_for_unconfirmed(plan: Plan, installed: InstalledToolkit) -> Toolkit
     if not installed.working or _is_derived(plan, distribution, recorded, installed):
         return ToolkitSettings()
     note = (
-        f"its container toolkit works on {installed.ready_nodes} node(s), so it stays as it is, without the settings of {distribution.title} "
+        f"its container toolkit works on {installed.ready_nodes} node(s), so it is not changed and does not get the settings of {distribution.title} "
         f"({_format(env)}). To apply them, set these variables in toolkit.env of gpu_cluster.operator.values"
     )
     return ToolkitSettings(distribution.name, recorded, (note,), replaces_declared=True)

@@ -46,7 +46,7 @@ def find_helm(path: str | None, search: t.Callable[[str], str | None]) -> str:
         raise HelmMissing(f"There is no executable at binary_path {path}. {INSTALL_HELM}")
     binary = path or search("helm")
     if not binary:
-        raise HelmMissing(f"helm is not on this machine. {INSTALL_HELM}")
+        raise HelmMissing(f"helm is not installed on this machine. {INSTALL_HELM}")
     return str(binary)
 
 

@@ -208,7 +208,7 @@ class LicenseContainers:
                 )
             if self._clock() > deadline:
                 raise CommandFailed(
-                    f"nvidia-gridd (PID {pid}) in pod {pod.name} has not ended {_STOP_TIMEOUT:.0f} s after SIGTERM."
+                    f"nvidia-gridd (PID {pid}) in pod {pod.name} is still running {_STOP_TIMEOUT:.0f} s after SIGTERM."
                 )
             self._sleep(0.5)
 

@@ -100,7 +100,7 @@ def mismatch(feature_type: int | None, kind: str) -> str:
         return ""
     needed = " or ".join(f"{value} ({FEATURE_TYPES[value]})" for value in _FITTING[kind])
     requested = FEATURE_TYPES.get(feature_type, "an unknown product")
-    return f"FeatureType={feature_type} requests {requested}, but vGPU types of class {kind} need {needed}"
+    return f"FeatureType={feature_type} requests {requested}, but vGPU types of class {kind} require {needed}"
 
 
 def with_parameters(text: str, parameters: t.Mapping[str, str]) -> str:

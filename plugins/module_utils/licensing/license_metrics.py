@@ -107,7 +107,7 @@ class LicenseMetrics:
     def _read(self, pod: str | None) -> Reading:
         if pod is None:
             return Reading(
-                error=f"The node has no pod of dcgm-exporter. Enable dcgmExporter in the ClusterPolicy, {_OTHER_SOURCE}."
+                error=f"The node has no dcgm-exporter pod. Enable dcgmExporter in the ClusterPolicy, {_OTHER_SOURCE}."
             )
         path = object_path("v1", "Pod", f"{pod}:{_PORT}", self._namespace)
         try:

@@ -64,7 +64,7 @@ def find_program(name: str, search: t.Callable[[str], str | None]) -> str:
     found = search(name)
     if not found:
         raise ConnectionProblem(
-            f"{name} is not on this machine. Install it with the package manager ({name} on Debian, Ubuntu, Fedora and RHEL)."
+            f"{name} is not installed on this machine. Install it with the package manager ({name} on Debian, Ubuntu, Fedora and RHEL)."
         )
     return found
 

@@ -22,7 +22,7 @@ Document = t.Mapping[str, t.Any]
 
 _TITLES = ("DRIVER RESTARTS", "PODS LOSE GPU", "OPERAND PODS", "NODES REPARTITIONED", "GPU RESETS")
 _COMPONENTS = {"nfd": "NFD", "operator": "GPU operator"}
-_SOURCE = f"times were measured on {benchmarks.MEASURED}; other GPUs and kernels differ, see docs/modes.md"
+_SOURCE = f"times were measured on {benchmarks.MEASURED}; results differ on other GPUs and kernels; see docs/modes.md"
 
 
 def component_paragraphs(info: Document) -> t.Iterator[Paragraph]:
@@ -154,7 +154,7 @@ def impact_lines(info: Document, width: int) -> list[str]:
 
 def _node_changes(steps: Document) -> t.Iterator[Paragraph]:
     for key, head, text in (
-        ("evicts", "pods", "have pods that are evicted"),
+        ("evicts", "pods", "have pods to evict"),
         ("blocked_by", "blocked", "cannot be changed, since a drain does not evict the pods that use their GPUs"),
         ("stops", "stopped", "have DaemonSet pods that are stopped for the change"),
     ):
@@ -210,8 +210,8 @@ def _driver_restarts(total: Document) -> str:
             "cordoned while its driver pod restarts, and no pod is evicted"
         )
     if total["at_once"]:
-        return f"the driver restarts on all {total['driver_restarts']} node(s) at the same time: {reasons}; pods that use a GPU there are evicted"
+        return f"the driver restarts on all {total['driver_restarts']} node(s) at the same time: {reasons}; pods that use a GPU on these nodes are evicted"
     return (
-        f"the driver restarts on {total['driver_restarts']} node(s), at most {total['max_parallel']} at a time: {reasons}; pods that use a GPU there are "
-        "evicted first"
+        f"the driver restarts on {total['driver_restarts']} node(s), at most {total['max_parallel']} at a time: {reasons}; pods that use a GPU on "
+        "these nodes are evicted first"
     )

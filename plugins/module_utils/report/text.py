@@ -233,7 +233,7 @@ def _notes(info: Document) -> t.Iterator[Paragraph]:
         count = sum(by_pool.values()) or len(released)
         yield (
             "released",
-            f"{count} node(s) are released, which removes their pool's labels{f' ({pools})' if pools else ''}: {abbreviate(released)}",
+            f"{count} node(s) are released; their pool's labels are removed{f' ({pools})' if pools else ''}: {abbreviate(released)}",
         )
     if release.get("refusal"):
         yield "REFUSED", str(release["refusal"])

@@ -126,7 +126,7 @@ def values_have_no_key(cluster: Document) -> Problems:
         if values.get(name) is not None and not isinstance(values[name], dict):
             yield f"{_PATH}.values.{name}: is {type_name(values[name])}, not a map; write it as `key: value` lines, or remove it"
     if get_nested(values, "resourceLimits", "gpus") is not None:
-        yield f"{_PATH}.values.resourceLimits.gpus: cannot be set, it follows from autoscale.max of the pools; remove it"
+        yield f"{_PATH}.values.resourceLimits.gpus: cannot be set, because it is derived from autoscale.max of the pools; remove it"
     for keys, path in SPEC_PATHS.items():
         if get_nested(values, *path) is not None:
             yield f"{_PATH}.values.{'.'.join(path)}: has its own key; set {_PATH}.{'.'.join(keys)} instead"

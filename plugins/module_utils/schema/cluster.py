@@ -220,7 +220,7 @@ def releases_differ(cluster: Document) -> Problems:
 # Helm values that would give a field a second owner, and its owner.
 _OWNED_VALUES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("operator", "nfd", "enabled"), "NFD has its own release (gpu_cluster.nfd)"),
-    (("operator", "devicePlugin", "config"), "it follows from the pools' sharing"),
+    (("operator", "devicePlugin", "config"), "it is derived from the pools' sharing"),
     (("operator", "operator", "cleanupCRD"), "accel.gpu.uninstall deletes the CRDs that no foreign object needs"),
 )
 
@@ -229,7 +229,7 @@ def values_have_one_owner(cluster: Document) -> Problems:
     """A field that this collection sets is not set by Helm values, too."""
     for (which, *keys), reason in _OWNED_VALUES:
         if get_nested(cluster, which, "values", *keys) not in (None, False):
-            yield f"gpu_cluster.{which}.values.{'.'.join(keys)}: cannot be set, {reason}; remove it"
+            yield f"gpu_cluster.{which}.values.{'.'.join(keys)}: cannot be set, because {reason}; remove it"
 
 
 _PATH = "gpu_cluster.operator"

@@ -245,5 +245,5 @@ def groups_differ(pools: t.Sequence[PoolVariables]) -> Problems:
                 continue
             # Two pools with the same name are already reported.
             if get_nested(pool.merged, "name") != get_nested(first[name].merged, "name"):
-                yield f"{pool.path}.nodes.name: the node group {quote(name)} is already used by {first[name].title}; give each pool its own"
+                yield f"{pool.path}.nodes.name: the node group {quote(name)} is already used by {first[name].title}; give each pool a unique name"
                 break

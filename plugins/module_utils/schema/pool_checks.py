@@ -115,7 +115,7 @@ def names_differ(pools: t.Sequence[PoolVariables]) -> Problems:
     for pool in pools:
         name = get_nested(pool.merged, "name")
         if isinstance(name, str) and first.setdefault(name, pool) is not pool:
-            yield f"{pool.path}.name: {quote(name)} is already the name of {first[name].path}; give each pool its own"
+            yield f"{pool.path}.name: {quote(name)} is already the name of {first[name].path}; give each pool a unique name"
 
 
 def _match_terms(pool: PoolVariables) -> MatchTerms | None:

@@ -39,11 +39,11 @@ def provider_spec_problems(document: t.Any, path: str, *, has_zones: bool = Fals
         if get_nested(document, *zone) is not None:
             yield f"{path}.{'.'.join(zone)}: follows from zones; remove one of them"
     if isinstance(document.get("userData"), str):
-        yield f"{path}.userData: may contain secrets, which every user who can read MachineSets sees; put it into a Secret and set userDataSecret"
+        yield f"{path}.userData: may contain secrets, which every user who can read MachineSets sees; store it in a Secret and set userDataSecret"
     for secret in find_secrets({key: value for key, value in document.items() if key != "userData"}, path):
         yield (
-            f"{secret.path}: contains a secret ({secret.description}; not shown), which every user who can read MachineSets sees; put it into a Secret "
-            "and name that in userDataSecret or credentialsSecret"
+            f"{secret.path}: contains a secret ({secret.description}; not shown), which every user who can read MachineSets sees; store it in a Secret "
+            "and name the Secret in userDataSecret or credentialsSecret"
         )
 
 

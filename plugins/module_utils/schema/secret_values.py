@@ -158,8 +158,8 @@ def subscription_config_holds_no_secrets(cluster: Document) -> Problems:
         path = f"gpu_cluster.{which}.olm.subscription_config"
         for secret in find_secrets(get_nested(cluster, which, "olm", "subscription_config"), path):
             yield (
-                f"{secret.path}: contains a secret ({secret.description}; not shown), which other users can read there; put it into a Secret in the "
-                "operator's namespace and name that in envFrom"
+                f"{secret.path}: contains a secret ({secret.description}; not shown), which other users can read there; store it in a Secret in the "
+                "operator's namespace, and reference the Secret in envFrom"
             )
 
 
@@ -174,7 +174,7 @@ def _remedy(secret: SecretValue) -> str:
     if "registry" in secret.description or "docker" in secret.path.lower():
         return "create a Secret of type kubernetes.io/dockerconfigjson in the release's namespace and name it in gpu_cluster.operator.image_pull_secrets"
     if "licens" in secret.path.lower():
-        return "put it into a Secret in the operator's namespace and name that in driver.licensingConfig.secretName"
+        return "store it in a Secret in the operator's namespace, and set driver.licensingConfig.secretName"
     if secret.path.startswith(f"{_OPERATOR}.driver."):
-        return "put the variable into a Secret in the operator's namespace and name that in gpu_cluster.operator.driver.secret_env"
-    return "put it into a Secret and name that (secretName, secretKeyRef, imagePullSecrets, or as the chart defines it)"
+        return "store the variable in a Secret in the operator's namespace, and name the Secret in gpu_cluster.operator.driver.secret_env"
+    return "store it in a Secret and reference the Secret (secretName, secretKeyRef, imagePullSecrets, or as the chart defines it)"

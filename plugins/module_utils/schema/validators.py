@@ -301,7 +301,7 @@ def proxy_url(value: str) -> str | None:
     if "@" in parts.netloc:
         return (
             "contains a user or password, which would be readable in the ClusterPolicy; "
-            "put the variable into a Secret and name that in driver.secret_env"
+            "store the variable in a Secret, and name the Secret in driver.secret_env"
         )
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         return "has a path; a proxy is a host and a port, as in http://host:port"

@@ -136,7 +136,7 @@ class Mig(SharingMode):
     def performance(self, pods: PodExpectation) -> str:
         """The SMs and the memory of each device, as text."""
         devices = [_device(name, pods.model) for name in sorted(pods.profiles, reverse=True)]
-        text = "; ".join([*devices, "no device takes compute, memory or bandwidth from another"])
+        text = "; ".join([*devices, "devices do not share compute, memory or bandwidth"])
         if pods.replicas > 1:
             text += f"; on each, {time_sliced(pods.replicas, 'it')}, and its memory is not divided"
         return text + benchmarks.limit_note(pods.replicas)

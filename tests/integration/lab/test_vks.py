@@ -133,7 +133,7 @@ def test_faults_and_guesses_of_the_command_line(lab: OwnLab, tenant: Tenant) -> 
     assert (answer.status, answer.body) == (202, None)
     path = tenant.path_of("gpus-c")
     until(lambda: tenant.vks("GET", path).body["status"], lambda status: bool(status == "ERROR"), 60)
-    assert "takes a number" in lab.execute("cloud", "fault", "inject", "vks.busy", "--value", "often").stderr
+    assert "requires a number" in lab.execute("cloud", "fault", "inject", "vks.busy", "--value", "often").stderr
     assert "choose from group, empty, uid" in lab.execute("cloud", "set", "vks.create-response=none").stderr
     lab.command("cloud", "fault", "clear")
     lab.command("cloud", "set", "vks.create-response=group")

@@ -174,7 +174,7 @@ def test_a_feature_type_of_another_class(licensing: Licensing) -> None:
     licensing.license(licensing.token(NEW_HOST), feature_type=2)
     failed = licensing.rotate(node_names=["vdi-1", "vdi-2"], wait_timeout=3)
     assert (
-        "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C need 1 (NVIDIA vGPU)"
+        "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C require 1 (NVIDIA vGPU)"
         in failed["msg"]
     )
     licensing.license(feature_type=4)

@@ -258,7 +258,7 @@ def test_missing_helm(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(cluster.lab.env, "PATH", str(tmp_path))
     found = prepare(cluster)
     assert found["failed"]
-    assert "helm is not on this machine" in found["msg"]
+    assert "helm is not installed on this machine" in found["msg"]
     assert "binary_path" in found["msg"]
 
 

@@ -136,7 +136,7 @@ def test_a_declared_distribution_that_no_node_has_changes_no_toolkit_that_works(
         contradicted, kept = notes
         assert "gpu_cluster.distribution is rke2, but 2 node(s) are not recognized as RKE2" in contradicted
         assert "inference-1 (kubeadm, kubelet v1." in contradicted
-        assert "its container toolkit works on 2 node(s), so it stays as it is" in kept
+        assert "its container toolkit works on 2 node(s), so it is not changed" in kept
     assert run.changed() == 0
     assert cluster.get("clusterpolicy", "cluster-policy")["spec"] == before
     # Variables that the user sets are applied.

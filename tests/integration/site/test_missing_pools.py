@@ -150,7 +150,7 @@ def test_no_playbook_removes_anything_by_mistake(cluster: Cluster, tmp_path: Pat
         "REFUSED",
         "20 node(s)",
         "5 of pool inference",
-        "have pods that are evicted",
+        "have pods to evict",
         "-e gpu_allow_release=inference,",
     ):
         assert plan.shown(words), words

@@ -151,7 +151,7 @@ def test_an_upgrade_of_an_untouched_cluster(plain: Scenario) -> None:
 
     announced = plain.plan(T4, allow=True)
     assert announced.shown(
-        f"the driver restarts on 2 node(s), at most 2 at a time: {UPGRADE}; pods that use a GPU there are evicted first"
+        f"the driver restarts on 2 node(s), at most 2 at a time: {UPGRADE}; pods that use a GPU on these nodes are evicted first"
     )
     assert announced.shown("allowed by gpu_operator_allow_driver_rollout")
     assert not announced.shown("REFUSED")

@@ -94,10 +94,10 @@ def test_undocumented_fields_can_be_allowed() -> None:
     ("name", "group_name", "value", "problem"),
     [
         ("busy", "a", "3", None),
-        ("busy", None, "often", "takes a number"),
+        ("busy", None, "often", "requires a number"),
         ("busys", None, None, "unknown fault 'busys'"),
         ("slow", "a", "1", "cannot be limited to a group"),
-        ("locked-out", None, "1", "takes no value"),
+        ("locked-out", None, "1", "accepts no value"),
         ("unknown-status", "a", "RECONCILING", None),
     ],
 )

@@ -96,7 +96,7 @@ def test_an_unchanged_release_needs_no_helm(tmp_path: Path) -> None:
 def test_a_changed_release_needs_helm(planned: Plan, server: Server) -> None:
     found = preview(planned, server)
     assert found is not None
-    assert found.problem.startswith("helm is not on this machine")
+    assert found.problem.startswith("helm is not installed on this machine")
     assert found.as_dict()["refusals"] == []
 
 

@@ -97,5 +97,5 @@ def test_helm_is_found_at_the_path_or_on_path(tmp_path: Path) -> None:
     helm.chmod(0o755)
     assert find_helm(str(helm), lambda name: None) == str(helm)
     assert find_helm(None, lambda name: f"/usr/bin/{name}") == "/usr/bin/helm"
-    with pytest.raises(HelmMissing, match="helm is not on this machine"):
+    with pytest.raises(HelmMissing, match="helm is not installed on this machine"):
         find_helm(None, lambda name: None)

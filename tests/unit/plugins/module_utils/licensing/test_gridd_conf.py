@@ -46,16 +46,16 @@ def test_the_automatic_feature_type_fits_each_class() -> None:
         (
             2,
             "C",
-            "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C need 1 (NVIDIA vGPU) or 4 (NVIDIA Virtual Compute Server)",
+            "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C require 1 (NVIDIA vGPU) or 4 (NVIDIA Virtual Compute Server)",
         ),
         (1, "Q", ""),
         (
             4,
             "Q",
-            "FeatureType=4 requests NVIDIA Virtual Compute Server, but vGPU types of class Q need 2 (NVIDIA RTX Virtual Workstation) or 1 (NVIDIA vGPU)",
+            "FeatureType=4 requests NVIDIA Virtual Compute Server, but vGPU types of class Q require 2 (NVIDIA RTX Virtual Workstation) or 1 (NVIDIA vGPU)",
         ),
-        (0, "A", "FeatureType=0 requests no license, but vGPU types of class A need 1 (NVIDIA vGPU)"),
-        (9, "B", "FeatureType=9 requests an unknown product, but vGPU types of class B need 1 (NVIDIA vGPU)"),
+        (0, "A", "FeatureType=0 requests no license, but vGPU types of class A require 1 (NVIDIA vGPU)"),
+        (9, "B", "FeatureType=9 requests an unknown product, but vGPU types of class B require 1 (NVIDIA vGPU)"),
     ],
 )
 def test_mismatches(value: int | None, kind: str, text: str) -> None:

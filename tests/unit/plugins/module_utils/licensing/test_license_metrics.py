@@ -165,7 +165,7 @@ def test_readings(answer: str | ApiError, status: LicenseStatus | None, text: st
 @pytest.mark.parametrize("exporters", [Exporters({"n2": sample(1)}), Exporters({"n1": sample(1)}, deleted="n1")])
 def test_a_node_without_exporter(exporters: Exporters) -> None:
     reading = read(exporters, license_node("n1"))["n1"]
-    assert reading.error.startswith("The node has no pod of dcgm-exporter. Enable dcgmExporter in the ClusterPolicy, ")
+    assert reading.error.startswith("The node has no dcgm-exporter pod. Enable dcgmExporter in the ClusterPolicy, ")
 
 
 def test_a_node_whose_driver_does_not_run_is_not_read() -> None:

@@ -79,7 +79,7 @@ def test_a_failure_is_a_warning() -> None:
     returning.prepare([node("n0"), node("n1"), node("n2")])
     assert sorted(warnings) == [
         "node n0: The license stays assigned until it expires. connection reset.",
-        "node n1: The license stays assigned until it expires. nvidia-gridd (PID 100) in pod driver-n1 has not ended 60 s after SIGTERM.",
+        "node n1: The license stays assigned until it expires. nvidia-gridd (PID 100) in pod driver-n1 is still running 60 s after SIGTERM.",
     ]
 
 

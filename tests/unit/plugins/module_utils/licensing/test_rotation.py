@@ -217,7 +217,7 @@ def test_a_client_that_does_not_end() -> None:
     containers = cluster(1, immortal=True)
     access = LicenseContainers(cast(Any, containers), sleep=lambda dummy: None, clock=iter(range(0, 1000, 10)).__next__)
     with pytest.raises(
-        PartialFailure, match=r"nvidia-gridd \(PID 100\) in pod driver-n0 has not ended 60 s after SIGTERM"
+        PartialFailure, match=r"nvidia-gridd \(PID 100\) in pod driver-n0 is still running 60 s after SIGTERM"
     ):
         rotator(access).run(plan(containers)[1], RotationResult())
     assert len([command for dummy, command in containers.commands if command[0] == "kill"]) == 1

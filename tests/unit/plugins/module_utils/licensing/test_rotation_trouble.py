@@ -189,6 +189,6 @@ def test_a_node_that_may_have_left_is_reported_with_its_error() -> None:
     access, rotations = plan(containers)
     with (
         mock.patch.object(access, "has_node", side_effect=lost_connection()),
-        pytest.raises(PartialFailure, match="has not ended 60 s after SIGTERM"),
+        pytest.raises(PartialFailure, match="is still running 60 s after SIGTERM"),
     ):
         rotator(access).run(rotations, RotationResult())

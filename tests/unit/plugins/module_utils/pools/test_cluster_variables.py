@@ -67,7 +67,7 @@ CLUSTER_MISTAKES: list[tuple[t.Any, str]] = [
     ),
     (
         {**CLUSTER, "operator": {"values": {"operator": {"cleanupCRD": True}}}},
-        "gpu_cluster.operator.values.operator.cleanupCRD: cannot be set, accel.gpu.uninstall deletes",
+        "gpu_cluster.operator.values.operator.cleanupCRD: cannot be set, because accel.gpu.uninstall deletes",
     ),
 ]
 

@@ -121,7 +121,7 @@ def test_name_of_a_pool(name: t.Any, message: str) -> None:
 FLEET_MISTAKES: list[tuple[list[Document], list[str]]] = [
     (
         [{"name": "a"}, {"name": "a"}],
-        ['gpu_pools[1].name: "a" is already the name of gpu_pools[0]; give each pool its own'],
+        ['gpu_pools[1].name: "a" is already the name of gpu_pools[0]; give each pool a unique name'],
     ),
     (
         [{"name": "a", "match": {"model": "T4"}}, {"name": "b", "match": {"model": "Tesla-T4"}}],

@@ -175,7 +175,7 @@ def test_a_missing_source_by_digest_is_noticed_before_any_copy() -> None:
 
 def test_what_prevents_a_copy_is_known_before_it() -> None:
     found = world().put_image("r.example.com/b:2", BOTH)
-    found.failures["skopeo"] = ConnectionProblem("skopeo is not on this machine.")
+    found.failures["skopeo"] = ConnectionProblem("skopeo is not installed on this machine.")
     # Another tag needs no program.
     found.copier().require(found.compare(spec(tags=("2",))))
     with pytest.raises(ConnectionProblem, match="skopeo is not"):

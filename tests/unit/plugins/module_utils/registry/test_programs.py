@@ -260,5 +260,5 @@ def test_a_failure_names_the_command_and_its_images() -> None:
 
 def test_a_missing_program() -> None:
     missing = ImageTools(Programs().run, lambda dummy: None, Credentials({}), RegistryAccess)
-    with pytest.raises(ConnectionProblem, match=r"skopeo is not on this machine\. Install it"):
+    with pytest.raises(ConnectionProblem, match=r"skopeo is not installed on this machine\. Install it"):
         missing.copy(SOURCE, TARGET, all_platforms=True)

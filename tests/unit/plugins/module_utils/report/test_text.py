@@ -221,7 +221,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             driver_restarts=20, max_parallel=20, at_once=True, reasons=["driver.useNvidiaDriverCRD"], allowed=True
         ),
         [
-            "drivers: the driver restarts on all 20 node(s) at the same time: driver.useNvidiaDriverCRD; pods that use a GPU there are "
+            "drivers: the driver restarts on all 20 node(s) at the same time: driver.useNvidiaDriverCRD; pods that use a GPU on these nodes are "
             "evicted; allowed by gpu_operator_allow_driver_rollout"
         ],
     ),
@@ -241,7 +241,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         [
             "IMPACT DRIVER RESTARTS PODS LOSE GPU OPERAND PODS NODES REPARTITIONED GPU RESETS notebooks 4 9 31 2 1",
             "drivers: the driver restarts on 4 node(s), at most 1 at a time: daemonsets.tolerations; driver.env; pods that use a GPU "
-            "there are evicted first; held back, unless gpu_operator_allow_driver_rollout is true",
+            "on these nodes are evicted first; held back, unless gpu_operator_allow_driver_rollout is true",
             "mig: GPUs of 2 node(s) are repartitioned in a rolling update: cordon, drain, change, verify, uncordon",
             "resets: the MIG mode of 1 node(s) with Ampere GPUs is switched",
         ],
@@ -275,7 +275,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
             },
         ),
         [
-            "operator a becomes b; pods that use a GPU there are evicted first REFUSED: Helm would overwrite x. "
+            "operator a becomes b; pods that use a GPU on these nodes are evicted first REFUSED: Helm would overwrite x. "
             "REFUSED: Not upgraded, because y.",
         ],
     ),
@@ -309,7 +309,7 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         "released",
         "plan",
         _info(released=["n9"], release={"pools": {"train": 1}, "refusal": ""}),
-        ["released: 1 node(s) are released, which removes their pool's labels (1 of pool train): n9"],
+        ["released: 1 node(s) are released; their pool's labels are removed (1 of pool train): n9"],
     ),
     (
         "refused",

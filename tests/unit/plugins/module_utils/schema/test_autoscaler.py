@@ -39,7 +39,7 @@ def pool(**scale: t.Any) -> dict[str, t.Any]:
         ({"unneeded_time": "5m"}, "unneeded_time: is not a known key; it belongs under scale_down"),
         (
             {"values": {"resourceLimits": {"gpus": []}}},
-            "resourceLimits.gpus: cannot be set, it follows from autoscale.max",
+            "resourceLimits.gpus: cannot be set, because it is derived from autoscale.max",
         ),
         ({"values": {"scaleDown": {"enabled": False}}}, "set gpu_cluster.autoscaler.scale_down.enabled instead"),
         ({"values": {"expanders": ["Random"]}}, "set gpu_cluster.autoscaler.expanders instead"),

@@ -261,7 +261,7 @@ def test_a_group_is_of_one_pool() -> None:
     (problem,) = validate(MAGNUM, {}, [MADE, other])
     assert (
         problem
-        == 'gpu_pools[1].nodes.name: the node group "train" is already used by gpu_pools[0] (train); give each pool its own'
+        == 'gpu_pools[1].nodes.name: the node group "train" is already used by gpu_pools[0] (train); give each pool a unique name'
     )
 
 
