@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 import typing as t
 
 from ..catalog.names import FIELD_MANAGER
@@ -244,21 +245,26 @@ class Client(Transport):
         timeout: float,
         label_selector: str | None = None,
         field_selector: str | None = None,
+        stop: threading.Event | None = None,
     ) -> t.Iterator[Object]:
         """The events after a version, without bookmarks, for `timeout` seconds; raises ApiError (gone) if the version is too old.
 
-        A broken watch is continued from the last version. With a guard, the wait for the next event ends when the guard raises an error.
+        A broken watch is continued from the last version, unless `stop` is set or the iterator was closed. With a guard, the wait for the next
+        event ends when the guard raises an error.
         """
-        guard = self.guard
+        guard, closed = self.guard, threading.Event()
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
-        events = self._events(path, resource_version, timeout, selectors)
-        return events if guard is None else interruptible(events, lambda: guard(path))
+        stops = (closed,) if stop is None else (closed, stop)
+        events = self._events(path, resource_version, timeout, selectors, stops)
+        return events if guard is None else interruptible(events, lambda: guard(path), closed=closed)
 
-    def _events(self, path: str, resource_version: str, timeout: float, selectors: Query) -> t.Iterator[Object]:
+    def _events(
+        self, path: str, resource_version: str, timeout: float, selectors: Query, stops: tuple[threading.Event, ...]
+    ) -> t.Iterator[Object]:
         deadline = self._clock() + timeout
         query: dict[str, t.Any] = {"watch": "1", "allowWatchBookmarks": "true", **selectors}
         version = resource_version
-        while (left := deadline - self._clock()) > 0:
+        while (left := deadline - self._clock()) > 0 and not any(stop.is_set() for stop in stops):
             if self.guard is not None:
                 left = min(left, _GUARDED_TIMEOUT)
             query |= {"resourceVersion": version, "timeoutSeconds": str(max(1, int(left)))}

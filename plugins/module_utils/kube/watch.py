@@ -11,20 +11,22 @@ import typing as t
 T = t.TypeVar("T")
 
 
-def interruptible(stream: t.Iterator[T], check: t.Callable[[], None], every: float = 1.0) -> t.Iterator[T]:
+def interruptible(
+    stream: t.Iterator[T], check: t.Callable[[], None], every: float = 1.0, closed: threading.Event | None = None
+) -> t.Iterator[T]:
     """Yield the items of the stream and raise its errors; after `every` seconds without an item, `check` is called, which may raise an error.
 
-    A thread reads the stream. The thread ends with the stream, or with the next item after this generator was closed.
+    A thread reads the stream. The thread ends with the stream, or with the next item after this generator was closed, which sets `closed`.
     """
     # An item, or None and the error that ended the stream.
     items: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
-    closed = threading.Event()
+    ended = threading.Event() if closed is None else closed
 
     def read() -> None:
         try:
             for item in stream:
                 items.put((item, None))
-                if closed.is_set():
+                if ended.is_set():
                     return
         except Exception as error:
             items.put((None, error))
@@ -45,4 +47,4 @@ def interruptible(stream: t.Iterator[T], check: t.Callable[[], None], every: flo
                 raise error
             yield t.cast("T", item)
     finally:
-        closed.set()
+        ended.set()

@@ -154,6 +154,7 @@ class WatchCache:
                         timeout=_WATCH_SECONDS,
                         label_selector=collection.label_selector,
                         field_selector=collection.field_selector,
+                        stop=self._closed,
                     ):
                         self._versions[name] = event["object"]["metadata"]["resourceVersion"]
                         self._changes.put(_Change(name, event=event))

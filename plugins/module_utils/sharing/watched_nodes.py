@@ -91,7 +91,7 @@ class WatchedNodes:
                 if expired:
                     self._list()
                     expired = False
-                for event in self._client.watch(NODES, resource_version=self._version, timeout=_WATCH):
+                for event in self._client.watch(NODES, resource_version=self._version, timeout=_WATCH, stop=self._stop):
                     self._version = event["object"]["metadata"]["resourceVersion"]
                     self._apply(parse_node(event["object"]), event["type"] == "DELETED")
                     if self._stop.is_set():

@@ -165,7 +165,8 @@ def test_operators_run_while_their_pods_exist(own: OwnLab) -> None:
     _until(lambda: _programs(own) == {"nfd-master", "gpu-operator"})
     _until(lambda: _ready(own)[0] == "Reconciled")
     assert own.status()["gpus_allocatable"] == fleet.load(DEFAULT_FLEET).gpus
-    assert own.status()["rss"] < 1.5e9
+    # The lab itself may have 1.5 GB (test_lifecycle), and these two programs 0.5 GB.
+    assert own.status()["rss"] < 2e9
     assert "ClusterPolicy step completed" in own.shell("kubectl logs -n gpu-operator deploy/gpu-operator")
     own.command("fault", "inject", "operator-broken")
     # Only a change of the spec triggers an immediate reconcile.

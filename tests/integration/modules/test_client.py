@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -250,6 +252,27 @@ def test_a_watch_ends_in_time_and_reports_an_expired_version(kube: Kube) -> None
         with pytest.raises(ApiError) as caught:
             next(through(kube, watched).watch(collection, resource_version="1", timeout=5))
         assert caught.value.gone
+
+
+@pytest.mark.parametrize("guard", [None, lambda dummy: None])
+def test_a_stopped_watch_is_not_continued(kube: Kube, guard: Callable[[str], None] | None) -> None:
+    """The thread of a finished run must not watch the cluster of the next one."""
+    stop, watches = threading.Event(), []
+
+    def end_immediately(request: Request) -> Answer | None:
+        if "watch=1" not in request.path:
+            return None
+        watches.append(request.path)
+        if len(watches) == 2:
+            stop.set()
+        return Answer(200, b"")
+
+    with kube.watched() as watched:
+        watched.proxy.before = end_immediately
+        client = through(kube, watched)
+        client.guard = guard
+        assert list(client.watch("/api/v1/nodes", resource_version="1", timeout=600, stop=stop)) == []
+    assert len(watches) == 2
 
 
 def test_warnings_are_kept(kube: Kube) -> None:
