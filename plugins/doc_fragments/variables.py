@@ -287,8 +287,8 @@ options:
             default: gpu-operator
           chart:
             description:
-              - 'The chart: its name in C(chart_repo), a URL that begins with C(oci://) or C(https://), or a path that begins
-                with C(/), C(./), C(../) or C(~).'
+              - The chart, as a name in C(chart_repo), a URL that begins with C(oci://) or C(https://), or a path that begins
+                with C(/), C(./), C(../) or C(~).
             type: str
             default: gpu-operator
           chart_repo:
@@ -489,8 +489,8 @@ options:
             type: str
           gds:
             description:
-              - GPUDirect Storage. It needs the open kernel modules, which do not support GPUs before Turing, and a driver that
-                is compiled on the nodes.
+              - GPUDirect Storage. It needs the open kernel modules, which do not support GPUs older than Turing, and a driver
+                that is compiled on the nodes.
             type: dict
             suboptions:
               enabled:
@@ -814,8 +814,8 @@ options:
             type: str
           subnet:
             description:
-              - (VKS) Subnet of the nodes. By default, the subnet of the cluster. Its zone determines the available flavors
-                and disks.
+              - (VKS) Subnet of the nodes. By default, the subnet of the cluster. The subnet's zone determines the available
+                flavors and disks.
             type: str
           secondary_subnets:
             description:
@@ -962,7 +962,7 @@ options:
           mode:
             description:
               - V(none) exposes whole GPUs. V(time-slicing) and V(mps) advertise each GPU C(replicas) times. V(mig) partitions
-                each GPU into MIG devices. If nodes already share GPUs, a run stops the sharing only if the mode is set explicitly.
+                each GPU into MIG devices. If GPUs are already shared, a run stops the sharing only if the mode is set explicitly.
             type: str
             choices:
               - none
@@ -973,8 +973,8 @@ options:
           replicas:
             description:
               - Number of shares of each GPU, from 2 to 250. Required with V(time-slicing) and V(mps). With V(mps), at most
-                48 (16 on GPUs before Turing). With V(mig), this is the number of shares of each MIG device. Not allowed with
-                V(none).
+                48 (16 on GPUs older than Turing). With V(mig), this is the number of shares of each MIG device. Not allowed
+                with V(none).
             type: int
           layout:
             description:
