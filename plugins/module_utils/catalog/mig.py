@@ -174,7 +174,7 @@ class _Named(t.NamedTuple):
     note: str = ""
 
 
-_OF_VGPU_TYPES = "The profiles are taken from the model's MIG-backed vGPU types, because no nvidia-smi listing was found."
+_OF_VGPU_TYPES = "The profiles come from the model's MIG-backed vGPU types, because no nvidia-smi listing was found."
 _HALVES = "For this model, NVIDIA publishes only the fractions of the GPU, not the placements or profile IDs."
 
 # Sources: MIG user guide, "Supported MIG Profiles"; gpu-operator v26.7.0 assets/state-mig-manager/0400_configmap.yaml
