@@ -80,7 +80,8 @@ options:
         type: str
       impersonate_groups:
         description:
-          - The groups that all requests impersonate, in addition to C(impersonate_user), which is then required.
+          - The groups that all requests impersonate, in addition to C(impersonate_user). If you set this key, C(impersonate_user)
+            is required.
         type: list
         elements: str
       distribution:
@@ -101,15 +102,15 @@ options:
           - openshift
       known_issues:
         description:
-          - Known issues of your own, in addition to those in the catalog. The playbooks C(plan) and C(report) show an issue
-            if the operator's release is one of its C(releases), and the cluster meets all of its C(conditions).
+          - Your own known issues, in addition to those in the catalog. The playbooks C(plan) and C(report) show an issue if
+            the operator's release is one of its C(releases), and the cluster meets all of its C(conditions).
         type: list
         elements: dict
         suboptions:
           releases:
             description:
-              - The operator releases that have the issue, as versions or prefixes of versions, such as V(v26.3). By default,
-                all releases.
+              - The operator releases that have the issue, as versions or version prefixes, such as V(v26.3). By default, all
+                releases.
             type: list
             elements: str
           conditions:
@@ -148,8 +149,8 @@ options:
                 type: str
               template:
                 description:
-                  - The cluster template from which a missing cluster is created. Without this key, the run fails if the cluster
-                    does not exist.
+                  - The cluster template from which the cluster is created if it does not exist. Without this key, the run fails
+                    in this case.
                 type: str
               nodegroup_label:
                 description:
@@ -198,8 +199,8 @@ options:
       autoscaler:
         description:
           - (MachineSets) Fields of OpenShift's ClusterAutoscaler. A run sets the declared fields, even in an existing ClusterAutoscaler,
-            and leaves all other fields unchanged. In a new ClusterAutoscaler, the default delays are long enough for the installation
-            of a driver.
+            and leaves all other fields unchanged. In a new ClusterAutoscaler, the default delays are long enough for a driver
+            installation.
         type: dict
         suboptions:
           max_nodes_total:
@@ -253,8 +254,8 @@ options:
                 type: str
               utilization_threshold:
                 description:
-                  - The fraction of a node's resources, or of its GPUs, such as V("0.4"). A node counts as unneeded if its pods
-                    request less.
+                  - A fraction of a node's resources or GPUs, such as V("0.4"). A node counts as unneeded if its pods request
+                    less than this fraction.
                 type: str
           values:
             description:
@@ -274,20 +275,20 @@ options:
             default: v25.10.1
           namespace:
             description:
-              - Namespace of the release, a DNS label. If you set this key (or C(release)), an existing release with that namespace
-                and name is upgraded even if another tool installed it, unless Argo CD or Flux manages it. If C(installer) is
-                V(olm), the default is V(nvidia-gpu-operator).
+              - Namespace of the release (a DNS label). If you set this key (or C(release)), an existing release with that name
+                in that namespace is upgraded even if another tool installed it, unless Argo CD or Flux manages it. If C(installer)
+                is V(olm), the default is V(nvidia-gpu-operator).
             type: str
             default: gpu-operator
           release:
             description:
-              - Name of the release, a DNS label of at most 53 characters.
+              - Name of the release (a DNS label of at most 53 characters).
             type: str
             default: gpu-operator
           chart:
             description:
-              - 'The chart: its name in C(chart_repo), a URL that begins with C(oci://) or C(https://), or a path that begins
-                with C(/), C(./), C(../) or C(~).'
+              - The chart, as a name in C(chart_repo), a URL that begins with C(oci://) or C(https://), or a path that begins
+                with C(/), C(./), C(../) or C(~).
             type: str
             default: gpu-operator
           chart_repo:
@@ -310,8 +311,8 @@ options:
               - olm
           olm:
             description:
-              - The package that OLM installs. If you set any of these keys, a run upgrades an existing Subscription for this
-                package in C(namespace) even if another tool created it.
+              - The package that OLM installs. If you set any key in this map, a run upgrades an existing Subscription for this
+                package in C(namespace), even if another tool created it.
             type: dict
             suboptions:
               package:
@@ -326,8 +327,8 @@ options:
                 type: str
               source:
                 description:
-                  - CatalogSources in order of preference. The first one that offers the version is used, so you can put a staging
-                    catalog first.
+                  - CatalogSources in order of preference. The first CatalogSource that offers the version is used, so you can
+                    put a staging catalog first.
                 type: list
                 elements: str
                 default:
@@ -340,7 +341,7 @@ options:
               approval:
                 description:
                   - With V(Manual), a run approves the InstallPlan for C(version) and no other InstallPlan. With V(Automatic),
-                    OLM installs every later version in the channel without a run.
+                    OLM automatically installs every later version in the channel, without a run.
                 type: str
                 choices:
                   - Manual
@@ -354,39 +355,39 @@ options:
               additional_csvs:
                 description:
                   - Names of ClusterServiceVersions of other packages that the same InstallPlan may install. OLM combines all
-                    pending changes in a namespace into one InstallPlan, and a run approves this InstallPlan only if it installs
+                    pending changes in a namespace into one InstallPlan. A run approves this InstallPlan only if it installs
                     nothing except these ClusterServiceVersions and those on the upgrade path to C(version).
                 type: list
                 elements: str
               operator_group:
                 description:
                   - Name of the OperatorGroup that a run creates if the namespace has none. By default, the name of the namespace.
-                    An existing OperatorGroup is used and not changed.
+                    An existing OperatorGroup is used unchanged.
                 type: str
               target_namespaces:
                 description:
                   - Namespaces that the operator watches. An empty list means all namespaces. By default, the operator watches
-                    its own namespace if it supports this, otherwise all namespaces. If there is an OperatorGroup with different
-                    namespaces, the run fails.
+                    its own namespace if it supports this, otherwise all namespaces. The run fails if an existing OperatorGroup
+                    has different namespaces.
                 type: list
                 elements: str
               subscription_config:
                 description:
                   - C(spec.config) of the Subscription. It applies to the pods of the GPU operator itself, not to its operands.
                     All keys that OLM supports are allowed, such as C(tolerations), C(nodeSelector), C(resources) and C(env).
-                    Without this map, the field is not changed. An empty map removes the entries that earlier runs have set.
-                    OLM adds the cluster's proxy variables unless C(env) contains one of them. Secrets are not allowed.
+                    Without this map, the field is not changed. An empty map removes the entries that earlier runs set. OLM
+                    adds the cluster's proxy variables unless C(env) contains one of them. Secrets are not allowed.
                 type: dict
           registry:
             description:
-              - The mirror, C(host[:port][/path]), from which the images of all operands, of NFD and of the validation pods
-                are pulled. It must contain them under the same paths as C(nvcr.io) and C(registry.k8s.io). If C(chart) is a
-                file, also set C(version).
+              - The mirror (C(host[:port][/path])) from which the images of all operands, NFD and the validation pods are pulled.
+                It must contain the images under the same paths as C(nvcr.io) and C(registry.k8s.io). If C(chart) is a file,
+                also set C(version).
             type: str
           image_pull_secrets:
             description:
-              - Names of Secrets for pulling the images of all operands. The operator's namespace must contain these Secrets.
-                With C(registry), NFD also uses them, so the namespace of NFD must contain them as well.
+              - Names of the Secrets that are used to pull the images of all operands. The operator's namespace must contain
+                these Secrets. With C(registry), NFD also uses them, so NFD's namespace must contain them as well.
             type: list
             elements: str
           driver:
@@ -403,9 +404,9 @@ options:
                 default: true
               version:
                 description:
-                  - The bare version, such as V(580.105.08), or C(sha256:) and a digest. By default, the version that the chart
-                    sets. The operator appends the operating system of the node, so a version that already ends with an operating
-                    system is rejected.
+                  - The bare version, such as V(580.105.08), or C(sha256:) followed by a digest. By default, the version in
+                    the chart. The operator appends the operating system of the node, so a version that already ends with an
+                    operating system is rejected.
                 type: str
               kernel_module_type:
                 description:
@@ -453,8 +454,8 @@ options:
                   mode:
                     description:
                       - The mode of Fabric Manager. V(shared-nvswitch) divides the NVSwitch fabric into partitions, which the
-                        DRA driver activates for virtual machines. By default, the mode that the driver image sets, V(full-passthrough).
-                        Needs operator v26.7 or later.
+                        DRA driver activates for virtual machines. By default, the driver image sets V(full-passthrough). Needs
+                        operator v26.7 or later.
                     type: str
                     choices:
                       - full-passthrough
@@ -488,8 +489,8 @@ options:
             type: str
           gds:
             description:
-              - GPUDirect Storage. It needs the open kernel modules, which do not support GPUs before Turing, and a driver that
-                is compiled on the nodes.
+              - GPUDirect Storage. It needs the open kernel modules, which do not support GPUs older than Turing, and a driver
+                that is compiled on the nodes.
             type: dict
             suboptions:
               enabled:
@@ -528,14 +529,14 @@ options:
             default: 0.19.0
           namespace:
             description:
-              - Namespace of the release, a DNS label. As with C(operator.namespace), if you set this key (or C(release)), an
-                existing release with that namespace and name is upgraded even if another tool installed it. If C(installer)
+              - Namespace of the release (a DNS label). As with C(operator.namespace), if you set this key (or C(release)),
+                an existing release with that name in that namespace is upgraded even if another tool installed it. If C(installer)
                 is V(olm), the default is V(openshift-nfd).
             type: str
             default: node-feature-discovery
           release:
             description:
-              - Name of the release, a DNS label of at most 53 characters.
+              - Name of the release (a DNS label of at most 53 characters).
             type: str
             default: nfd
           chart:
@@ -550,8 +551,8 @@ options:
           values:
             description:
               - Your Helm values, merged over the derived values. If C(installer) is V(olm), they are fields in C(spec) of the
-                NodeFeatureDiscovery that a run creates. Your C(worker.tolerations) are added to the tolerations of the pools.
-                Secrets are not allowed.
+                NodeFeatureDiscovery object that a run creates. Your C(worker.tolerations) are added to the tolerations of the
+                pools. Secrets are not allowed.
             type: dict
           installer:
             description:
@@ -562,8 +563,8 @@ options:
               - olm
           olm:
             description:
-              - The package that OLM installs. If you set any of these keys, a run upgrades an existing Subscription for this
-                package in C(namespace) even if another tool created it.
+              - The package that OLM installs. If you set any key in this map, a run upgrades an existing Subscription for this
+                package in C(namespace), even if another tool created it.
             type: dict
             suboptions:
               package:
@@ -578,8 +579,8 @@ options:
                 type: str
               source:
                 description:
-                  - CatalogSources in order of preference. The first one that offers the version is used, so you can put a staging
-                    catalog first.
+                  - CatalogSources in order of preference. The first CatalogSource that offers the version is used, so you can
+                    put a staging catalog first.
                 type: list
                 elements: str
                 default:
@@ -592,7 +593,7 @@ options:
               approval:
                 description:
                   - With V(Manual), a run approves the InstallPlan for C(version) and no other InstallPlan. With V(Automatic),
-                    OLM installs every later version in the channel without a run.
+                    OLM automatically installs every later version in the channel, without a run.
                 type: str
                 choices:
                   - Manual
@@ -606,28 +607,28 @@ options:
               additional_csvs:
                 description:
                   - Names of ClusterServiceVersions of other packages that the same InstallPlan may install. OLM combines all
-                    pending changes in a namespace into one InstallPlan, and a run approves this InstallPlan only if it installs
+                    pending changes in a namespace into one InstallPlan. A run approves this InstallPlan only if it installs
                     nothing except these ClusterServiceVersions and those on the upgrade path to C(version).
                 type: list
                 elements: str
               operator_group:
                 description:
                   - Name of the OperatorGroup that a run creates if the namespace has none. By default, the name of the namespace.
-                    An existing OperatorGroup is used and not changed.
+                    An existing OperatorGroup is used unchanged.
                 type: str
               target_namespaces:
                 description:
                   - Namespaces that the operator watches. An empty list means all namespaces. By default, the operator watches
-                    its own namespace if it supports this, otherwise all namespaces. If there is an OperatorGroup with different
-                    namespaces, the run fails.
+                    its own namespace if it supports this, otherwise all namespaces. The run fails if an existing OperatorGroup
+                    has different namespaces.
                 type: list
                 elements: str
               subscription_config:
                 description:
                   - C(spec.config) of the Subscription. It applies to the pods of NFD's operator itself, not to its operands.
                     All keys that OLM supports are allowed, such as C(tolerations), C(nodeSelector), C(resources) and C(env).
-                    Without this map, the field is not changed. An empty map removes the entries that earlier runs have set.
-                    OLM adds the cluster's proxy variables unless C(env) contains one of them. Secrets are not allowed.
+                    Without this map, the field is not changed. An empty map removes the entries that earlier runs set. OLM
+                    adds the cluster's proxy variables unless C(env) contains one of them. Secrets are not allowed.
                 type: dict
       validation:
         description:
@@ -659,7 +660,7 @@ options:
             type: str
           namespace:
             description:
-              - Namespace of the pods, a DNS label. By default, the namespace of the operator.
+              - Namespace of the pods (a DNS label). By default, the namespace of the operator.
             type: str
   gpu_defaults:
     description:
@@ -723,8 +724,8 @@ options:
     suboptions:
       name:
         description:
-          - Name of the pool, a DNS label, unique in the list. The node label C(accel.gpu/pool) pins a node to the pool with
-            that name.
+          - Name of the pool. It must be a DNS label and unique in the list. The node label C(accel.gpu/pool) pins a node to
+            the pool with that name.
         type: str
         required: true
       match:
@@ -745,8 +746,9 @@ options:
             type: dict
       model:
         description:
-          - The GPU model of C(nodes.flavor), so that it is known before the first node exists. Only allowed with C(nodes),
-            and not with C(match.model). Without a model, a MIG layout is not checked until the first node has been discovered.
+          - The GPU model that C(nodes.flavor) provides. Set this key so that the model is known before the first node exists.
+            Only allowed with C(nodes) and without C(match.model). If the model is unknown, a MIG layout is not checked until
+            the first node has been discovered.
         type: str
       nodes:
         description:
@@ -771,7 +773,7 @@ options:
           recreate:
             description:
               - Whether the group is replaced with a new one if the cloud cannot make a change in place. The old nodes are drained
-                first. If V(false), the default, such a change is rejected.
+                first. If V(false) (the default), such a change is rejected.
             type: bool
           image:
             description:
@@ -812,8 +814,8 @@ options:
             type: str
           subnet:
             description:
-              - (VKS) Subnet of the nodes. By default, the subnet of the cluster. Its zone determines the available flavors
-                and disks.
+              - (VKS) Subnet of the nodes. By default, the subnet of the cluster. The subnet's zone determines the available
+                flavors and disks.
             type: str
           secondary_subnets:
             description:
@@ -856,8 +858,8 @@ options:
             type: str
           like:
             description:
-              - (MachineSets) The MachineSet from which a new one is copied. By default, the first worker MachineSet by name
-                that this collection does not manage.
+              - (MachineSets) The MachineSet that is copied to create a new one. By default, the first worker MachineSet by
+                name that this collection does not manage.
             type: str
           template:
             description:
@@ -893,12 +895,12 @@ options:
           adopt:
             description:
               - (MachineSets) Whether the collection takes over an existing MachineSet that has the group's name but was not
-                created by the collection. If V(false), the default, the run fails.
+                created by the collection. If V(false) (the default), the run fails.
             type: bool
       autoscale:
         description:
           - The range within which the cloud's autoscaler chooses the number of nodes. Only with C(nodes). The autoscaler counts
-            the resource C(nvidia.com/gpu), which nodes do not advertise if C(sharing.strategy) is V(mixed).
+            the resource C(nvidia.com/gpu). Nodes do not advertise this resource if C(sharing.strategy) is V(mixed).
         type: dict
         suboptions:
           min:
@@ -960,7 +962,7 @@ options:
           mode:
             description:
               - V(none) exposes whole GPUs. V(time-slicing) and V(mps) advertise each GPU C(replicas) times. V(mig) partitions
-                each GPU into MIG devices. If nodes already share GPUs, a run stops the sharing only if the mode is set explicitly.
+                each GPU into MIG devices. If GPUs are already shared, a run stops the sharing only if the mode is set explicitly.
             type: str
             choices:
               - none
@@ -971,19 +973,20 @@ options:
           replicas:
             description:
               - Number of shares of each GPU, from 2 to 250. Required with V(time-slicing) and V(mps). With V(mps), at most
-                48 (16 on GPUs before Turing). With V(mig), this is the number of shares of each MIG device. Not allowed with
-                V(none).
+                48 (16 on GPUs older than Turing). With V(mig), this is the number of shares of each MIG device. Not allowed
+                with V(none).
             type: int
           layout:
             description:
-              - 'The MIG devices of each GPU (V(mig) needs this key or C(demand)), as a map of counts (C({3g.20gb: 1, 2g.10gb:
-                2})) or a list of profiles. To partition the GPUs of a node differently, set a map or list for each GPU index
-                (C({0: {7g.40gb: 1}, 1: {3g.20gb: 2}})); a GPU whose index is missing is not partitioned. Not allowed in C(gpu_defaults).'
+              - 'The MIG devices of each GPU, as a map of counts (C({3g.20gb: 1, 2g.10gb: 2})) or a list of profiles. V(mig)
+                needs either this key or C(demand). To partition the GPUs of a node differently, set a map or list for each
+                GPU index (C({0: {7g.40gb: 1}, 1: {3g.20gb: 2}})); a GPU whose index is missing is not partitioned. Not allowed
+                in C(gpu_defaults).'
             type: raw
           demand:
             description:
-              - The number of MIG devices of each profile that all nodes of the pool provide together (V(mig) needs this key
-                or C(layout)). Not allowed in C(gpu_defaults).
+              - The number of MIG devices of each profile that all nodes of the pool provide together. V(mig) needs either this
+                key or C(layout). Not allowed in C(gpu_defaults).
             type: dict
           strategy:
             description:
@@ -1051,8 +1054,8 @@ options:
             default: idle-first
           limit:
             description:
-              - Maximum number of nodes that one run changes, or a percentage. The next run changes the remaining nodes, up
-                to the same number. By default, all nodes are changed.
+              - Maximum number of nodes that one run changes, or a percentage. The next run continues with the remaining nodes,
+                up to the same limit. By default, all nodes are changed.
             type: raw
           pause_on_failure:
             description:
@@ -1077,7 +1080,7 @@ options:
               command:
                 description:
                   - Command and arguments, with C({node}) as the placeholder for the node's name, such as C([ssh, "core@{node}",
-                    sudo, systemctl, reboot]). The command runs without a shell, on the machine (or in the execution environment)
+                    sudo, systemctl, reboot]). The command runs without a shell, on the machine or in the execution environment
                     where the playbook runs.
                 type: list
                 elements: str
@@ -1089,11 +1092,10 @@ options:
                 default: 900
       driver:
         description:
-          - The driver of the nodes, if it differs between pools. If at least one pool declares this key, the driver of each
-            pool is described by an NVIDIADriver object instead of by the ClusterPolicy. Pools without C(driver), and keys that
-            a pool does not declare, use the values of the ClusterPolicy. With an empty map, all keys use the values of the
-            ClusterPolicy. A change restarts the driver only on the nodes of its pool, and is held back until you allow it with
-            C(gpu_operator_allow_driver_rollout).
+          - The driver of the nodes, if it differs between pools. If at least one pool declares this key, NVIDIADriver objects,
+            instead of the ClusterPolicy, describe the drivers of all pools. Pools without C(driver), and keys that a pool does
+            not declare, use the values of the ClusterPolicy. With an empty map, all keys use the values of the ClusterPolicy.
+            A change restarts the driver only on the nodes of its pool, and is held back until you allow it with C(gpu_operator_allow_driver_rollout).
         type: dict
         suboptions:
           type:
@@ -1106,8 +1108,8 @@ options:
               - vgpu
           version:
             description:
-              - The bare version, such as V(580.105.08), or C(sha256:) and a digest. The operator appends the operating system
-                of the node.
+              - The bare version, such as V(580.105.08), or C(sha256:) followed by a digest. The operator appends the operating
+                system of the node.
             type: str
           repository:
             description:
@@ -1133,7 +1135,7 @@ options:
             type: bool
           image_pull_secrets:
             description:
-              - Names of Secrets for pulling the image. The operator's namespace must contain these Secrets.
+              - Names of the Secrets that are used to pull the image. The operator's namespace must contain these Secrets.
             type: list
             elements: str
           secret_env:
@@ -1156,8 +1158,8 @@ options:
           licensing_secret:
             description:
               - Name of the Secret with the configuration and the token of the NVIDIA License System. Only allowed if C(type)
-                is V(vgpu). Needs operator v25.10 or later. Without it, a pool uses the Secret that the ClusterPolicy names
-                with C(nlsEnabled).
+                is V(vgpu). Needs operator v25.10 or later. Without this key, a pool uses the Secret that the ClusterPolicy
+                names together with C(nlsEnabled).
             type: str
           upgrade:
             description:

@@ -21,20 +21,21 @@ _NARROW = 60
 
 _HEAD = """# MIG layouts
 
-Use this page to choose a `sharing.layout` for [a pool](pools.md#mig-layouts). `make docs` writes it from [the catalog](catalog.md); do not edit it.
+Use this page to choose a `sharing.layout` for [a pool](pools.md#mig-layouts). `make docs` generates this page from [the catalog](catalog.md). Do not edit
+the page.
 
-The tables list the *maximal* layouts of each model: no device can be added to them. A layout fits if and only if it is one of them or a subset of one.
-In a playbook, two filters return the same information:
+The tables list the *maximal* layouts of each model, to which no device can be added. A layout fits if and only if it is a maximal layout or a subset of
+one. In a playbook, two filters return the same information:
 
 - `'A100-SXM4-80GB' | accel.gpu.mig_layouts` lists the layouts of a model.
-- `['3g.40gb', '2g.20gb'] | accel.gpu.mig_fit('A100-SXM4-80GB')` checks whether these devices fit, and returns their placement or, if they do not fit, the
-  most similar layouts that fit.
+- `['3g.40gb', '2g.20gb'] | accel.gpu.mig_fit('A100-SXM4-80GB')` checks whether these devices fit. If they fit, the filter returns their placement;
+  otherwise, it returns the most similar layouts that fit.
 
-Each drawing shows the memory slices of the GPU from left to right, starting with slice 0. Each device is labelled with its profile; the memory size is
-omitted if the name is too long. Dashes mark unused slices. The last columns show unused resources: compute slices, memory slices, and the OFA engine.
-A GPU has one OFA engine. Only a device with `+me` or `+me.all`, or a device that occupies the whole GPU, can use it.
+Each drawing shows the GPU's memory slices from left to right, starting with slice 0. Each device is labelled with its profile; the memory size is omitted
+if the name is too long. Dashes mark unused slices. The last columns show the unused resources: compute slices, memory slices, and the OFA engine. A GPU
+has one OFA engine. Only a device with `+me` or `+me.all`, or a device that occupies the whole GPU, can use this engine.
 
-| models | layouts | maximal |
+| models | layouts | maximal layouts |
 |---|--:|--:|
 """
 
@@ -62,7 +63,7 @@ def _groups() -> dict[Geometry, list[str]]:
 def _section(geometry: Geometry, keys: list[str]) -> str:
     lines = [
         f"\n## {_title(keys)}\n",
-        f"{geometry.slices} memory slices. {geometry.note}".rstrip() + "\n",
+        f"The GPU has {geometry.slices} memory slices. {geometry.note}".rstrip() + "\n",
         "| profile | compute slices | memory slices | possible starts | maximum |",
         "|---|--:|--:|---|--:|",
         *_profiles(geometry),

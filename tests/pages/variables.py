@@ -165,7 +165,7 @@ def role() -> str:
 
 _HEAD = """# Variable reference
 
-Generated from the schema by `make docs`. [Pools](pools.md) explains how to use these variables. To show this reference in a terminal:
+`make docs` generates this page from the schema. [Pools](pools.md) explains how to use these variables. To show this reference in a terminal:
 
 ```console
 $ ansible-doc -t role accel.gpu.pools
@@ -177,10 +177,10 @@ def page() -> str:
     """docs/variables.md."""
     parts = [_HEAD]
     for name, section in DOCUMENTS.items():
-        about = f"{_CLUSTER} A map." if name == "gpu_cluster" else f"{_markdown(_POOLS[0])} A list of maps."
+        about = f"{_CLUSTER} Type: map." if name == "gpu_cluster" else f"{_markdown(_POOLS[0])} Type: list of maps."
         rows = "".join(_rows(section, "", DESCRIPTIONS[name]))
         parts.append(f"\n## {name}\n\n{about}\n\n| key | type | default | description |\n|---|---|---|---|\n{rows}")
-    parts.append(f"\n## gpu_defaults\n\n{_markdown(' '.join(_DEFAULTS))} A map.\n")
+    parts.append(f"\n## gpu_defaults\n\n{_markdown(' '.join(_DEFAULTS))} Type: map.\n")
     return "".join(parts)
 
 

@@ -174,8 +174,8 @@ class _Named(t.NamedTuple):
     note: str = ""
 
 
-_OF_VGPU_TYPES = "The profiles are those of the model's MIG-backed vGPU types; no nvidia-smi listing was found."
-_HALVES = "For this model, NVIDIA publishes only fractions, not placements or profile IDs."
+_OF_VGPU_TYPES = "The profiles come from the model's MIG-backed vGPU types, because no nvidia-smi listing was found."
+_HALVES = "For this model, NVIDIA publishes only the fractions of the GPU, not the placements or profile IDs."
 
 # Sources: MIG user guide, "Supported MIG Profiles"; gpu-operator v26.7.0 assets/state-mig-manager/0400_configmap.yaml
 # and the release notes of v25.3.0 and v25.10.0 for B200, GB200, B300, GB300; the vGPU types in open-gpu-kernel-modules
@@ -233,7 +233,7 @@ _NAMES: tuple[_Named, ...] = (
         ("GB200",),
         ("1g.23gb", "1g.23gb+me", "1g.47gb", "2g.47gb", "3g.93gb", "4g.93gb", "7g.186gb"),
         verified=False,
-        note="A GPU that reports 189 GB has 1g.24gb, 1g.24gb+me, 3g.95gb, 4g.95gb and 7g.189gb instead, "
+        note="A GPU that reports 189 GB has the profiles 1g.24gb, 1g.24gb+me, 3g.95gb, 4g.95gb and 7g.189gb instead, "
         "according to the vGPU types and to the operator's configurations up to v25.3.2.",
     ),
     _Named("A", ("B300",), ("1g.34gb", "1g.34gb+me", "1g.67gb", "2g.67gb", "3g.135gb", "4g.135gb", "7g.269gb")),
@@ -252,7 +252,7 @@ _NAMES: tuple[_Named, ...] = (
         ("RTX-PRO-5000",),
         ("1g.24gb", "1g.24gb+me", "1g.24gb+gfx", "1g.24gb+me.all", "1g.24gb-me", "2g.48gb", "2g.48gb+gfx"),
         verified=False,
-        note=f"{_HALVES} The guide for driver R580 listed 1g.12gb, 2g.24gb-me and 4g.48gb instead.",
+        note=f"{_HALVES} The guide for driver R580 listed the profiles 1g.12gb, 2g.24gb-me and 4g.48gb instead.",
     ),
     _Named(
         "D",

@@ -22,11 +22,11 @@ from .page import BenchEnvironment
 _PINNED = re.compile(r"^(magnum|keystone|python-openstackclient)==(\S+)", re.MULTILINE)
 _COMMANDS = (
     ("The whole table", "make bench"),
-    ("A re-run of site", "ansible-playbook -i inventories/lab accel.gpu.site"),
-    ("A re-run of site on OpenShift", "ansible-playbook -i CLUSTERS accel.gpu.site"),
+    ("Another run of site", "ansible-playbook -i inventories/lab accel.gpu.site"),
+    ("Another run of site on OpenShift", "ansible-playbook -i CLUSTERS accel.gpu.site"),
     ("Compared with a ping", "ansible-playbook -i inventories/lab tests/performance/bench/ping.yml"),
     (
-        "A change of shares, and nothing to change",
+        "A change of shares, and a run with nothing to change",
         "ansible-playbook -i inventories/lab tests/performance/bench/sharing.yml",
     ),
     (
@@ -47,16 +47,16 @@ def environment(lab: Lab, rounds: int, load: float, node_bytes: int | None = Non
     `load` is the load average before the benchmark; `node_bytes` the size of a node, if the benchmark created nodes.
     """
     notes = [
-        f"Each time is the duration of a whole process: the median of {rounds} rounds, with the fastest and the slowest in "
+        f"Each time is the duration of a whole process. It is the median of {rounds} rounds; the fastest and the slowest round are in "
         "parentheses. A command and the command that it is compared with run alternately, so that a change in the machine's speed "
-        "affects both. The limits for durations are ratios of these two durations. *In modules* is the sum of the seconds in the "
-        "collection's modules, from the start of each task to its result. *CPU seconds* is the CPU time of all processes of "
+        "affects both. The limits for durations apply to the ratio of these two durations. *In modules* is the total time in the "
+        "collection's modules, in seconds, from the start of each task to its result. *CPU seconds* is the CPU time of all processes of "
         "the command, and *MiB* is the memory of its largest process. *Servers' CPU seconds* is the CPU time of all of the lab's "
         "servers during the command. Requests are counted in the API server's audit log, and requests for node groups in the cloud's log."
     ]
     if node_bytes is not None:
         notes.append(
-            f"The nodes are objects of {node_bytes / 1000:.0f} KB each, with the labels of NFD and GFD and thirty images, in the "
+            f"Each node is an object of {node_bytes / 1000:.0f} KB, with the labels that NFD and GFD set and with thirty images, in the "
             "[lab](lab.md). Only etcd and the API server of the lab's control plane are running, on the same CPUs as the commands."
         )
     return BenchEnvironment(_now(), f"{_machine()}, load {load:.1f} before", _versions(lab), _COMMANDS, tuple(notes))

@@ -123,6 +123,6 @@ def _in_module(run: Measurement) -> float:
     return run.module_seconds or 0
 
 
-_NOTE = f"""*Images without changes* compares {IMAGES} images in one registry with the same images in another registry, which has TLS and a login. `skopeo copy`
-is called once for each image, as a loop in a playbook does, and sends each manifest again. Both rows with images compare the time in the module,
-without the start of Ansible."""
+_NOTE = f"""*Images without changes* compares {IMAGES} images in one registry with the same images in another registry, which uses TLS and requires a login.
+`skopeo copy` is called once for each image, as in a playbook loop, and sends each manifest again. Both rows about images compare the time spent in the
+module, without the time that Ansible needs to start."""

@@ -12,7 +12,8 @@ from .results import Measurement, Row, all_runs, format_number, seconds
 
 _HEAD = """# Performance
 
-Use this page to estimate the duration and the requests of a run. `make bench` writes it, and fails if a limit is exceeded. Do not edit it.
+Use this page to estimate how long a run takes and how many requests it sends. `make bench` generates this page, and fails if a limit is exceeded. Do not
+edit the page.
 """
 
 
@@ -97,7 +98,7 @@ def _spread(rounds: Sequence[Sequence[Measurement]]) -> str:
 def _summary(limits: int, missed: Sequence[str]) -> str:
     if not missed:
         return f"All {limits} limits are met.\n"
-    return "\n".join([f"**{len(missed)} of {limits} limits are exceeded:**\n", *(f"- {text}" for text in missed), ""])
+    return "\n".join([f"**Limits exceeded: {len(missed)} of {limits}**\n", *(f"- {text}" for text in missed), ""])
 
 
 def _notes(rows: Sequence[Row]) -> str:

@@ -65,12 +65,11 @@ def rolling(lab: Lab, folder: Path, nodes: int, say: Callable[[str], None]) -> t
     return row, gantt(spans, result)
 
 
-_NOTE = f"""A *rolling update* partitions the GPUs of simulated nodes with different speeds. The work on a node lasts from its first write
-request (the cordon) to the response of the last one (the uncordon), according to the API server's audit log. The lower bound for any
-schedule is the total duration of this work divided by {WINDOW}, the number of nodes that can change at a time, or the duration for the slowest
-node if that is longer.
+_NOTE = f"""A *rolling update* partitions the GPUs of simulated nodes with different speeds. According to the API server's audit log, the work on a node
+lasts from its first write request (the cordon) to the response to the last one (the uncordon). The lower bound for any schedule is the larger of two
+values: the total duration of this work divided by {WINDOW} (the number of nodes that can change at a time), and the duration for the slowest node.
 
-![One bar per node, one lane per node that can change at a time](performance.svg)"""
+![One bar for each node, and one lane for each node that can change at the same time](performance.svg)"""
 
 
 def spans_of(requests: Iterable[AuditedRequest]) -> list[Span]:

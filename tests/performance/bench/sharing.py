@@ -109,17 +109,16 @@ class SharingBenchmark:
         return self._timer.playbook("sharing.yml", changed=changed, replicas=shares, wait=wait)
 
 
-_BASELINE = (
-    """*ansible.builtin.ping* is Ansible with a module that does nothing: a lower bound for all rows with a playbook."""
-)
+_BASELINE = """*ansible.builtin.ping* is Ansible with a module that does nothing. It is a lower bound for all rows that run
+a playbook."""
 
-_NOTE = """A *change of shares* changes every node from 4 shares per GPU to 2 or back, while no pod uses a GPU. The nodes have no agents
-that apply the change, so the run does not wait for the result (`wait: false`), like `kubectl label`. The run includes all other steps of a change: the Lease,
-the entry in the device plugin's ConfigMap, and the deletion of the unused entry."""
+_NOTE = """A *change of shares* changes every node from 4 shares per GPU to 2 shares, or from 2 to 4, while no pod uses a GPU. The nodes have no agents
+that apply the change, so the run does not wait for the result (`wait: false`), like `kubectl label`. The run includes all other steps of a change: acquiring
+the Lease, adding the entry to the device plugin's ConfigMap, and deleting the unused entry."""
 
 
-_NOTHING = """With *nothing to change*, the run verifies that all nodes have the resources of their pool. `kubectl get nodes --output name` reads the
-same nodes."""
+_NOTHING = """With *nothing to change*, the run verifies that all nodes have the resources that their pool declares. It is compared with
+`kubectl get nodes --output name`, which reads the same nodes."""
 
 
 def _request_limit(own_runs: list[list[Measurement]], nodes: int, patches: int) -> Limit:

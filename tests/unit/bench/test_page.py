@@ -69,5 +69,5 @@ def test_missed_limit_is_listed_at_the_top_and_in_its_row() -> None:
     missed = Row("nothing to change", 5000, OWN_RUNS, limits=(Limit("seconds", 3, 2), Limit("writes", 0, 0)))
     text = page(ENVIRONMENT, [missed])
     assert missed.missed == (Limit("seconds", 3, 2),)
-    assert "**1 of 2 limits are exceeded:**" in text
+    assert "**Limits exceeded: 1 of 2**" in text
     assert text.count("**MISSED** seconds ≤ 2: 3") == 2
