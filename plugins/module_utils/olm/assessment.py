@@ -39,6 +39,16 @@ class DesiredVersion:
     former_config: t.Mapping[str, t.Any] | None = None
     # The InstallPlans that this run has discarded.
     discarded: bool = False
+    # The InstallPlans that had failed before the run, and which OLM must replace.
+    failed_plans: frozenset[str] = frozenset()
+
+    def has_failed(self, plan: Document) -> bool:
+        """Whether an InstallPlan has failed in this run."""
+        return plan_phase(plan) == FAILED and not self.is_replaced(plan)
+
+    def is_replaced(self, plan: Document) -> bool:
+        """Whether OLM must replace this InstallPlan with a new one."""
+        return name_of(plan) in self.failed_plans
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ def assess(observed: Observed, desired: DesiredVersion) -> Assessment:
         reason = unstable_reason(observed, csv, subscription, desired.former_config)
         if not reason:
             return Assessment(done=True, csv=name_of(csv))
-        return _progress(observed, subscription, csv, reason)
+        return _progress(observed, desired, subscription, csv, reason)
     newer = _newer_csv(observed, desired, subscription)
     if newer is not None:
         return _problem(failures.upgraded_by_other(observed.namespace, name_of(newer), desired.csv))
@@ -105,10 +115,12 @@ def _newer_csv(observed: Observed, desired: DesiredVersion, subscription: Docume
     return installed if version is not None and desired.version is not None and version > desired.version else None
 
 
-def _progress(observed: Observed, subscription: Document, csv: Document, reason: str) -> Assessment:
+def _progress(
+    observed: Observed, desired: DesiredVersion, subscription: Document, csv: Document, reason: str
+) -> Assessment:
     """The state of an existing ClusterServiceVersion that is not stable."""
     plan = observed.plan_of(subscription)
-    if plan is not None and plan_phase(plan) == FAILED:
+    if plan is not None and desired.has_failed(plan):
         return _problem(failures.plan_failed(plan))
     phase, cause, dummy = csv_phase(csv)
     if phase == FAILED and cause != INSTALL_CHECK_FAILED:
@@ -131,8 +143,10 @@ def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Docum
     """The state before the desired ClusterServiceVersion exists."""
     plan = observed.plan_of(subscription)
     phase = plan_phase(plan)
-    if plan is not None and phase == FAILED:
+    if plan is not None and desired.has_failed(plan):
         return _problem(failures.plan_failed(plan))
+    if plan is not None and desired.is_replaced(plan):
+        return Assessment(text=f"InstallPlan {name_of(plan)} has failed, and OLM has not created a new one yet")
     if plan is not None and awaits_approval(plan) and not desired.automatic:
         decision = decide_approval(
             plan,
@@ -157,7 +171,7 @@ def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Docum
         # A step on the upgrade path to the desired version.
         reason = unstable_reason(observed, current, subscription)
         if reason:
-            return _progress(observed, subscription, current, reason)
+            return _progress(observed, desired, subscription, current, reason)
     problem = subscription_problem(observed, desired, subscription)
     if problem:
         return _problem(problem)

@@ -137,7 +137,7 @@ def plan_installation(
         live=live,
         group=group_body(group.name, options.namespace, group.targets) if group.targets is not None else None,
         repairs=tuple(found),
-        desired=_desired(options, name, entry, steps, spec, body) if entry else None,
+        desired=_desired(options, name, entry, steps, spec, body, found) if entry else None,
         channel=channel,
         source=source,
         after_discovery=()
@@ -152,7 +152,13 @@ def _has_own_group(observed: Observed) -> bool:
 
 
 def _desired(
-    options: OlmOptions, name: str, entry: ChannelEntry, steps: frozenset[str], spec: Document, body: Document
+    options: OlmOptions,
+    name: str,
+    entry: ChannelEntry,
+    steps: frozenset[str],
+    spec: Document,
+    body: Document,
+    found: t.Iterable[Repair],
 ) -> DesiredVersion:
     after = spec.get("config") if options.config is None else body["spec"].get("config")
     return DesiredVersion(
@@ -164,6 +170,7 @@ def _desired(
         additional=options.additional_csvs,
         automatic=options.approval == AUTOMATIC,
         former_config=removed_config(spec.get("config"), after),
+        failed_plans=frozenset(repair.failed_plan for repair in found if repair.failed_plan),
     )
 
 

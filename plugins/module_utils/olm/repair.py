@@ -38,6 +38,8 @@ class Repair:
     reason: str
     # The installed ClusterServiceVersion that the reset status names; empty if there is none.
     previous: str = ""
+    # The failed InstallPlan that OLM must replace with a new one; empty if there is none.
+    failed_plan: str = ""
 
     @property
     def name(self) -> str:
@@ -67,17 +69,18 @@ def repairs(observed: Observed, package: str, subscription: Object | None) -> li
         reason = f"its InstallPlan {name_of(plan)} has failed, and OLM does not retry it"
         csvs = [csv for name in plan_csvs(plan) if (csv := observed.csv(name)) and csv_phase(csv)[0] != SUCCEEDED]
         found += [Repair("ClusterServiceVersion", csv, reason) for csv in csvs if not is_deleting(csv)]
-        previous = _previous(observed, package, plan_csvs(plan))
-        found.append(Repair("Subscription", subscription, f"InstallPlan {name_of(plan)} has failed", previous))
+        previous = previous_csv(observed, package, plan_csvs(plan))
+        reason = f"InstallPlan {name_of(plan)} has failed"
+        found.append(Repair("Subscription", subscription, reason, previous, failed_plan=name_of(plan)))
     elif plan is None and looks_for_deleted_plan(subscription):
         found.append(Repair("Subscription", subscription, "OLM needs an InstallPlan that was deleted"))
     elif is_lost(current, observed.csv(current), plan, subscription):
         reason = f"ClusterServiceVersion {current} was deleted, and OLM does not install it again"
-        found.append(Repair("Subscription", subscription, reason, _previous(observed, package, (current,))))
+        found.append(Repair("Subscription", subscription, reason, previous_csv(observed, package, (current,))))
     return found
 
 
-def _previous(observed: Observed, package: str, lost: t.Collection[str]) -> str:
+def previous_csv(observed: Observed, package: str, lost: t.Collection[str]) -> str:
     """The ClusterServiceVersion of the package that an upgrade has not replaced yet."""
     left = [csv for csv in observed.package_csvs(package) if name_of(csv) not in lost and not is_deleting(csv)]
     return name_of(left[0]) if len(left) == 1 else ""

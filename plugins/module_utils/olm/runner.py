@@ -29,7 +29,7 @@ from .installation import (
 from .observed import Observed, csv_phase, plan_csvs, plan_phase
 from .options import OlmOptions
 from .problem import SHORT, OlmFailure, Problem
-from .repair import is_resolution_prevented, looks_for_deleted_plan, references_deleted_plan
+from .repair import is_resolution_prevented, looks_for_deleted_plan, previous_csv, references_deleted_plan
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress
@@ -228,21 +228,26 @@ class OlmRun:
         return desired, sent
 
     def _continue_resolution(self, timer: StateTimer, observed: Observed, desired: DesiredVersion) -> None:
-        """Let OLM resolve again what it does not try again: after a catalog could not be read, or if it needs an InstallPlan that was deleted."""
+        """Let OLM resolve again what it does not try again: after a catalog could not be read, or with an InstallPlan that was deleted or had failed.
+
+        OLM may write the reference to such a plan again, from its cache, after this run has removed it.
+        """
         live = observed.subscription(desired.package, desired.subscription)
         if live is not None and not self._resolved_again and is_resolution_prevented(live):
             # Only once, so that a catalog that still cannot be read is reported.
             self._resolved_again = True
             self.client.resolve_again(live)
-        if (
-            live is None
-            or observed.plan_of(live) is not None
-            or not (looks_for_deleted_plan(live) or references_deleted_plan(observed, live))
+        plan = observed.plan_of(live) if live is not None else None
+        if live is None or not (
+            desired.is_replaced(plan)
+            if plan is not None
+            else looks_for_deleted_plan(live) or references_deleted_plan(observed, live)
         ):
-            timer.forget("deleted plan")
-        elif timer.seconds("deleted plan", True) >= SHORT:
-            timer.forget("deleted plan")
-            self.client.reset(live, "")
+            timer.forget("useless plan")
+        elif timer.seconds("useless plan", True) >= SHORT:
+            timer.forget("useless plan")
+            previous = previous_csv(observed, desired.package, plan_csvs(plan)) if plan is not None else ""
+            self.client.reset(live, previous)
 
     @staticmethod
     def _require_no_final(step: Assessment) -> None:

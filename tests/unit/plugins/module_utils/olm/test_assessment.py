@@ -77,6 +77,15 @@ INSTALLING = 'installing: waiting for deployment gpu-operator to become ready: d
             desired(),
             "retrying execution due to error: no GVK",
         ),
+        # OLM has written the reference to the plan of an earlier run again, from its cache.
+        (
+            progress(
+                subscriptions=[subscription(state="AtLatestKnown", currentCSV=NEW, installedCSV=NEW, plan="install-1")],
+                plans=[plan(NEW, phase="Failed")],
+            ),
+            desired(failed_plans=frozenset({"install-1"})),
+            "InstallPlan install-1 has failed, and OLM has not created a new one yet",
+        ),
         (observed(csvs=[csv(phase="")]), desired(), "is new"),
         (
             observed(
