@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.api_proxy import Request
 from tests.helpers.olm import CERTIFIED, OlmNamespace
-from tests.helpers.openshift import GPU_CSV, GPU_PACKAGE, OLD_GPU_CSV
+from tests.helpers.openshift import GPU_CSV, GPU_PACKAGE, OLD_GPU_CSV, OpenShift
 from tests.helpers.polling import until
 
 pytestmark = [pytest.mark.usual(10), pytest.mark.sampled(2, group="failures of OLM")]
@@ -131,11 +131,19 @@ def test_an_unreachable_catalog(olm: OlmNamespace) -> None:
     assert olm.install(version="v25.3.2")["phase"] == "Succeeded"
 
 
-# OLM notices the fault only if it has not read this catalog in the last minutes, so the test needs a lab without earlier subscriptions.
+@pytest.fixture
+def new_olm(openshift: OpenShift, request: pytest.FixtureRequest) -> OlmNamespace:
+    """A namespace of an OLM that has not read any catalog: for some minutes, it does not notice that a catalog it has read is unreachable."""
+    openshift.empty()
+    found: OlmNamespace = request.getfixturevalue("olm")
+    return found
+
+
 @pytest.mark.soak
 @pytest.mark.usual(90)
-def test_the_unreachable_catalog_of_another_package(olm: OlmNamespace) -> None:
+def test_the_unreachable_catalog_of_another_package(new_olm: OlmNamespace) -> None:
     """OLM stops after a few attempts, and does not try again when the other catalog becomes available, so that the next run must make it."""
+    olm = new_olm
     with olm.fault("olm.catalog-unreachable", "redhat-operators"):
         problem = olm.fails("catalog_unreachable", source=[CERTIFIED], version="v25.3.2")
         assert "openshift-marketplace get pods -l olm.catalogSource=redhat-operators" in problem["remedy"]
@@ -159,7 +167,7 @@ def test_a_step_of_the_plan_that_fails_in_an_upgrade(olm: OlmNamespace) -> None:
         problem = olm.fails("install_plan_failed", version="v25.10.1", wait_timeout=150)
         assert problem["object"].startswith(f"InstallPlan {olm.namespace}/")
     path = f"{olm.path('subscriptions', GPU_PACKAGE)}/status"
-    former = [olm.kube.client.get(path)["status"]]
+    former = [olm.cluster.get(path)["status"]]
 
     def write_former_status(request: Request, status: int) -> None:
         if request.mutating and request.path.startswith(path) and status < 300 and former:

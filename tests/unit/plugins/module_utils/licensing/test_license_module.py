@@ -63,10 +63,7 @@ def test_the_names_of_nodes_are_checked_before_the_token_is_written() -> None:
     api = LicenseApi([cluster_policy()], nodes=[gpu_node("a"), gpu_node(long), gpu_node("whole", vgpu=False)])
     refused = api.license(POOLS, token=TOKEN, node_names=["a", "b", "whole"])
     assert refused["code"] == "invalid"
-    assert (
-        "gpu_licensing_node_names (option node_names of the module): b, whole is not a vGPU node of this cluster"
-        in refused["msg"]
-    )
+    assert "gpu_licensing_node_names (option node_names of the module): b, whole is not a vGPU node" in refused["msg"]
     misplaced = api.license(POOLS, token=TOKEN, node_names=[make_token()])
     assert misplaced["code"] == "invalid"
     assert make_token() not in str(misplaced)
