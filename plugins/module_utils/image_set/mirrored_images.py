@@ -89,7 +89,7 @@ def mirrored(
         known = found.setdefault(destination, added)
         if _conflicts(known, added, private):
             problems.append(
-                f"{destination}: {known.component} and {component} need different images under this name. Set another repository or image for one of them, "
+                f"{destination}: {known.component} and {component} require different images with this name. Set another repository or image for one of them, "
                 "such as another driver.image of the pool"
             )
         elif added.copied and not known.copied:

@@ -50,7 +50,7 @@ class RegistryError(ServiceError):
 
     @property
     def over_quota(self) -> bool:
-        """Whether the registry has no room for the image."""
+        """Whether the registry has no space for the image."""
         return (self.status in (403, 413, 429, 507) and bool(_QUOTA.search(self.detail))) or self.status == 507
 
     @property
@@ -71,7 +71,7 @@ def explain(error: RegistryError) -> str:
         )
         return f"No answer from registry {error.registry} {request}. {remedy}"
     if error.over_quota:
-        return f"{where} has no room for the image {request}. Raise its quota or delete images there, and run again."
+        return f"{where} has no space for the image {request}. Raise its quota or delete images there, and run again."
     if error.status == 401:
         return f"{where} requires other credentials {request}. {_login_remedy(error)}"
     if error.status == 403:
@@ -81,7 +81,7 @@ def explain(error: RegistryError) -> str:
         )
     if error.reason in _REFUSED_MANIFEST or error.status == 415:
         return (
-            f"{where} refuses the manifest {request}. It may not support this type of image (OCI index, several platforms): set "
+            f"{where} rejects the manifest {request}. It may not support this type of image (OCI index, several platforms): set "
             "platforms to one platform, or check the documentation of the registry."
         )
     if HTTPS_EXPECTED in error.detail:

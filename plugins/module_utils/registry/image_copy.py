@@ -237,7 +237,7 @@ class ImageCopier:
 
 
 def _no_such_image(location: Location) -> InvalidOptions:
-    return InvalidOptions([f"{location}: there is no such image; check repository and tag"])
+    return InvalidOptions([f"{location}: this image does not exist; check repository and tag"])
 
 
 def _check_caches(different: t.Iterable[CopyState]) -> None:

@@ -197,7 +197,7 @@ class RegistryAccessMixin(BaseModule):
             for process in started:
                 process.kill()
             raise ConnectionProblem(
-                f"The credential helper {name} has returned no login for {registry} within {limit} seconds. Run it yourself: echo {registry} | {name} get. "
+                f"The credential helper {name} did not return a login for {registry} within {limit} seconds. Run it yourself: echo {registry} | {name} get. "
                 "It must not ask for input. Or set username and password of the registry, or raise request_timeout."
             ) from None
         except (OSError, ValueError, RecursionError):

@@ -100,7 +100,7 @@ class RegistryTransport:
             return call_within(send, limit)
         except TimeoutError:
             raise RegistryError(
-                f"the response is not complete after {limit:g} seconds",
+                f"the response was not complete after {limit:g} seconds",
                 reason=TIMEOUT,
                 method=method,
                 path=urlsplit(url).path,

@@ -45,7 +45,7 @@ def component_paragraphs(info: Document) -> t.Iterator[Paragraph]:
             )
         if (parts or not info.get("reachable")) and release.get("toolkit_env"):
             settings = ", ".join(f"{entry['name']}={entry['value']}" for entry in release["toolkit_env"])
-            parts.append(f"settings of {BY_NAME[release['distribution']].title}: {settings}")
+            parts.append(f"settings for {BY_NAME[release['distribution']].title}: {settings}")
         if parts:
             yield component, "; ".join(parts)
 

@@ -123,7 +123,7 @@ class NodeRunner:
     def _cordon_reason(self) -> str:
         if self._change.released_from is not None:
             return f"it is being released from pool {self._change.released_from or '(unknown)'}"
-        return f"the sharing of its GPUs is being changed{f' for pool {self._pool.name}' if self._pool else ''}"
+        return f"GPU sharing is being changed{f' for pool {self._pool.name}' if self._pool else ''}"
 
     def _fresh_change(self, node: Node) -> NodeChange | None:
         """The change of the node with its current state and pods."""

@@ -134,7 +134,7 @@ class CloudQuery:
         for outcome in _run(calls):
             if outcome.error is not None:
                 cluster = hosts[outcome.name]
-                what = f"kubeconfig of {cluster.name} (none is fetched with write_kubeconfigs: false): "
+                what = f"kubeconfig of {cluster.name} (not fetched if write_kubeconfigs is false): "
                 self._report(self._source_of(cluster), outcome.error, what)
 
     def without_foreign_kubeconfigs(self, hosts: Hosts, folder: KubeconfigFolder) -> dict[str, DiscoveredCluster]:

@@ -149,7 +149,7 @@ def test_a_user_with_read_access_gets_hosts_and_a_warning_about_kubeconfigs(flee
     clouds: list[dict[str, Any]] = [{"magnum": {"cloud": "lab-reader"}}]
     message = fleet.written(clouds).failed()
     assert (
-        f"cloud lab-reader: kubeconfig of {fleet.lab.name} (none is fetched with write_kubeconfigs: false): Magnum denies"
+        f"cloud lab-reader: kubeconfig of {fleet.lab.name} (not fetched if write_kubeconfigs is false): Magnum denies"
         in message
     )
     assert "Traceback" not in message

@@ -159,7 +159,7 @@ def test_nothing_is_copied_if_one_image_does_not_exist(registries: Registries) -
             {"source": source, "destination": f"{target}:1"}, {"source": missing, "destination": f"{target}:2"}
         )
     assert refused["code"] == "invalid"
-    assert f"{missing}: there is no such image" in refused["msg"]
+    assert f"{missing}: this image does not exist" in refused["msg"]
     assert sent.writes == []
     assert [one["exists"] for one in info(registries, source, missing, details=False)] == [True, False]
 

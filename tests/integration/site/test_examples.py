@@ -40,7 +40,7 @@ def test_plan_accepts_every_example(tmp_path: Path) -> None:
     assert {host for host in hosts if not run.module_results("accel.gpu.gpu_info", host)} == set()
     for name in ("rke2", "k3s", "k0s", "microk8s"):
         distribution = BY_NAME[name]
-        assert f"operator: settings of {distribution.title}: " in printed(run, name)
+        assert f"operator: settings for {distribution.title}: " in printed(run, name)
         assert f"CONTAINERD_SOCKET={distribution.toolkit_variables('v25.10.1')['CONTAINERD_SOCKET']}" in printed(
             run, name
         )

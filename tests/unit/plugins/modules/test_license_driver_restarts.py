@@ -269,7 +269,7 @@ def test_a_foreign_cordon_stays() -> None:
 def test_an_unfinished_run_of_another_kind_is_not_disturbed() -> None:
     found = module()
     found.nodes["n1"]["spec"]["unschedulable"] = True
-    found.nodes["n1"]["metadata"]["annotations"] = {NOTE: "its machine is being removed from the cluster"}
+    found.nodes["n1"]["metadata"]["annotations"] = {NOTE: "the machine is being removed from the cluster"}
     with pytest.raises(
         RestartBlocked, match="node n1: The node is cordoned by a run that has not finished: its machine"
     ):

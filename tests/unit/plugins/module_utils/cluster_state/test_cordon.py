@@ -32,7 +32,7 @@ def of(note: str | None, unschedulable: bool) -> Node:
         (of(None, True), None, None),
         (of(cordon.REMOVAL_REASON, True), None, {"spec": {"unschedulable": None}, NOTE: None}),
         # A change of sharing was killed here; from now on the node is closed for another reason.
-        (of("the sharing of its GPUs is being changed", True), {NOTE: cordon.REMOVAL_REASON}, None),
+        (of("GPU sharing is being changed", True), {NOTE: cordon.REMOVAL_REASON}, None),
     ],
 )
 def test_a_node_that_is_to_leave(before: Node, leave: dict[str, object] | None, stay: dict[str, object] | None) -> None:

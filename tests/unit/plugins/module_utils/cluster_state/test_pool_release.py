@@ -166,7 +166,7 @@ def test_a_repair_sets_the_configuration_and_claims_nothing() -> None:
         (a100("all-disabled", None, CORDON, **{"nvidia.com/gpu.deploy.mig-manager": None}), False),
         (a100("all-1g.10gb", "success", CORDON), False),
         (
-            a100("all-disabled", "success", {"accel.gpu/cordoned": "its machine is being removed from the cluster"}),
+            a100("all-disabled", "success", {"accel.gpu/cordoned": "the machine is being removed from the cluster"}),
             False,
         ),
         (member("all-disabled", "pending"), False),

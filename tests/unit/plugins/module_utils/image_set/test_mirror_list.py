@@ -25,7 +25,7 @@ PUBLIC_DRIVER = "nvcr.io/nvidia/driver:580.95.05-rhel9.6"
 @pytest.mark.parametrize("order", [["driver/vdi", "driver/a"], ["driver/a", "driver/vdi"]])
 def test_a_copy_does_not_replace_a_vgpu_driver(order: list[str]) -> None:
     public = {"driver/a": PUBLIC_DRIVER, "driver/vdi": DRIVER}
-    with pytest.raises(InvalidOptions, match="need different images under this name"):
+    with pytest.raises(InvalidOptions, match="require different images with this name"):
         mirrored(dict.fromkeys(order, DRIVER), public, None, private={"driver/vdi"})
 
 

@@ -157,7 +157,7 @@ def test_a_node_without_conditions() -> None:
     assert "2 more are not ready" in StatusHistory().timeout_message(many, "x")
 
 
-def leaving(name: str, why: str = "its machine is being removed from the cluster", **rest: t.Any) -> Document:
+def leaving(name: str, why: str = "the machine is being removed from the cluster", **rest: t.Any) -> Document:
     """A node of the group that a run has cordoned."""
     found = raw(name, {GROUP: "gpus-a", PIN: "train", "team": "x"}, taints=[TAINT], **rest)
     found["metadata"]["annotations"] = {"accel.gpu/cordoned": why}
@@ -184,5 +184,5 @@ def uncordoned(status: GroupStatus) -> list[str]:
 def test_surplus_nodes_and_nodes_cordoned_for_other_reasons_stay_cordoned() -> None:
     (train,) = statuses(leaving("a"), raw("b", {GROUP: "gpus-a"}), raw("c", {GROUP: "gpus-a"}))
     assert not uncordoned(train)
-    (train,) = statuses(leaving("a", "the sharing of its GPUs is being changed"), raw("b", {GROUP: "gpus-a"}))
+    (train,) = statuses(leaving("a", "GPU sharing is being changed"), raw("b", {GROUP: "gpus-a"}))
     assert not uncordoned(train)

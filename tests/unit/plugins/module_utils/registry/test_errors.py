@@ -121,12 +121,12 @@ LIMIT = "limits the number of requests (GET /v2/a/manifests/1): "
         ),
         (
             error(403, coded("DENIED", HARBOR_QUOTA), method="PUT"),
-            f"Registry {HOST} has no room for the image (PUT /v2/a/manifests/1): {HARBOR_QUOTA.rstrip('.')}. Raise its quota or delete images "
+            f"Registry {HOST} has no space for the image (PUT /v2/a/manifests/1): {HARBOR_QUOTA.rstrip('.')}. Raise its quota or delete images "
             "there, and run again.",
         ),
         (
             error(400, coded("MANIFEST_INVALID", "manifest invalid"), method="PUT"),
-            f"Registry {HOST} refuses the manifest (PUT /v2/a/manifests/1): manifest invalid. It may not support this type of image (OCI index, "
+            f"Registry {HOST} rejects the manifest (PUT /v2/a/manifests/1): manifest invalid. It may not support this type of image (OCI index, "
             "several platforms): set platforms to one platform, or check the documentation of the registry.",
         ),
         (

@@ -169,7 +169,7 @@ def test_a_source_by_digest_is_not_asked_for_its_digest() -> None:
 
 def test_a_missing_source_by_digest_is_noticed_before_any_copy() -> None:
     source = f"quay.io/a@{NEW.digest}"
-    with pytest.raises(InvalidOptions, match=f"{source}: there is no such image"):
+    with pytest.raises(InvalidOptions, match=f"{source}: this image does not exist"):
         world().compare(spec(source), spec(destination="r.example.com/c:1"))
 
 

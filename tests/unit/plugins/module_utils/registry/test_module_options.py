@@ -172,7 +172,7 @@ def test_a_credential_helper_that_hangs(tmp_path: Path) -> None:
     assert time.monotonic() - began < 10
     assert (failed["code"], failed["msg"]) == (
         "connection",
-        f"The credential helper docker-credential-test has returned no login for {HOST} within 1 seconds. Run it yourself: echo {HOST} | "
+        f"The credential helper docker-credential-test did not return a login for {HOST} within 1 seconds. Run it yourself: echo {HOST} | "
         "docker-credential-test get. It must not ask for input. Or set username and password of the registry, or raise request_timeout.",
     )
 

@@ -39,7 +39,7 @@ BY_OLM = {
     },
 }
 MISSING = {"found": False, "managed": True, "adopted": False, "problem": "", "notes": []}
-SETTINGS = "settings of RKE2: CONTAINERD_SOCKET=/run/k3s/containerd/containerd.sock"
+SETTINGS = "settings for RKE2: CONTAINERD_SOCKET=/run/k3s/containerd/containerd.sock"
 ADOPTED = {**MISSING, "found": True, "managed": False, "adopted": True, "what": "NFD v0.18.2 in namespace x (OLM)"}
 POOL = {
     "model": "Tesla-T4", "models": ["Tesla-T4"], "mode": "none", "replicas": 1, "resource": "nvidia.com/gpu", "memory_mib_per_share": 15360,
