@@ -271,7 +271,7 @@ def test_an_unfinished_run_of_another_kind_is_not_disturbed() -> None:
     found.nodes["n1"]["spec"]["unschedulable"] = True
     found.nodes["n1"]["metadata"]["annotations"] = {NOTE: "the machine is being removed from the cluster"}
     with pytest.raises(
-        RestartBlocked, match="node n1: The node is cordoned by a run that has not finished: its machine"
+        RestartBlocked, match="node n1: The node is cordoned by a run that has not finished: the machine"
     ):
         found.work()
     assert found.requests == []

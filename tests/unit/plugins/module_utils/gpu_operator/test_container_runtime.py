@@ -103,7 +103,7 @@ def test_runtime_classes(classes: list[Object], missing: list[str], handlers: di
             "containerd.sock instead of /run/k3s/containerd/containerd.sock (CONTAINERD_SOCKET) on",
         ),
         (toolkit(), [crashing("a")], "v1.33.5+rke2r1", "set gpu_cluster.distribution: rke2"),
-        (toolkit(), [without_sandbox("a")], "v1.33.5+k3s1", "node a: the container toolkit looks for"),
+        (toolkit(), [without_sandbox("a")], "v1.33.5+k3s1", "node a: the container toolkit expects"),
         (
             toolkit("/run/k0s"),
             [without_sandbox("a")],

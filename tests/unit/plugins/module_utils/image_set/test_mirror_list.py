@@ -31,7 +31,7 @@ def test_a_copy_does_not_replace_a_vgpu_driver(order: list[str]) -> None:
 
 def test_two_public_images_with_one_name() -> None:
     public = {"a": "nvcr.io/nvidia/x:1", "b": "docker.io/nvidia/x:1"}
-    with pytest.raises(InvalidOptions, match="a and b need different images"):
+    with pytest.raises(InvalidOptions, match="a and b require different images"):
         mirrored(public, public, MIRROR)
 
 

@@ -238,7 +238,7 @@ def test_platforms_of_an_image_without_an_index() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (spec("quay.io/other:1"), "quay.io/other:1: there is no such image; check repository and tag"),
+        (spec("quay.io/other:1"), "quay.io/other:1: this image does not exist; check repository and tag"),
         (
             spec(platforms=("linux/amd64", "linux/s390x", "windows/amd64")),
             "quay.io/a:1: has no image for linux/s390x, windows/amd64; its platforms are linux/amd64, linux/arm64",
@@ -290,7 +290,7 @@ def test_all_comparisons_are_reported_together() -> None:
     lines = str(raised.value).splitlines()
     assert lines[0] == "2 of 3 images were not compared, so nothing was copied:"
     assert lines[1].startswith("r.example.com/x:1: Registry quay.io denies the request")
-    assert lines[2].startswith("r.example.com/y:1: quay.io/y:1: there is no such image")
+    assert lines[2].startswith("r.example.com/y:1: quay.io/y:1: this image does not exist")
 
 
 def test_a_rejected_login_is_reported_once_for_all_images() -> None:
@@ -314,7 +314,7 @@ def test_all_missing_sources_are_reported_together() -> None:
         found.compare(*missing, spec("quay.io/z:1", "r.example.com/z:1", platforms=("linux/amd64",)), spec())
     assert str(raised.value).splitlines()[0] == "Images that cannot be copied, so nothing was copied:"
     assert raised.value.problems == [
-        f"quay.io/{name}:1: there is no such image; check repository and tag" for name in "xyz"
+        f"quay.io/{name}:1: this image does not exist; check repository and tag" for name in "xyz"
     ]
     assert found.done == []
 

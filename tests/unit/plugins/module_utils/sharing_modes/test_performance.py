@@ -46,7 +46,7 @@ PERFORMANCE: list[tuple[str, dict[str, t.Any], list[str], list[str]]] = [
     (
         "mig",
         {"mode": "mig", "profiles": {"2g.10gb", "3g.20gb"}, "model": "NVIDIA-A100-PCIE-40GB"},
-        ["3g.20gb has 42 of 108 SMs and 20 GB; 2g.10gb has 28 of 108 SMs and 10 GB; no device takes"],
+        ["3g.20gb has 42 of 108 SMs and 20 GB; 2g.10gb has 28 of 108 SMs and 10 GB; devices do not share"],
         ["CERN", "busy"],
     ),
     ("mig, measured", {"mode": "mig", "profiles": {"3g.71gb"}, "model": "H200"}, ["60 of 132 SMs and 71424 MiB"], []),
