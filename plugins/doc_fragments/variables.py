@@ -149,8 +149,8 @@ options:
                 type: str
               template:
                 description:
-                  - The cluster template from which the cluster is created if it does not exist. Without this key, the run fails
-                    in this case.
+                  - The cluster template from which the cluster is created if it does not exist. If the cluster does not exist
+                    and this key is not set, the run fails.
                 type: str
               nodegroup_label:
                 description:
@@ -223,8 +223,8 @@ options:
             type: bool
           max_node_provision_time:
             description:
-              - The maximum time that a new node may take until it advertises its GPUs, such as V(30m). A node that takes longer
-                is replaced. In a new ClusterAutoscaler, the default is V(30m).
+              - The maximum time that a new node may take to advertise its GPUs, such as V(30m). A node that takes longer is
+                replaced. In a new ClusterAutoscaler, the default is V(30m).
             type: str
           scale_down:
             description:
@@ -430,8 +430,8 @@ options:
                 type: str
               rdma:
                 description:
-                  - GPUDirect RDMA with the kernel module nvidia-peermem. NVIDIA recommends DMA-BUF instead, which needs neither
-                    of these keys if the Network Operator installs the network drivers.
+                  - GPUDirect RDMA with the kernel module nvidia-peermem. NVIDIA recommends DMA-BUF instead. If the Network
+                    Operator installs the network drivers, DMA-BUF needs neither C(enabled) nor C(use_host_mofed).
                 type: dict
                 suboptions:
                   enabled:
@@ -1059,8 +1059,8 @@ options:
             type: raw
           pause_on_failure:
             description:
-              - Whether the rollout of the pool stops after a node has failed. Changes to nodes that are already in progress
-                are completed.
+              - Whether the rollout of the pool stops after a node has failed. Changes that are already in progress on other
+                nodes are completed.
             type: bool
             default: true
           on_failure:
@@ -1158,8 +1158,8 @@ options:
           licensing_secret:
             description:
               - Name of the Secret with the configuration and the token of the NVIDIA License System. Only allowed if C(type)
-                is V(vgpu). Needs operator v25.10 or later. Without this key, a pool uses the Secret that the ClusterPolicy
-                names together with C(nlsEnabled).
+                is V(vgpu). Needs operator v25.10 or later. Without this key, a pool uses the Secret that is named in the ClusterPolicy,
+                which must also set C(nlsEnabled) to V(true).
             type: str
           upgrade:
             description:
