@@ -399,7 +399,7 @@ def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> None:
     try:
         module.client.apply(path, body, dry_run=module.check_mode, field_validation="Strict", manager=LICENSING_MANAGER)
     except ApiError as error:
-        if not (module.check_mode and error.forbidden):
+        if not (module.check_mode and error.lacks_right):
             raise
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tests.faults.test_rollout_api import (
     start_gpu_pods,
     status,
 )
-from tests.helpers.rolling import ALL_AT_ONCE, CORDONED, HALVES, MPS, Object, Rolling
+from tests.helpers.rolling import CORDONED, HALVES, MPS, TARGET, Object, Rolling
 from tests.helpers.toxiproxy import toxiproxy
 from tests.helpers.workloads import GPU
 
@@ -90,9 +91,27 @@ def test_many_server_errors(rolling: Rolling, tmp_path: Path, rng: random.Random
     require_converged(rolling, result, MPS, {GPU: 4}, "leader changed", "lease")
 
 
-def test_an_admission_policy_that_forbids_the_cordon(rolling: Rolling) -> None:
+# The status with which a policy refuses, 422 or 403.
+@pytest.mark.parametrize("reason", ["Invalid", "Forbidden"])
+def test_an_admission_policy_that_forbids_the_cordon_of_one_node(rolling: Rolling, reason: str) -> None:
     start_gpu_pods(rolling)
-    expression = f"!has(object.metadata.annotations) || !('{CORDONED}' in object.metadata.annotations)"
+    expression = (
+        f"object.metadata.name != '{TARGET}' || !has(object.metadata.annotations) "
+        f"|| !('{CORDONED}' in object.metadata.annotations)"
+    )
+    with forbidden_by_policy(rolling, expression, reason):
+        result = rolling.share(MPS, rollout={"max_unavailable": 1, "order": "name", "pause_on_failure": False})
+    assert result["failed"] is True
+    assert FROZEN in result["msg"]
+    assert list(result["gpu_sharing"]["failed"]) == [TARGET]
+    rolling.require_offered({GPU: 4}, but=TARGET)
+    rolling.require_clean()
+    require_changed(rolling, rolling.share(MPS), {GPU: 4})
+
+
+@contextmanager
+def forbidden_by_policy(rolling: Rolling, expression: str, reason: str) -> Iterator[None]:
+    """Nodes must fulfil this expression, until the block ends."""
     name = "change-control"
     policy = {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -105,7 +124,7 @@ def test_an_admission_policy_that_forbids_the_cordon(rolling: Rolling) -> None:
                     {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}
                 ]
             },
-            "validations": [{"expression": expression, "message": FROZEN}],
+            "validations": [{"expression": expression, "message": FROZEN, "reason": reason}],
         },
     }
     binding = {
@@ -119,22 +138,17 @@ def test_an_admission_policy_that_forbids_the_cordon(rolling: Rolling) -> None:
     api.request("POST", f"{POLICIES}/validatingadmissionpolicybindings", binding)
     try:
         rolling.users.until(lambda: refused_by_policy(rolling), "the policy is in force")
-        result = rolling.share(MPS, rollout=ALL_AT_ONCE)
+        yield
     finally:
         api.request("DELETE", f"{POLICIES}/validatingadmissionpolicybindings/{name}")
         api.request("DELETE", f"{POLICIES}/validatingadmissionpolicies/{name}")
-    assert result["failed"] is True
-    assert FROZEN in result["msg"]
-    rolling.require_offered({GPU: 1})
-    rolling.require_clean()
     rolling.users.until(lambda: not refused_by_policy(rolling), "the policy is gone")
-    require_changed(rolling, rolling.share(MPS), {GPU: 4})
 
 
 def refused_by_policy(rolling: Rolling) -> bool:
     patch = {"metadata": {"annotations": {CORDONED: "a test"}}}
     try:
-        rolling.users.api.request("PATCH", "/api/v1/nodes/a100-1?dryRun=All", patch, "application/merge-patch+json")
+        rolling.users.api.request("PATCH", f"/api/v1/nodes/{TARGET}?dryRun=All", patch, "application/merge-patch+json")
     except ApiError as error:
         return FROZEN in str(error)
     return False

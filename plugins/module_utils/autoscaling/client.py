@@ -8,17 +8,20 @@ import typing as t
 
 from ..catalog.cluster_autoscaler import (
     API_VERSION,
+    CLUSTER_AUTOSCALER_PATH,
+    CLUSTER_AUTOSCALERS_PATH,
     KIND,
+    MACHINE_AUTOSCALER_API_VERSION,
     MACHINE_AUTOSCALER_KIND,
-    NAME,
     PRIORITY_CONFIGMAP,
+    machine_autoscalers_path,
 )
 from ..catalog.machine_api import (
     ACCELERATOR_LABEL,
     AUTOSCALER_ANNOTATIONS,
     CLUSTER_VERSION_PATH,
-    MACHINE_API_PATH,
     MACHINE_API_VERSION,
+    machine_sets_path,
 )
 from ..cluster_state.gpu_limits import record_of
 from ..cluster_state.node import parse_node
@@ -38,8 +41,6 @@ if t.TYPE_CHECKING:
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-_GROUP = "/apis/autoscaling.openshift.io"
-_CLUSTER = f"{_GROUP}/v1/clusterautoscalers"
 _MIN, _MAX, _OWNER = AUTOSCALER_ANNOTATIONS
 
 
@@ -54,16 +55,16 @@ class AutoscalingClient:
         pools = [pool for pool in plan.pools if pool.nodegroup]
         self._scales = any(pool.nodegroup and pool.nodegroup.autoscaled for pool in pools)
         self._plan = plan
-        self._machine_sets = f"{MACHINE_API_PATH}/namespaces/{namespace}/machinesets"
-        self._machine_autoscalers = f"{_GROUP}/v1beta1/namespaces/{namespace}/machineautoscalers"
+        self._machine_sets = machine_sets_path(namespace)
+        self._machine_autoscalers = machine_autoscalers_path(namespace)
         self._configmaps = f"/api/v1/namespaces/{namespace}/configmaps"
         self._version: str | None = None
 
     def read(self) -> ClusterObjects:
         """All objects; raises InvalidOptions if the cluster does not have them."""
         machine_sets = self._list(self._machine_sets, "MachineSets", MACHINE_API_VERSION)
-        scalers = self._list(self._machine_autoscalers, "MachineAutoscalers", f"{_GROUP[6:]}/v1beta1")
-        cluster = self._client.get(f"{_CLUSTER}/{NAME}")
+        scalers = self._list(self._machine_autoscalers, "MachineAutoscalers", MACHINE_AUTOSCALER_API_VERSION)
+        cluster = self._client.get(CLUSTER_AUTOSCALER_PATH)
         if not self._scales and not scalers and not record_of(cluster or {}):
             return ClusterObjects(machine_sets=machine_sets, cluster_autoscaler=cluster)
         reads_priorities = uses_priorities(self._plan, cluster)
@@ -127,7 +128,7 @@ class AutoscalingClient:
 
     def _collection(self, kind: str) -> str:
         if kind == KIND:
-            return _CLUSTER
+            return CLUSTER_AUTOSCALERS_PATH
         return self._machine_autoscalers if kind == MACHINE_AUTOSCALER_KIND else self._configmaps
 
     def _list(self, path: str, title: str, api_version: str) -> tuple[Object, ...]:

@@ -11,8 +11,8 @@ from ..catalog.machine_api import (
     CLUSTER_VERSION_PATH,
     MACHINE_API_NAMESPACE,
     MACHINE_API_PATH,
-    MACHINE_AUTOSCALERS_PATH,
     AutoscalerRules,
+    machine_sets_path,
 )
 from ..catalog.olm import OPENSHIFT
 from ..cluster_state.autoscaling import AutoscalerState, ScalingExplanation, machine_sets_of
@@ -84,7 +84,7 @@ def read_objects(
             return instead
 
     def machine_sets() -> tuple[Object, ...]:
-        return tuple(client.list(f"{MACHINE_API_PATH}/namespaces/{namespace}/machinesets"))
+        return tuple(client.list(machine_sets_path(namespace)))
 
     try:
         found = read(MACHINE_API_PATH, "MachineSets", machine_sets, none)
@@ -99,11 +99,15 @@ def read_objects(
     scalers = read(
         autoscaler.MACHINE_AUTOSCALER_KIND,
         "MachineAutoscalers",
-        lambda: client.list_known(MACHINE_AUTOSCALERS_PATH),
+        lambda: client.list_known(autoscaler.machine_autoscalers_path(namespace)),
         none,
     )
-    cluster_path = f"/apis/{autoscaler.API_VERSION}/clusterautoscalers/{autoscaler.NAME}"
-    cluster = read(autoscaler.KIND, f"ClusterAutoscaler {autoscaler.NAME}", lambda: client.get(cluster_path), None)
+    cluster = read(
+        autoscaler.KIND,
+        f"ClusterAutoscaler {autoscaler.NAME}",
+        lambda: client.get(autoscaler.CLUSTER_AUTOSCALER_PATH),
+        None,
+    )
     priorities = None
     if uses_priorities(plan, cluster):
         path = object_path("v1", "ConfigMap", autoscaler.PRIORITY_CONFIGMAP, namespace)

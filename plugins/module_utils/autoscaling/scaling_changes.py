@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..catalog.cluster_autoscaler import KIND, NAME, PRIORITY_CONFIGMAP, PRIORITY_EXPANDER
 from ..catalog.machine_api import ACCELERATOR_LABEL
-from ..cluster_state.autoscaling import AutoscalerState, targets_of
+from ..cluster_state.autoscaling import AutoscalerState, scaled_machine_set, targets_of
 from ..cluster_state.expander_priorities import expression_of, priorities_of, record_of
 from ..cluster_state.node import Node
 from ..cluster_state.node_template import parse_machine_set
@@ -24,7 +24,7 @@ from .objects import (
     machine_autoscaler_change,
     priorities_change,
 )
-from .targets import Target, find_targets, gpu_limits, owner_of, target_name, types_in_use
+from .targets import Target, find_targets, gpu_limits, owner_of, types_in_use
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan
@@ -128,7 +128,7 @@ class _Comparison:
         self.targets = [target for target in targets if target not in removed]
         self.result = ScalingChanges(targets=self.targets, problems=problems if options.present else [])
         # The MachineAutoscalers that exist after the run, by their MachineSets.
-        self.remaining = {item["metadata"]["name"]: target_name(item) for item in self._live()}
+        self.remaining = {item["metadata"]["name"]: scaled_machine_set(item) for item in self._live()}
 
     def compare(self) -> ScalingChanges:
         for target in self.targets:
@@ -163,8 +163,8 @@ class _Comparison:
         elif len(foreign) > 1:
             names = join_words(item["metadata"]["name"] for item in foreign)
             self.result.problems.append(
-                f"Pool {target.pool.name}: {names} refer to MachineSet {target.name}, and only one of them has an effect. Delete all but one, which can "
-                "be adopted then."
+                f"Pool {target.pool.name}: {names} refer to MachineSet {target.name}, and only one of them has an effect. Delete all but one; that one "
+                "can then be adopted."
             )
             return
         elif foreign:
@@ -208,7 +208,9 @@ class _Comparison:
             if pool is not None and not self.options.selects(pool.name):
                 continue
             # A replaced MachineSet has another name.
-            superseded = bool(pool and pool.nodegroup and pool.nodegroup.autoscaled and target_name(item) not in names)
+            superseded = bool(
+                pool and pool.nodegroup and pool.nodegroup.autoscaled and scaled_machine_set(item) not in names
+            )
             if pool is not None and (not self.options.present or superseded):
                 self.result.changes.append(deletion(item))
                 del self.remaining[item["metadata"]["name"]]
@@ -222,8 +224,8 @@ class _Comparison:
         low, high = bounds_of(item)
         self.result.left.append(name)
         self.result.warnings.append(
-            f"MachineAutoscaler {name} still scales MachineSet {target_name(item)} between {low} and {high} nodes, but {reason}. It is kept. To remove it: "
-            f"oc -n {self.namespace} delete machineautoscaler {item['metadata']['name']}"
+            f"MachineAutoscaler {name} still scales MachineSet {scaled_machine_set(item)} between {low} and {high} nodes, but {reason}. It is kept. To "
+            f"remove it: oc -n {self.namespace} delete machineautoscaler {item['metadata']['name']}"
         )
 
     def _cluster_autoscaler(self) -> AutoscalerChange | None:

@@ -8,7 +8,6 @@ import copy
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.cluster_autoscaler import MACHINE_SET_KIND
 from ..catalog.machine_api import ACCELERATOR_LABEL
 from ..catalog.names import GPU_RESOURCE, NODEGROUP_LABEL
 from ..cluster_state.autoscaling import AutoscalerState, gpus_in_use, gpus_of_node
@@ -114,12 +113,6 @@ def _predicted(pool: PoolPlan, live: Document, predicted: Document) -> MachineSe
 def owner_of(item: Document) -> str | None:
     """The declared name of the node group that an object belongs to; None if it is not managed by this collection."""
     return t.cast("str | None", (item["metadata"].get("labels") or {}).get(NODEGROUP_LABEL))
-
-
-def target_name(machine_autoscaler: Document) -> str:
-    """The MachineSet that a MachineAutoscaler refers to; empty for another kind."""
-    reference = get_nested(dict(machine_autoscaler), "spec", "scaleTargetRef") or {}
-    return str(reference.get("name") or "") if reference.get("kind") == MACHINE_SET_KIND else ""
 
 
 def gpu_limits(targets: t.Iterable[Target], state: AutoscalerState) -> dict[str, int]:

@@ -9,6 +9,10 @@ API_VERSION, KIND = "autoscaling.openshift.io/v1", "ClusterAutoscaler"
 NAME = "default"
 MACHINE_AUTOSCALER_API_VERSION, MACHINE_AUTOSCALER_KIND = "autoscaling.openshift.io/v1beta1", "MachineAutoscaler"
 MACHINE_SET_KIND = "MachineSet"
+CLUSTER_AUTOSCALERS_PATH = f"/apis/{API_VERSION}/clusterautoscalers"
+CLUSTER_AUTOSCALER_PATH = f"{CLUSTER_AUTOSCALERS_PATH}/{NAME}"
+# The MachineAutoscalers of all namespaces.
+MACHINE_AUTOSCALERS_PATH = f"/apis/{MACHINE_AUTOSCALER_API_VERSION}/machineautoscalers"
 
 # The ConfigMap of the Priority expander, in the namespace of the autoscaler (kubernetes/autoscaler, expander/priority/priority.go).
 PRIORITY_CONFIGMAP, PRIORITY_KEY = "cluster-autoscaler-priority-expander", "priorities"
@@ -20,6 +24,11 @@ MACHINE_ANNOTATION = "machine.openshift.io/machine"
 
 # The autoscaler's own defaults (kubernetes/autoscaler, FAQ.md, "What are the parameters to CA?").
 DEFAULT_DELAY_AFTER_ADD, DEFAULT_MAX_NODE_PROVISION_TIME = "10m", "15m"
+
+
+def machine_autoscalers_path(namespace: str) -> str:
+    """The MachineAutoscalers of one namespace. The operator only reads those of the Machine API's namespace."""
+    return f"/apis/{MACHINE_AUTOSCALER_API_VERSION}/namespaces/{namespace}/machineautoscalers"
 
 
 def group_id(namespace: str, machine_set: str) -> str:

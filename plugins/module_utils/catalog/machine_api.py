@@ -18,7 +18,6 @@ from .releases import Release
 MACHINE_API_VERSION = "machine.openshift.io/v1beta1"
 MACHINE_API_NAMESPACE = "openshift-machine-api"
 MACHINE_API_PATH = f"/apis/{MACHINE_API_VERSION}"
-MACHINE_AUTOSCALERS_PATH = "/apis/autoscaling.openshift.io/v1beta1/machineautoscalers"
 CLUSTER_VERSION_PATH = "/apis/config.openshift.io/v1/clusterversions/version"
 INFRASTRUCTURE_PATH = "/apis/config.openshift.io/v1/infrastructures/cluster"
 
@@ -59,6 +58,16 @@ CAPACITY_KEYS = (
     *(CPU, MEMORY_MB, GPU, MAX_PODS, CAPACITY_CPU, CAPACITY_MEMORY, CAPACITY_MAX_PODS),
     *(GPU_COUNT, GPU_TYPE, CAPACITY_LABELS, CAPACITY_TAINTS),
 )
+
+
+def machine_sets_path(namespace: str) -> str:
+    """The MachineSets of one namespace."""
+    return f"{MACHINE_API_PATH}/namespaces/{namespace}/machinesets"
+
+
+def machines_path(namespace: str) -> str:
+    """The Machines of one namespace."""
+    return f"{MACHINE_API_PATH}/namespaces/{namespace}/machines"
 
 
 @dataclass(frozen=True)

@@ -196,12 +196,13 @@ def belongs_to(machine_set: MachineSet, pool: PoolPlan) -> bool:
 
 def targets_of(machine_autoscalers: t.Iterable[Document], machine_set: str) -> list[Document]:
     """The MachineAutoscalers that refer to a MachineSet."""
-    reference = {"kind": autoscaler.MACHINE_SET_KIND, "name": machine_set}
-    return [
-        item
-        for item in machine_autoscalers
-        if {key: get_nested(item, "spec", "scaleTargetRef", key) for key in reference} == reference
-    ]
+    return [item for item in machine_autoscalers if scaled_machine_set(item) == machine_set]
+
+
+def scaled_machine_set(machine_autoscaler: Document) -> str:
+    """The MachineSet that a MachineAutoscaler refers to; empty for another kind."""
+    reference = get_nested(dict(machine_autoscaler), "spec", "scaleTargetRef") or {}
+    return str(reference.get("name") or "") if reference.get("kind") == autoscaler.MACHINE_SET_KIND else ""
 
 
 def _explain(pool: PoolPlan, machine_set: MachineSet, state: AutoscalerState) -> ScalingExplanation:

@@ -121,7 +121,7 @@ class ServiceError(Exception):
 
     @property
     def forbidden(self) -> bool:
-        """Whether the user is known but lacks the right."""
+        """Whether the service refuses the request of a known user (status 403)."""
         return self.status == 403
 
     @property

@@ -39,6 +39,11 @@ T = t.TypeVar("T")
 # The number of nodes that are drained at the same time; disruption budgets limit the evictions.
 PARALLEL = 4
 
+# The settings that messages name: the pool's variable, and the option of the module.
+_EVICT = "rollout.drain of the pool, or kubernetes.drain.evict of the module"
+_FORCE = "rollout.force of the pool, or kubernetes.drain.force of the module"
+_TIMEOUT = "rollout.drain_timeout of the pool, or kubernetes.drain.drain_timeout of the module"
+
 
 class SharedLease:
     """A Lease that several users share: the first user acquires it, and the last one releases it."""
@@ -180,7 +185,7 @@ class NodeDrainer:
             all_blocking = [pod for pods in blocking.values() for pod in pods]
             listed = [f"node {name}: {abbreviate(list(map(str, pods)))}" for name, pods in sorted(blocking.items())]
             raise EvictionRefused(
-                f"Pods block the drain: {abbreviate(listed, separator='; ')}. {remedies(all_blocking, 'drain.force')}",
+                f"Pods block the drain: {abbreviate(listed, separator='; ')}. {remedies(all_blocking, _FORCE)}",
                 {"pods_left": [pod.name for pod in all_blocking]},
             )
 
@@ -194,7 +199,7 @@ class NodeDrainer:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimeout(
-                    f"Node {name} was not drained within {self.options.drain_timeout:.0f} s (drain_timeout): pods are scheduled to it "
+                    f"Node {name} was not drained within {self.options.drain_timeout:.0f} s ({_TIMEOUT}): pods are scheduled to it "
                     f"even though it is cordoned, now {abbreviate(shown)}. Remove their toleration for "
                     "node.kubernetes.io/unschedulable, or scale down their controller.",
                     {"pods_left": shown},
@@ -210,8 +215,8 @@ class NodeDrainer:
                     {pod.uid for pod in pods},
                     left,
                     lease.check,
-                    "drain.evict is false: wait until they terminate, raise drain.drain_timeout, or allow eviction.",
-                    option="drain.drain_timeout",
+                    f"Evictions are not allowed ({_EVICT}): wait until they terminate, raise {_TIMEOUT}, or allow evictions.",
+                    option=_TIMEOUT,
                 )
         return evicted
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.cluster_autoscaler import MACHINE_ANNOTATION
-from ..catalog.machine_api import MACHINE_API_PATH
+from ..catalog.machine_api import machines_path
 from ..catalog.taints import STARTUP_TAINT_KEY
 from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
@@ -55,7 +55,7 @@ def remove_startup_taint(
 def _machine_path(node: Node) -> str:
     """The path of the node's Machine; empty if it has none."""
     namespace, dummy, name = node.annotations.get(MACHINE_ANNOTATION, "").partition("/")
-    return f"{MACHINE_API_PATH}/namespaces/{namespace}/machines/{name}" if namespace and name else ""
+    return f"{machines_path(namespace)}/{name}" if namespace and name else ""
 
 
 def _removes_startup_taint(node: Node, patch: t.Mapping[str, t.Any]) -> bool:

@@ -159,7 +159,7 @@ class ClusterPolicyClient:
             if change.removal is not None:
                 result = self._client.patch(path, change.removal, dry_run=check)
         except ApiError as error:
-            if not (check and error.forbidden):
+            if not (check and error.lacks_right):
                 raise
             return True, NOT_CHECKED
         return not same_object(live, result), None

@@ -92,8 +92,9 @@ class DiscoveryClient:
             else:
                 self._client.apply(f"{path}/{self.name}", change.body, dry_run=check, field_validation="Strict")
         except ApiError as error:
-            # In check mode, the namespace may not exist yet, or the user may not send a dry run.
-            if not check or not (error.forbidden or error.not_found):
+            if check and error.not_found:
+                return f"not checked by the server: namespace {self.namespace} does not exist yet"
+            if not (check and error.lacks_right):
                 raise
             return NOT_CHECKED
         return None

@@ -25,8 +25,6 @@ Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 CRD_NAME = "nvidiadrivers.nvidia.com"
-# The statuses with which an API server refuses the content of an object.
-_REFUSED = (400, 422)
 # The kind, or a field of an apply (500) or of a creation (400), is not in the schema.
 _UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
 # A webhook with side effects; the object itself may be valid.
@@ -48,11 +46,11 @@ def refused_objects(client: Client, objects: DriverObjects, version: str, *, che
         try:
             _send(client, change, dry_run=True)
         except ApiError as error:
-            if error.conflict or (check and error.forbidden) or _NO_DRY_RUN in error.message:
+            if error.conflict or (check and error.lacks_right) or _NO_DRY_RUN in error.message:
                 continue
             if error.not_found or _UNKNOWN_FIELD.search(error.message):
                 problems.append(_old_definition(version, error.message))
-            elif error.status in _REFUSED:
+            elif error.rejects_object:
                 problems.append(f"The API server rejects NVIDIADriver {change.name}: {error.message}")
             else:
                 raise

@@ -72,6 +72,11 @@ class ApiError(ServiceError):
         return self.status in (400, 403, 422) and not self.lacks_right
 
     @property
+    def fails_every_request(self) -> bool:
+        """As for every service, except that an API server may refuse a single object with the status 403."""
+        return super().fails_every_request and not (self.has_status_object and self.rejects_object)
+
+    @property
     def quota(self) -> str:
         """The name of the ResourceQuota that the request exceeds; empty if it exceeds none."""
         found = _QUOTA.search(self.message) if self.forbidden else None

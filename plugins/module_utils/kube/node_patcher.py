@@ -73,7 +73,7 @@ def patch_node(
         except ApiError as error:
             if error.not_found:
                 return PatchResult("gone", current)
-            if dry_run and error.forbidden:
+            if dry_run and error.lacks_right:
                 return PatchResult("unchecked", current)
             raise
 

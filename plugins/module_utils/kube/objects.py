@@ -240,13 +240,13 @@ class ObjectWriter:
         return change
 
     def _send(self, request: t.Callable[[], t.Any]) -> t.Any:
-        """The response to a write or its dry run; NOT_CHECKED if the user has this user may not send a dry run."""
+        """The response to a write or its dry run; NOT_CHECKED if this user may not send a dry run."""
         if self._lease is not None:
             self._lease.check()
         try:
             return request()
         except ApiError as error:
-            if not (self.check and error.forbidden):
+            if not (self.check and error.lacks_right):
                 raise
             return NOT_CHECKED
 

@@ -306,7 +306,7 @@ class GroupReconciler:
         return GroupFailed(" ".join([f"Node group {state.name} is {state.status}.", *self._reasons(state)]))
 
     def _timeout_message(self, state: NodeGroupState, goal: str) -> str:
-        status = f"Node group {state.name} was to {goal} and is {state.status} with {state.count} nodes."
+        status = f"Node group {state.name} is still {state.status} with {state.count} nodes; the run has waited for it to {goal}."
         return " ".join([status, *self._reasons(state)])
 
     def _reasons(self, state: NodeGroupState) -> list[str]:

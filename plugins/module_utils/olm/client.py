@@ -179,7 +179,7 @@ class OlmClient:
         try:
             result = self.client.apply(path, content, dry_run=self._check, force=self._force, field_validation="Strict")
         except ApiError as error:
-            if not (self._check and error.forbidden):
+            if not (self._check and error.lacks_right):
                 raise
             return AppliedObject(label, live is None, plan.before, plan.after, NOT_CHECKED)
         if found is not None and same_object(found, result):

@@ -8,8 +8,16 @@ import copy
 import functools
 import typing as t
 
-from ..catalog.cluster_autoscaler import KIND, MACHINE_AUTOSCALER_KIND, NAME, PRIORITY_CONFIGMAP, PRIORITY_KEY
-from ..catalog.machine_api import MACHINE_AUTOSCALERS_PATH
+from ..catalog.cluster_autoscaler import (
+    CLUSTER_AUTOSCALER_PATH,
+    KIND,
+    MACHINE_AUTOSCALER_KIND,
+    MACHINE_AUTOSCALERS_PATH,
+    NAME,
+    PRIORITY_CONFIGMAP,
+    PRIORITY_KEY,
+    machine_autoscalers_path,
+)
 from ..catalog.names import CREATED_ANNOTATION, NODEGROUP_LABEL, PRIORITIES_ANNOTATION
 from ..cluster_state import expander_priorities, gpu_limits
 from ..cluster_state.ownership import is_created_by_collection
@@ -22,7 +30,6 @@ from .stage import Removal
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
-_CLUSTER_AUTOSCALER = f"/apis/autoscaling.openshift.io/v1/clusterautoscalers/{NAME}"
 _FOREIGN = "this collection did not create it"
 
 
@@ -30,7 +37,7 @@ def autoscaling_removals(client: Client) -> list[Removal]:
     """The removals, the MachineAutoscalers first; none on a cluster without this API, or without the right to read it."""
     try:
         scalers = list(client.list_known(MACHINE_AUTOSCALERS_PATH))
-        cluster = client.get(_CLUSTER_AUTOSCALER)
+        cluster = client.get(CLUSTER_AUTOSCALER_PATH)
     except ApiError as error:
         if not error.lacks_right:
             raise
@@ -82,7 +89,7 @@ def _scaler_removal(client: Client, live: Object) -> Removal:
     metadata = live["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
     label = f"{MACHINE_AUTOSCALER_KIND} {namespace}/{name}"
-    path = MACHINE_AUTOSCALERS_PATH.replace("/machineautoscalers", f"/namespaces/{namespace}/machineautoscalers/{name}")
+    path = f"{machine_autoscalers_path(namespace)}/{name}"
     if is_created_by_collection(live):
         return _deletion(client, path, live, label)
     return _edit(client, path, live, label, without_marks, "managed label removed")
@@ -91,12 +98,12 @@ def _scaler_removal(client: Client, live: Object) -> Removal:
 def _cluster_removals(client: Client, live: Object, foreign: t.Sequence[Document]) -> list[Removal]:
     label = f"{KIND} {NAME}"
     if is_created_by_collection(live) and not foreign:
-        return [_deletion(client, _CLUSTER_AUTOSCALER, live, label)]
+        return [_deletion(client, CLUSTER_AUTOSCALER_PATH, live, label)]
     if not is_created_by_collection(live) and not gpu_limits.record_of(live):
         return []
     names = ", ".join(sorted(f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in foreign))
     reason = f"foreign {MACHINE_AUTOSCALER_KIND} {names} needs it" if is_created_by_collection(live) else _FOREIGN
-    return [_edit(client, _CLUSTER_AUTOSCALER, live, label, without_limits, "managed limits removed", reason)]
+    return [_edit(client, CLUSTER_AUTOSCALER_PATH, live, label, without_limits, "managed limits removed", reason)]
 
 
 def _priority_removals(client: Client, namespaces: t.Iterable[str]) -> t.Iterator[Removal]:

@@ -101,7 +101,7 @@ class Stage:
                 if removal.check is not None:
                     removal.check()
         except ApiError as error:
-            if not error.forbidden:
+            if not error.lacks_right:
                 raise
             self.result.unchecked = NOT_CHECKED
 

@@ -243,7 +243,7 @@ def test_pods_that_are_scheduled_to_a_cordoned_node_are_reported(drained: DrainF
 
 def test_without_eviction_it_waits_until_the_pods_end(drained: DrainFixture) -> None:
     drained.pod("experiment", 0, bare=True)
-    with pytest.raises(WaitTimeout, match=r"\(drain\.drain_timeout\).*experiment has not terminated.*drain\.evict"):
+    with pytest.raises(WaitTimeout, match=r"rollout\.drain_timeout.*experiment has not terminated.*drain\.evict"):
         drained.drainer(evict=False, drain_timeout=1).drain(drained.nodes[:1])
     end = threading.Timer(2, drained.kube.client.delete, (object_path("v1", "Pod", "experiment", drained.namespace),))
     end.start()

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.modules import kube_object
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers.kube import Kube
+from tests.helpers.polling import until
 
 Object = dict[str, Any]
 
@@ -253,6 +254,24 @@ def test_a_user_with_read_access_gets_a_marked_preview(kube: Kube) -> None:
     real = kube.run(kube_object.main, definitions=definitions, kubeconfig=reader)
     assert real["code"] == 403
     assert 'verbs: ["' in real["msg"]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_quota_that_refuses_an_object_fails_in_both_modes(kube: Kube, check: bool) -> None:
+    namespace = kube.namespace()
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas/none"
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+    kube.client.apply(path, {**quota, "spec": {"hard": {"count/services": "0"}}})
+    until(lambda: "hard" in ((kube.client.get(path) or {}).get("status") or {}))
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": namespace},
+        "spec": {"ports": [{"port": 80}]},
+    }
+    refused = kube.run(kube_object.main, definitions=[service], check=check)
+    assert refused["failed"] is True
+    assert "exceeded quota: none" in refused["msg"]
 
 
 def test_an_unknown_field_is_refused(kube: Kube) -> None:

@@ -14,7 +14,7 @@ from tests.helpers.olm import CERTIFIED, OlmNamespace
 from tests.helpers.openshift import GPU_CSV, GPU_PACKAGE, OLD_GPU_CSV, OpenShift
 from tests.helpers.polling import until
 
-pytestmark = [pytest.mark.usual(10), pytest.mark.sampled(2, group="failures of OLM")]
+pytestmark = [pytest.mark.usual(10), pytest.mark.sampled(1, group="failures of OLM")]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_secret_in_values_is_refused_and_not_shown(tmp_path: Path, playbook: s
     cluster = {"name": "lab", "operator": {"values": operator}, "nfd": {"values": nfd}}
     assert shown.play(playbook, variables={"gpu_cluster": cluster, "gpu_pools": [{"name": "p"}]}) != 0
     assert "gpu_cluster.operator.values.driver.licensingConfig.token: contains a secret" in shown.text
-    assert "name that in driver.licensingConfig.secretName" in shown.text
+    assert "set driver.licensingConfig.secretName" in shown.text
     assert "gpu_cluster.nfd.values.master.env[0].value: contains a secret" in shown.text
     assert planted.found_in(shown.text) == []
     assert planted.found_below(tmp_path) == []

@@ -7,17 +7,20 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ...catalog.cluster_autoscaler import machine_autoscalers_path
 from ...catalog.machine_api import (
     ASSUMED_RELEASE,
     CLUSTER_VERSION_PATH,
     DELETE_MACHINE_ANNOTATIONS,
     INFRASTRUCTURE_PATH,
-    MACHINE_API_PATH,
     MACHINE_API_VERSION,
     MACHINE_CONFIGURATION_PATH,
+    machine_sets_path,
+    machines_path,
     openshift_release,
 )
 from ...catalog.releases import Release
+from ...cluster_state.autoscaling import scaled_machine_set
 from ...common.errors import InvalidOptions
 from ...common.nested import get_nested
 from ...kube.conflict_retry import patch_object
@@ -48,9 +51,9 @@ class MachineApi:
     def __init__(self, client: Client, namespace: str) -> None:
         """Send nothing yet."""
         self.client, self.namespace = client, namespace
-        self._machinesets = f"{MACHINE_API_PATH}/namespaces/{namespace}/machinesets"
-        self._machines = f"{MACHINE_API_PATH}/namespaces/{namespace}/machines"
-        self._autoscalers = f"/apis/autoscaling.openshift.io/v1beta1/namespaces/{namespace}/machineautoscalers"
+        self._machinesets = machine_sets_path(namespace)
+        self._machines = machines_path(namespace)
+        self._autoscalers = machine_autoscalers_path(namespace)
 
     def read(self) -> MachineObjects:
         """All objects; raises InvalidOptions if the cluster has no Machine API."""
@@ -71,8 +74,7 @@ class MachineApi:
         """The MachineAutoscalers, by the MachineSet that they scale."""
         found: dict[str, list[Object]] = {}
         for autoscaler in self.client.list_known(self._autoscalers):
-            if get_nested(autoscaler, "spec", "scaleTargetRef", "kind") == "MachineSet":
-                name = str(get_nested(autoscaler, "spec", "scaleTargetRef", "name"))
+            if name := scaled_machine_set(autoscaler):
                 found.setdefault(name, []).append(autoscaler)
         return found
 

@@ -120,7 +120,8 @@ def test_all_objects_are_checked(error: ApiError, expected: str | None) -> None:
 
 
 def test_a_user_without_the_right_to_write() -> None:
-    server = Server(ApiError("no", status=403), a=ApiError("no", status=403))
+    denied = ApiError('User "u" cannot patch resource "nvidiadrivers"', status=403)
+    server = Server(denied, a=denied)
     assert refused(server, change("a"), check=True) == []
     with pytest.raises(ApiError):
         refused(server, change("a"))

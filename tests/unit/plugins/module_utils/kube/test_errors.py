@@ -121,6 +121,25 @@ def test_rejected_objects_and_missing_rights(error: ApiError, rejects: bool, lac
 
 
 @pytest.mark.parametrize(
+    ("message", "status", "is_status_object", "fails"),
+    [
+        (DENIED, 403, True, True),
+        # A webhook, an admission policy or a quota refuses one object.
+        (EXCEEDED, 403, True, False),
+        ("admission webhook denied the request", 400, True, False),
+        # A proxy refuses.
+        ("<html>Forbidden</html>", 403, False, True),
+        ("Unauthorized", 401, True, True),
+        ("broke", None, False, True),
+    ],
+)
+def test_errors_that_fail_every_request(message: str, status: int | None, is_status_object: bool, fails: bool) -> None:
+    error = ApiError(message, status=status)
+    error.has_status_object = is_status_object
+    assert error.fails_every_request is fails
+
+
+@pytest.mark.parametrize(
     ("error", "unknown"),
     [
         (ApiError("refused", sent=False), False),

@@ -13,7 +13,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiEr
 from ansible_collections.accel.gpu.plugins.module_utils.kube.node_patcher import patch_node
 
 Object = dict[str, Any]
-CONFLICT, NOT_FOUND, FORBIDDEN = (ApiError("no", status=status) for status in (409, 404, 403))
+CONFLICT, NOT_FOUND = (ApiError("no", status=status) for status in (409, 404))
+FORBIDDEN = ApiError('User "u" cannot patch resource "nodes"', status=403)
 
 
 @dataclass

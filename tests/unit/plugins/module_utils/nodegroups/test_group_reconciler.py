@@ -167,9 +167,7 @@ def test_a_timeout_reports_status_and_reason() -> None:
     cloud = SlowCloud(random.Random(1), time, [stuck])
     with pytest.raises(WaitTimeout) as error:
         reconciled(cloud, time, NodeGroupSpec("train", count=5), timeout=30)
-    assert "Not done within 30 s (wait_timeout). Node group train was to settle and is UPDATE_IN_PROGRESS" in str(
-        error.value
-    )
+    assert "Not done within 30 s (wait_timeout). Node group train is still UPDATE_IN_PROGRESS" in str(error.value)
     assert "Waiting for a host." in str(error.value)
 
 
