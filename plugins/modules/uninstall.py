@@ -285,10 +285,10 @@ def _run(module: GpuModule, stage: Stage) -> None:
     stage.read()
     for text in stage.warnings():
         module.warn(text)
-    if module.check_mode or not stage.has_changes():
-        stage.preview()
-        return
     try:
+        if module.check_mode or not stage.has_changes():
+            stage.preview()
+            return
         with module.lease() as lease:
             # Another run may have changed the cluster while this run waited for the lease.
             stage.read()

@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assig
 from ansible_collections.accel.gpu.plugins.module_utils.mig.packing import PackedGpu, pack
 from ansible_collections.accel.gpu.plugins.module_utils.mig.placement import maximal
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_sharing_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import plan_demand
 from tests.helpers.fleet import node
@@ -57,7 +57,7 @@ def planning() -> None:
     membership = assign_pools(plan.pools, FLEET)
     configmaps = ConfigMaps(capacity=mig_capacity(FLEET, {}))
     allocation = plan_demand(plan, FLEET, membership, configmaps, PodsByNode())
-    changes = plan_changes(allocation.plan, FLEET, membership, configmaps, pods=PodsByNode())
+    changes = plan_sharing_changes(allocation.plan, FLEET, membership, configmaps, pods=PodsByNode())
     assert not allocation.missing
     assert len(changes.node_changes) == NODES
 

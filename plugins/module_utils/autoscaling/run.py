@@ -62,9 +62,13 @@ class AutoscalingRun:
 
     def preview(self) -> None:
         """Have the server check the changes."""
-        for change in self._changes():
-            self._note = self._send(change, check=True) or self._note
-            self._written[change.label] = change
+        try:
+            for change in self._changes():
+                self._written[change.label] = change
+                self._note = self._send(change, check=True) or self._note
+        except ApiError as error:
+            error.partial = {**error.partial, **self.result()}
+            raise
 
     def apply(self, lease: Lease) -> None:
         """Write the changes; they are computed again from what the cluster has now, also after a conflict."""

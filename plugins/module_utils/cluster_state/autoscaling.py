@@ -201,7 +201,7 @@ def targets_of(machine_autoscalers: t.Iterable[Document], machine_set: str) -> l
 
 def scaled_machine_set(machine_autoscaler: Document) -> str:
     """The MachineSet that a MachineAutoscaler refers to; empty for another kind."""
-    reference = get_nested(dict(machine_autoscaler), "spec", "scaleTargetRef") or {}
+    reference = get_nested(machine_autoscaler, "spec", "scaleTargetRef") or {}
     return str(reference.get("name") or "") if reference.get("kind") == autoscaler.MACHINE_SET_KIND else ""
 
 

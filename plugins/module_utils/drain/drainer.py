@@ -40,9 +40,9 @@ T = t.TypeVar("T")
 PARALLEL = 4
 
 # The settings that messages name: the pool's variable, and the option of the module.
-_EVICT = "rollout.drain of the pool, or kubernetes.drain.evict of the module"
-_FORCE = "rollout.force of the pool, or kubernetes.drain.force of the module"
-_TIMEOUT = "rollout.drain_timeout of the pool, or kubernetes.drain.drain_timeout of the module"
+_EVICT = "rollout.drain of the pool, or drain.evict of the module"
+_FORCE = "rollout.force of the pool, or drain.force of the module"
+_TIMEOUT = "rollout.drain_timeout of the pool, or drain.drain_timeout of the module"
 
 
 class SharedLease:
@@ -215,7 +215,7 @@ class NodeDrainer:
                     {pod.uid for pod in pods},
                     left,
                     lease.check,
-                    f"Evictions are not allowed ({_EVICT}): wait until they terminate, raise {_TIMEOUT}, or allow evictions.",
+                    f"Evictions are not allowed ({_EVICT}): wait until they terminate, raise the limit, or allow evictions.",
                     option=_TIMEOUT,
                 )
         return evicted

@@ -92,7 +92,7 @@ class DiscoveryClient:
             else:
                 self._client.apply(f"{path}/{self.name}", change.body, dry_run=check, field_validation="Strict")
         except ApiError as error:
-            if check and error.not_found:
+            if check and change.is_new and error.not_found:
                 return f"not checked by the server: namespace {self.namespace} does not exist yet"
             if not (check and error.lacks_right):
                 raise

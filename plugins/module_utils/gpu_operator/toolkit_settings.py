@@ -151,7 +151,7 @@ def settings_for_unconfirmed(plan: Plan, installed: InstalledToolkit) -> Toolkit
     if not installed.working or _is_derived(plan, distribution, recorded, installed):
         return ToolkitSettings()
     note = (
-        f"its container toolkit works on {installed.ready_nodes} node(s), so it is not changed and does not get the settings of {distribution.title} "
+        f"its container toolkit works on {installed.ready_nodes} node(s), so it is not changed and does not get the settings for {distribution.title} "
         f"({_format(env)}). To apply them, set these variables in toolkit.env of gpu_cluster.operator.values"
     )
     return ToolkitSettings(distribution.name, recorded, (note,), replaces_declared=True)
@@ -172,13 +172,13 @@ def _for_installed(
     adopt = f"To apply them, set gpu_cluster.distribution: {distribution.name}"
     if installed.edited_by:
         note = (
-            f"toolkit.env of the ClusterPolicy was edited by {installed.edited_by}, so the settings of {distribution.title} ({wanted}) are not "
+            f"toolkit.env of the ClusterPolicy was edited by {installed.edited_by}, so the settings for {distribution.title} ({wanted}) are not "
             f"applied. {adopt}"
         )
         return ToolkitSettings(distribution.name, recorded, (note,))
     if installed.working and not derived:
         note = (
-            f"its container toolkit works on {installed.ready_nodes} node(s) without the settings of {distribution.title} ({wanted}), so it is left "
+            f"its container toolkit works on {installed.ready_nodes} node(s) without the settings for {distribution.title} ({wanted}), so it is left "
             f"unchanged. {adopt}"
         )
         return ToolkitSettings(distribution.name, recorded, (note,))

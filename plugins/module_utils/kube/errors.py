@@ -21,6 +21,8 @@ TWO_BUDGETS = "more than one PodDisruptionBudget"
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 # The authorizer of RBAC (apiserver endpoints/handlers/responsewriters/errors.go, forbiddenMessage).
 _MISSING_RIGHT = re.compile(r'User "[^"]*" cannot ')
+# A role that grants more than the user may do (kubernetes pkg/registry/rbac/validation/rule.go, ConfirmNoEscalation).
+_ESCALATION = "attempting to grant RBAC permissions not currently held"
 _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
@@ -61,7 +63,7 @@ class ApiError(ServiceError):
     @property
     def lacks_right(self) -> bool:
         """Whether the user may not send such requests; other 403s are about the object: a quota, pod security, an admission webhook."""
-        return self.forbidden and bool(_MISSING_RIGHT.search(self.message))
+        return self.forbidden and bool(_MISSING_RIGHT.search(self.message) or _ESCALATION in self.message)
 
     @property
     def rejects_object(self) -> bool:
@@ -69,12 +71,15 @@ class ApiError(ServiceError):
 
         400 is the status of an admission webhook that returns none (apiserver pkg/admission/plugin/webhook/errors/statuserror.go).
         """
-        return self.status in (400, 403, 422) and not self.lacks_right
+        if self.status == 403:
+            # A proxy may refuse, too.
+            return self.has_status_object and not self.lacks_right
+        return self.status in (400, 422)
 
     @property
     def fails_every_request(self) -> bool:
         """As for every service, except that an API server may refuse a single object with the status 403."""
-        return super().fails_every_request and not (self.has_status_object and self.rejects_object)
+        return super().fails_every_request and not self.rejects_object
 
     @property
     def quota(self) -> str:
@@ -147,6 +152,8 @@ def _forbidden_remedy(error: ApiError) -> str:
 
 
 def _missing_right(error: ApiError) -> str:
+    if _ESCALATION in error.message:
+        return "The user must have all permissions that the role grants, or the verb escalate for roles."
     found = _FORBIDDEN.search(error.message)
     if found:
         group, resource, verb = found["group"], found["resource"], found["verb"]

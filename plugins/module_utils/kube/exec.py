@@ -334,13 +334,15 @@ class _Conversation:
             code = int(status.get("code") or 500)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise _no_answer(self._request, "the connection ended before the command", BROKEN, sent=True) from None
-        raise ApiError(
+        error = ApiError(
             str(status.get("message") or "the command could not be started"),
             status=code,
             reason=str(status.get("reason") or ""),
             method="GET",
             path=self._request.path,
         )
+        error.has_status_object = True
+        raise error
 
     def _text(self, channel: int) -> str:
         return self._output[channel].decode(errors="replace")
@@ -352,7 +354,7 @@ def _refused(request: ExecRequest, error: t.Any) -> ApiError:
     status = parse_status(body)
     code = int(error.status_code or 500)
     text = "" if status else bytes(body[:300]).decode(errors="replace").strip()
-    return ApiError(
+    refused = ApiError(
         status.get("message") or text or error.status_message or "the API server refuses the command",
         status=code,
         reason=status.get("reason") or _HTTP_REASONS.get(code, ""),
@@ -361,6 +363,8 @@ def _refused(request: ExecRequest, error: t.Any) -> ApiError:
         details=status.get("details"),
         sent=False,
     )
+    refused.has_status_object = status.get("kind") == "Status"
+    return refused
 
 
 def _no_answer(request: ExecRequest, text: str, reason: str, *, sent: bool) -> ApiError:

@@ -15,6 +15,7 @@ from ..catalog.names import LIVE_PODS, VGPU_PRESENT_LABEL
 from ..common.errors import ServiceError
 from ..common.parallel import run_bounded
 from ..drain.removal import NodeRemoval
+from ..kube.errors import ApiError
 from ..kube.paths import PODS
 from ..schema.messages import abbreviate_nodes, as_sentence
 from .container import LicenseContainers
@@ -81,7 +82,7 @@ def _is_unexpected(error: Exception) -> bool:
 
 
 def _lacks_right(error: Exception) -> bool:
-    return isinstance(error, ServiceError) and error.forbidden
+    return isinstance(error, ApiError) and error.lacks_right
 
 
 def _reason(error: Exception) -> str:

@@ -44,7 +44,7 @@ def concerns_all(error: Exception) -> bool:
     if isinstance(error, ModuleFailure):
         return not isinstance(error, CommandFailed)
     if isinstance(error, ApiError):
-        return error.status in (401, 403) or (error.unreachable and not error.sent)
+        return error.fails_every_request and not (error.unreachable and error.sent)
     return is_fatal(error)
 
 

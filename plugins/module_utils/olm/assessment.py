@@ -9,7 +9,7 @@ A problem is reported only after it has lasted for its `minimum_seconds`, since 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..common.nested import get_nested
 from ..kube.metadata import is_deleting, name_of
@@ -39,16 +39,12 @@ class DesiredVersion:
     former_config: t.Mapping[str, t.Any] | None = None
     # The InstallPlans that this run has discarded.
     discarded: bool = False
-    # The InstallPlans that had failed before the run, and which OLM must replace.
-    failed_plans: frozenset[str] = frozenset()
+    # If the run repairs the Subscription, the InstallPlans from before the repair: OLM must create a new one.
+    former_plans: frozenset[str] = frozenset()
 
-    def has_failed(self, plan: Document) -> bool:
-        """Whether an InstallPlan has failed in this run."""
-        return plan_phase(plan) == FAILED and not self.is_replaced(plan)
-
-    def is_replaced(self, plan: Document) -> bool:
-        """Whether OLM must replace this InstallPlan with a new one."""
-        return name_of(plan) in self.failed_plans
+    def failed_before(self, plan: Document) -> bool:
+        """Whether an InstallPlan had failed before the run."""
+        return plan_phase(plan) == FAILED and name_of(plan) in self.former_plans
 
 
 @dataclass(frozen=True)
@@ -120,12 +116,21 @@ def _progress(
 ) -> Assessment:
     """The state of an existing ClusterServiceVersion that is not stable."""
     plan = observed.plan_of(subscription)
-    if plan is not None and desired.has_failed(plan):
-        return _problem(failures.plan_failed(plan))
+    if plan is not None and plan_phase(plan) == FAILED:
+        return _failed_plan(plan, desired)
     phase, cause, dummy = csv_phase(csv)
     if phase == FAILED and cause != INSTALL_CHECK_FAILED:
         return _problem(failures.csv_failed(observed.namespace, csv))
     return Assessment(text=_detail(reason, csv), unready=unready_deployments(observed, csv))
+
+
+def _failed_plan(plan: Document, desired: DesiredVersion) -> Assessment:
+    """A failed InstallPlan is a problem immediately, or if OLM does not replace one that the run has repaired."""
+    problem = failures.plan_failed(plan)
+    if not desired.failed_before(plan):
+        return _problem(problem)
+    text = f"InstallPlan {name_of(plan)} has failed, and OLM has not created a new one yet"
+    return Assessment(text=text, problem=replace(problem, minimum_seconds=LONG))
 
 
 def _detail(reason: str, csv: Document) -> str:
@@ -143,10 +148,8 @@ def _before_csv(observed: Observed, desired: DesiredVersion, subscription: Docum
     """The state before the desired ClusterServiceVersion exists."""
     plan = observed.plan_of(subscription)
     phase = plan_phase(plan)
-    if plan is not None and desired.has_failed(plan):
-        return _problem(failures.plan_failed(plan))
-    if plan is not None and desired.is_replaced(plan):
-        return Assessment(text=f"InstallPlan {name_of(plan)} has failed, and OLM has not created a new one yet")
+    if plan is not None and phase == FAILED:
+        return _failed_plan(plan, desired)
     if plan is not None and awaits_approval(plan) and not desired.automatic:
         decision = decide_approval(
             plan,

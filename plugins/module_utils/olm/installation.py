@@ -137,7 +137,7 @@ def plan_installation(
         live=live,
         group=group_body(group.name, options.namespace, group.targets) if group.targets is not None else None,
         repairs=tuple(found),
-        desired=_desired(options, name, entry, steps, spec, body, found) if entry else None,
+        desired=_desired(options, name, entry, steps, spec, body, _former_plans(observed, found)) if entry else None,
         channel=channel,
         source=source,
         after_discovery=()
@@ -158,7 +158,7 @@ def _desired(
     steps: frozenset[str],
     spec: Document,
     body: Document,
-    found: t.Iterable[Repair],
+    former_plans: frozenset[str],
 ) -> DesiredVersion:
     after = spec.get("config") if options.config is None else body["spec"].get("config")
     return DesiredVersion(
@@ -170,8 +170,14 @@ def _desired(
         additional=options.additional_csvs,
         automatic=options.approval == AUTOMATIC,
         former_config=removed_config(spec.get("config"), after),
-        failed_plans=frozenset(repair.failed_plan for repair in found if repair.failed_plan),
+        former_plans=former_plans,
     )
+
+
+def _former_plans(observed: Observed, found: t.Iterable[Repair]) -> frozenset[str]:
+    """The InstallPlans that do not count any longer, because OLM resolves the Subscription again."""
+    is_resolved_again = any(repair.kind == "Subscription" for repair in found)
+    return frozenset(map(name_of, observed.plans)) if is_resolved_again else frozenset()
 
 
 def _installed(

@@ -38,8 +38,6 @@ class Repair:
     reason: str
     # The installed ClusterServiceVersion that the reset status names; empty if there is none.
     previous: str = ""
-    # The failed InstallPlan that OLM must replace with a new one; empty if there is none.
-    failed_plan: str = ""
 
     @property
     def name(self) -> str:
@@ -70,8 +68,7 @@ def repairs(observed: Observed, package: str, subscription: Object | None) -> li
         csvs = [csv for name in plan_csvs(plan) if (csv := observed.csv(name)) and csv_phase(csv)[0] != SUCCEEDED]
         found += [Repair("ClusterServiceVersion", csv, reason) for csv in csvs if not is_deleting(csv)]
         previous = previous_csv(observed, package, plan_csvs(plan))
-        reason = f"InstallPlan {name_of(plan)} has failed"
-        found.append(Repair("Subscription", subscription, reason, previous, failed_plan=name_of(plan)))
+        found.append(Repair("Subscription", subscription, f"InstallPlan {name_of(plan)} has failed", previous))
     elif plan is None and looks_for_deleted_plan(subscription):
         found.append(Repair("Subscription", subscription, "OLM needs an InstallPlan that was deleted"))
     elif is_lost(current, observed.csv(current), plan, subscription):

@@ -201,13 +201,13 @@ class OlmRun:
                     continue
             if self.check:
                 self._require_no_final(step)
-                self.predicted = not desired.automatic and not _is_approved(observed, desired.csv)
+                self.predicted = not desired.automatic and not _is_approved(observed, desired)
                 return
             self._continue_resolution(timer, observed, desired)
             left_of_problem = self._seconds_left(timer, observed, step)
             left = self._deadline - time.monotonic()
             # Without an approval, nothing would be installed, so it is part of the change and not of the wait.
-            if not self.wait and (desired.automatic or _is_approved(observed, desired.csv)):
+            if not self.wait and (desired.automatic or _is_approved(observed, desired)):
                 return
             if left <= 0:
                 raise self._timeout(observed, desired, step)
@@ -237,15 +237,11 @@ class OlmRun:
             # Only once, so that a catalog that still cannot be read is reported.
             self._resolved_again = True
             self.client.resolve_again(live)
-        plan = observed.plan_of(live) if live is not None else None
-        if live is None or not (
-            desired.is_replaced(plan)
-            if plan is not None
-            else looks_for_deleted_plan(live) or references_deleted_plan(observed, live)
-        ):
-            timer.forget("useless plan")
-        elif timer.seconds("useless plan", True) >= SHORT:
-            timer.forget("useless plan")
+        if live is None or not _needs_reset(observed, desired, live):
+            timer.forget("stale plan")
+        elif timer.seconds("stale plan", True) >= SHORT:
+            timer.forget("stale plan")
+            plan = observed.plan_of(live)
             previous = previous_csv(observed, desired.package, plan_csvs(plan)) if plan is not None else ""
             self.client.reset(live, previous)
 
@@ -336,8 +332,17 @@ def _installed_name(observed: Observed, live: Object | None) -> str:
     return name if observed.csv(name) is not None else ""
 
 
-def _is_approved(observed: Observed, csv: str) -> bool:
-    return any(csv in plan_csvs(plan) and plan["spec"].get("approved") is True for plan in observed.plans)
+def _is_approved(observed: Observed, desired: DesiredVersion) -> bool:
+    plans = [plan for plan in observed.plans if name_of(plan) not in desired.former_plans]
+    return any(desired.csv in plan_csvs(plan) and plan["spec"].get("approved") is True for plan in plans)
+
+
+def _needs_reset(observed: Observed, desired: DesiredVersion, live: Object) -> bool:
+    """Whether OLM waits for an InstallPlan that was deleted, or that had failed before the run."""
+    plan = observed.plan_of(live)
+    if plan is not None:
+        return desired.failed_before(plan)
+    return looks_for_deleted_plan(live) or references_deleted_plan(observed, live)
 
 
 def _selector(deployment: Object) -> str:

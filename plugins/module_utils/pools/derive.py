@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import copy
 import typing as t
 from dataclasses import replace
 
 from ..catalog import cuda, models, names, releases
 from ..catalog import mig as geometries
 from ..catalog import olm as olm_catalog
-from ..catalog.node_feature_discovery import WORKER_CONFIG
 from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
 from ..common.nested import get_nested
 from ..mig.layout import Layout
@@ -23,9 +21,10 @@ from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
 from ..validation_programs.registry import PROGRAMS
 from .autoscaler import autoscaler_plan
+from .nfd_values import nfd_values
 from .nodegroups import cloud_of, drain_options, nodegroup_plan, nodegroups_option
-from .openshift_values import discovery_spec, policy_values
-from .operator_values import declared_toolkit_env, mirrored_image, nfd_values, operator_values
+from .openshift_values import policy_values
+from .operator_values import declared_toolkit_env, mirrored_image, operator_values
 from .plan import (
     ClusterPlan,
     ConfigPlan,
@@ -50,11 +49,6 @@ if t.TYPE_CHECKING:
 
 # Every GPU workload tolerates the usual taint of GPU nodes.
 _GPU_TOLERATION: Toleration = {"key": names.GPU_TAINT_KEY, "operator": "Exists", "effect": "NoSchedule"}
-# NVIDIA's own chart sets these tolerations for the NFD workers (gpu-operator: deployments/gpu-operator/values.yaml).
-_CONTROL_PLANE_TOLERATIONS: tuple[Toleration, ...] = tuple(
-    {"key": f"node-role.kubernetes.io/{role}", "operator": "Equal", "value": "", "effect": "NoSchedule"}
-    for role in ("master", "control-plane")
-)
 # NFD is a separate release. The chart's Job that upgrades CRDs needs an image, so this collection applies the CRDs.
 # Without a global MIG strategy, the plugin uses the strategy in each node's configuration (gpu-operator
 # applyMIGConfiguration).
@@ -103,9 +97,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         nfd=_release(
             nfd,
             get_nested(variables.declared_cluster, "nfd"),
-            discovery_spec(nfd["values"])
-            if nfd["installer"] == olm_catalog.OLM
-            else _nfd_values(tolerations, merge(nfd_values(operator), nfd["values"])),
+            nfd_values(nfd, operator, tolerations),
         ),
         policy=PolicyPlan(spec=_policy_spec(config, mig, planned), tolerations=tolerations, mig_by_node=mig.needed),
         config=config,
@@ -284,26 +276,6 @@ def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) 
     if any(pool.driver is not None for pool in pools):
         spec["driver"] = {"useNvidiaDriverCRD": True}
     return spec
-
-
-def _nfd_values(tolerations: tuple[Toleration, ...], user_values: Document) -> Document:
-    """The values of the operator's own NFD sub-chart, with tolerations for the pools' taints, so that NFD finds their GPUs.
-
-    The user's values override these values, but their tolerations are added, because a pool's taint must stay tolerated.
-    """
-    needed = [dict(toleration) for toleration in (*_CONTROL_PLANE_TOLERATIONS, *tolerations)]
-    values: Document = {
-        "master": {"extraLabelNs": ["nvidia.com"]},
-        "worker": {
-            "config": copy.deepcopy(WORKER_CONFIG),
-            "tolerations": needed,
-        },
-    }
-    values = merge(values, user_values)
-    worker = values["worker"]
-    if isinstance(worker["tolerations"], list):
-        worker["tolerations"] = needed + [extra for extra in worker["tolerations"] if extra not in needed]
-    return values
 
 
 def _release(settings: Document, declared: t.Any, values: Document) -> ReleasePlan:

@@ -1,21 +1,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The custom resources of operators that OLM installs: fields of their spec, derived from gpu_cluster (pure).
+"""The fields of the ClusterPolicy for a GPU operator that OLM installs, derived from gpu_cluster (pure).
 
-OLM has no Helm values; the same settings are fields of the ClusterPolicy and of the NodeFeatureDiscovery.
+OLM has no Helm values; the same settings are fields of the ClusterPolicy.
 """
 
 from __future__ import annotations
 
-import copy
-import typing as t
-
-from ..catalog.node_feature_discovery import WORKER_CONFIG
 from ..catalog.releases import POLICY_PARTS_SINCE, VERSIONED_IMAGES, release_of
-from ..nvidia_config import yaml_text
 from ..schema.types import Document
 from . import operator_values
-from .variables import merge
 
 # Components of the chart that are not parts of a ClusterPolicy's spec.
 _NOT_IN_POLICY = ("operator", "draDriver")
@@ -33,12 +27,3 @@ def policy_values(settings: Document) -> Document:
         if (values.get(part) or {}).get("version"):
             values[part] = {"repository": repository, "image": image, **values[part]}
     return values
-
-
-def discovery_spec(user_spec: Document) -> Document:
-    """The fields of a new NodeFeatureDiscovery's spec, without tolerations, which are added to the object.
-
-    workerConfig.configData is text; the user's own text replaces the derived one.
-    """
-    spec: Document = {"workerConfig": {"configData": yaml_text.render(WORKER_CONFIG)}}
-    return t.cast("Document", merge(spec, copy.deepcopy(user_spec)))

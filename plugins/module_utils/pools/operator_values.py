@@ -22,7 +22,6 @@ _KATA_ARTIFACTS: tuple[tuple[str, dict[str, str], str], ...] = (
     ("kata-nvidia-gpu-snp", {"nvidia.com/cc.capable": "true"}, "ubuntu22.04-535.86.10-snp"),
 )
 
-_NFD_IMAGE = "nfd/node-feature-discovery"
 _DRIVER_VALUES = {"version": "version", "kernel_module_type": "kernelModuleType", "secret_env": "secretEnv"}
 _RDMA_VALUES = {"enabled": "enabled", "use_host_mofed": "useHostMofed"}
 
@@ -82,15 +81,6 @@ def without_toolkit_env(values: Document, env: t.Sequence[Document]) -> Document
         del toolkit["env"]
     rest = {key: value for key, value in values.items() if key != "toolkit"}
     return {**rest, "toolkit": toolkit} if toolkit else rest
-
-
-def nfd_values(operator: Document) -> Document:
-    """The values of NFD's chart, whose image comes from the same registry with the same secrets."""
-    registry, secrets = operator.get("registry"), operator["image_pull_secrets"]
-    if not registry:
-        return {}
-    pull_secrets: Document = {"imagePullSecrets": [{"name": name} for name in secrets]} if secrets else {}
-    return {"image": {"repository": f"{registry}/{_NFD_IMAGE}"}, **pull_secrets}
 
 
 def mirrored_image(image: str, registry: str | None) -> str:

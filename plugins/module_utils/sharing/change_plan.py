@@ -131,7 +131,7 @@ def held_back_taints(
     return found
 
 
-def plan_changes(
+def plan_sharing_changes(
     plan: Plan,
     nodes: t.Sequence[Node],
     membership: Membership,

@@ -59,9 +59,12 @@ class NodeRunner:
         try:
             self._run()
         except Exception as error:
-            # No further request can be sent.
-            self.result.error = error
-            self.result.failure = f"the run was stopped during its change: {error}"
+            if isinstance(error, ApiError) and not is_fatal(error):
+                # The server refuses a request of the roll-back, too; requests for other nodes may succeed.
+                self.result.failure = f"{self.result.failure}; and then: {error}"
+            else:
+                self.result.error = error
+                self.result.failure = f"the run was stopped during its change: {error}"
             node = self._node.latest
             if node is not None and CORDONED_ANNOTATION in node.annotations:
                 self.result.outcome = INTERRUPTED

@@ -10,12 +10,13 @@ import time
 import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL
-from ..cluster_state.cluster_policy import active_policy
+from ..cluster_state.cluster_policy import active_policy, mig_configmap
 from ..cluster_state.warnings import unusual_nodes
 from ..common import private_file
 from ..common.errors import ConnectionProblem, InvalidOptions, PartialFailure, ReleaseRefused
 from ..common.results import diff_of
 from ..common.wait import WaitTimeout
+from ..kube.errors import ApiError
 from ..kube.paths import CLUSTER_POLICIES
 from ..schema.messages import abbreviate
 from .diagnosis import diagnose
@@ -86,7 +87,7 @@ class SharingOperation:
         policy = active_policy(self._context.client.list_known(CLUSTER_POLICIES))
         if policy is None:
             return None
-        named = ((((policy.get("spec") or {}).get("migManager") or {}).get("config") or {}).get("name")) or "none"
+        named = mig_configmap(policy)
         configmap = self._context.plan.mig.name
         if named == configmap:
             return None
@@ -102,19 +103,24 @@ class SharingOperation:
         later = after_discovery(state, self._watch.failing)
         if later:
             result["after_discovery"] = later
-        unchecked = self._rollout.dry_run(state) if check_on_server else None
-        if unchecked:
-            result["unchecked"] = unchecked
         for text in warnings(state, predicted, unusual):
             self._module.warn(text)
         before, after = state.changes.diff()
         if later:
             after["after_discovery"] = later
-        return {
+        preview = {
             "changed": state.changes.changed or bool(later),
             "gpu_sharing": result,
             "diff": diff_of(before, after, "gpu_sharing"),
         }
+        try:
+            unchecked = self._rollout.dry_run(state) if check_on_server else None
+        except ApiError as error:
+            error.partial = preview
+            raise
+        if unchecked:
+            result["unchecked"] = unchecked
+        return preview
 
     def _run(self, state: ClusterState, lease: Lease) -> dict[str, t.Any]:
         before, after = state.changes.diff()

@@ -18,7 +18,7 @@ from ..common.results import MAX_LISTED
 from ..drain.operand_diagnosis import failing_operands
 from ..drain.pods_on_nodes import pods_by_node
 from ..kube.paths import NODES
-from .change_plan import ChangePlan, plan_changes
+from .change_plan import ChangePlan, plan_sharing_changes
 from .configmaps import ConfigMaps, SharingConfigMaps
 from .reader import StateReader, layout_problems, plan_demand
 
@@ -60,7 +60,7 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
     return Overview(
         allocation,
         membership,
-        plan_changes(allocation.plan, nodes, membership, configmaps),
+        plan_sharing_changes(allocation.plan, nodes, membership, configmaps),
         configmaps.capacity.geometries,
         (*configmaps.capacity.warnings, *layout_problems(allocation.plan, nodes, membership, configmaps)),
     )
@@ -75,7 +75,7 @@ def impact_preview(
     """
     plan, membership = found.plan, found.membership
     by_node = pods_by_node(client, pods, plan.config.namespace)
-    changes = plan_changes(plan, nodes, membership, ConfigMaps(), pods=by_node)
+    changes = plan_sharing_changes(plan, nodes, membership, ConfigMaps(), pods=by_node)
     impacts = {change.node: NodeImpact(change.transition, change.displaced) for change in changes.node_changes}
     running = RunningPods(operands_by_node(pods), by_node.gpu_pods)
     return impact_by_pool(plan.pools, nodes, membership, impacts, restart, running), changes

@@ -21,7 +21,7 @@ from ..mig.fit_error import fit_error
 from ..mig.layout import Layout, format_layout
 from ..nvidia_config import mig_parted
 from ..schema.messages import abbreviate
-from .change_plan import ChangePlan, plan_changes
+from .change_plan import ChangePlan, plan_sharing_changes
 from .configmaps import ConfigMaps, SharingConfigMaps
 from .scope import EVERYTHING, PRESENT, Scope
 
@@ -101,7 +101,7 @@ class StateReader:
         if pods is not None:
             allocation = spread(pods)
         plan = allocation.plan
-        compare = functools.partial(plan_changes, plan, node_list, membership, configmaps, scope=self._scope)
+        compare = functools.partial(plan_sharing_changes, plan, node_list, membership, configmaps, scope=self._scope)
         changes = compare(pods=pods)
         held_back = taints_to_hold_back(self._client, plan, changes.new_taints, self._expected_tolerations)
         if held_back:

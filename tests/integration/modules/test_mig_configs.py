@@ -17,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES,
 from ansible_collections.accel.gpu.plugins.module_utils.nvidia_config import mig_parted
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_sharing_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import SharingConfigMaps
 from lab import build
 from tests.helpers.kube import Kube
@@ -65,7 +65,7 @@ class Fleet:
 
     def compared(self, plan: Plan, configs: SharingConfigMaps) -> ChangePlan:
         nodes = self.nodes()
-        return plan_changes(plan, nodes, assign_pools(plan.pools, nodes), configs.read(nodes))
+        return plan_sharing_changes(plan, nodes, assign_pools(plan.pools, nodes), configs.read(nodes))
 
     def text(self) -> str:
         """The file of the MIG manager."""

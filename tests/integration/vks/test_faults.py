@@ -141,7 +141,7 @@ def test_the_older_iam_version_works(account: Account) -> None:
     [
         ("create-failed", NEW, "Node group train is ERROR. "),
         ("update-failed", {"node_count": 2}, "Node group train is ERROR. "),
-        ("in-progress", {"node_count": 2}, "is still UPDATING"),
+        ("in-progress", {"node_count": 2}, "the run has waited for it to change node_count."),
         ("nodes-pending", {"node_count": 2}, "Not done within 3 s (wait_timeout)"),
     ],
 )

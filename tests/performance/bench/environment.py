@@ -56,8 +56,8 @@ def environment(lab: Lab, rounds: int, load: float, node_bytes: int | None = Non
     ]
     if node_bytes is not None:
         notes.append(
-            f"Each node is an object of {node_bytes / 1000:.0f} KB, with the labels that NFD and GFD set and with thirty images, in the "
-            "[lab](lab.md). Only etcd and the API server of the lab's control plane are running, on the same CPUs as the commands."
+            f"Each node in the [lab](lab.md) is an object of {node_bytes / 1000:.0f} KB that contains the labels of NFD and GFD and a list of "
+            "30 images. Only etcd and the API server of the lab's control plane are running, on the same CPUs as the commands."
         )
     return BenchEnvironment(_now(), f"{_machine()}, load {load:.1f} before", _versions(lab), _COMMANDS, tuple(notes))
 

@@ -124,5 +124,5 @@ def _in_module(run: Measurement) -> float:
 
 
 _NOTE = f"""*Images without changes* compares {IMAGES} images in one registry with the same images in another registry, which uses TLS and requires a login.
-`skopeo copy` is called once for each image, as in a playbook loop, and sends each manifest again. Both rows about images compare the time spent in the
-module, without the time that Ansible needs to start."""
+`skopeo copy` is called once for each image, as in a playbook loop, and sends each manifest again. In both rows about images, the time spent
+in the module, excluding Ansible's startup, is compared with the duration of `skopeo copy`."""

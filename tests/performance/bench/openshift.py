@@ -124,7 +124,7 @@ def _further_pages(api: Api, found: Sequence[audit.AuditedRequest], runs: int) -
     )
 
 
-_NOTE = f"""*OpenShift with {SETS} MachineSets* is the same playbook on a cluster whose operators are installed through OLM, and whose nodes belong to
-{SETS} MachineSets with five instance types. `site` compares the MachineSets, OLM's objects, both custom resources and all nodes with their declared
-state. *Requests without further pages* do not include the pages of a list after the first, so their number does not depend on the number of nodes. A page
+_NOTE = f"""*OpenShift with {SETS} MachineSets* is the playbook `site` on a cluster whose operators are installed through OLM, and whose nodes belong to
+{SETS} MachineSets with five instance types. `site` compares the MachineSets, OLM's objects, the custom resources of NFD and
+of the GPU operator, and all nodes with their declared state. *Requests without further pages* do not include the pages of a list after the first, so their number does not depend on the number of nodes. A page
 contains up to {PAGE} objects."""

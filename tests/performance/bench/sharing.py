@@ -113,8 +113,8 @@ _BASELINE = """*ansible.builtin.ping* is Ansible with a module that does nothing
 a playbook."""
 
 _NOTE = """A *change of shares* changes every node from 4 shares per GPU to 2 shares, or from 2 to 4, while no pod uses a GPU. The nodes have no agents
-that apply the change, so the run does not wait for the result (`wait: false`), like `kubectl label`. The run includes all other steps of a change: acquiring
-the Lease, adding the entry to the device plugin's ConfigMap, and deleting the unused entry."""
+that apply the change. The run therefore does not wait for the result (`wait: false`), and neither does `kubectl label`. The run includes all other steps
+of a change: acquiring the Lease, adding the entry to the device plugin's ConfigMap, and deleting the unused entry."""
 
 
 _NOTHING = """With *nothing to change*, the run verifies that all nodes have the resources that their pool declares. It is compared with

@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assig
 from ansible_collections.accel.gpu.plugins.module_utils.export.pools import ExportedPools, add_drivers, export_pools
 from ansible_collections.accel.gpu.plugins.module_utils.export.sharing import LiveConfig
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import plan_sharing_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from tests.helpers.fleet import node
 
@@ -199,5 +199,5 @@ def test_what_comes_out_has_every_node_in_its_pool_and_is_sound() -> None:
     plan = derive({"name": "lab"}, {}, found(*nodes).pools)
     membership = assign_pools(plan.pools, nodes)
     assert membership.by_pool == {"a": ["n1"], "b": ["n2"], "l4": ["l4"], "nvidia-x1": ["x"]}
-    changes = plan_changes(plan, nodes, membership, ConfigMaps())
+    changes = plan_sharing_changes(plan, nodes, membership, ConfigMaps())
     assert all(set(edit.labels) <= {PIN, CONFIG} for edit in changes.edits)

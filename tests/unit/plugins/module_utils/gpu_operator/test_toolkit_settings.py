@@ -85,7 +85,7 @@ def test_distributions_with_different_settings(found: dict[str, list[str]]) -> N
             "rke2",
             InstalledToolkit({}, {}, ready_nodes=3, working=True),
             {},
-            "works on 3 node(s) without the settings of RKE2",
+            "works on 3 node(s) without the settings for RKE2",
         ),
         ("rke2", InstalledToolkit(THEIRS, THEIRS, ready_nodes=3, working=True), THEIRS, "so it is left unchanged"),
         # The settings of an older release of the operator become those of the new one.
@@ -137,7 +137,7 @@ def test_a_declared_distribution_that_no_node_has(installed: InstalledToolkit, e
     values = with_settings(plan, settings).operator.values
     assert variables(values["toolkit"]["env"]) == {"OTHER": "x", **(RKE2 if env is None else env)}
     if env is not None:
-        assert "works on 3 node(s), so it is not changed and does not get the settings of RKE2" in settings.notes[0]
+        assert "works on 3 node(s), so it is not changed and does not get the settings for RKE2" in settings.notes[0]
         assert "set these variables in toolkit.env of gpu_cluster.operator.values" in settings.notes[0]
 
 

@@ -26,6 +26,10 @@ class Asked(Connection):
         return self.expired
 
 
+ESCALATION = (
+    'clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "ci" (groups=["system:authenticated"]) is attempting to grant RBAC permissions not '
+    'currently held: {APIGroups:[""], Resources:["nodes"], Verbs:["patch"]}'
+)
 DENIED = 'nodes is forbidden: User "joe" cannot list resource "nodes" in API group "" at the cluster scope'
 EXCEEDED = (
     'pods "p" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=6, '
@@ -110,6 +114,7 @@ def test_a_rejected_object_is_not_a_missing_right(message: str, remedy: str) -> 
     [
         (ApiError(EXCEEDED, status=403), True, False),
         (ApiError(DENIED, status=403), False, True),
+        (ApiError(ESCALATION, status=403), False, True),
         (ApiError("Pod is invalid", status=422), True, False),
         (ApiError("webhook denied the request", status=400), True, False),
         (ApiError("exists", status=409), False, False),
@@ -117,7 +122,15 @@ def test_a_rejected_object_is_not_a_missing_right(message: str, remedy: str) -> 
     ],
 )
 def test_rejected_objects_and_missing_rights(error: ApiError, rejects: bool, lacks: bool) -> None:
+    error.has_status_object = True
     assert (error.rejects_object, error.lacks_right) == (rejects, lacks)
+
+
+def test_a_role_that_grants_more_than_the_user_may_do() -> None:
+    error = ApiError(ESCALATION, status=403, method="POST", path="/apis/rbac.authorization.k8s.io/v1/clusterroles")
+    assert explain(error, Asked()).endswith(
+        "The user must have all permissions that the role grants, or the verb escalate for roles."
+    )
 
 
 @pytest.mark.parametrize(

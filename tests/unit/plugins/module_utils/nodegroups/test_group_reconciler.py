@@ -168,6 +168,7 @@ def test_a_timeout_reports_status_and_reason() -> None:
     with pytest.raises(WaitTimeout) as error:
         reconciled(cloud, time, NodeGroupSpec("train", count=5), timeout=30)
     assert "Not done within 30 s (wait_timeout). Node group train is still UPDATE_IN_PROGRESS" in str(error.value)
+    assert "the run has waited for it to settle." in str(error.value)
     assert "Waiting for a host." in str(error.value)
 
 

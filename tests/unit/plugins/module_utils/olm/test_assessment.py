@@ -80,7 +80,7 @@ INSTALLING = 'installing: waiting for deployment gpu-operator to become ready: d
         # OLM has written the reference to the plan of an earlier run again, from its cache.
         (
             progress(subscriptions=[subscription(currentCSV=NEW, plan="install-1")], plans=[plan(NEW, phase="Failed")]),
-            desired(failed_plans=frozenset({"install-1"})),
+            desired(former_plans=frozenset({"install-1"})),
             "InstallPlan install-1 has failed, and OLM has not created a new one yet",
         ),
         (observed(csvs=[csv(phase="")]), desired(), "is new"),

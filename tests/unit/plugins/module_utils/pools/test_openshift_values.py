@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.openshift_values import discovery_spec
 
 Object = dict[str, Any]
 
@@ -54,14 +53,18 @@ def test_pull_secrets_reach_every_operand_that_the_release_has() -> None:
     assert "kataSandboxDevicePlugin" in new
 
 
+def discovery_spec(**values: Any) -> Object:
+    return derive({"name": "c", "distribution": "openshift", "nfd": {"values": values}}, {}, []).nfd.values
+
+
 def test_nfd_publishes_the_label_that_the_operator_reads() -> None:
-    config = yaml.safe_load(discovery_spec({})["workerConfig"]["configData"])
+    config = yaml.safe_load(discovery_spec()["workerConfig"]["configData"])
     assert config["sources"]["pci"]["deviceLabelFields"] == ["vendor"]
     assert {"0300", "0302"} <= set(config["sources"]["pci"]["deviceClassWhitelist"])
     assert config == derive({"name": "c"}, {}, []).nfd.values["worker"]["config"], "as on other clusters"
     (rule,) = config["sources"]["custom"]
     assert rule["labels"] == {"kernel-loadedmodule.nouveau": "true"}
-    mine = discovery_spec({"operand": {"image": "x"}, "workerConfig": {"configData": "mine"}})
+    mine = discovery_spec(operand={"image": "x"}, workerConfig={"configData": "mine"})
     assert mine == {"operand": {"image": "x"}, "workerConfig": {"configData": "mine"}}
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""plan_changes: which nodes and ConfigMap entries change, before anything is sent."""
+"""plan_sharing_changes: which nodes and ConfigMap entries change, before anything is sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import (
     ChangePlan,
     held_back_taints,
-    plan_changes,
+    plan_sharing_changes,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from tests.helpers.fleet import node
@@ -35,7 +35,7 @@ def _plan(*pools: dict[str, t.Any]) -> Plan:
 
 
 def _changes(plan: Plan, nodes: list[Node], configmap: dict[str, t.Any] | None = None) -> ChangePlan:
-    return plan_changes(plan, nodes, assign_pools(plan.pools, nodes), ConfigMaps(configmap))
+    return plan_sharing_changes(plan, nodes, assign_pools(plan.pools, nodes), ConfigMaps(configmap))
 
 
 def _converged(plan: Plan, nodes: list[Node]) -> tuple[list[Node], dict[str, t.Any]]:
@@ -185,8 +185,8 @@ def test_a_taint_that_is_held_back_is_neither_removed_nor_added() -> None:
     nodes = [tainted, second, *others]
     membership = assign_pools(plan.pools, nodes)
     configmaps = ConfigMaps(configmap)
-    assert plan_changes(plan, nodes, membership, configmaps).new_taints == {text}
-    changes = plan_changes(plan, nodes, membership, configmaps, held_back=[text])
+    assert plan_sharing_changes(plan, nodes, membership, configmaps).new_taints == {text}
+    changes = plan_sharing_changes(plan, nodes, membership, configmaps, held_back=[text])
     assert [edit.name for edit in changes.edits] == ["t4-2"]
     assert "spec" not in changes.edits[0].patch
     assert changes.new_taints == set()

@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node impor
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_assignment import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import scope as scopes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_changes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ChangePlan, plan_sharing_changes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.configmaps import ConfigMaps
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import pool_queues
 from tests.helpers.fleet import node
@@ -56,7 +56,7 @@ def changes(
     defaults: t.Any = None,
 ) -> ChangePlan:
     plan = derive({"name": "lab"}, defaults, list(pools))
-    return plan_changes(plan, nodes, assign_pools(plan.pools, nodes), ConfigMaps(), scope=scope, pods=pods)
+    return plan_sharing_changes(plan, nodes, assign_pools(plan.pools, nodes), ConfigMaps(), scope=scope, pods=pods)
 
 
 @pytest.mark.parametrize(

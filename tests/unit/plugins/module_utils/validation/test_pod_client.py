@@ -46,7 +46,9 @@ def _create(error: ApiError) -> dict[str, str]:
 
 @pytest.mark.parametrize("status", [400, 403, 422])
 def test_a_rejected_pod_is_returned_with_the_reason(status: int) -> None:
-    assert _create(ApiError(QUOTA, status=status)) == {
+    error = ApiError(QUOTA, status=status)
+    error.has_status_object = True
+    assert _create(error) == {
         "b": "exceeded quota: gpus, requested: requests.nvidia.com/gpu=1",
     }
 
