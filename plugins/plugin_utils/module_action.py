@@ -10,6 +10,7 @@ with which a module gets the defaults of another one (module_defaults), nor a li
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import multiprocessing
 import os
@@ -54,6 +55,9 @@ class ModuleAction(ActionBase):
     def __init_subclass__(cls) -> None:
         """Import the module."""
         cls._module = import_compiled(f"{_PLUGINS}.modules.{cls.MODULE}")
+        # The workers of all tasks are forked from this process. The garbage collector of the workers, and of this process at its end, need not visit
+        # what was imported (https://docs.python.org/3/library/gc.html#gc.freeze).
+        gc.freeze()
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the module's own result; a problem with the progress lines never changes it."""

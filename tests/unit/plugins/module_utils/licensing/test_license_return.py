@@ -87,7 +87,13 @@ def test_a_missing_right_is_one_warning() -> None:
     containers, returning, warnings = cluster()
 
     def refuse(name: str, command: tuple[str, ...]) -> None:
-        raise ApiError(f"pods driver-{name} is forbidden", status=403, reason="Forbidden", method="GET", path="/exec")
+        raise ApiError(
+            f'pods "{name}" is forbidden: User "u" cannot create resource "pods/exec"',
+            status=403,
+            reason="Forbidden",
+            method="GET",
+            path="/exec",
+        )
 
     containers.before = refuse
     returning.prepare([node("n0"), node("n1"), node("n2")])

@@ -77,12 +77,6 @@ INSTALLING = 'installing: waiting for deployment gpu-operator to become ready: d
             desired(),
             "retrying execution due to error: no GVK",
         ),
-        # OLM has written the reference to the plan of an earlier run again, from its cache.
-        (
-            progress(subscriptions=[subscription(currentCSV=NEW, plan="install-1")], plans=[plan(NEW, phase="Failed")]),
-            desired(former_plans=frozenset({"install-1"})),
-            "InstallPlan install-1 has failed, and OLM has not created a new one yet",
-        ),
         (observed(csvs=[csv(phase="")]), desired(), "is new"),
         (
             observed(

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.olm.assessment import DesiredVersion, assess
+from ansible_collections.accel.gpu.plugins.module_utils.olm.problem import FINAL, LONG
 from ansible_collections.accel.gpu.plugins.module_utils.olm.repair import (
     is_resolution_prevented,
     references_deleted_plan,
@@ -102,3 +104,18 @@ def test_a_reference_to_a_deleted_plan(objects: dict[str, Any], expected: bool) 
 def test_only_a_catalog_that_could_not_be_read_is_resolved_again(reason: str, expected: bool) -> None:
     assert is_resolution_prevented(subscription(conditions=[condition("ResolutionFailed", reason, "x")])) is expected
     assert not is_resolution_prevented(subscription())
+
+
+@pytest.mark.parametrize("csvs", [[], [PENDING]])
+@pytest.mark.parametrize(("former_plans", "seconds"), [((), FINAL), (("install-1",), LONG)])
+def test_a_failed_plan_from_before_the_repair_is_a_problem_only_if_olm_keeps_it(
+    csvs: list[Any], former_plans: tuple[str, ...], seconds: float
+) -> None:
+    """OLM may write its reference again, from its cache."""
+    live = subscription(state="UpgradePending", currentCSV=NEW, plan="install-1")
+    state = observed(subscriptions=[live], csvs=csvs, plans=[plan(NEW, phase="Failed")])
+    desired = DesiredVersion(PACKAGE, PACKAGE, NEW, None, frozenset({NEW}), former_plans=frozenset(former_plans))
+    step = assess(state, desired)
+    assert step.problem is not None
+    assert (step.problem.code, step.problem.minimum_seconds) == ("install_plan_failed", seconds)
+    assert ("OLM has not created a new one yet" in step.text) is bool(former_plans)
