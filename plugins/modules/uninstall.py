@@ -106,7 +106,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 uninstall:
-  description: The removed objects, or in check mode the objects to be removed. After a failure, the objects that had been removed until then.
+  description: The removed objects, or in check mode the objects to be removed. After a failed run, the objects that
+    it had removed.
   returned: always
   type: dict
   contains:

@@ -55,8 +55,8 @@ class ModuleAction(ActionBase):
     def __init_subclass__(cls) -> None:
         """Import the module."""
         cls._module = import_compiled(f"{_PLUGINS}.modules.{cls.MODULE}")
-        # The workers of all tasks are forked from this process. The garbage collector of the workers, and of this process at its end, need not visit
-        # what was imported (https://docs.python.org/3/library/gc.html#gc.freeze).
+        # The workers of all tasks are forked from this process. The garbage collector of the workers, and of this process at its end, then does not
+        # visit what exists now, most of which was imported (https://docs.python.org/3/library/gc.html#gc.freeze).
         gc.freeze()
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

@@ -109,6 +109,24 @@ def test_an_admission_policy_that_forbids_the_cordon_of_one_node(rolling: Rollin
     require_changed(rolling, rolling.share(MPS), {GPU: 4})
 
 
+def test_an_admission_policy_that_forbids_all_but_the_cordon(rolling: Rolling) -> None:
+    """The node stays cordoned, which counts against max_unavailable, so that no other node follows it."""
+    start_gpu_pods(rolling)
+    marked = f"has(object.metadata.annotations) && '{CORDONED}' in object.metadata.annotations"
+    cordoned, was_cordoned = "has(object.spec.unschedulable)", "has(oldObject.spec.unschedulable)"
+    changed = f"!{cordoned} || object.metadata.labels != oldObject.metadata.labels"
+    wrong = f"({marked} && !{cordoned}) || ({was_cordoned} && ({changed}))"
+    expression = f"object.metadata.name != '{TARGET}' || !({wrong})"
+    with forbidden_by_policy(rolling, expression, "Forbidden"):
+        result = rolling.share(HALVES, rollout={"max_unavailable": 1, "order": "name", "pause_on_failure": False})
+    assert result["failed"] is True
+    assert list(result["gpu_sharing"]["failed"]) == [TARGET]
+    assert "; and then: " in result["gpu_sharing"]["failed"][TARGET]
+    assert result["gpu_sharing"]["left_cordoned"] == [TARGET]
+    assert result["gpu_sharing"]["not_started"] == ["a100-3"]
+    require_changed(rolling, rolling.share(HALVES), {GPU: 2})
+
+
 @contextmanager
 def forbidden_by_policy(rolling: Rolling, expression: str, reason: str) -> Iterator[None]:
     """Nodes must fulfil this expression, until the block ends."""

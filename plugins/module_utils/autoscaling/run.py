@@ -63,8 +63,9 @@ class AutoscalingRun:
     def preview(self) -> None:
         """Have the server check the changes."""
         try:
-            for change in self._changes():
-                self._written[change.label] = change
+            changes = self._changes()
+            self._written.update({change.label: change for change in changes})
+            for change in changes:
                 self._note = self._send(change, check=True) or self._note
         except ApiError as error:
             error.partial = {**error.partial, **self.result()}

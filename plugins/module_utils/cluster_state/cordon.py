@@ -22,8 +22,8 @@ Annotations = dict[str, "str | None"]
 CordonEdit = tuple[Patch, Annotations]
 # Kubernetes limits all annotations of an object together to 256 KiB; a longer reason would not be useful.
 MAX_REASON = 1000
-# The reason for the cordon of a node whose machine is being removed; the next run recognizes it by this text.
-# Runs recognize nodes that a former run has cordoned by this text, so it does not change between releases.
+# The reason for the cordon of a node whose machine is being removed. The next run recognizes the node by this text, so it does not change between
+# releases.
 REMOVAL_REASON = "the machine is being removed from the cluster"
 _DRIVER_RESTART_REASON = "its driver is being restarted to load a licensing token"
 

@@ -63,7 +63,7 @@ class ApiError(ServiceError):
     @property
     def lacks_right(self) -> bool:
         """Whether the user may not send such requests; other 403s are about the object: a quota, pod security, an admission webhook."""
-        return self.forbidden and bool(_MISSING_RIGHT.search(self.message) or _ESCALATION in self.message)
+        return self.forbidden and bool(_MISSING_RIGHT.search(self.message))
 
     @property
     def rejects_object(self) -> bool:
@@ -148,12 +148,13 @@ def _unauthorized(error: ApiError, connection: Connection) -> str:
 def _forbidden_remedy(error: ApiError) -> str:
     if error.lacks_right:
         return f" {_missing_right(error)}"
+    if _ESCALATION in error.message:
+        verb = "bind" if "bindings" in error.path else "escalate"
+        return f" The user must have all permissions that the role grants, or the verb {verb} for the role."
     return f" Raise the limit of ResourceQuota {error.quota}, or delete objects that it counts." if error.quota else ""
 
 
 def _missing_right(error: ApiError) -> str:
-    if _ESCALATION in error.message:
-        return "The user must have all permissions that the role grants, or the verb escalate for roles."
     found = _FORBIDDEN.search(error.message)
     if found:
         group, resource, verb = found["group"], found["resource"], found["verb"]

@@ -39,12 +39,12 @@ class DesiredVersion:
     former_config: t.Mapping[str, t.Any] | None = None
     # The InstallPlans that this run has discarded.
     discarded: bool = False
-    # If the run repairs the Subscription, the InstallPlans from before the repair: OLM must create a new one.
-    former_plans: frozenset[str] = frozenset()
+    # If the run repairs the Subscription, the InstallPlans that had failed before: OLM must create a new one.
+    failed_plans: frozenset[str] = frozenset()
 
     def failed_before(self, plan: Document) -> bool:
-        """Whether an InstallPlan had failed before the run."""
-        return plan_phase(plan) == FAILED and name_of(plan) in self.former_plans
+        """Whether an InstallPlan had failed before the run repaired the Subscription."""
+        return name_of(plan) in self.failed_plans
 
 
 @dataclass(frozen=True)

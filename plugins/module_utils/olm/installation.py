@@ -13,7 +13,7 @@ from ..common.nested import get_nested
 from ..kube.metadata import is_deleting, name_of
 from .assessment import DesiredVersion
 from .failures import namespace_terminating, other_package
-from .observed import Document, Object, Observed, csv_version
+from .observed import FAILED, Document, Object, Observed, csv_version, plan_phase
 from .operator_group import GroupDecision, decide_group
 from .options import OlmOptions
 from .package_manifest import (
@@ -137,7 +137,7 @@ def plan_installation(
         live=live,
         group=group_body(group.name, options.namespace, group.targets) if group.targets is not None else None,
         repairs=tuple(found),
-        desired=_desired(options, name, entry, steps, spec, body, _former_plans(observed, found)) if entry else None,
+        desired=_desired(options, name, entry, steps, spec, body, _failed_plans(observed, found)) if entry else None,
         channel=channel,
         source=source,
         after_discovery=()
@@ -158,7 +158,7 @@ def _desired(
     steps: frozenset[str],
     spec: Document,
     body: Document,
-    former_plans: frozenset[str],
+    failed_plans: frozenset[str],
 ) -> DesiredVersion:
     after = spec.get("config") if options.config is None else body["spec"].get("config")
     return DesiredVersion(
@@ -170,14 +170,14 @@ def _desired(
         additional=options.additional_csvs,
         automatic=options.approval == AUTOMATIC,
         former_config=removed_config(spec.get("config"), after),
-        former_plans=former_plans,
+        failed_plans=failed_plans,
     )
 
 
-def _former_plans(observed: Observed, found: t.Iterable[Repair]) -> frozenset[str]:
-    """The InstallPlans that do not count any longer, because OLM resolves the Subscription again."""
+def _failed_plans(observed: Observed, found: t.Iterable[Repair]) -> frozenset[str]:
+    """The failed InstallPlans, if OLM resolves the Subscription again."""
     is_resolved_again = any(repair.kind == "Subscription" for repair in found)
-    return frozenset(map(name_of, observed.plans)) if is_resolved_again else frozenset()
+    return frozenset(name_of(plan) for plan in observed.plans if is_resolved_again and plan_phase(plan) == FAILED)
 
 
 def _installed(

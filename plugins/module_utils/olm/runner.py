@@ -26,7 +26,7 @@ from .installation import (
     existing_subscription,
     plan_installation,
 )
-from .observed import Observed, csv_phase, plan_csvs, plan_phase
+from .observed import COMPLETE, FAILED, Observed, csv_phase, plan_csvs, plan_phase
 from .options import OlmOptions
 from .problem import SHORT, OlmFailure, Problem
 from .repair import is_resolution_prevented, looks_for_deleted_plan, previous_csv, references_deleted_plan
@@ -38,6 +38,8 @@ Object = dict[str, t.Any]
 
 # The longest wait for an event, so that a lost lease is noticed.
 _TICK = 5.0
+# OLM may write the reference to an InstallPlan that it must replace again, from its cache; a reference that it always writes is a problem.
+_MAX_RESETS = 3
 # Seconds to wait for OLM's and the garbage collector's deletions.
 _DELETION = 60.0
 
@@ -63,6 +65,7 @@ class OlmRun:
     predicted: bool = False
     _before: str = ""
     _resolved_again: bool = False
+    _resets: int = 0
 
     def __post_init__(self) -> None:
         """Start the time limit."""
@@ -239,8 +242,9 @@ class OlmRun:
             self.client.resolve_again(live)
         if live is None or not _needs_reset(observed, desired, live):
             timer.forget("stale plan")
-        elif timer.seconds("stale plan", True) >= SHORT:
+        elif self._resets < _MAX_RESETS and timer.seconds("stale plan", True) >= SHORT:
             timer.forget("stale plan")
+            self._resets += 1
             plan = observed.plan_of(live)
             previous = previous_csv(observed, desired.package, plan_csvs(plan)) if plan is not None else ""
             self.client.reset(live, previous)
@@ -333,7 +337,9 @@ def _installed_name(observed: Observed, live: Object | None) -> str:
 
 
 def _is_approved(observed: Observed, desired: DesiredVersion) -> bool:
-    plans = [plan for plan in observed.plans if name_of(plan) not in desired.former_plans]
+    # OLM does not execute these again: a failed one, and a complete one whose ClusterServiceVersion was deleted.
+    ended = {FAILED} if observed.csv(desired.csv) is not None else {FAILED, COMPLETE}
+    plans = [plan for plan in observed.plans if plan_phase(plan) not in ended]
     return any(desired.csv in plan_csvs(plan) and plan["spec"].get("approved") is True for plan in plans)
 
 

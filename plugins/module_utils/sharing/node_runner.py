@@ -56,24 +56,27 @@ class NodeRunner:
 
     def run(self) -> NodeResult:
         """Make the change. An error in the result also stops all other changes (missing permissions, no connection, a lost lease)."""
+        return self._guard(self._run)
+
+    def fail_immediate(self, message: str) -> NodeResult:
+        """Roll back or quarantine a node that was changed outside the rolling update and is not as declared."""
+        self._labels_changed = True
+        return self._guard(lambda: self._fail(NodeFailure("not-verified", message)))
+
+    def _guard(self, work: t.Callable[[], None]) -> NodeResult:
         try:
-            self._run()
+            work()
         except Exception as error:
             if isinstance(error, ApiError) and not is_fatal(error):
-                # The server refuses a request of the roll-back, too; requests for other nodes may succeed.
-                self.result.failure = f"{self.result.failure}; and then: {error}"
+                # The server refuses a request for this node, such as one of its roll-back; requests for other nodes may succeed.
+                self.result.failure = "; and then: ".join(filter(None, (self.result.failure, str(error))))
+                self.result.outcome = UNCORDONED
             else:
                 self.result.error = error
                 self.result.failure = f"the run was stopped during its change: {error}"
             node = self._node.latest
             if node is not None and CORDONED_ANNOTATION in node.annotations:
                 self.result.outcome = INTERRUPTED
-        return self.result
-
-    def fail_immediate(self, message: str) -> NodeResult:
-        """Roll back or quarantine a node that was changed outside the rolling update and is not as declared."""
-        self._labels_changed = True
-        self._fail(NodeFailure("not-verified", message))
         return self.result
 
     def _run(self) -> None:

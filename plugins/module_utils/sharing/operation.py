@@ -10,10 +10,11 @@ import time
 import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL
-from ..cluster_state.cluster_policy import active_policy, mig_configmap
+from ..cluster_state.cluster_policy import active_policy
 from ..cluster_state.warnings import unusual_nodes
 from ..common import private_file
 from ..common.errors import ConnectionProblem, InvalidOptions, PartialFailure, ReleaseRefused
+from ..common.nested import get_nested
 from ..common.results import diff_of
 from ..common.wait import WaitTimeout
 from ..kube.errors import ApiError
@@ -87,7 +88,7 @@ class SharingOperation:
         policy = active_policy(self._context.client.list_known(CLUSTER_POLICIES))
         if policy is None:
             return None
-        named = mig_configmap(policy)
+        named = get_nested(policy, "spec", "migManager", "config", "name") or "not set"
         configmap = self._context.plan.mig.name
         if named == configmap:
             return None
@@ -116,7 +117,7 @@ class SharingOperation:
         try:
             unchecked = self._rollout.dry_run(state) if check_on_server else None
         except ApiError as error:
-            error.partial = preview
+            error.partial = {**error.partial, **preview}
             raise
         if unchecked:
             result["unchecked"] = unchecked

@@ -24,7 +24,7 @@ from .diagnosis import diagnose
 from .node_change import NodeChange, in_rollout_order
 from .node_runner import NodeRunner
 from .result import RolloutResult
-from .run_context import QUARANTINED, NodeContext, NodeResult, RunContext
+from .run_context import INTERRUPTED, QUARANTINED, NodeContext, NodeResult, RunContext
 from .watched_nodes import WatchedNodes
 
 if t.TYPE_CHECKING:
@@ -103,6 +103,8 @@ class Rollout:
                     raise outcome.error
                 if outcome.value is not None:
                     self.done.add(change, outcome.value)
+                    if outcome.value.error is not None:
+                        raise outcome.value.error
 
     def _run_rolling_update(self, state: ClusterState, lease: Lease) -> None:
         changes = state.changes.rolling_changes
@@ -183,23 +185,23 @@ class PoolQueue:
     max_unavailable: int
     pause_on_failure: bool
     running: int = 0
-    quarantined: int = 0
+    unavailable: int = 0
     paused: bool = False
 
     def next(self) -> NodeChange | None:
         """The next change that may start, if any; new nodes do not count against max_unavailable."""
         if not self.waiting or self.paused:
             return None
-        if self.waiting[0].is_new or self.running + self.quarantined < self.max_unavailable:
+        if self.waiting[0].is_new or self.running + self.unavailable < self.max_unavailable:
             change = self.waiting.popleft()
             self.running += not change.is_new
             return change
         return None
 
     def ended(self, change: NodeChange, result: NodeResult) -> None:
-        """Count a change that has ended; a quarantined node stays unavailable."""
+        """Count a change that has ended; a node that stays cordoned is unavailable."""
         self.running -= not change.is_new
-        self.quarantined += result.outcome == QUARANTINED and not change.is_new
+        self.unavailable += result.outcome in (QUARANTINED, INTERRUPTED) and not change.is_new
         self.paused = self.paused or bool(result.failure and self.pause_on_failure)
 
 

@@ -82,11 +82,11 @@ class AfterHelm(Stage):
 
     def preview(self) -> None:
         """Report the changes of a run, as far as they are known before Helm has run."""
-        super().preview()
         if self.has_changes():
             # A run creates the Lease that prevents simultaneous runs.
             for path in dict.fromkeys((_lease_path(LEASE_NAME, self.lease_namespace), *self.run_leases)):
                 self.result.add_removed(_lease_label(path))
+        super().preview()
 
     def remove(self, lease: Lease) -> None:
         """Remove everything; raises WaitTimeout if an object is not deleted in time."""

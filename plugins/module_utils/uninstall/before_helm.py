@@ -113,12 +113,12 @@ class BeforeHelm(Stage):
 
     def preview(self) -> None:
         """Report the changes of a run, and let the server check them as far as possible."""
-        super().preview()
         for node in self._partitioned():
             # The patch that follows the reset of the MIG layout.
             edit = restore_node(node, reset_mig=False).edit
             if edit is not None:
                 self.result.add_node(edit)
+        super().preview()
 
     def remove(self, lease: Lease) -> None:
         """Remove everything; raises WaitTimeout if the agents do not follow in time, and PartialFailure if nodes cannot be changed."""

@@ -114,7 +114,7 @@ def test_a_rejected_object_is_not_a_missing_right(message: str, remedy: str) -> 
     [
         (ApiError(EXCEEDED, status=403), True, False),
         (ApiError(DENIED, status=403), False, True),
-        (ApiError(ESCALATION, status=403), False, True),
+        (ApiError(ESCALATION, status=403), True, False),
         (ApiError("Pod is invalid", status=422), True, False),
         (ApiError("webhook denied the request", status=400), True, False),
         (ApiError("exists", status=409), False, False),
@@ -126,11 +126,10 @@ def test_rejected_objects_and_missing_rights(error: ApiError, rejects: bool, lac
     assert (error.rejects_object, error.lacks_right) == (rejects, lacks)
 
 
-def test_a_role_that_grants_more_than_the_user_may_do() -> None:
-    error = ApiError(ESCALATION, status=403, method="POST", path="/apis/rbac.authorization.k8s.io/v1/clusterroles")
-    assert explain(error, Asked()).endswith(
-        "The user must have all permissions that the role grants, or the verb escalate for roles."
-    )
+@pytest.mark.parametrize(("resource", "verb"), [("clusterroles", "escalate"), ("rolebindings", "bind")])
+def test_a_role_that_grants_more_than_the_user_may_do(resource: str, verb: str) -> None:
+    error = ApiError(ESCALATION, status=403, method="POST", path=f"/apis/rbac.authorization.k8s.io/v1/{resource}")
+    assert explain(error, Asked()).endswith(f"all permissions that the role grants, or the verb {verb} for the role.")
 
 
 @pytest.mark.parametrize(

@@ -107,15 +107,15 @@ def test_only_a_catalog_that_could_not_be_read_is_resolved_again(reason: str, ex
 
 
 @pytest.mark.parametrize("csvs", [[], [PENDING]])
-@pytest.mark.parametrize(("former_plans", "seconds"), [((), FINAL), (("install-1",), LONG)])
+@pytest.mark.parametrize(("failed_plans", "seconds"), [((), FINAL), (("install-1",), LONG)])
 def test_a_failed_plan_from_before_the_repair_is_a_problem_only_if_olm_keeps_it(
-    csvs: list[Any], former_plans: tuple[str, ...], seconds: float
+    csvs: list[Any], failed_plans: tuple[str, ...], seconds: float
 ) -> None:
     """OLM may write its reference again, from its cache."""
     live = subscription(state="UpgradePending", currentCSV=NEW, plan="install-1")
     state = observed(subscriptions=[live], csvs=csvs, plans=[plan(NEW, phase="Failed")])
-    desired = DesiredVersion(PACKAGE, PACKAGE, NEW, None, frozenset({NEW}), former_plans=frozenset(former_plans))
+    desired = DesiredVersion(PACKAGE, PACKAGE, NEW, None, frozenset({NEW}), failed_plans=frozenset(failed_plans))
     step = assess(state, desired)
     assert step.problem is not None
     assert (step.problem.code, step.problem.minimum_seconds) == ("install_plan_failed", seconds)
-    assert ("OLM has not created a new one yet" in step.text) is bool(former_plans)
+    assert ("OLM has not created a new one yet" in step.text) is bool(failed_plans)

@@ -20,6 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import (
 )
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import (
     DONE,
+    INTERRUPTED,
     QUARANTINED,
     ROLLED_BACK,
     NodeResult,
@@ -88,9 +89,10 @@ def test_a_failure_pauses_only_its_pool(pause: bool, started: list[str]) -> None
     assert total.not_started == sorted(set("abc") - set(started))
 
 
-def test_a_quarantined_node_counts_as_unavailable() -> None:
+@pytest.mark.parametrize("outcome", [QUARANTINED, INTERRUPTED])
+def test_a_node_that_stays_cordoned_counts_as_unavailable(outcome: str) -> None:
     to = replace(pool(), rollout=rollout(pause_on_failure=False, max_unavailable=2))
-    results = {name: NodeResult(name, QUARANTINED, failure="why") for name in "ab"}
+    results = {name: NodeResult(name, outcome, failure="why") for name in "ab"}
     total, dummy = update([change(name, to) for name in "abcd"], results)
     assert sorted(total.results) == ["a", "b"]
     assert total.not_started == ["c", "d"]
