@@ -132,7 +132,8 @@ def test_an_operator_that_never_becomes_ready(lab: Lab) -> None:
 
 
 @pytest.mark.usual(75)
-@pytest.mark.sampled(1, group="slow failures")
+# The tests of the module gpu_sharing have the same fault.
+@pytest.mark.soak
 def test_a_node_whose_device_plugin_crash_loops(lab: Lab) -> None:
     lab.reset()
     run_playbook(SITE, environ=lab.env, arguments=["--skip-tags", "validation,report"]).require_success()

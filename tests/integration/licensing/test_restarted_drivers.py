@@ -33,6 +33,7 @@ def cordons(licensing: Licensing) -> list[str]:
     return [name for name, node in licensing.cluster.nodes().items() if node["spec"].get("unschedulable")]
 
 
+@pytest.mark.sampled(1, group="whole runs of licensing")
 def test_drivers_restart_on_drained_nodes(licensing: Licensing) -> None:
     nodes = ["vdi-1", "vdi-2"]
     run_gpu_pod(licensing, "work", "vdi-1")
