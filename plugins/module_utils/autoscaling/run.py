@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
 
@@ -62,14 +63,11 @@ class AutoscalingRun:
 
     def preview(self) -> None:
         """Have the server check the changes."""
-        try:
-            changes = self._changes()
-            self._written.update({change.label: change for change in changes})
+        changes = self._changes()
+        self._written.update({change.label: change for change in changes})
+        with self._result_in_errors():
             for change in changes:
                 self._note = self._send(change, check=True) or self._note
-        except ApiError as error:
-            error.partial = {**error.partial, **self.result()}
-            raise
 
     def apply(self, lease: Lease) -> None:
         """Write the changes; they are computed again from what the cluster has now, also after a conflict."""
@@ -85,8 +83,14 @@ class AutoscalingRun:
                 first = self._written.get(change.label, change)
                 self._written[change.label] = dataclasses.replace(change, live=first.live)
 
-        try:
+        with self._result_in_errors():
             retry_conflicts(send_all, self._compared(), self._compared)
+
+    @contextlib.contextmanager
+    def _result_in_errors(self) -> t.Iterator[None]:
+        """Add the result so far to an error of the API server."""
+        try:
+            yield
         except ApiError as error:
             error.partial = {**error.partial, **self.result()}
             raise

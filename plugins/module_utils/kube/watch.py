@@ -20,7 +20,7 @@ def interruptible(
     """
     # An item, or None and the error that ended the stream.
     items: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
-    ended = threading.Event() if closed is None else closed
+    ended = closed or threading.Event()
 
     def read() -> None:
         try:

@@ -204,13 +204,13 @@ class OlmRun:
                     continue
             if self.check:
                 self._require_no_final(step)
-                self.predicted = not desired.automatic and not _is_approved(observed, desired)
+                self.predicted = not desired.automatic and not _is_approved(observed, desired.csv)
                 return
             self._continue_resolution(timer, observed, desired)
             left_of_problem = self._seconds_left(timer, observed, step)
             left = self._deadline - time.monotonic()
             # Without an approval, nothing would be installed, so it is part of the change and not of the wait.
-            if not self.wait and (desired.automatic or _is_approved(observed, desired)):
+            if not self.wait and (desired.automatic or _is_approved(observed, desired.csv)):
                 return
             if left <= 0:
                 raise self._timeout(observed, desired, step)
@@ -336,11 +336,11 @@ def _installed_name(observed: Observed, live: Object | None) -> str:
     return name if observed.csv(name) is not None else ""
 
 
-def _is_approved(observed: Observed, desired: DesiredVersion) -> bool:
+def _is_approved(observed: Observed, csv: str) -> bool:
     # OLM does not execute these again: a failed one, and a complete one whose ClusterServiceVersion was deleted.
-    ended = {FAILED} if observed.csv(desired.csv) is not None else {FAILED, COMPLETE}
+    ended = {FAILED} if observed.csv(csv) is not None else {FAILED, COMPLETE}
     plans = [plan for plan in observed.plans if plan_phase(plan) not in ended]
-    return any(desired.csv in plan_csvs(plan) and plan["spec"].get("approved") is True for plan in plans)
+    return any(csv in plan_csvs(plan) and plan["spec"].get("approved") is True for plan in plans)
 
 
 def _needs_reset(observed: Observed, desired: DesiredVersion, live: Object) -> bool:
