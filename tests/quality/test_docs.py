@@ -8,6 +8,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.report_data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
-from tests.pages import mig_layouts, variables
+from tests.pages import mig_layouts, operator_version, variables
 from tests.programs import REPO, run
 
 DOCS = REPO / "docs"
 ROLES = sorted(path.parent for path in (REPO / "roles").glob("*/README.md"))
 PAGES = [REPO / "README.md", *sorted(DOCS.glob("*.md")), *(role / "README.md" for role in ROLES)]
+# A bar ends a cell also in code, unless it is escaped (GitHub Flavored Markdown, "Tables").
+CELL_BORDER = re.compile(r"(?<!\\)\|")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 
 
@@ -42,8 +45,9 @@ def test_every_key_of_a_variable_is_described_once(variable: str) -> None:
         (variables.FRAGMENT, variables.fragment),
         (variables.ROLE, variables.role),
         (mig_layouts.PAGE, mig_layouts.page),
+        *((path, partial(operator_version.page, path)) for path in operator_version.PAGES),
     ],
-    ids=lambda value: getattr(value, "name", ""),
+    ids=lambda value: str(value.relative_to(REPO)) if isinstance(value, Path) else "",
 )
 def test_generated_pages_are_up_to_date(path: Path, text: Callable[[], str]) -> None:
     assert path.read_text(encoding="utf-8") == text(), "run make docs"
@@ -53,6 +57,15 @@ def anchors(text: str) -> set[str]:
     """The anchors of the headings."""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
+def test_the_rows_of_a_table_have_as_many_cells_as_its_header(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        header, *rows = table.splitlines()
+        cells = len(CELL_BORDER.findall(header))
+        assert [row for row in rows if len(CELL_BORDER.findall(row)) != cells] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
