@@ -72,7 +72,7 @@ def actions() -> dict[Path, str]:
 
 
 def generated_actions() -> dict[Path, str]:
-    """The generated action plugins as they are; the other action plugins are written by hand."""
+    """The present text of each generated action plugin, by its path; `make docs` changes no other action plugin."""
     texts = {path: path.read_text(encoding="utf-8") for path in ACTIONS.glob("*.py")}
     return {path: text for path, text in texts.items() if _GENERATED in text}
 
