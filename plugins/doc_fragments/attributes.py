@@ -50,3 +50,12 @@ attributes:
     support: full
     details: This module changes nothing.
 """
+
+    # In addition to the standard part, for modules that acquire the Lease or report their progress. `make docs` writes their action plugins.
+    PROGRESS = r"""
+options: {}
+attributes:
+  progress:
+    description: Shows its progress on stderr while it runs.
+    support: full
+"""

@@ -75,7 +75,7 @@ _value:
           description: The provider of its nodes; null if there is none.
           type: dict
           sample: {provider: magnum, cluster: prod, template: null, nodegroup_label: magnum.openstack.org/nodegroup, options: {},
-            module: magnum_nodegroup, issues_kubeconfig: true}
+            module: magnum_nodegroup, issues_kubeconfig: true, lists_undeclared_groups: false}
           contains:
             provider: {description: The provider., type: str, sample: magnum}
             cluster: {description: Name of the cluster in the cloud., type: str, sample: prod}
@@ -85,6 +85,8 @@ _value:
             options: {description: The connection options of the provider's modules., type: dict, sample: {}}
             module: {description: The module for its node groups., type: str, sample: magnum_nodegroup}
             issues_kubeconfig: {description: Whether another module fetches the kubeconfig of the cluster., type: bool, sample: true}
+            lists_undeclared_groups: {description: Whether a deletion includes node groups that a pool no longer declares., type: bool,
+              sample: false}
     operator:
       description: The Helm release of the GPU operator, with its static values.
       type: dict

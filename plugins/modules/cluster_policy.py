@@ -61,6 +61,7 @@ extends_documentation_fragment:
   - accel.gpu.lease
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
+  - accel.gpu.attributes.progress
 seealso:
   - module: accel.gpu.helm_release
   - module: accel.gpu.gpu_sharing

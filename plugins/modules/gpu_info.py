@@ -21,6 +21,7 @@ extends_documentation_fragment:
   - accel.gpu.variables
   - accel.gpu.attributes
   - accel.gpu.attributes.info
+  - accel.gpu.attributes.progress
 options:
   limit:
     description: Maximum number of nodes in the result. Totals count all nodes.

@@ -26,6 +26,7 @@ description:
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.attributes
+  - accel.gpu.attributes.progress
 attributes:
   check_mode:
     support: full

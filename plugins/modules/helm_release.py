@@ -99,6 +99,7 @@ extends_documentation_fragment:
   - accel.gpu.lease
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
+  - accel.gpu.attributes.progress
 requirements:
   - helm >= 3.8
 seealso:

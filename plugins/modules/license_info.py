@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - accel.gpu.variables
   - accel.gpu.attributes
   - accel.gpu.attributes.info
+  - accel.gpu.attributes.progress
 options:
   source:
     description:

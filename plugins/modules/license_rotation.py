@@ -35,6 +35,7 @@ extends_documentation_fragment:
   - accel.gpu.lease
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
+  - accel.gpu.attributes.progress
 options:
   provided:
     description:

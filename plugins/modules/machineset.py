@@ -27,6 +27,7 @@ extends_documentation_fragment:
   - accel.gpu.lease
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
+  - accel.gpu.attributes.progress
 notes:
   - Nodes are drained before their Machines are removed by a scale-down, a replacement or a deletion. Machines without a node are removed first.
   - If the Machine API does not create a Machine, or its node does not join, the error message contains the reason that the Machine reports and the remedy.

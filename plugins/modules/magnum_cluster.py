@@ -23,6 +23,7 @@ extends_documentation_fragment:
   - accel.gpu.magnum
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
+  - accel.gpu.attributes.progress
 options:
   name:
     description: Name of the cluster. It has up to 242 letters, digits, C(-), C(_) and C(.), and begins with a letter.

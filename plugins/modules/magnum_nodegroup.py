@@ -30,6 +30,7 @@ extends_documentation_fragment:
   - accel.gpu.drain
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
+  - accel.gpu.attributes.progress
 options:
   cluster:
     description:

@@ -34,6 +34,7 @@ extends_documentation_fragment:
   - accel.gpu.lease
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
+  - accel.gpu.attributes.progress
 seealso:
   - module: accel.gpu.olm_subscription
   - module: accel.gpu.cluster_policy

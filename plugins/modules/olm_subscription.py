@@ -129,6 +129,7 @@ extends_documentation_fragment:
   - accel.gpu.lease
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
+  - accel.gpu.attributes.progress
 seealso:
   - module: accel.gpu.cluster_policy
   - module: accel.gpu.helm_release

@@ -35,6 +35,7 @@ extends_documentation_fragment:
   - accel.gpu.variables
   - accel.gpu.attributes
   - accel.gpu.attributes.info
+  - accel.gpu.attributes.progress
 options:
   components:
     description:

@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - accel.gpu.lease
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
+  - accel.gpu.attributes.progress
 options:
   names:
     description: Names of the Secrets, for example C(gpu_cluster.operator.image_pull_secrets).

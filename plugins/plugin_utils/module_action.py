@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The base of the action plugins of modules that report progress: runs the module, and shows its progress on stderr meanwhile.
 
-Each such module has an action plugin of its own. Ansible loads the plugin, and with it the module that it names, before it forks the worker of
-the task, so the tasks of a run share the imports. Neither a route in meta/runtime.yml, which the main process does not follow, nor a redirect,
-with which a module gets the defaults of another one (module_defaults), nor a link, which ansible-galaxy leaves out, can replace it.
+Each such module has an action plugin of its own, which `make docs` writes. Ansible loads the plugin, and with it the module that it names, before
+it forks the worker of the task, so the tasks of a run share the imports. Neither a route in meta/runtime.yml, which the main process does not follow,
+nor a redirect, with which a module gets the defaults of another one (module_defaults), nor a link, which ansible-galaxy leaves out, can replace it.
 """
 
 from __future__ import annotations

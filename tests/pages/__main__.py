@@ -1,10 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the pages."""
+"""Writes the generated files."""
 
 from __future__ import annotations
 
-from tests.pages import mig_layouts, operator_version, variables
+from tests.pages import mig_layouts, module_lists, operator_version, variables
 
 if __name__ == "__main__":
     mig_layouts.PAGE.write_text(mig_layouts.page(), encoding="utf-8")
@@ -13,3 +13,5 @@ if __name__ == "__main__":
     variables.ROLE.write_text(variables.role(), encoding="utf-8")
     for path in operator_version.PAGES:
         path.write_text(operator_version.page(path), encoding="utf-8")
+    module_lists.RUNTIME.write_text(module_lists.runtime(), encoding="utf-8")
+    module_lists.write_actions()

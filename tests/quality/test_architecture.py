@@ -118,58 +118,39 @@ def test_files_have_at_most_400_lines() -> None:
     assert not long
 
 
-def test_every_module_is_in_the_action_group_of_its_service() -> None:
-    """The name of the module of a cloud or of registries begins with its group. All other modules except three talk to a cluster.
-
-    Modules of two groups have the connection options of both.
-    """
-    groups = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["action_groups"]
-    modules = {path.stem for path in (PLUGINS / "modules").glob("*.py")}
-    services = {
-        group: {name for name in modules if name.startswith(f"{group}_")} for group in groups if group != "kube"
+def documented_fragments() -> dict[str, set[str]]:
+    """The documentation fragments of each module."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (PLUGINS / "modules").glob("*.py")}
+    lists = {
+        name: re.search(r"^extends_documentation_fragment:\n((?:  - .*\n)+)", text, re.M)
+        for name, text in texts.items()
     }
-    kube = (
-        modules
-        - {"print_lines", "license_server_info", "license_token_info"}
-        - {name for names in services.values() for name in names}
-    )
-    services["registry"] |= {name for name in kube if "accel.gpu.registry\n" in documented_fragments(name)}
-    assert {group: set(names) for group, names in groups.items()} == {**services, "kube": kube}
+    return {name: set(re.findall(r"accel\.gpu\.(.+)", found[1])) for name, found in lists.items() if found}
 
 
-def documented_fragments(module: str) -> str:
-    """The list of documentation fragments of a module."""
-    text = (PLUGINS / "modules" / f"{module}.py").read_text(encoding="utf-8")
-    return text.partition("\nextends_documentation_fragment:\n")[2].partition("\noptions:")[0]
+def test_a_module_is_in_the_action_group_of_each_service_whose_connection_options_it_has() -> None:
+    """The attribute `action_group` of a module is that of its first documentation fragment that has one."""
+    groups = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())["action_groups"]
+    fragments = documented_fragments()
+    assert {group: set(names) for group, names in groups.items()} == {
+        group: {name for name, extended in fragments.items() if group in extended} for group in groups
+    }
 
 
 def test_every_module_that_takes_a_lease_gets_its_inventory_host() -> None:
-    """The action plugin passes the host. Without it, two hosts of one run could not be distinguished."""
+    """Its action plugin, which `make docs` writes, passes the host. Without it, two hosts of one run could not be distinguished."""
     leasing = {
         path.stem
         for path in (PLUGINS / "modules").glob("*.py")
         if re.search(r"accel\.gpu\.(lease|drain)|lease\(", path.read_text(encoding="utf-8"))
     }
     assert {"gpu_sharing", "helm_release", "magnum_nodegroup", "vks_nodegroup"} < leasing
-    assert leasing <= modules_with_progress()
+    assert leasing <= {name for name, extended in documented_fragments().items() if "attributes.progress" in extended}
 
 
-def test_an_action_plugin_differs_from_another_only_in_the_name_of_its_module() -> None:
-    """One plugin cannot serve all modules: with a redirect in plugin_routing, a module gets the module_defaults of the target, too.
-
-    Ansible finds an action plugin by its file name. plugin_utils/module_action.py has all of the code.
-    """
+def test_modules_have_no_route() -> None:
+    """With a redirect to another action plugin, a module would get the module_defaults of the target, too."""
     assert "plugin_routing" not in yaml.safe_load((REPO / "meta" / "runtime.yml").read_text())
-    texts = {
-        re.sub(rf"\b{name}\b", "MODULE", (PLUGINS / "action" / f"{name}.py").read_text(encoding="utf-8"))
-        for name in modules_with_progress()
-    }
-    assert len(texts) == 1
-
-
-def modules_with_progress() -> set[str]:
-    """The modules with an action plugin that shows their progress."""
-    return {path.stem for path in (PLUGINS / "action").glob("*.py")} - {"print_lines"}
 
 
 def test_only_action_plugins_import_modules() -> None:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -22,8 +21,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.report_data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
-from tests.pages import mig_layouts, operator_version, variables
-from tests.programs import REPO, run
+from tests.pages import mig_layouts, module_lists, operator_version, variables
+from tests.programs import REPO
 
 DOCS = REPO / "docs"
 ROLES = sorted(path.parent for path in (REPO / "roles").glob("*/README.md"))
@@ -46,11 +45,16 @@ def test_every_key_of_a_variable_is_described_once(variable: str) -> None:
         (variables.ROLE, variables.role),
         (mig_layouts.PAGE, mig_layouts.page),
         *((path, partial(operator_version.page, path)) for path in operator_version.PAGES),
+        (module_lists.RUNTIME, module_lists.runtime),
     ],
     ids=lambda value: str(value.relative_to(REPO)) if isinstance(value, Path) else "",
 )
 def test_generated_pages_are_up_to_date(path: Path, text: Callable[[], str]) -> None:
     assert path.read_text(encoding="utf-8") == text(), "run make docs"
+
+
+def test_generated_action_plugins_are_up_to_date() -> None:
+    assert module_lists.generated_actions() == module_lists.actions(), "run make docs"
 
 
 def anchors(text: str) -> set[str]:
@@ -220,13 +224,11 @@ def examples() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.usual(10)
 def test_examples_use_options_that_exist() -> None:
-    modules = [f"accel.gpu.{path.stem}" for path in (REPO / "plugins" / "modules").glob("*.py")]
-    described = json.loads(run("ansible-doc", "--json", *modules))
     options = {
-        name: {
-            known for option, about in doc["doc"]["options"].items() for known in (option, *about.get("aliases", ()))
+        f"accel.gpu.{name}": {
+            known for option, about in doc["options"].items() for known in (option, *about.get("aliases", ()))
         }
-        for name, doc in described.items()
+        for name, doc in module_lists.documentation().items()
     }
     groups = yaml.safe_load((REPO / "meta" / "runtime.yml").read_text(encoding="utf-8"))["action_groups"]
     for group, members in groups.items():

@@ -46,7 +46,7 @@ def add_scaling(
     the Priority expander if the autoscaler uses it, or will use it. `preview` returns the MachineSets after a run with node groups.
     """
     cloud = plan.cluster.cloud
-    if not plan.pools or (cloud is not None and not PROVIDERS[cloud.provider].describes_future_nodes):
+    if not plan.pools or (cloud is not None and not PROVIDERS[cloud.provider].scaled_by_openshift):
         return None
     if plan.cluster.distribution != OPENSHIFT and not any(map(is_openshift, nodes)):
         return None

@@ -9,14 +9,14 @@ import copy
 from ..catalog.machine_api import MACHINE_API_NAMESPACE
 from ..common.nested import get_nested, set_nested
 from ..schema.autoscaler import SPEC_PATHS
-from ..schema.providers import MACHINESET
+from ..schema.providers import PROVIDERS
 from ..schema.types import Document
 from .plan import AutoscalerPlan, CloudPlan
 
 
 def autoscaler_plan(cloud: CloudPlan | None, settings: Document | None) -> AutoscalerPlan | None:
     """The plan for a valid gpu_cluster.autoscaler; None for clouds with an autoscaler of their own."""
-    if cloud is None or cloud.provider != MACHINESET.key:
+    if cloud is None or not PROVIDERS[cloud.provider].scaled_by_openshift:
         return None
     declared = settings or {}
     spec: Document = _without_nulls(declared.get("values") or {})

@@ -34,14 +34,16 @@ def cloud_of(cluster: Document) -> CloudPlan | None:
     """The provider of a valid gpu_cluster."""
     for key, settings in (cluster.get("cloud") or {}).items():
         if settings is not None:
+            definition = PROVIDERS[key]
             return CloudPlan(
                 provider=key,
                 cluster=settings.get("cluster") or cluster["name"],
                 template=settings.get("template"),
                 nodegroup_label=settings.get("nodegroup_label", ""),
-                options={name: settings[name] for name in PROVIDERS[key].connection_options if name in settings},
-                module=PROVIDERS[key].nodegroup_module,
-                issues_kubeconfig=PROVIDERS[key].issues_kubeconfig,
+                options={name: settings[name] for name in definition.connection_options if name in settings},
+                module=definition.nodegroup_module,
+                issues_kubeconfig=definition.issues_kubeconfig,
+                lists_undeclared_groups=definition.lists_undeclared_groups,
             )
     return None
 
@@ -115,7 +117,7 @@ def _group(cloud: CloudPlan, pool: PoolPlan, group: NodeGroupPlan, member: NodeG
         **scale,
         **group.settings,
         **({"zone": member.zone} if member.zone else {}),
-        **(_future_node_settings(pool, labels) if definition.describes_future_nodes else {}),
+        **(_future_node_settings(pool, labels) if definition.scaled_by_openshift else {}),
         NODE_LABELS: {**labels, **pool.registration.node_labels},
         NODE_TAINTS: taints,
     }

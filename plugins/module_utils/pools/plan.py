@@ -21,6 +21,7 @@ class CloudPlan:
 
     The cluster is created from `template` (None: it exists). `nodegroup_label` is the node label with the name of the node group (empty: no label).
     `module` is the module for its node groups. `issues_kubeconfig`: whether another of its modules fetches the cluster's kubeconfig.
+    `lists_undeclared_groups`: whether a deletion includes groups that a pool no longer declares.
     """
 
     provider: str
@@ -30,6 +31,7 @@ class CloudPlan:
     options: dict[str, str]
     module: str
     issues_kubeconfig: bool
+    lists_undeclared_groups: bool
 
 
 @dataclasses.dataclass(frozen=True)

@@ -177,7 +177,7 @@ def _uncounted(pool: PoolPlan, cloud: CloudPlan | None, rules: AutoscalerRules |
         return
     uncounted = [resource for resource in pool.resources if resource != names.GPU_RESOURCE]
     remedy = "Share without rename, use the MIG strategy single, or set autoscale.min to the number of nodes that is always needed."
-    on_openshift = cloud is not None and PROVIDERS[cloud.provider].describes_future_nodes
+    on_openshift = cloud is not None and PROVIDERS[cloud.provider].scaled_by_openshift
     since = ".".join(map(str, min(each.since for each in AUTOSCALER_RULES if each.counts_gpu_type)))
     if rules is not None and rules.counts_gpu_type:
         # One resource of a MachineSet is counted; of several, the others are not.

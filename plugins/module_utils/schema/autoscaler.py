@@ -11,6 +11,7 @@ from ..catalog.cluster_autoscaler import EXPANDERS, PRIORITY_EXPANDER
 from ..common.nested import get_nested
 from . import validators
 from .messages import join_words, quote, type_name
+from .providers import PROVIDERS
 from .secret_values import find_secrets
 from .types import (
     MAX_NODES,
@@ -28,7 +29,7 @@ from .types import (
 )
 
 _PATH = "gpu_cluster.autoscaler"
-_MACHINESET = "machineset"
+_CLOUDS = tuple(key for key, provider in PROVIDERS.items() if provider.scaled_by_openshift)
 # Node groups with a higher priority are preferred; the autoscaler ignores negative ones (kubernetes/autoscaler, expander/priority/priority.go).
 MAX_PRIORITY = 2**31 - 1
 
@@ -109,10 +110,10 @@ def autoscaler_is_openshifts(cluster: Document) -> Problems:
     """Other clouds scale their node groups with an autoscaler of their own."""
     cloud = get_nested(cluster, "cloud")
     named = [key for key, value in cloud.items() if value is not None] if isinstance(cloud, dict) else []
-    if get_nested(cluster, "autoscaler") is None or named == [_MACHINESET]:
+    if get_nested(cluster, "autoscaler") is None or (len(named) == 1 and named[0] in _CLOUDS):
         return
     if not named:
-        yield f"{_PATH}: has no effect without node groups; add cloud: {{machineset: {{}}}} to gpu_cluster, or remove autoscaler"
+        yield f"{_PATH}: has no effect without node groups; add cloud: {{{_CLOUDS[0]}: {{}}}} to gpu_cluster, or remove autoscaler"
     elif len(named) == 1:
         yield f"{_PATH}: configures the autoscaler of OpenShift, and gpu_cluster.cloud is {named[0]}, which scales its node groups itself; remove it"
 
@@ -138,7 +139,7 @@ def priority_has_an_effect(cluster: t.Any, pool: PoolVariables, cloud: str) -> P
     if priority is None:
         return
     path = f"{pool.path}.autoscale.priority"
-    if cloud != _MACHINESET:
+    if cloud not in _CLOUDS:
         yield f"{path}: is read by the autoscaler of OpenShift, and gpu_cluster.cloud is {cloud}; remove it"
         return
     expanders = get_nested(cluster, "autoscaler", "expanders")

@@ -164,7 +164,7 @@ def provider_spec_is_sound(provider: ProviderDefinition, pool: PoolVariables) ->
 def zone_labels_are_derived(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
     """The zone of a machine is not chosen by its labels, and an autoscaler places pods by them."""
     labels = get_nested(pool.merged, "labels")
-    if not isinstance(labels, dict) or not provider.describes_future_nodes:
+    if not isinstance(labels, dict) or not provider.scaled_by_openshift:
         return
     for key in sorted(
         {key for platform in PLATFORMS for key in (*platform.zone_label_keys, *platform.region_label_keys)}

@@ -1,10 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The providers of node groups and their settings; the only place in the schema where a cloud is added.
-
-The code of a provider is the package providers/KEY, its modules, and the file tasks/KEY.yml of the role nodegroups. A provider whose clusters can be
-discovered also has inventory.py (its sources for the inventory plugin, imported only when an inventory names the provider).
-"""
+"""The providers of node groups and their settings; the only place in the schema where a cloud is added."""
 
 from __future__ import annotations
 
@@ -38,6 +34,17 @@ _MAGNUM_ID = re.compile(r"\d+|[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.I
 class ProviderDefinition:
     """One provider.
 
+    A new provider needs, in this order (KEY is its `key`):
+
+    1. its definition in this file, and an entry in PROVIDERS;
+    2. the package module_utils/providers/KEY with the client of its API, a NodeGroupProvider (nodegroups/provider.py), and NodeGroupFields
+       (providers/nodegroup_module.py); also inventory.py if it has `inventory` (see ClusterSource in providers/discovery.py), and kubeconfig.py if it
+       has `issues_kubeconfig`; a library that this code imports also belongs in requirements.txt;
+    3. its modules, with their documentation fragments: KEY.py for the connection (with the attribute `action_group`), KEY_nodegroup.py for node groups;
+    4. the file tasks/KEY.yml of the role nodegroups, which calls the modules, and KEY_undeclared.yml if it has `lists_undeclared_groups`;
+    5. descriptions of `cloud_fields` and `nodes_fields` in tests/pages/variables.yml, and of `inventory` in plugins/inventory/clusters.py; then `make docs`,
+       which also writes the action group and the action plugins of the modules.
+
     key: the provider's name in gpu_cluster.cloud and in the inventory plugin, and the name of its package; title: the provider's name in messages.
     module: the module of its node groups; the module MODULE_info lists them. By default KEY_nodegroup.
     cloud_fields: the schema of gpu_cluster.cloud.KEY. connection_options: the fields among these that are options of all its modules.
@@ -48,7 +55,8 @@ class ProviderDefinition:
     flavor_instead: a setting of `nodes` that may replace `flavor`; empty if every node group has a flavor.
     max_name_length, name_rule: the limits of a node group's name. max_entries: the maximum number of labels, and of taints, of a group.
     autoscaling_option: whether its module has a switch in addition to min_node_count and max_node_count.
-    describes_future_nodes: whether OpenShift's autoscaler creates the nodes, from a description in the option `capacity` of its module.
+    scaled_by_openshift: whether OpenShift's autoscaler scales its node groups, whose nodes are described in the option `capacity` of its module.
+    lists_undeclared_groups: whether a deletion includes groups that a pool no longer declares; tasks/KEY_undeclared.yml finds them.
     distribution: the only distribution whose clusters have its API; empty if there are several.
     flavor_gpus: returns the GPUs of a flavor with this name, None if the name does not show them.
     """
@@ -67,7 +75,8 @@ class ProviderDefinition:
     flavor_instead: str = ""
     max_entries: int | None = None
     autoscaling_option: bool = False
-    describes_future_nodes: bool = False
+    scaled_by_openshift: bool = False
+    lists_undeclared_groups: bool = False
     distribution: str = ""
     flavor_gpus: t.Callable[[str], FlavorGpus | None] = lambda dummy: None
 
@@ -226,7 +235,8 @@ MACHINESET = ProviderDefinition(
     # The controller of the Machine API copies the labels to the nodes.
     kubelet_labels=False,
     flavor_instead="template",
-    describes_future_nodes=True,
+    scaled_by_openshift=True,
+    lists_undeclared_groups=True,
     distribution=OPENSHIFT,
     flavor_gpus=machine_type_gpus,
 )

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node groups that the role deletes: those that the pools declare, and the MachineSets of the pools that are no longer declared."""
+"""The node groups that the role deletes, which include those that a pool no longer declares, and the options that the role passes to the modules."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.schema.providers import PROVIDERS, ProviderDefinition
 from tests.helpers.playbook import run_playbook
 from tests.programs import REPO, environment
 
@@ -68,8 +69,19 @@ def test_a_deletion_includes_machinesets_that_the_pool_no_longer_declares(
         "gpu_plan": PLAN,
         "gpu_nodegroups_state": "absent",
         "__nodegroups_options": {"gpu_nodegroups_node_counts": {}, "gpu_nodegroups_pool_names": ["extra"]},
-        "__nodegroups_machinesets": found,
+        "__nodegroups_existing": found,
     }
     arguments = ["-e", json.dumps(given)]
     run_playbook(str(tmp_path / "play.yml"), environ=environment(), arguments=arguments).require_success()
     assert json.loads((tmp_path / "result.json").read_text()) == {"groups": groups, "message": message}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=lambda provider: provider.key)
+def test_all_modules_of_a_provider_get_its_connection_options(provider: ProviderDefinition) -> None:
+    tasks = yaml.safe_load((ROLE / "tasks" / f"{provider.key}.yml").read_text(encoding="utf-8"))
+    options = [args for task in tasks for name, args in task.items() if name.startswith("accel.gpu.")]
+    expected = {
+        name: f"{{{{ __nodegroups_cloud.options.{name} | default(omit) }}}}" for name in provider.connection_options
+    }
+    assert options
+    assert all(given.items() >= expected.items() for given in options)

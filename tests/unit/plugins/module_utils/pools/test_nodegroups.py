@@ -67,13 +67,34 @@ def test_cloud() -> None:
     }
     options = {"cloud": "mycloud", "region_name": "r"}
     assert planned({"name": "prod", "cloud": {"magnum": magnum}}).cluster.cloud == CloudPlan(
-        "magnum", "gpus", "k8s-gpu", "a/b", options, "magnum_nodegroup", issues_kubeconfig=True
+        "magnum",
+        "gpus",
+        "k8s-gpu",
+        "a/b",
+        options,
+        "magnum_nodegroup",
+        issues_kubeconfig=True,
+        lists_undeclared_groups=False,
     )
     assert planned(VKS).cluster.cloud == CloudPlan(
-        "vks", "prod", None, "", {"region": "HAN"}, "vks_nodegroup", issues_kubeconfig=True
+        "vks",
+        "prod",
+        None,
+        "",
+        {"region": "HAN"},
+        "vks_nodegroup",
+        issues_kubeconfig=True,
+        lists_undeclared_groups=False,
     )
     assert planned(MACHINESET).cluster.cloud == CloudPlan(
-        "machineset", "prod", None, "", {"namespace": "openshift-machine-api"}, "machineset", issues_kubeconfig=False
+        "machineset",
+        "prod",
+        None,
+        "",
+        {"namespace": "openshift-machine-api"},
+        "machineset",
+        issues_kubeconfig=False,
+        lists_undeclared_groups=True,
     )
     assert planned({"name": "prod"}).cluster.cloud is None
 
