@@ -53,13 +53,10 @@ from ansible.errors import AnsibleFilterError
 from ..module_utils.pools.variables import plain
 from ..module_utils.schema import coercion
 from ..module_utils.schema.messages import quote, type_name
-from ..module_utils.schema.types import Boolean, integer_between
+from ..module_utils.schema.types import Boolean, seconds
 
-# The largest number of seconds that every part of a run can count.
-_LARGEST = 2**31 - 1
-_OUT_OF_RANGE = f"give a number from 0 to {_LARGEST}"
 # Beside lists and text. A boolean is an integer for Python, too.
-_FIELDS = ((bool, Boolean()), (int, integer_between(0, _LARGEST, _OUT_OF_RANGE, _OUT_OF_RANGE)))
+_FIELDS = ((bool, Boolean()), (int, seconds()))
 
 
 def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
