@@ -1,3 +1,3 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make docs`: the pages of docs/ that are generated from the catalog."""
+"""`make docs`: the pages of docs/, and the parts of plugins and roles, that are generated."""

@@ -21,7 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.report_data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
-from tests.pages import mig_layouts, variables
+from tests.pages import mig_layouts, role_defaults, variables
 from tests.programs import REPO, run
 
 DOCS = REPO / "docs"
@@ -47,6 +47,16 @@ def test_every_key_of_a_variable_is_described_once(variable: str) -> None:
 )
 def test_generated_pages_are_up_to_date(path: Path, text: Callable[[], str]) -> None:
     assert path.read_text(encoding="utf-8") == text(), "run make docs"
+
+
+@pytest.mark.parametrize("path", role_defaults.PAGES, ids=lambda path: path.parts[-3])
+def test_the_defaults_of_a_role_are_those_of_its_argument_specification(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == role_defaults.page(path), "run make docs"
+
+
+def test_comments_have_no_markup() -> None:
+    text = "The option O(accel.gpu.a#module:b=c), O(x), the role P(accel.gpu.pools#role), V(none) or C(f(1))."
+    assert role_defaults.plain(text) == "The option b=c of accel.gpu.a, x, the role accel.gpu.pools, none or f(1)."
 
 
 def anchors(text: str) -> set[str]:
