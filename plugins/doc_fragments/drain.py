@@ -24,7 +24,7 @@ options:
     suboptions:
       gpu_cluster:
         description:
-          - The variable C(gpu_cluster), with C(name), C(uid), C(kubeconfig), C(context) and impersonation.
+          - The variable C(gpu_cluster), of which the name, the UID, the connection and the settings of the Lease are used.
           - The module fails before the first request to the cloud if the name or UID of the cluster differs.
         type: dict
       kubeconfig:
@@ -81,9 +81,8 @@ options:
         type: str
         default: kube-system
       lease_wait_timeout:
-        description: Seconds to wait for another run that is changing the cluster.
+        description: Seconds to wait for another run that is changing the cluster. The default is C(gpu_cluster.lease.wait_timeout), or V(300).
         type: int
-        default: 300
       drain:
         description:
           - How nodes are drained. The names are the same as in C(rollout) of a pool.

@@ -12,10 +12,10 @@ class ModuleDocFragment:
 options:
   lease_wait_timeout:
     description:
-      - Seconds to wait for another run that is changing the cluster. With V(0), the module fails immediately.
+      - Seconds to wait for another run that is changing the cluster. With V(0), the module fails immediately. The default is
+        C(gpu_cluster.lease.wait_timeout), or V(300).
       - The Lease is acquired only if the module changes something, and never in check mode.
     type: int
-    default: 300
   lease_namespace:
     description:
       - Namespace of the Lease C(accel-gpu). All runs that change the cluster must use the same namespace.

@@ -84,6 +84,16 @@ options:
             is required.
         type: list
         elements: str
+      lease:
+        description:
+          - The Lease C(kube-system/accel-gpu), which a run holds while it changes the cluster.
+        type: dict
+        suboptions:
+          wait_timeout:
+            description:
+              - Seconds to wait for another run that is changing the cluster. With V(0), the run fails immediately.
+            type: int
+            default: 300
       distribution:
         description:
           - The Kubernetes distribution. Set this key if the cluster runs OpenShift, or a distribution that ships its own containerd.

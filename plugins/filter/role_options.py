@@ -11,7 +11,6 @@ description:
   - Converts variables that are strings, from a survey or an extra variable, to the types of their defaults.
   - An empty string and null mean the default. A number or a boolean may be a string. A list may be a string with commas or line breaks
     between the elements, or with a list in brackets. A map may be a string with JSON.
-  - A variable whose default is a template is not converted.
   - If values have a different type, the filter fails, and lists all of these variables with the accepted values.
 positional: _input, defaults
 options:
@@ -53,13 +52,10 @@ from ansible.errors import AnsibleFilterError
 from ..module_utils.pools.variables import plain
 from ..module_utils.schema import coercion
 from ..module_utils.schema.messages import quote, type_name
-from ..module_utils.schema.types import Boolean, integer_between
+from ..module_utils.schema.types import Boolean, seconds
 
-# The largest number of seconds that every part of a run can count.
-_LARGEST = 2**31 - 1
-_OUT_OF_RANGE = f"give a number from 0 to {_LARGEST}"
 # Beside lists and text. A boolean is an integer for Python, too.
-_FIELDS = ((bool, Boolean()), (int, integer_between(0, _LARGEST, _OUT_OF_RANGE, _OUT_OF_RANGE)))
+_FIELDS = ((bool, Boolean()), (int, seconds()))
 
 
 def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
@@ -72,8 +68,6 @@ def role_options(values: t.Any, defaults: t.Any) -> dict[str, t.Any]:
     for name, value in values.items():
         if name not in defaults:
             problems.append(f"{name}: has no default")
-        elif isinstance(defaults[name], str) and "{{" in defaults[name]:
-            options[name] = value
         elif value is None or coercion.is_blank(value):
             options[name] = copy.deepcopy(defaults[name])
         elif field := next((field for kind, field in _FIELDS if isinstance(defaults[name], kind)), None):

@@ -31,6 +31,11 @@ def options(rolling: Rolling, sharing: dict[str, Any], **variables: Any) -> dict
     return {"environ": rolling.lab.env, "variables": {"gpu_pools": pools, **variables}}
 
 
+def without_waiting(rolling: Rolling) -> dict[str, Any]:
+    """gpu_cluster for a run that fails if it cannot get the lease at once."""
+    return {"name": rolling.lab.name, "lease": {"wait_timeout": 0}}
+
+
 def holder(rolling: Rolling) -> str:
     """The holder of the lease; empty if it is free."""
     found = rolling.users.api.get(LEASE) or {"spec": {}}
@@ -94,10 +99,10 @@ def test_the_second_is_refused_with_the_name_of_the_first(rolling: Rolling) -> N
     since = audit.mark(LabLayout.named(rolling.lab.name))
     first = Playbook(SHARE, **options(rolling, MPS))
     rolling.users.until(lambda: cordoned(rolling), "the first run is at work")
-    refused = run_playbook(SHARE, **options(rolling, SLICED, gpu_sharing_lease_wait_timeout=0))
+    refused = run_playbook(SHARE, **options(rolling, SLICED, gpu_cluster=without_waiting(rolling)))
     assert refused.rc != 0
     assert holder(rolling) in refused.failure()
-    assert "lease_wait_timeout" in refused.failure()
+    assert "gpu_cluster.lease.wait_timeout" in refused.failure()
     rolling.users.no_budget("strict")
     first.wait().require_success()
     assert len(changes(rolling, since)) == 1
@@ -122,7 +127,7 @@ def test_a_lease_is_renewed_for_minutes(rolling: Rolling) -> None:
         return len(renewed) > RENEWALS
 
     rolling.users.until(long_enough, f"{RENEWALS} renewals", 4 * begun["leaseDurationSeconds"])
-    refused = run_playbook(SHARE, **options(rolling, SLICED, gpu_sharing_lease_wait_timeout=0))
+    refused = run_playbook(SHARE, **options(rolling, SLICED, gpu_cluster=without_waiting(rolling)))
     assert begun["holderIdentity"] in refused.failure()
     run_playbook(SHARE, arguments=["--check"], **options(rolling, NONE)).require_success()
     rolling.users.no_budget("strict")

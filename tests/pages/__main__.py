@@ -4,14 +4,10 @@
 
 from __future__ import annotations
 
-from tests.pages import mig_layouts, module_lists, operator_version, variables
+from tests.pages import module_lists
+from tests.pages.files import FILES
 
 if __name__ == "__main__":
-    mig_layouts.PAGE.write_text(mig_layouts.page(), encoding="utf-8")
-    variables.PAGE.write_text(variables.page(), encoding="utf-8")
-    variables.FRAGMENT.write_text(variables.fragment(), encoding="utf-8")
-    variables.ROLE.write_text(variables.role(), encoding="utf-8")
-    for path in operator_version.PAGES:
-        path.write_text(operator_version.page(path), encoding="utf-8")
-    module_lists.RUNTIME.write_text(module_lists.runtime(), encoding="utf-8")
+    for path, text in FILES.items():
+        path.write_text(text(), encoding="utf-8")
     module_lists.write_actions()

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.report_data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
-from tests.pages import mig_layouts, module_lists, operator_version, variables
+from tests.pages import module_lists, role_defaults, variables
+from tests.pages.files import FILES
 from tests.programs import REPO
 
 DOCS = REPO / "docs"
@@ -37,24 +37,18 @@ def test_every_key_of_a_variable_is_described_once(variable: str) -> None:
     assert sorted(variables.DESCRIPTIONS[variable]) == sorted(variables.paths(variables.DOCUMENTS[variable]))
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        (variables.PAGE, variables.page),
-        (variables.FRAGMENT, variables.fragment),
-        (variables.ROLE, variables.role),
-        (mig_layouts.PAGE, mig_layouts.page),
-        *((path, partial(operator_version.page, path)) for path in operator_version.PAGES),
-        (module_lists.RUNTIME, module_lists.runtime),
-    ],
-    ids=lambda value: str(value.relative_to(REPO)) if isinstance(value, Path) else "",
-)
-def test_generated_pages_are_up_to_date(path: Path, text: Callable[[], str]) -> None:
-    assert path.read_text(encoding="utf-8") == text(), "run make docs"
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(REPO)))
+def test_generated_files_are_up_to_date(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == FILES[path](), "run make docs"
 
 
 def test_generated_action_plugins_are_up_to_date() -> None:
     assert module_lists.generated_actions() == module_lists.actions(), "run make docs"
+
+
+def test_comments_have_no_markup() -> None:
+    text = "The option O(accel.gpu.a#module:b=c), O(x), the role P(accel.gpu.pools#role), V(none) or C(f(1))."
+    assert role_defaults.plain(text) == "The option b=c of accel.gpu.a, x, the role accel.gpu.pools, none or f(1)."
 
 
 def anchors(text: str) -> set[str]:

@@ -72,7 +72,10 @@ def held_message(name: str, spec: Object, own_holder: str, waited: float) -> str
     """A message with the run that holds the lease, since when it holds it, and the remedy."""
     holder, since, last = (spec.get(key) for key in ("holderIdentity", "acquireTime", "renewTime"))
     run, slash, host = str(holder).partition("/")
-    subject, remedy = f"Another run, {holder},", "Wait until it finishes, or raise lease_wait_timeout."
+    subject, remedy = (
+        f"Another run, {holder},",
+        "Wait until it finishes, or raise gpu_cluster.lease.wait_timeout (option lease_wait_timeout).",
+    )
     if slash and run == own_holder.partition("/")[0]:
         subject = f"Inventory host {host} of this same run"
         remedy = "One inventory host represents one cluster: assign each cluster to one host of the inventory."

@@ -15,6 +15,7 @@ from ..common.errors import ServiceError
 from ..common.module import ArgumentSpec, BaseModule, merge_specs
 from ..common.results import diff_of
 from ..schema.coercion import names
+from ..schema.lease import lease_settings
 from .cluster_identity import RECORD, ClusterIdentity
 from .conflicts import ignored_variables
 from .connection_options import CONNECTION, ConnectionOptions, secret_variables
@@ -50,7 +51,7 @@ WAIT: ArgumentSpec = {
     "wait_sleep": {"type": "int", "default": 2},
 }
 LEASE: ArgumentSpec = {
-    "lease_wait_timeout": {"type": "int", "default": 300},
+    "lease_wait_timeout": {"type": "int"},
     "lease_namespace": {"type": "str", "default": LEASE_NAMESPACE},
 }
 
@@ -104,11 +105,13 @@ class ClusterModule(BaseModule):
 
     def lease(self) -> Lease:
         """The lease, which must be held during all changes; it does nothing in check mode."""
+        settings = lease_settings(self.kube_params["gpu_cluster"] or {})
+        wait_timeout = self.kube_params["lease_wait_timeout"]
         return Lease(
             self.client,
             holder_of(self.run_id, self.inventory_hostname),
             namespace=self.kube_params["lease_namespace"],
-            wait_timeout=self.kube_params["lease_wait_timeout"],
+            wait_timeout=settings["wait_timeout"] if wait_timeout is None else wait_timeout,
             progress=self.progress,
             active=not self.check_mode,
             identity=self.identity,

@@ -75,14 +75,8 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
     return Plan(
         cluster=ClusterPlan(
             name=settings["name"],
-            kube_name=settings.get("kube_name") or settings["name"],
             kubeconfig=settings.get("kubeconfig"),
-            context=settings.get("context"),
             cloud=cloud,
-            uid=settings.get("uid"),
-            renamed_from=settings.get("renamed_from"),
-            impersonate_user=settings.get("impersonate_user"),
-            impersonate_groups=tuple(settings["impersonate_groups"]),
             distribution=settings.get("distribution"),
             toolkit_env=tuple(declared_toolkit_env(operator, settings.get("distribution"))),
             known_issues=tuple(settings["known_issues"]),

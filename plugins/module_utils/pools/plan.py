@@ -36,21 +36,15 @@ class CloudPlan:
 
 @dataclasses.dataclass(frozen=True)
 class ClusterPlan:
-    """The cluster, with its name in the kubeconfig; `cloud` is None if no nodes are created.
+    """The cluster; `cloud` is None if no nodes are created.
 
     `distribution` is the declared one, None if it is detected; `toolkit_env` are the variables of the container toolkit that the operator's values have
     because of it. `known_issues` are those that the user declares.
     """
 
     name: str
-    kube_name: str
     kubeconfig: str | None
-    context: str | None
     cloud: CloudPlan | None
-    uid: str | None = None
-    renamed_from: str | None = None
-    impersonate_user: str | None = None
-    impersonate_groups: tuple[str, ...] = ()
     distribution: str | None = None
     toolkit_env: tuple[dict[str, t.Any], ...] = ()
     known_issues: tuple[dict[str, t.Any], ...] = ()

@@ -17,6 +17,7 @@ from .autoscaler import AUTOSCALER, AUTOSCALER_CHECKS
 from .driver import KERNEL_MODULE_TYPES, version_problem
 from .driver_features import DRIVER_FEATURES, FEATURE_CHECKS, OPERATOR_FEATURES
 from .known_issues import KNOWN_ISSUES
+from .lease import LEASE
 from .messages import field_path, quote, type_name
 from .nodegroup_checks import cloud_is_one
 from .olm import OLM_CHECKS, installer_fields
@@ -153,6 +154,7 @@ CLUSTER = Section(
         "context": Text(blank_is_unset=False),
         "impersonate_user": Text(),
         "impersonate_groups": ListOf(),
+        "lease": LEASE,
         "distribution": Choice(known=tuple(BY_NAME)),
         "known_issues": KNOWN_ISSUES,
         "cloud": Section(

@@ -28,6 +28,7 @@ _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _MAX_TEXT = 1024
 # Kubernetes supports up to 5,000 nodes (its documentation, "Considerations for large clusters").
 MAX_NODES = 5000
+_MAX_SECONDS = 2**31 - 1
 _TEMPLATE = re.compile(r"\{\{|\{%|__omit_place_holder__")
 
 
@@ -179,6 +180,12 @@ def integer_between(low: int, high: int, too_low: str, too_high: str, **more: t.
         return f"is not allowed: {too_high}" if value > high else None
 
     return Integer((rule,), **more)
+
+
+def seconds(**more: t.Any) -> Integer:
+    """A number of seconds that every part of a run can count; `more` are further attributes of the field."""
+    out_of_range = f"give a number from 0 to {_MAX_SECONDS}"
+    return integer_between(0, _MAX_SECONDS, out_of_range, out_of_range, **more)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -331,7 +331,8 @@ def test_a_module_acquires_the_lease_only_for_changes(kube: Kube) -> None:
 def test_a_module_that_cannot_get_the_lease_names_the_holder(kube: Kube) -> None:
     namespace = kube.namespace()
     definition = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": namespace}}
-    options: dict[str, Any] = {"definitions": [definition], "lease_namespace": namespace, "lease_wait_timeout": 0}
+    cluster = {"lease": {"wait_timeout": 0}}
+    options: dict[str, Any] = {"definitions": [definition], "lease_namespace": namespace, "gpu_cluster": cluster}
     with Lease(kube.client, "another-run", namespace=namespace):
         kept_out = kube.run(kube_object.main, **options)
         assert (kept_out["failed"], kept_out["code"]) == (True, "lease_held")

@@ -83,7 +83,7 @@ ANSWERS: list[tuple[str, dict[str, Any], str]] = [
     ("share", {"gpu_sharing_wait": "perhaps"}, "gpu_sharing_wait: \"perhaps\" is a string, not a boolean"),
     ("share", {"gpu_sharing_expected_policy": ""}, NO_CLUSTER),
     ("share", {"gpu_sharing_expected_policy": "all"}, "gpu_sharing_expected_policy: \"all\" is a string, not a map"),
-    ("repair", {"gpu_sharing_lease_wait_timeout": "0"}, NO_CLUSTER),
+    ("repair", {"gpu_sharing_wait_timeout": "0"}, NO_CLUSTER),
     ("new_nodes", {"gpu_new_nodes_wait_timeout": "", "gpu_new_nodes_report_path": ""}, NO_CLUSTER),
     ("new_nodes", {"gpu_new_nodes_wait_timeout": "1.5"}, "gpu_new_nodes_wait_timeout: 1.5 is a number with a fraction, not a whole number"),
     ("nodegroups", {"gpu_nodegroups_pool_names": "train", "gpu_nodegroups_node_counts": '{"train": "2"}'}, NO_CLOUD),

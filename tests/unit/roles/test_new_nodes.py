@@ -77,3 +77,17 @@ def test_openshift_admits_its_pods(
     assert violations(template) == problems
     required = (template["metadata"].get("annotations") or {}).get("openshift.io/required-scc")
     assert required == ("restricted-v2" if distribution == "openshift" else None)
+
+
+@pytest.mark.usual(4)
+def test_its_runs_have_the_settings_of_the_lease_and_no_connection(tmp_path: Path) -> None:
+    lease = {"wait_timeout": 0}
+    cluster = {
+        "name": "one",
+        "lease": lease,
+        "kubeconfig": "/k",
+        "operator": {"version": "v25.10.1", "values": {"a": 1}},
+    }
+    inventory = rendered(tmp_path, {"gpu_cluster": cluster})["ConfigMap"]["data"]["inventory.yml"]
+    host = yaml.safe_load(inventory)["gpu_clusters"]["hosts"]["one"]
+    assert host["gpu_cluster"] == {"name": "one", "lease": lease, "operator": {"version": "v25.10.1"}}

@@ -67,7 +67,7 @@ def test_two_inventory_hosts_of_one_run_do_not_share_it(server: Server, clock: C
 def test_another_run_is_named(server: Server, clock: Clock) -> None:
     with (
         lease(server, clock, OTHER),
-        pytest.raises(LeaseHeld, match=f"Another run, {OTHER}, .*raise lease_wait_timeout"),
+        pytest.raises(LeaseHeld, match=f"Another run, {OTHER}, .*raise gpu_cluster.lease.wait_timeout"),
     ):
         lease(server, clock, PROD).__enter__()
 

@@ -216,13 +216,6 @@ def test_helm_values_of_the_user_override_but_no_pool_loses_its_toleration() -> 
     assert [entry["key"] for entry in tolerations] == [*CONTROL_PLANE, "nvidia.com/gpu", "k", "theirs"]
 
 
-@pytest.mark.parametrize(
-    ("cluster", "kube_name"), [({"name": "prod"}, "prod"), ({"name": "prod", "kube_name": "kubernetes"}, "kubernetes")]
-)
-def test_what_the_kubeconfig_calls_the_cluster(cluster: Document, kube_name: str) -> None:
-    assert planned([], cluster).cluster.kube_name == kube_name
-
-
 def test_invalid_documents_are_refused_with_every_mistake() -> None:
     with pytest.raises(InvalidVariables) as raised:
         derive({}, {}, [{"name": "A"}])

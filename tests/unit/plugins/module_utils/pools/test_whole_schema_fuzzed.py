@@ -60,6 +60,7 @@ WHOLE: dict[str, t.Any] = {
         "renamed_from": "old",
         "impersonate_user": "u",
         "impersonate_groups": ["g"],
+        "lease": {"wait_timeout": 60},
         "kubeconfig": "/k",
         "context": "c",
         "distribution": "rke2",

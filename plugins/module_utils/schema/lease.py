@@ -1,0 +1,20 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The keys of gpu_cluster.lease, which are settings of the Lease that a run holds while it changes the cluster."""
+
+from __future__ import annotations
+
+from ..common.errors import InvalidOptions
+from .types import Document, Section, seconds
+
+LEASE = Section(fields={"wait_timeout": seconds(default=300)})
+
+
+def lease_settings(cluster: Document) -> Document:
+    """All keys of gpu_cluster.lease, with their defaults; raises InvalidOptions, because not every module checks gpu_cluster."""
+    declared = LEASE.coerce(cluster.get("lease"))
+    problems = [] if declared is None else list(LEASE.problems(declared, "gpu_cluster.lease"))
+    if problems:
+        raise InvalidOptions(problems)
+    settings: Document = LEASE.complete(declared)
+    return settings

@@ -1,0 +1,21 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All generated files, except the action plugins (module_lists), which are also removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tests.pages import mig_layouts, module_lists, operator_version, role_defaults, variables
+
+FILES: dict[Path, Callable[[], str]] = {
+    mig_layouts.PAGE: mig_layouts.page,
+    variables.PAGE: variables.page,
+    variables.FRAGMENT: variables.fragment,
+    variables.ROLE: variables.role,
+    module_lists.RUNTIME: module_lists.runtime,
+    **{path: partial(role_defaults.page, path) for path in role_defaults.PAGES},
+    **{path: partial(operator_version.page, path) for path in operator_version.PAGES},
+}

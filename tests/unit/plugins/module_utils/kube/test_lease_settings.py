@@ -1,0 +1,53 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How long a module waits for the lease: its own option, gpu_cluster.lease, or the default."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.module import ClusterModule
+
+
+def wait_timeout(cluster: Any, option: int | None = None) -> float:
+    params = {"gpu_cluster": cluster, "lease_namespace": "n", "lease_wait_timeout": option}
+    attributes = {"client": cast(Client, None), "run_id": "r", "inventory_hostname": "h", "progress": None}
+    module = SimpleNamespace(kube_params=params, check_mode=True, identity=None, **attributes)
+    return ClusterModule.lease(cast(ClusterModule, module)).wait_timeout
+
+
+@pytest.mark.parametrize(
+    ("cluster", "option", "seconds"),
+    [
+        (None, None, 300),
+        ({"name": "one"}, None, 300),
+        ({"lease": None}, None, 300),
+        ({"lease": {"wait_timeout": ""}}, None, 300),
+        ({"lease": {"wait_timeout": "60"}}, None, 60),
+        ({"lease": {"wait_timeout": 0}}, None, 0),
+        ({"lease": {"wait_timeout": 60}}, 0, 0),
+    ],
+)
+def test_the_first_one_that_is_set(cluster: Any, option: int | None, seconds: int) -> None:
+    assert wait_timeout(cluster, option) == seconds
+
+
+@pytest.mark.parametrize(
+    ("lease", "message"),
+    [
+        (
+            {"wait_timeout": -1},
+            r"gpu_cluster\.lease\.wait_timeout: -1 is not allowed: give a number from 0 to 2147483647",
+        ),
+        ({"wait_timeout": "5m"}, r"gpu_cluster\.lease\.wait_timeout: .5m. is a string, not a whole number"),
+        ({"timeout": 5}, r"gpu_cluster\.lease\.timeout: is not a known key; did you mean wait_timeout\?"),
+    ],
+)
+def test_what_is_refused(lease: Any, message: str) -> None:
+    with pytest.raises(InvalidOptions, match=message):
+        wait_timeout({"lease": lease})
