@@ -239,7 +239,6 @@ import typing as t
 from dataclasses import replace
 
 from ..module_utils.cluster_state.pool_assignment import awaited_nodes, is_undiscovered
-from ..module_utils.common.module import ArgumentSpec
 from ..module_utils.common.results import diff_of
 from ..module_utils.drain.operand_diagnosis import failing_operands
 from ..module_utils.gpu_operator.detect import adapt_plan_to_cluster
@@ -263,10 +262,9 @@ PoolResult = dict[str, t.Any]
 def work(module: PlanModule) -> dict[str, t.Any]:
     """Skip pools with current evidence, validate the others."""
     started = time.monotonic()
-    params = module.params
-    options = read_options(params, [pool.name for pool in module.plan.pools])
+    options = read_options(module.params, [pool.name for pool in module.plan.pools])
     plan = module.plan = adapt_plan_to_cluster(module.client, module.plan)
-    workload = Workload.from_params(params, options, plan.validation, module.run_id)
+    workload = Workload(plan.validation.namespace, plan.validation.images, module.run_id, options)
     validator = Validator(module.client, plan, workload, module.progress)
     state = validator.read()
     pools = _initial_results(module, state, workload)
@@ -304,7 +302,7 @@ def _initial_results(module: PlanModule, state: ValidationState, workload: Workl
             pools[pool.name] = {"status": "empty", "reason": "no node of the cluster belongs to it"}
         elif pool.without_containers:
             pools[pool.name] = {"status": "not_applicable", "reason": pool.without_containers}
-        elif covered and not module.params["force"]:
+        elif covered and not workload.options["force"]:
             pools[pool.name] = {"status": "skipped", **evidence.entry_results(entry)}
         else:
             more = "verified, but not with all programs of this run"
@@ -411,13 +409,7 @@ def _after_discovery(module: PlanModule, state: ValidationState) -> dict[str, t.
 
 def main() -> None:
     """Run the module."""
-    spec: ArgumentSpec = {
-        "force": {"type": "bool", "default": False},
-        "image_pull_secrets": {"type": "list", "elements": "str", "default": [], "no_log": False},
-        "run_as_user": {"type": "int", "default": 65534},
-        **option_spec(),
-    }
-    module = PlanModule(spec, lease=True)
+    module = PlanModule(option_spec(), lease=True)
     module.run(work)
 
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module's options that have limits or belong to a program, their specification and their check (pure)."""
+"""All options of gpu_validation except those of the connection, the variables and the Lease: their specification and their check (pure)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from ..schema.messages import field_path, is_whole, nearest, quote
 from ..validation_programs.program import Number
 from ..validation_programs.registry import PROGRAMS
 
-OPTIONS: t.Mapping[str, Number | bool] = {
+# A user ID without permissions in most images.
+UNPRIVILEGED_UID = 65534
+# The largest one that Kubernetes accepts (validation of securityContext.runAsUser).
+_MAX_UID = 2**31 - 1
+
+# A truth value is the default of a switch, and a tuple that of a list of names. For the options of a program, see validation_programs.
+OPTIONS: t.Mapping[str, Number | bool | tuple[str, ...]] = {
+    "force": False,
+    "image_pull_secrets": (),
+    "run_as_user": Number(UNPRIVILEGED_UID, 0, _MAX_UID),
     "max_pods": Number(8, 1, 1000),
     "hold_seconds": Number(10, 1, 3600),
     "wait_timeout": Number(300, 1, 86400),
@@ -24,12 +33,7 @@ OPTIONS: t.Mapping[str, Number | bool] = {
 
 def option_spec() -> dict[str, dict[str, t.Any]]:
     """These options in the form of Ansible's argument specification."""
-    return {
-        name: {"type": "raw" if option.per_pool else "int", "default": option.default}
-        if isinstance(option, Number)
-        else {"type": "bool", "default": option}
-        for name, option in OPTIONS.items()
-    }
+    return {name: _spec_of(option) for name, option in OPTIONS.items()}
 
 
 def read_options(params: t.Mapping[str, t.Any], pools: t.Collection[str]) -> dict[str, t.Any]:
@@ -52,6 +56,15 @@ def options_of_pool(options: t.Mapping[str, t.Any], pool: str) -> dict[str, t.An
         name: value.get(pool, _default(name)) if isinstance(value, t.Mapping) else value
         for name, value in options.items()
     }
+
+
+def _spec_of(option: Number | bool | tuple[str, ...]) -> dict[str, t.Any]:
+    if isinstance(option, Number):
+        return {"type": "raw" if option.per_pool else "int", "default": option.default}
+    if isinstance(option, bool):
+        return {"type": "bool", "default": option}
+    # Names, which may look like passwords to Ansible.
+    return {"type": "list", "elements": "str", "default": list(option), "no_log": False}
 
 
 def _default(name: str) -> int:

@@ -13,16 +13,16 @@ from ..cluster_state.distribution import is_openshift
 from ..cluster_state.node import Node
 from ..validation_programs.registry import DEVICE_PROGRAMS, KERNEL
 from .images import choose_image
+from .options import UNPRIVILEGED_UID
 from .sites import PodRequest
 
 if t.TYPE_CHECKING:
-    from ..pools.plan import PoolPlan, ValidationPlan
+    from ..pools.plan import PoolPlan
     from ..validation_programs.program import DeviceProgram, Options, Program
     from .sites import NodeProgramSite, ValidationSite
 
 POOL_LABEL = "accel.gpu/validation"
 RUN_LABEL = "accel.gpu/run"
-UNPRIVILEGED_UID = 65534
 _LIST_DEVICES = "nvidia-smi -L"
 
 
@@ -34,30 +34,14 @@ class Workload:
     images: t.Mapping[str, t.Mapping[str, str]]
     run_id: str
     options: Options
-    image_pull_secrets: tuple[str, ...] = ()
-    run_as_user: int | None = UNPRIVILEGED_UID
-
-    @classmethod
-    def from_params(
-        cls, params: t.Mapping[str, t.Any], options: Options, plan: ValidationPlan, run_id: str
-    ) -> Workload:
-        """The module's parameters with the result of read_options(), and images and namespace of the plan."""
-        return cls(
-            namespace=plan.namespace,
-            images=plan.images,
-            run_id=run_id,
-            options=options,
-            image_pull_secrets=tuple(params["image_pull_secrets"]),
-            run_as_user=params["run_as_user"] or None,
-        )
 
     def user_on(self, node: Node) -> int | None:
         """The user id of pods on a node; None if the platform assigns it.
 
         OpenShift assigns one to each namespace (SCC restricted-v2, MustRunAsRange) and rejects the fixed default.
         """
-        default = self.run_as_user == UNPRIVILEGED_UID
-        return None if default and is_openshift(node) else self.run_as_user
+        user: int = self.options["run_as_user"]
+        return None if not user or (user == UNPRIVILEGED_UID and is_openshift(node)) else user
 
     def image(self, program: Program, node: Node) -> str:
         """The image of a program on a node."""
@@ -155,8 +139,8 @@ def _pod(pool: PoolPlan, node: Node, workload: Workload, suffix: str, deadline: 
             }
         },
     }
-    if workload.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in workload.image_pull_secrets]
+    if workload.options["image_pull_secrets"]:
+        spec["imagePullSecrets"] = [{"name": name} for name in workload.options["image_pull_secrets"]]
     return {
         "apiVersion": "v1",
         "kind": "Pod",

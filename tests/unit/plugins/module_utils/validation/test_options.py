@@ -44,6 +44,7 @@ POOLS = ["dev", "train"]
         ("max_pods", -1, "max_pods: -1 is not allowed"),
         ("hold_seconds", 0, "hold_seconds: 0 is not allowed; give a number from 1 to 3600"),
         ("wait_timeout", 0, "wait_timeout: 0 is not allowed; give a number from 1 to 86400"),
+        ("run_as_user", -1, "run_as_user: -1 is not allowed; give a number from 0 to 2147483647"),
         ("wait_sleep", 61, "wait_sleep: 61 is not allowed; give a number from 1 to 60"),
     ],
 )
@@ -97,10 +98,12 @@ def test_defaults_and_bounds_are_valid() -> None:
 
 def test_the_role_has_each_option_with_the_same_default() -> None:
     role = REPO / "roles" / "validation"
-    defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text())
+    documented = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     tasks = yaml.safe_load((role / "tasks" / "main.yml").read_text())
     named = "accel.gpu.gpu_validation"
     [passed] = [task[named] for entry in tasks for task in entry.get("block", [entry]) if named in task]
     options = DEFAULTS.keys() - {"wait_sleep"}
-    assert {name: defaults[f"gpu_validation_{name}"] for name in options} == {name: DEFAULTS[name] for name in options}
+    assert {name: documented[f"gpu_validation_{name}"]["default"] for name in options} == {
+        name: DEFAULTS[name] for name in options
+    }
     assert all(f"gpu_validation_{name}" in passed[name] for name in options)

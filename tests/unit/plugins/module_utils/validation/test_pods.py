@@ -44,16 +44,16 @@ def test_manifest() -> None:
     [
         ({}, {}, 65534, 1),
         ({"node.openshift.io/os_id": "rhcos"}, {}, None, 0),
-        ({"node.openshift.io/os_id": "rhel"}, {"run_as_user": None}, None, 0),
+        ({"node.openshift.io/os_id": "rhel"}, {"run_as_user": 0}, None, 0),
         ({"node.openshift.io/os_id": "rhcos"}, {"run_as_user": 1000680001}, 1000680001, 0),
-        ({}, {"run_as_user": None}, None, 0),
+        ({}, {"run_as_user": 0}, None, 0),
     ],
 )
 def test_openshift_admits_them(
-    labels: dict[str, str], options: dict[str, int | None], user: int | None, problems: int
+    labels: dict[str, str], options: dict[str, int], user: int | None, problems: int
 ) -> None:
     on = replace(node("n7"), labels=labels)
-    work = replace(workload(load_seconds=90), **options)  # type: ignore[arg-type]
+    work = workload(load_seconds=90, **options)
     site = ValidationSite(on, (pool().resource,), one_more=pool().resource)
     group = NodeProgramSite(NODE_PROGRAMS[1], pool(), (on, on), 8)
     for pod in (device_pod(pool(), site, site.holders[0], work), node_program_pod(group, 0, "", work)):
