@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from ..catalog import models, names
 from ..pools.membership import NodeFacts
@@ -25,6 +25,14 @@ _TEXTS: dict[str, str] = {}
 _MAX_TEXTS = 200_000
 
 
+_NODE_INFO = "status.nodeInfo"
+
+
+def _node_info(key: str) -> t.Any:
+    """A field of Node with the value of this key in status.nodeInfo."""
+    return field(default="", metadata={_NODE_INFO: key})
+
+
 @dataclass(frozen=True)
 class Node(NodeFacts):
     """One Node object; counts are never None."""
@@ -36,15 +44,15 @@ class Node(NodeFacts):
     resource_version: str = ""
     ready: bool = False
     unschedulable: bool = False
-    boot_id: str = ""
+    boot_id: str = _node_info("bootID")
     # RFC 3339, so text order is time order.
     created: str = ""
     provider_id: str = ""
     addresses: tuple[str, ...] = ()
-    kubelet_version: str = ""
+    kubelet_version: str = _node_info("kubeletVersion")
     # Such as containerd://2.1.4.
-    container_runtime: str = ""
-    os_image: str = ""
+    container_runtime: str = _node_info("containerRuntimeVersion")
+    os_image: str = _node_info("osImage")
 
     @property
     def model(self) -> str:
@@ -136,6 +144,9 @@ class Node(NodeFacts):
         return any(taint.get("key") == key for taint in self.taints)
 
 
+_NODE_INFO_KEYS = tuple((each.name, each.metadata[_NODE_INFO]) for each in fields(Node) if _NODE_INFO in each.metadata)
+
+
 def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
     """Parse a Node object of the API; missing fields are empty."""
     metadata = raw.get("metadata") or {}
@@ -153,13 +164,10 @@ def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
         resource_version=metadata.get("resourceVersion", ""),
         ready=conditions.get("Ready") == "True",
         unschedulable=bool(spec.get("unschedulable")),
-        boot_id=info.get("bootID", ""),
         created=metadata.get("creationTimestamp") or "",
         provider_id=spec.get("providerID") or "",
         addresses=tuple(entry.get("address", "") for entry in status.get("addresses") or ()),
-        kubelet_version=info.get("kubeletVersion", ""),
-        container_runtime=info.get("containerRuntimeVersion", ""),
-        os_image=info.get("osImage", ""),
+        **{name: info.get(key, "") for name, key in _NODE_INFO_KEYS},
     )
 
 
