@@ -152,7 +152,6 @@ def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
     metadata = raw.get("metadata") or {}
     spec = raw.get("spec") or {}
     status = raw.get("status") or {}
-    conditions = {entry.get("type"): entry.get("status") for entry in status.get("conditions") or ()}
     info = status.get("nodeInfo") or {}
     return Node(
         name=metadata.get("name", ""),
@@ -162,13 +161,19 @@ def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
         allocatable=_gpu_counts(status.get("allocatable")),
         capacity=_gpu_counts(status.get("capacity")),
         resource_version=metadata.get("resourceVersion", ""),
-        ready=conditions.get("Ready") == "True",
+        ready=ready_condition(raw).get("status") == "True",
         unschedulable=bool(spec.get("unschedulable")),
         created=metadata.get("creationTimestamp") or "",
         provider_id=spec.get("providerID") or "",
         addresses=tuple(entry.get("address", "") for entry in status.get("addresses") or ()),
         **{name: info.get(key, "") for name, key in _NODE_INFO_KEYS},
     )
+
+
+def ready_condition(item: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+    """The condition Ready of a Node or Pod object; empty if it has none yet."""
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == "Ready"), {})
 
 
 def _shared(texts: t.Mapping[str, str] | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from ..cluster_state.node import to_count
-from ..cluster_state.report_data import NOT_READY
+from ..cluster_state.node_check import NOT_READY
 from .drawing import cells_per_gpu
 from .facts import node_facts
 from .formatting import DOT, number, plural, short_resource
@@ -157,7 +157,7 @@ def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
     """The reasons why a node needs attention, from its row in gpu_info; none if it does not."""
     name = str(row.get("name") or "")
     if not row.get("ready"):
-        yield Badge("not ready", BAD)
+        yield Badge(NOT_READY.removeprefix("is "), BAD)
     if not row.get("schedulable"):
         yield Badge("cordoned", NOTE, "accepts no new pods")
     mig: Document = row.get("mig") or {}
