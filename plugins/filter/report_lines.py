@@ -72,7 +72,8 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.report.text import KINDS, lines
+from ..module_utils.report.facts import KINDS
+from ..module_utils.report.text import lines
 
 
 def report_lines(

@@ -14,6 +14,7 @@ from ..cluster_state.expander_priorities import expression_of, priorities_of, re
 from ..cluster_state.node import Node
 from ..cluster_state.node_template import parse_machine_set
 from ..common.nested import get_nested
+from ..kube.metadata import is_deleting
 from ..schema.messages import join_words
 from .objects import (
     SCALE_DOWN_ENABLED,
@@ -148,7 +149,7 @@ class _Comparison:
         return self.result
 
     def _live(self) -> list[Object]:
-        return [item for item in self.found.machine_autoscalers if not item["metadata"].get("deletionTimestamp")]
+        return [item for item in self.found.machine_autoscalers if not is_deleting(item)]
 
     def _scale(self, target: Target) -> None:
         references = targets_of(self._live(), target.name)

@@ -13,6 +13,7 @@ from ..catalog.names import GPU_RESOURCE, NODEGROUP_LABEL
 from ..cluster_state.autoscaling import AutoscalerState, gpus_in_use, gpus_of_node
 from ..cluster_state.node_template import MachineSet, node_template, parse_machine_set
 from ..common.nested import get_nested
+from ..kube.metadata import is_deleting
 from ..pools.nodegroup_names import is_group_or_replacement
 from ..pools.scale_from_zero import future_node
 from ..schema.providers import MACHINESET
@@ -79,7 +80,7 @@ def _machine_set_of(
         for item in machine_sets
         if owner_of(item) == name
         and is_group_or_replacement(item["metadata"]["name"], name, longest)
-        and not item["metadata"].get("deletionTimestamp")
+        and not is_deleting(item)
     ]
     own.sort(key=lambda item: (item["metadata"]["name"] != name, item["metadata"]["name"]))
     if predicted.get("action") in _CREATED:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from ..catalog import models, names
 from ..pools.membership import NodeFacts
@@ -23,6 +23,8 @@ _SUFFIX = re.compile(r"(-MIG-[A-Za-z0-9.+]+)?(-SHARED)?$")
 _MIG_COUNT = re.compile(r"nvidia\.com/mig-(\d+g\..+)\.count")
 _TEXTS: dict[str, str] = {}
 _MAX_TEXTS = 200_000
+# In the metadata of a field of Node: the key of its value in status.nodeInfo.
+_NODE_INFO = "status.nodeInfo"
 
 
 @dataclass(frozen=True)
@@ -36,15 +38,15 @@ class Node(NodeFacts):
     resource_version: str = ""
     ready: bool = False
     unschedulable: bool = False
-    boot_id: str = ""
+    boot_id: str = field(default="", metadata={_NODE_INFO: "bootID"})
     # RFC 3339, so text order is time order.
     created: str = ""
     provider_id: str = ""
     addresses: tuple[str, ...] = ()
-    kubelet_version: str = ""
+    kubelet_version: str = field(default="", metadata={_NODE_INFO: "kubeletVersion"})
     # Such as containerd://2.1.4.
-    container_runtime: str = ""
-    os_image: str = ""
+    container_runtime: str = field(default="", metadata={_NODE_INFO: "containerRuntimeVersion"})
+    os_image: str = field(default="", metadata={_NODE_INFO: "osImage"})
 
     @property
     def model(self) -> str:
@@ -136,12 +138,14 @@ class Node(NodeFacts):
         return any(taint.get("key") == key for taint in self.taints)
 
 
+_NODE_INFO_KEYS = tuple((each.name, each.metadata[_NODE_INFO]) for each in fields(Node) if _NODE_INFO in each.metadata)
+
+
 def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
     """Parse a Node object of the API; missing fields are empty."""
     metadata = raw.get("metadata") or {}
     spec = raw.get("spec") or {}
     status = raw.get("status") or {}
-    conditions = {entry.get("type"): entry.get("status") for entry in status.get("conditions") or ()}
     info = status.get("nodeInfo") or {}
     return Node(
         name=metadata.get("name", ""),
@@ -151,16 +155,19 @@ def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
         allocatable=_gpu_counts(status.get("allocatable")),
         capacity=_gpu_counts(status.get("capacity")),
         resource_version=metadata.get("resourceVersion", ""),
-        ready=conditions.get("Ready") == "True",
+        ready=ready_condition(raw).get("status") == "True",
         unschedulable=bool(spec.get("unschedulable")),
-        boot_id=info.get("bootID", ""),
         created=metadata.get("creationTimestamp") or "",
         provider_id=spec.get("providerID") or "",
         addresses=tuple(entry.get("address", "") for entry in status.get("addresses") or ()),
-        kubelet_version=info.get("kubeletVersion", ""),
-        container_runtime=info.get("containerRuntimeVersion", ""),
-        os_image=info.get("osImage", ""),
+        **{name: info.get(key, "") for name, key in _NODE_INFO_KEYS},
     )
+
+
+def ready_condition(item: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+    """The condition Ready of a Node or Pod object; empty if it has none yet."""
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == "Ready"), {})
 
 
 def _shared(texts: t.Mapping[str, str] | None) -> dict[str, str]:

@@ -21,6 +21,8 @@ if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan
 
 FAILED, CHANGING = "failed", ("pending", "rebooting")
+# What all messages and the drift of a node say.
+NOT_READY = "is not ready"
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
         return finding(*differences, operand=DISCOVERY, labels_only=True)
     is_changing = node.mig_state in CHANGING or (expected_state.expected_mig_config(node, pool) and not node.mig_state)
     return finding(*differences, operand=MIG_MANAGER if is_changing else "") if differences else None
+
+
+def not_ready_message(subject: str) -> str:
+    """The message for a node that a run cannot change, with the consequences; `subject` is its name or a word for it."""
+    return f"{subject} {NOT_READY}, so its pods cannot terminate and NVIDIA's operands do not run"
 
 
 def mig_failure(node: Node) -> str:

@@ -9,6 +9,8 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
+from .node import ready_condition
+
 PLUGIN = "nvidia-device-plugin-daemonset"
 DISCOVERY = "gpu-feature-discovery"
 MIG_MANAGER = "nvidia-mig-manager"
@@ -81,8 +83,7 @@ def container_failures(pods: t.Iterable[Pod]) -> dict[str, list[ContainerFailure
 
 def is_ready(pod: Pod) -> bool:
     """Whether a pod has the condition Ready."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
+    return ready_condition(pod).get("status") == "True"
 
 
 def pod_of(pods: t.Iterable[Pod], app: str, node: str) -> str | None:
@@ -183,7 +184,7 @@ def _lasts(pod: Pod, failure: ContainerFailure, now: float) -> bool:
     created = pod["metadata"].get("creationTimestamp")
     if not created or not failure.reason.startswith(NEVER_STARTED):
         return False
-    return now - datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp() >= _MIN_AGE
+    return now - datetime.datetime.fromisoformat(created).timestamp() >= _MIN_AGE
 
 
 class DaemonSetStatus(t.NamedTuple):

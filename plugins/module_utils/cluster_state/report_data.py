@@ -14,8 +14,9 @@ from ..mig.layout import format_layout
 from ..schema.messages import MAX_NAMED
 from ..sharing_modes.registry import current_mode
 from . import expected_state
+from .cordon import unfinished_run
 from .driver_upgrade import driver_upgrade
-from .node_check import check_node
+from .node_check import NOT_READY, check_node
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
@@ -26,7 +27,6 @@ if t.TYPE_CHECKING:
     from .node import Node
     from .ownership import NodeEdit
 
-NOT_READY = "is not ready"
 # Changed labels that a result shows in other fields.
 _UNLISTED_LABELS = {names.CONFIG_LABEL, names.POOL_LABEL, names.MIG_CONFIG_LABEL, names.MIG_STATE_LABEL}
 
@@ -262,8 +262,7 @@ def drift_of_node(
     if matching:
         return [f"matches the pools {', '.join(matching)}, and is in none of them"]
     drift = [] if pool is None or node.ready else [NOT_READY]
-    if names.CORDONED_ANNOTATION in node.annotations:
-        drift.append(f"is cordoned by a run that has not finished: {node.annotations[names.CORDONED_ANNOTATION]}")
+    drift.extend(filter(None, [unfinished_run(node)]))
     if names.FAILED_KEY in node.annotations:
         drift.append(f"its last change failed: {node.annotations[names.FAILED_KEY]}")
     finding = check_node(node, pool) if pool else None

@@ -16,6 +16,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.names import LIVE_PODS
+from ..cluster_state.node import ready_condition
+from ..cluster_state.node_check import NOT_READY
 from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import BUDGET_CAUSE, ApiError
 from ..kube.paths import NODES, PODS, object_path
@@ -262,14 +264,13 @@ class _Eviction:
     def _not_ready_advice(self) -> str:
         """The advice if the node is not ready; empty if it is ready, or if the API server does not respond."""
         try:
-            conditions = ((self.client.get(f"{NODES}/{self.node}") or {}).get("status") or {}).get("conditions") or ()
+            ready = ready_condition(self.client.get(f"{NODES}/{self.node}") or {})
         except ApiError:
             return ""
-        ready = next((entry for entry in conditions if entry.get("type") == "Ready"), None)
-        if ready is None or ready.get("status") == "True":
+        if ready.get("status", "True") == "True":
             return ""
         return (
-            f"Node {self.node} is not ready since {ready.get('lastTransitionTime')}, so the termination of its containers is not reported. "
+            f"Node {self.node} {NOT_READY} since {ready.get('lastTransitionTime')}, so the termination of its containers is not reported. "
             "Repair the node; if it is certainly off, taint it node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, "
             "and its pods are removed."
         )
@@ -278,7 +279,7 @@ class _Eviction:
 def _termination_time(metadata: Object) -> datetime.datetime | None:
     """The end of a pod's grace period; None if the pod is not being deleted."""
     timestamp = metadata.get("deletionTimestamp")
-    return datetime.datetime.fromisoformat(timestamp.replace("Z", "+00:00")) if timestamp else None
+    return datetime.datetime.fromisoformat(timestamp) if timestamp else None
 
 
 def _refusal(error: ApiError, pod: PodOnNode) -> tuple[str, bool]:

@@ -343,13 +343,10 @@ class ClusterPolicyClient:
         selector = f"app in ({','.join(apps)})" if apps else _OPERATOR_PODS
         lines = [*readiness.waiting, *(readiness.blocked or self._runtime_problems())]
         # A node that the run would not wait for is not why it ends.
-        last = ignorable_nodes(self._pools, [parse_node(node) for node in self._nodes or ()])
+        nodes = [parse_node(node) for node in self._nodes or ()]
+        last = ignorable_nodes(self._pools, nodes)
         lines += [format_failure(failure) for failure in diagnose_pods(self._client, self._namespace, [selector], last)]
-        not_ready = [
-            node["metadata"]["name"]
-            for node in self._nodes or []
-            if not any(item.get("status") == "True" for item in node["status"]["conditions"])
-        ]
+        not_ready = [node.name for node in nodes if not node.ready]
         if not_ready:
             lines.append(f"{len(not_ready)} nodes are not Ready: {abbreviate(not_ready)}")
         return (

@@ -115,7 +115,7 @@ def _lacks_sandbox(pod: Document, now: float) -> bool:
     created = pod["metadata"].get("creationTimestamp")
     if not created or not pod["spec"].get("runtimeClassName") or conditions.get("PodReadyToStartContainers") != "False":
         return False
-    return now - datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp() >= _MIN_AGE
+    return now - datetime.datetime.fromisoformat(created).timestamp() >= _MIN_AGE
 
 
 def _mismatch(node: Node, paths: t.Mapping[str, str], version: str) -> str:

@@ -15,6 +15,7 @@ from ..catalog.taints import untolerated_taints
 from ..cluster_state import nvidia_driver
 from ..cluster_state.operand_pods import daemonset_status, is_ready, node_of
 from ..common.nested import get_nested
+from ..kube.metadata import is_deleting
 from .cluster_policy import KIND, policy_version
 from .driver_rollout import Path, UpgradePolicy, is_in_place
 
@@ -227,7 +228,7 @@ def next_pod_to_replace(daemonset: Document, pods: t.Iterable[Document], ignored
     """A ready pod of an older template; None while a pod of a node that is not ignored is not ready."""
     generation = (daemonset["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
     candidates = [pod for pod in sorted(pods, key=node_of) if node_of(pod) not in ignored]
-    if any(not is_ready(pod) or pod["metadata"].get("deletionTimestamp") for pod in candidates):
+    if any(not is_ready(pod) or is_deleting(pod) for pod in candidates):
         return None
     outdated = [
         pod

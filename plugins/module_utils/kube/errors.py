@@ -100,6 +100,30 @@ class ApiError(ServiceError):
         return self.status == 500 and TWO_BUDGETS in self.message
 
 
+def status_error(
+    status: t.Mapping[str, t.Any],
+    text: str,
+    *,
+    code: int,
+    reason: str,
+    details: t.Mapping[str, t.Any] | None = None,
+    **fields: t.Any,
+) -> ApiError:
+    """The error for the Status object in a response; `text`, `code` and `reason` are those of a response without one, which a proxy may send.
+
+    `details` are added to those of the object; `fields` are further fields of ApiError.
+    """
+    error = ApiError(
+        status.get("message") or text,
+        status=code,
+        reason=status.get("reason") or reason,
+        details={**status.get("details", {}), **(details or {})},
+        **fields,
+    )
+    error.has_status_object = status.get("kind") == "Status"
+    return error
+
+
 def parse_status(body: bytes) -> dict[str, t.Any]:
     """The fields of the Status object in an error response. Fields with other types than those of the API, as a proxy may send them, are left out."""
     with contextlib.suppress(ValueError, RecursionError):

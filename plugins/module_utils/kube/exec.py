@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
 from ..common.errors import BROKEN, DNS, PROXY, REFUSED, TIMEOUT, TLS
-from .errors import ApiError, parse_status
+from .errors import ApiError, parse_status, status_error
 
 if t.TYPE_CHECKING:
     from .connection import Connection
@@ -334,15 +334,16 @@ class _Conversation:
             code = int(status.get("code") or 500)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise _no_answer(self._request, "the connection ended before the command", BROKEN, sent=True) from None
-        error = ApiError(
-            str(status.get("message") or "the command could not be started"),
-            status=code,
-            reason=str(status.get("reason") or ""),
+        # This object has no kind.
+        message, reason = (str(status.get(key) or "") for key in ("message", "reason"))
+        raise status_error(
+            {"kind": "Status", "message": message, "reason": reason},
+            "the command could not be started",
+            code=code,
+            reason="",
             method="GET",
             path=self._request.path,
         )
-        error.has_status_object = True
-        raise error
 
     def _text(self, channel: int) -> str:
         return self._output[channel].decode(errors="replace")
@@ -354,17 +355,15 @@ def _refused(request: ExecRequest, error: t.Any) -> ApiError:
     status = parse_status(body)
     code = int(error.status_code or 500)
     text = "" if status else bytes(body[:300]).decode(errors="replace").strip()
-    refused = ApiError(
-        status.get("message") or text or error.status_message or "the API server refuses the command",
-        status=code,
-        reason=status.get("reason") or _HTTP_REASONS.get(code, ""),
+    return status_error(
+        status,
+        text or error.status_message or "the API server refuses the command",
+        code=code,
+        reason=_HTTP_REASONS.get(code, ""),
         method="GET",
         path=request.path,
-        details=status.get("details"),
         sent=False,
     )
-    refused.has_status_object = status.get("kind") == "Status"
-    return refused
 
 
 def _no_answer(request: ExecRequest, text: str, reason: str, *, sent: bool) -> ApiError:

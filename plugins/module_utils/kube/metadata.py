@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The name of an object, and whether it is being deleted (pure)."""
+"""The name and the version of an object, and whether it is being deleted (pure)."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def name_of(item: Document) -> str:
 def is_deleting(item: Document | None) -> bool:
     """Whether an object is being deleted."""
     return bool(item and item["metadata"].get("deletionTimestamp"))
+
+
+def is_older_version(version: str, than: str) -> bool:
+    """Whether a resource version is older. They are increasing numbers (comparable since Kubernetes 1.35); any other format counts as newer."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -14,6 +14,7 @@ from ..common.errors import InvalidOptions
 from ..common.parallel import call_all
 from .diff import Difference, Object, difference, same_object, shown
 from .errors import ApiError
+from .metadata import is_deleting
 from .paths import NAMESPACES, Discovery, Kind, UnknownKind
 
 if t.TYPE_CHECKING:
@@ -251,7 +252,7 @@ class ObjectWriter:
             return NOT_CHECKED
 
     def _delete_one(self, target: _ObjectTarget, live: Object | None) -> ObjectChange:
-        if live is None or target.kind is None or live["metadata"].get("deletionTimestamp"):
+        if live is None or target.kind is None or is_deleting(live):
             return target.change("unchanged", {}, {})
         path = target.kind.path(target.name, target.namespace)
         answer = self._send(lambda: self.client.delete(path, dry_run=self.check))

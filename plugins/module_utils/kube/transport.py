@@ -16,7 +16,7 @@ from ..common.http import HttpResponse, Retrier
 from ..common.parallel import call_within
 from ..schema.messages import visible
 from .connection import KUBERNETES_IMPORT_ERROR, connect
-from .errors import ApiError, parse_status
+from .errors import ApiError, parse_status, status_error
 
 if t.TYPE_CHECKING:
     from .connection_options import ConnectionOptions
@@ -276,15 +276,14 @@ def _http_error(response: t.Any, method: str, path: str, read: t.Callable[[t.Any
     status = parse_status(data)
     token = status.get("metadata", {}).get("continue")
     text = "" if data.startswith(b"{") else data.decode(errors="replace").strip()[:300]
-    error = ApiError(
-        status.get("message") or text or str(response.reason),
-        status=response.status,
-        reason=status.get("reason") or str(response.reason),
+    return status_error(
+        status,
+        text or str(response.reason),
+        code=response.status,
+        reason=str(response.reason),
+        # A 410 for a list contains the token for continuing the list.
+        details={"continue": token if isinstance(token, str) else None},
         method=method,
         path=path,
-        # A 410 for a list contains the token for continuing the list.
-        details={**status.get("details", {}), "continue": token if isinstance(token, str) else None},
         retry_after=http.retry_after(response.headers.get("Retry-After")),
     )
-    error.has_status_object = status.get("kind") == "Status"
-    return error

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..common.parallel import call_all
 from .errors import ApiError
+from .metadata import is_older_version
 
 if t.TYPE_CHECKING:
     from .client import Client
@@ -177,4 +178,4 @@ def _is_older(item: Object, known: Object | None) -> bool:
     """Whether an event is about an older version than the known one, which is the response to a write."""
     versions = [str((found or {}).get("metadata", {}).get("resourceVersion") or "") for found in (item, known)]
     same = known is not None and item["metadata"].get("uid") == known["metadata"].get("uid")
-    return same and all(map(str.isdigit, versions)) and int(versions[0]) < int(versions[1])
+    return same and is_older_version(*versions)

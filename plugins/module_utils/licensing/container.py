@@ -16,6 +16,7 @@ from ..catalog.names import DRIVER_CONTAINER, LIVE_PODS
 from ..common.parallel import run_bounded
 from ..kube.errors import ApiError
 from ..kube.exec import ExecResult
+from ..kube.metadata import is_deleting
 from ..kube.paths import NODES, collection_path
 from .connectivity import Server, ServiceCheck, check_command, evaluate_check, unknown_check
 from .driver_pods import (
@@ -254,7 +255,7 @@ class LicenseContainers:
         found = self._client.list(
             path, label_selector=DRIVER_POD_SELECTOR, field_selector=f"{LIVE_PODS},spec.nodeName={pod.node}"
         )
-        return parse_driver_pods(item for item in found if not item["metadata"].get("deletionTimestamp")).get(pod.node)
+        return parse_driver_pods(item for item in found if not is_deleting(item)).get(pod.node)
 
     def has_node(self, name: str) -> bool:
         """Whether the cluster has a node."""

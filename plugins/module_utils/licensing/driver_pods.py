@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 from ..catalog.names import COMPONENT_LABEL, DRIVER_COMPONENT, DRIVER_CONTAINER, VGPU_PRESENT_LABEL
 from ..cluster_state.node import Node
+from ..cluster_state.node_check import NOT_READY
 from ..cluster_state.operand_pods import container_failures, is_ready, node_of
+from ..kube.metadata import is_deleting
 from ..kube.paths import object_path
 from .gridd_conf import profile_class
 from .status import UNLICENSED, LicenseStatus
@@ -120,7 +122,7 @@ def parse_driver_pods(pods: t.Iterable[Document]) -> dict[str, DriverPod]:
     by_node: dict[str, DriverPod] = {}
     for pod in pods:
         node = node_of(pod)
-        if node and (node not in by_node or not pod["metadata"].get("deletionTimestamp")):
+        if node and (node not in by_node or not is_deleting(pod)):
             by_node[node] = _driver_pod(pod, node)
     return by_node
 
@@ -161,7 +163,7 @@ def license_nodes(
 def _not_required(node: Node, pool: str | None, pod: DriverPod | None) -> str:
     """Why a node may lack a license now, as the end of a sentence; empty if it may not."""
     if not node.ready:
-        return "it is not ready"
+        return f"it {NOT_READY}"
     if pod is None and node.unschedulable:
         return "it is cordoned, and has no driver pod"
     if pod is None and pool is None:

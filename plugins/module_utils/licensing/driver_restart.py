@@ -13,16 +13,17 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import CORDONED_ANNOTATION
 from ..cluster_state.cordon import (
     Patch,
     cordon_for_driver_restart,
     driver_pod_to_restart,
     end_driver_restart,
     pause_clients,
+    unfinished_run,
 )
 from ..cluster_state.eviction_rules import BlockingPod, blocked_message, blocking_gpu_pods, gpu_pods_to_evict
 from ..cluster_state.node import Node, parse_node
+from ..cluster_state.node_check import not_ready_message
 from ..cluster_state.operand_pods import PLUGIN, unready_operands
 from ..cluster_state.ownership import NodeEdit
 from ..common.errors import ModuleFailure, ServiceError
@@ -81,11 +82,11 @@ class NodeDrain:
 
 def restart_problem(node: Node, drain: NodeDrain) -> str:
     """Why the driver of a node cannot be restarted, as a sentence with the remedy; empty if it can."""
-    reason = node.annotations.get(CORDONED_ANNOTATION)
-    if reason is not None and driver_pod_to_restart(node) is None:
-        return f"The node is cordoned by a run that has not finished: {as_sentence(reason)} Run the playbook of that run again first."
+    unfinished = unfinished_run(node)
+    if unfinished and driver_pod_to_restart(node) is None:
+        return f"{as_sentence(f'The node {unfinished}')} Run the playbook of that run again first."
     if not node.ready:
-        return "The node is not ready, so its pods cannot terminate. Repair it first."
+        return f"{not_ready_message('The node')}. Repair it first."
     return as_sentence(blocked_message(drain.blocking_pods)) if drain.blocking_pods else ""
 
 

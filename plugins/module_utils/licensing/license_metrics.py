@@ -15,6 +15,7 @@ import typing as t
 from ..catalog.names import LIVE_PODS
 from ..cluster_state.operand_pods import DCGM_EXPORTER, node_of
 from ..kube.errors import ApiError
+from ..kube.metadata import is_deleting
 from ..kube.paths import collection_path, object_path
 from ..kube.transport import PodLimits
 from ..schema.messages import quote
@@ -102,7 +103,7 @@ class LicenseMetrics:
         """The names of the exporter's pods by node."""
         path = collection_path("v1", "Pod", self._namespace)
         pods = self._client.list(path, label_selector=f"app={DCGM_EXPORTER}", field_selector=LIVE_PODS)
-        return {node_of(pod): pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")}
+        return {node_of(pod): pod["metadata"]["name"] for pod in pods if not is_deleting(pod)}
 
     def _read(self, pod: str | None) -> Reading:
         if pod is None:

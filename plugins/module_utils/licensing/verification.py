@@ -17,11 +17,10 @@ if t.TYPE_CHECKING:
     from .driver_pods import LicenseNode, Reading
 
     class ReadAll(t.Protocol):
-        """Returns the readings of nodes by name; `on_done` gets the number of nodes that were read."""
+        """Reads nodes."""
 
-        def __call__(
-            self, nodes: t.Sequence[LicenseNode], *, on_done: t.Callable[[int], None]
-        ) -> dict[str, Reading]: ...
+        def __call__(self, nodes: t.Sequence[LicenseNode], *, on_done: t.Callable[[int], None]) -> dict[str, Reading]:
+            """Return the readings by name; `on_done` gets the number of nodes that were read."""
 
 
 class LicenseVerification:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from ..catalog.names import POOL_LABEL
 from ..cluster_state import cordon
-from ..cluster_state.node import Node, parse_node
+from ..cluster_state.node import Node, parse_node, ready_condition
+from ..cluster_state.node_check import NOT_READY
 from ..cluster_state.ownership import POOLS, NodeEdit, metadata_edit
 from ..cluster_state.pool_assignment import assign_pools
 from ..cluster_state.pool_edit import node_edit
@@ -120,8 +121,7 @@ def _member_count(group: NodeGroupPlan, member: NodeGroupMember, result: t.Mappi
 
 
 def _not_ready_reason(item: NodeObject) -> str:
-    conditions = (item.get("status") or {}).get("conditions") or ()
-    ready: NodeObject = next((condition for condition in conditions if condition.get("type") == "Ready"), {})
+    ready = ready_condition(item)
     texts = [str(ready[key]) for key in ("reason", "message") if ready.get(key)]
     return ": ".join(texts) or "the kubelet has not reported yet"
 
@@ -169,7 +169,7 @@ class StatusHistory:
         if status.missing:
             parts.append(f"{status.missing} never joined the cluster")
         parts += [
-            f"{name} is not ready for {self._node_age(name, status):.0f} s or longer ({reason})"
+            f"{name} {NOT_READY} for {self._node_age(name, status):.0f} s or longer ({reason})"
             for name, reason in itertools.islice(status.not_ready.items(), MAX_NAMED)
         ]
         if len(status.not_ready) > MAX_NAMED:

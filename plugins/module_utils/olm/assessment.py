@@ -16,7 +16,17 @@ from ..kube.metadata import is_deleting, name_of
 from ..schema.messages import abbreviate
 from . import failures
 from .approval import awaits_approval, decide_approval
-from .observed import AT_LATEST, FAILED, Document, Observed, conditions, csv_phase, csv_version, plan_phase
+from .observed import (
+    AT_LATEST,
+    FAILED,
+    Document,
+    Observed,
+    conditions,
+    csv_phase,
+    csv_version,
+    installed_csv,
+    plan_phase,
+)
 from .operator_group import no_group, several_groups
 from .problem import LONG, SHORT, Problem
 from .stability import INSTALL_CHECK_FAILED, unready_deployments, unstable_reason
@@ -98,7 +108,7 @@ def _namespace_problem(observed: Observed) -> Problem | None:
 def _desired_csv(observed: Observed, desired: DesiredVersion, subscription: Document) -> Document | None:
     """The desired ClusterServiceVersion; with automatic approval, the one that OLM has installed if it is at least as new."""
     if desired.automatic:
-        installed = observed.csv(str(get_nested(subscription, "status", "installedCSV") or ""))
+        installed = observed.csv(installed_csv(subscription))
         version = csv_version(installed)
         if version is not None and desired.version is not None and version >= desired.version:
             return installed
@@ -106,7 +116,7 @@ def _desired_csv(observed: Observed, desired: DesiredVersion, subscription: Docu
 
 
 def _newer_csv(observed: Observed, desired: DesiredVersion, subscription: Document) -> Document | None:
-    installed = observed.csv(str(get_nested(subscription, "status", "installedCSV") or ""))
+    installed = observed.csv(installed_csv(subscription))
     version = csv_version(installed)
     return installed if version is not None and desired.version is not None and version > desired.version else None
 
@@ -195,7 +205,7 @@ def subscription_problem(observed: Observed, desired: DesiredVersion, subscripti
         if condition is not None and condition.is_true:
             return make(name, condition, desired.package)
     status = subscription.get("status") or {}
-    installed = str(status.get("installedCSV") or "")
+    installed = installed_csv(subscription)
     if status.get("state") == AT_LATEST and installed and installed != desired.csv:
         channel = str(get_nested(subscription, "spec", "channel") or "")
         return failures.no_upgrade(name, installed, desired.csv, channel, LONG)

@@ -141,7 +141,7 @@ def _start_timeout(catalog: Object, now: float) -> float:
         return _CATALOG_START
     connected = get_nested(catalog, "status", "connectionState", "lastConnect")
     try:
-        moment = datetime.datetime.fromisoformat(str(connected).replace("Z", "+00:00")).timestamp()
+        moment = datetime.datetime.fromisoformat(str(connected)).timestamp()
     except ValueError:
         return 0.0
     return _PACKAGES_START if abs(now - moment) < _RECENT else 0.0

@@ -13,7 +13,7 @@ from ..common.nested import get_nested
 from ..kube.metadata import is_deleting, name_of
 from .assessment import DesiredVersion
 from .failures import namespace_terminating, other_package
-from .observed import FAILED, Document, Object, Observed, csv_version, plan_phase
+from .observed import FAILED, Document, Object, Observed, csv_version, installed_csv, plan_phase
 from .operator_group import GroupDecision, decide_group
 from .options import OlmOptions
 from .package_manifest import (
@@ -70,7 +70,7 @@ def installed_entry(observed: Observed, options: OlmOptions, live: Document | No
         spec.get("source") not in options.sources or spec.get("sourceNamespace") != options.source_namespace
     ):
         return None
-    csv = observed.csv(str(get_nested(live, "status", "installedCSV") or ""))
+    csv = observed.csv(installed_csv(live))
     if csv is None:
         return None
     entry = ChannelEntry(name_of(csv), str(get_nested(csv, "spec", "version") or ""))
@@ -88,7 +88,7 @@ def desired_version(observed: Observed, options: OlmOptions, live: Document | No
     if live is None:
         left = _newest(observed.unreferenced_csvs(options.package))
         return name_of(left) if left else ""
-    return str(get_nested(live, "status", "installedCSV") or get_nested(live, "spec", "startingCSV") or "")
+    return installed_csv(live) or str(get_nested(live, "spec", "startingCSV") or "")
 
 
 def plan_installation(
@@ -184,7 +184,7 @@ def _installed(
     observed: Observed, options: OlmOptions, live: Document | None, found: t.Sequence[Repair]
 ) -> Object | None:
     """The installed ClusterServiceVersion: the Subscription's one, or one without a Subscription."""
-    csv = observed.csv(str(get_nested(live, "status", "installedCSV") or "")) if live is not None else None
+    csv = observed.csv(installed_csv(live))
     return csv or _newest([item.item for item in found if item.kind == "ClusterServiceVersion"])
 
 

@@ -46,6 +46,11 @@ def conditions(item: Document | None) -> dict[str, Condition]:
     }
 
 
+def installed_csv(subscription: Document | None) -> str:
+    """The name of the ClusterServiceVersion that a Subscription has installed; empty if there is none."""
+    return str(get_nested(subscription, "status", "installedCSV") or "")
+
+
 def csv_phase(csv: Document | None) -> tuple[str, str, str]:
     """The phase, reason and message of a ClusterServiceVersion."""
     status = get_nested(csv, "status") or {}

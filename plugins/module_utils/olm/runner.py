@@ -26,7 +26,7 @@ from .installation import (
     existing_subscription,
     plan_installation,
 )
-from .observed import COMPLETE, FAILED, Observed, csv_phase, plan_csvs, plan_phase
+from .observed import COMPLETE, FAILED, Observed, csv_phase, installed_csv, plan_csvs, plan_phase
 from .options import OlmOptions
 from .problem import SHORT, OlmFailure, Problem
 from .repair import is_resolution_prevented, looks_for_deleted_plan, previous_csv, references_deleted_plan
@@ -332,7 +332,7 @@ class OlmRun:
 
 
 def _installed_name(observed: Observed, live: Object | None) -> str:
-    name = str(((live or {}).get("status") or {}).get("installedCSV") or "")
+    name = installed_csv(live)
     return name if observed.csv(name) is not None else ""
 
 

@@ -10,7 +10,18 @@ from __future__ import annotations
 
 from ..common.nested import get_nested
 from ..kube.metadata import is_deleting, name_of
-from .observed import COMPLETE, FAILED, INSTALLING, SUCCEEDED, Document, Observed, csv_phase, plan_csvs, plan_phase
+from .observed import (
+    COMPLETE,
+    FAILED,
+    INSTALLING,
+    SUCCEEDED,
+    Document,
+    Observed,
+    csv_phase,
+    installed_csv,
+    plan_csvs,
+    plan_phase,
+)
 
 _FINISHED_STEPS = frozenset({"Created", "Present"})
 # The ClusterServiceVersion fails for this reason for a moment when its Deployment is not ready after 5 minutes; then OLM starts again.
@@ -26,7 +37,7 @@ def unstable_reason(observed: Observed, csv: Document, subscription: Document, f
     if phase != SUCCEEDED:
         detail = f" ({message or reason})" if message or reason else ""
         return f"ClusterServiceVersion {name} is {phase or 'new'}{detail}"
-    if get_nested(subscription, "status", "installedCSV") != name:
+    if installed_csv(subscription) != name:
         return f"ClusterServiceVersion {name} is Succeeded, but the Subscription does not name it as installed yet"
     plan = observed.plan_of(subscription)
     if plan is not None and name in plan_csvs(plan) and not is_executed(plan):

@@ -14,12 +14,13 @@ Document = t.Mapping[str, t.Any]
 
 _MODES = {"undiscovered": "not discovered", **{mode.name: mode.page_name for mode in MODES.values() if mode.page_name}}
 DOT = " \u00b7 "
-_NODE_CHANGES = {
-    "labels": "labels to set",
-    "removed_labels": "labels to remove",
-    "taints": "taints to set",
-    "removed_taints": "taints to remove",
-}
+# The changes of labels and taints in the result of gpu_info, and their names on the terminal and on the page.
+NODE_CHANGES = (
+    ("labels", "labels", "labels to set"),
+    ("removed_labels", "without labels", "labels to remove"),
+    ("taints", "taints", "taints to set"),
+    ("removed_taints", "without taints", "taints to remove"),
+)
 _TIMES = "\u00d7"
 _NEGATIVE_CHECKS = {"one_more": "one more waited", "two_shares": "a request for two was rejected"}
 
@@ -123,7 +124,7 @@ def pending_changes(pool: Document) -> list[str]:
     if changes.get("joining"):
         lines.append(f"{plural(changes['joining'], 'node')} to add to the pool")
     lines += [
-        f"{prefix}: {', '.join(map(str, changes[key]))}" for key, prefix in _NODE_CHANGES.items() if changes.get(key)
+        f"{prefix}: {', '.join(map(str, changes[key]))}" for key, dummy, prefix in NODE_CHANGES if changes.get(key)
     ]
     return lines or [f"{plural(changes.get('nodes') or 0, 'node')} to mark as managed"]
 

@@ -4,16 +4,16 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import typing as t
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from ..cluster_state.node import to_count
-from ..cluster_state.report_data import NOT_READY
+from ..cluster_state.node_check import NOT_READY
 from .drawing import cells_per_gpu
-from .formatting import DOT, device_counts, memory, number, plural, sharing_mode, short_model, short_resource
+from .facts import node_facts
+from .formatting import DOT, number, plural, short_resource
 from .mig_devices import SUCCESS, GpuLayout, gpu_layouts
 from .usage import PodUsage, ResourceUsage, read_pods, read_usage
 
@@ -37,21 +37,17 @@ class Badge:
 
 @dataclass(frozen=True)
 class GpuNode:
-    """One GPU node; `key` is its id on the page. Unknown values are None."""
+    """One GPU node; `key` is its id on the page, and `facts` are the texts of NODE_FACTS, which do not depend on its pods."""
 
     key: str
     name: str
     pool: str | None
-    model: str | None
+    facts: t.Mapping[str, str]
     gpus: int
-    memory_mib: int
-    driver: str | None
-    mode: str | None
     replicas: int
     schedulable: bool
     usage: tuple[ResourceUsage, ...]
     pods: tuple[PodUsage, ...] | None
-    mig: Document | None
     gpu_layouts: tuple[GpuLayout, ...]
     badges: tuple[Badge, ...]
 
@@ -80,24 +76,9 @@ class GpuNode:
         """A key for the drawing; nodes with an equal appearance have the same drawing."""
         return self.gpus, self.replicas, self.usage, self.gpu_layouts
 
-    @functools.cached_property
-    def properties(self) -> dict[str, str]:
-        """The properties of the node that do not depend on its pods, as text."""
-        mig = self.mig or {}
-        devices = device_counts(sorted((mig.get("devices") or {}).items()))
-        properties = {
-            "model": short_model(self.model or ""),
-            "gpus": f"{plural(self.gpus, 'GPU')} of {memory(self.memory_mib)}" if self.gpus else "",
-            "mode": sharing_mode(self.mode, self.replicas) if self.mode and not devices else "",
-            "devices": f"MIG devices: {devices}" if devices else "",
-            "config": _mig_config(mig) if devices or mig.get("state") not in (None, SUCCESS) else "",
-            "driver": f"driver {self.driver}" if self.driver else "",
-        }
-        return {kind: text for kind, text in properties.items() if text}
-
-    def unusual_properties(self, common: t.Mapping[str, str]) -> str:
-        """The properties that are not common to the nodes of its pool."""
-        return DOT.join(text for kind, text in self.properties.items() if common.get(kind) != text)
+    def unusual_facts(self, common: t.Mapping[str, str]) -> str:
+        """The facts that are not common to the nodes of its pool."""
+        return DOT.join(text for kind, text in self.facts.items() if common.get(kind) != text)
 
     @property
     def namespaces(self) -> list[tuple[str, int]]:
@@ -154,20 +135,19 @@ def read_node(key: str, row: Document, pools: Document, info: Document) -> GpuNo
     pods = read_pods(row)
     usage = read_usage(row, pods)
     layouts = gpu_layouts(row, declared or {})
+    gpus = len(layouts) or _gpus(row, usage)
+    replicas = max(0, to_count(row.get("replicas")))
+    memory_mib = max(0, to_count(row.get("memory_mib")))
     return GpuNode(
         key=key,
         name=str(row.get("name") or ""),
         pool=str(pool) if pool else None,
-        model=row.get("model"),
-        gpus=len(layouts) or _gpus(row, usage),
-        memory_mib=max(0, to_count(row.get("memory_mib"))),
-        driver=row.get("driver"),
-        mode=row.get("mode"),
-        replicas=max(0, to_count(row.get("replicas"))),
+        facts=node_facts({**row, "gpus": gpus, "memory_mib": memory_mib, "replicas": replicas}),
+        gpus=gpus,
+        replicas=replicas,
         schedulable=bool(row.get("ready") and row.get("schedulable")),
         usage=usage,
         pods=pods,
-        mig=row.get("mig") or None,
         gpu_layouts=layouts,
         badges=tuple(_badges(row, info)),
     )
@@ -177,7 +157,7 @@ def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
     """The reasons why a node needs attention, from its row in gpu_info; none if it does not."""
     name = str(row.get("name") or "")
     if not row.get("ready"):
-        yield Badge("not ready", BAD)
+        yield Badge(NOT_READY.removeprefix("is "), BAD)
     if not row.get("schedulable"):
         yield Badge("cordoned", NOTE, "accepts no new pods")
     mig: Document = row.get("mig") or {}
@@ -213,10 +193,6 @@ def _gpus(row: Document, usage: t.Sequence[ResourceUsage]) -> int:
     devices: Document = (row.get("mig") or {}).get("devices") or {}
     single = usage and not any("/mig-" in entry.resource for entry in usage)
     return 0 if single and gpus and sum(map(to_count, devices.values())) == gpus else gpus
-
-
-def _mig_config(mig: Document) -> str:
-    return f"MIG configuration {mig.get('config') or 'none'} ({mig.get('state') or 'no state'})"
 
 
 def _by_request(pods: t.Iterable[PodUsage]) -> list[PodUsage]:

@@ -7,16 +7,14 @@ from __future__ import annotations
 import operator
 import typing as t
 
-from ..mig import layout as layouts
 from ..schema.messages import abbreviate, join_words
 from ..sharing_modes.registry import mode_with_replicas
-from .formatting import has_failed_validation, validation_failure, validation_result
+from .facts import pool_columns, pool_details, totals_text
+from .formatting import NODE_CHANGES, has_failed_validation, validation_failure, validation_result
 from .plan_text import (
     component_paragraphs,
-    gpus_of,
     impact_lines,
     layout_lines,
-    profiles_of,
     sharing_costs,
     toleration_paragraphs,
 )
@@ -25,13 +23,6 @@ from .table import WIDTH, Column, Paragraph, table, wrap
 
 Document = t.Mapping[str, t.Any]
 
-KINDS = ("plan", "report")
-_NODE_CHANGES = {
-    "labels": "labels",
-    "removed_labels": "without labels",
-    "taints": "taints",
-    "removed_taints": "without taints",
-}
 _NO_NODE = "no node of the cluster belongs to it"
 # The text in a plan for each action that the provider's module previews.
 _NODEGROUP_ACTIONS = {
@@ -43,7 +34,7 @@ _NODEGROUP_ACTIONS = {
 
 
 def lines(info: Document, kind: str = "report", width: int = WIDTH, *, applied: bool = True) -> list[str]:
-    """The lines of a plan or a report (`kind` is one of KINDS) from the result of gpu_info.
+    """The lines of a plan or a report (`kind` is one of facts.KINDS) from the result of gpu_info.
 
     Unless changes to the autoscaler are `applied`, which check mode only predicts, also a report says how pools scale after the run.
     """
@@ -71,65 +62,14 @@ def lines(info: Document, kind: str = "report", width: int = WIDTH, *, applied: 
 
 
 def _pool_table(info: Document, pools: Document, kind: str, width: int) -> list[str]:
-    def observed(value: t.Callable[[Document], t.Any]) -> t.Callable[[Document], t.Any]:
-        return value if info.get("reachable") else lambda pool: "?"
-
+    reachable = bool(info.get("reachable"))
+    awaits_discovery = reachable and _awaits_discovery(info)
     columns = [
         Column("POOL", operator.itemgetter("name"), cuts=True),
-        Column("NODES", observed(operator.itemgetter("nodes")), number=True),
-        Column("MODEL", _model, cuts=True),
-        Column("GPUS", observed(operator.itemgetter("gpus")), number=True),
-        Column("MODE", lambda pool: mode_with_replicas(pool["mode"], pool.get("replicas") or 1)),
-        Column("nvidia.com/", _resource),
+        *pool_columns(kind, reachable=reachable),
     ]
-    if kind == "plan":
-        columns += [
-            Column("AFTER", observed(operator.itemgetter("expected")), number=True),
-            Column("MEM/SHARE", _memory, number=True),
-            Column("CHANGES", observed(lambda pool: _planned_changes(pool, info))),
-        ]
-    else:
-        columns += [
-            Column("OFFERED", observed(lambda pool: f"{pool['allocatable']}/{pool['expected']}"), number=True),
-            Column("MEM/SHARE", _memory, number=True),
-            Column("STATE", observed(_state)),
-        ]
-    return table(columns, [{**pool, "name": name} for name, pool in pools.items()], width)
-
-
-def _model(pool: Document) -> str:
-    models = pool.get("models") or ([pool["model"]] if pool.get("model") else [])
-    return str(models[0]).removeprefix("NVIDIA-") if len(models) == 1 else f"{len(models)} models" if models else "any"
-
-
-def _resource(pool: Document) -> str:
-    others = len(pool.get("resources") or ()) - 1
-    name = str(pool["resource"]).removeprefix("nvidia.com/")
-    return f"{name} +{others}" if others > 0 else name
-
-
-def _memory(pool: Document) -> str:
-    """The memory of a share; for MIG devices, the smallest and the largest size in their names, which are the only source."""
-    mib = pool.get("memory_mib_per_share")
-    if mib:
-        return f"{mib / 1024:.1f} GiB"
-    sizes = sorted({layouts.nominal_gb(profile) for profile in profiles_of(pool)})
-    shares = [f"{size / (pool.get('replicas') or 1):g}" for size in sizes]
-    return f"{'-'.join(dict.fromkeys((shares[0], shares[-1])))} GB" if shares else "?"
-
-
-def _state(pool: Document) -> str:
-    if not pool["nodes"]:
-        return "no nodes"
-    if not pool["as_declared"]:
-        return "drift"
-    return "failed" if has_failed_validation(pool) else "ok"
-
-
-def _planned_changes(pool: Document, info: Document) -> str:
-    if not pool["nodes"]:
-        return "after discovery" if _awaits_discovery(info) else "no nodes"
-    return f"{pool['changes']['nodes']} nodes" if pool["changes"] else "none"
+    rows = [{**pool, "name": name, "awaits_discovery": awaits_discovery} for name, pool in pools.items()]
+    return table(columns, rows, width)
 
 
 def _pool_paragraphs(info: Document, pools: Document, kind: str) -> t.Iterator[Paragraph]:
@@ -143,15 +83,7 @@ def _pool_paragraphs(info: Document, pools: Document, kind: str) -> t.Iterator[P
     else:
         describe = _changes if kind == "plan" else _verdict
         for name, pool in pools.items():
-            yield name, "; ".join([describe(pool), *_layout(pool)])
-
-
-def _layout(pool: Document) -> t.Iterator[str]:
-    if pool.get("demand"):
-        yield f"{layouts.format_layout(pool['demand'])} in total"
-    for part in pool.get("layout") or ():
-        devices = " + ".join(f"{count} x {profile}" for profile, count in sorted(part["profiles"].items()))
-        yield f"{gpus_of(part)} with {devices}" if devices else f"{gpus_of(part)} whole"
+            yield name, "; ".join([describe(pool), *pool_details(pool)])
 
 
 def _awaits_discovery(info: Document) -> bool:
@@ -198,7 +130,7 @@ def _changes(pool: Document) -> str:
     ]
     if changes["joining"]:
         parts.append(f"{changes['joining']} node(s) join the pool")
-    parts.extend(f"{prefix} {abbreviate(changes[key])}" for key, prefix in _NODE_CHANGES.items() if changes.get(key))
+    parts.extend(f"{prefix} {abbreviate(changes[key])}" for key, prefix, dummy in NODE_CHANGES if changes.get(key))
     return "; ".join(parts) or f"annotations of {changes['nodes']} node(s)"
 
 
@@ -242,11 +174,7 @@ def _notes(info: Document) -> t.Iterator[Paragraph]:
 def _totals(info: Document) -> t.Iterator[Paragraph]:
     totals = info.get("totals")
     if totals:
-        offered = ", ".join(f"{count} {name}" for name, count in totals["allocatable"].items() if count) or "nothing"
-        yield (
-            "total",
-            f"{totals['gpu_nodes']} of {totals['nodes']} nodes have {totals['gpus']} GPUs and advertise {offered}",
-        )
+        yield "total", totals_text(totals)
 
 
 def identity_paragraphs(info: Document, kind: str) -> t.Iterator[Paragraph]:

@@ -9,18 +9,9 @@ import typing as t
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from ..schema.messages import abbreviate
 from .drawing import NodeDrawing, node_drawing
-from .formatting import (
-    DOT,
-    has_failed_validation,
-    memory,
-    mig_layout,
-    pending_changes,
-    plural,
-    sharing_mode,
-    short_model,
-)
+from .facts import page_facts, totals_title
+from .formatting import DOT, has_failed_validation, pending_changes, plural
 from .node_view import BAD, DRIFT, NOTE, OK, SEVERITIES, WARN, Badge, GpuNode, natural_order, read_node
 from .scaling_text import ScalingSummary, scaling_summaries
 from .usage import NamespaceUsage, ResourceUsage, namespace_usage, total_usage
@@ -98,15 +89,14 @@ class PoolView:
         return total_usage(self.nodes)
 
     @property
-    def description(self) -> str:
-        """The pool's models, sharing mode and memory of a share."""
-        share, shares = self.info.get("memory_mib_per_share"), self.info.get("shares_per_gpu")
-        models = [short_model(model) for model in self.info.get("models") or [self.info.get("model") or "any GPU"]]
-        mode = sharing_mode(self.info.get("mode"), self.info.get("replicas"))
-        parts = [abbreviate(models), ": ".join(filter(None, [mode, mig_layout(self.info)]))]
-        if share:
-            parts.append(f"{memory(share)} per GPU" if shares == 1 else f"{memory(share)} per share")
-        return DOT.join(parts)
+    def declared_facts(self) -> str:
+        """The facts that the pool declares, such as its sharing mode."""
+        return DOT.join(page_facts(self.info, observed=False))
+
+    @property
+    def observed_facts(self) -> str:
+        """The facts that are known from the nodes of the pool, such as their number."""
+        return DOT.join(page_facts(self.info, observed=True))
 
     def wanted(self, resource: str) -> int | None:
         """The units of a resource that the pool declares; None for other resources."""
@@ -125,18 +115,18 @@ class PoolView:
         return lines
 
     @functools.cached_property
-    def common_properties(self) -> dict[str, str]:
-        """The properties of more than half of the nodes."""
-        counts = Counter(entry for node in self.nodes for entry in node.properties.items())
+    def common_facts(self) -> dict[str, str]:
+        """The facts of more than half of the nodes."""
+        counts = Counter(entry for node in self.nodes for entry in node.facts.items())
         return {kind: text for (kind, text), count in counts.items() if count * 2 > len(self.nodes)}
 
     @property
     def common_text(self) -> str:
-        """The common properties of the nodes, as text."""
-        parts = list(self.common_properties.values())
+        """The common facts of the nodes, as text."""
+        parts = list(self.common_facts.values())
         parts += [f"names begin with {self.prefix}"] if self.prefix else []
         parts += [f"names end with {self.domain}"] if self.domain else []
-        uniform = all(node.properties == self.common_properties for node in self.nodes)
+        uniform = all(node.facts == self.common_facts for node in self.nodes)
         return DOT.join(parts) + ("" if uniform or not parts else ". Nodes that differ show their own values.")
 
     def label(self, node: GpuNode) -> str:
@@ -205,6 +195,11 @@ class Page:
         parts += [f"{empty} {'has' if empty == 1 else 'have'} no nodes"] if empty else []
         parts += failure
         return "; ".join(parts) + "."
+
+    @property
+    def totals_title(self) -> str:
+        """The number of GPUs and nodes of the cluster."""
+        return totals_title(self.info.get("totals") or {})
 
     @functools.cached_property
     def usage(self) -> tuple[ResourceUsage, ...]:

@@ -24,7 +24,7 @@ from ..cluster_state.cordon import (
 )
 from ..cluster_state.eviction_rules import blocked_message
 from ..cluster_state.node import Node
-from ..cluster_state.node_check import CHANGING, FAILED, paused_operands
+from ..cluster_state.node_check import CHANGING, FAILED, not_ready_message, paused_operands
 from ..cluster_state.pool_edit import LastGood, disable_mig_patch, last_good
 from ..cluster_state.pool_release import needs_verification
 from ..common.parallel import is_fatal
@@ -97,9 +97,7 @@ class NodeRunner:
 
     def _change_node(self, node: Node) -> None:
         if not node.ready:
-            raise NodeFailure(
-                "not-ready", f"{self._name} is not ready, so its pods cannot terminate and NVIDIA's operands do not run"
-            )
+            raise NodeFailure("not-ready", not_ready_message(self._name))
         if self._change.blocking_pods and not is_marked(node):
             # If pods still block the change, the node is not even cordoned.
             change = self._fresh_change(node)

@@ -9,7 +9,7 @@ import typing as t
 
 from ..catalog.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from ..cluster_state.node import Node
-from ..cluster_state.node_check import FAILED, NodeDrift, check_node, paused_operands, repair_reason
+from ..cluster_state.node_check import FAILED, NOT_READY, NodeDrift, check_node, paused_operands, repair_reason
 from ..cluster_state.pool_edit import node_edit, working_configuration
 from ..cluster_state.pool_release import check_whole_gpus
 from ..drain.operand_diagnosis import failing_operands
@@ -77,7 +77,7 @@ class NodeVerifier:
                     # Neither waiting nor a rollback would change this; it is reported with the verification of the
                     # whole pool.
                     return
-                message = diagnose(self._context, {node.name: finding}) if finding else f"{node.name} is not ready"
+                message = diagnose(self._context, {node.name: finding}) if finding else f"{node.name} {NOT_READY}"
                 advice = _advice(change, node) if pool and change else ""
                 raise NodeFailure("mig-failed" if stuck else "not-verified", f"{message}{advice}")
 

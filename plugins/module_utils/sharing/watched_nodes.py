@@ -12,6 +12,7 @@ from ..cluster_state.node import Node, parse_node
 from ..cluster_state.ownership import NodeEdit
 from ..drain.machine_taints import remove_startup_taint
 from ..kube.errors import ApiError
+from ..kube.metadata import is_older_version
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 
@@ -121,7 +122,7 @@ class WatchedNodes:
 
     def _keep_newest(self, node: Node) -> None:
         known = self._nodes.get(node.name)
-        if known is None or not _is_older(node.resource_version, known.resource_version):
+        if known is None or not is_older_version(node.resource_version, known.resource_version):
             self._nodes[node.name] = node
             self._changed.notify_all()
 
@@ -194,8 +195,3 @@ class WatchedNode:
             check()
 
         return self._context.nodes.wait(self.name, judge, timeout, check_all)
-
-
-def _is_older(version: str, than: str) -> bool:
-    """Whether a version is older. Resource versions are increasing numbers (comparable since Kubernetes 1.35); any other format counts as newer."""
-    return version.isdecimal() and than.isdigit() and int(version) < int(than)

@@ -14,6 +14,7 @@ from ..common.parallel import call_all
 from ..helm.release import helm_release_of
 from ..kube.client import Client
 from ..kube.errors import ApiError
+from ..kube.metadata import is_deleting
 from ..kube.paths import NAMESPACES, Kind
 from ..schema.messages import abbreviate
 from . import ownership_marks
@@ -168,7 +169,7 @@ def namespace_objects(client: Client, namespace: str) -> list[tuple[str, Documen
 
 def _delete(client: Client, path: str, live: Document) -> None:
     """Delete the namespace if it has not changed since it was read."""
-    if not live["metadata"].get("deletionTimestamp"):
+    if not is_deleting(live):
         client.delete(path, body={"preconditions": {"uid": live["metadata"]["uid"]}})
 
 

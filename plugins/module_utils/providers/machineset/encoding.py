@@ -9,7 +9,7 @@ import typing as t
 
 from ...catalog.machine_api import CPU, MACHINESET_LABEL, MEMORY_MB
 from ...common.nested import get_nested
-from ...kube.metadata import name_of
+from ...kube.metadata import is_deleting, name_of
 from ...nodegroups.spec import NodeGroupState
 from .machines import DELETING, FAILED, RUNNING, Machine, machine_problems, node_of, phase_of
 from .machineset_object import Path, annotations_of, decode, machine_settings, platform_of_object, provider_spec_of
@@ -41,7 +41,7 @@ def state_of(
     live = [machine for machine in machines if phase_of(machine) != DELETING]
     count = int(get_nested(machineset, "spec", "replicas") or 0)
     nodes = tuple(sorted(node for machine in live if (node := node_of(machine))))
-    deleting = bool(machineset["metadata"].get("deletionTimestamp"))
+    deleting = is_deleting(machineset)
     failures = {name for name, phase in phases.items() if phase == FAILED and name not in ignored}
     failed = not deleting and not autoscaled and bool(failures)
     complete = autoscaled or (len(machines) == count and all(phase in (RUNNING, FAILED) for phase in phases.values()))

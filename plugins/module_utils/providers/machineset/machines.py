@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ...common.nested import get_nested
-from ...kube.metadata import name_of
+from ...kube.metadata import is_deleting, name_of
 from ...schema.messages import abbreviate
 
 Machine = t.Mapping[str, t.Any]
@@ -30,7 +30,7 @@ _SHOWN = 3
 
 def phase_of(machine: Machine) -> str:
     """The phase of a Machine; empty before its controller has seen it."""
-    if machine["metadata"].get("deletionTimestamp"):
+    if is_deleting(machine):
         return DELETING
     return str(get_nested(machine, "status", "phase") or "")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...catalog.machine_api import MACHINE_ROLE_LABEL, PLATFORM_NAMES, Platform, zone_and_region
 from ...common.nested import get_nested
-from ...kube.metadata import name_of
+from ...kube.metadata import is_deleting, name_of
 from ...schema.messages import abbreviate, join_words, quote
 from .machineset_object import nodegroup_of, platform_of_object, provider_spec_of
 
@@ -130,7 +130,7 @@ def _is_candidate(machineset: Object) -> bool:
     return (
         nodegroup_of(machineset) is None
         and platform_of_object(machineset) is not None
-        and not machineset["metadata"].get("deletionTimestamp")
+        and not is_deleting(machineset)
         and role in (None, "worker")
     )
 

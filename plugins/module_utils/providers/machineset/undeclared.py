@@ -11,7 +11,7 @@ import typing as t
 
 from ...catalog.names import POOL_LABEL
 from ...common.nested import get_nested
-from ...kube.metadata import name_of
+from ...kube.metadata import is_deleting, name_of
 from ...pools.nodegroup_names import NODE_LABELS
 from ...schema.messages import join_words
 from .machineset_object import LABELS, Object, nodegroup_of
@@ -26,7 +26,7 @@ def undeclared_problems(
     by_pool: dict[str, list[str]] = {}
     for machineset in sorted(machinesets, key=name_of):
         pool, group = get_nested(machineset, *LABELS, POOL_LABEL), nodegroup_of(machineset)
-        leaving = get_nested(machineset, "metadata", "deletionTimestamp")
+        leaving = is_deleting(machineset)
         if group is not None and group not in declared and pool in pools and pool is not None and not leaving:
             count = get_nested(machineset, "spec", "replicas") or 0
             by_pool.setdefault(pool, []).append(f"{name_of(machineset)} ({count} node(s))")

@@ -23,7 +23,7 @@ STATES = ("used", "free", "lost", "missing", "unknown")
 
 
 def node(gpus: int, *usage: ResourceUsage, replicas: int = 1, layouts: tuple[GpuLayout, ...] = ()) -> GpuNode:
-    return GpuNode("n0", "n", None, "H100", gpus, 1, None, None, replicas, True, usage, (), None, layouts, ())
+    return GpuNode("n0", "n", None, {}, gpus, replicas, True, usage, (), layouts, ())
 
 
 def count(
