@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,11 @@ _NOT_HARDWARE = ("name", "count", "labels", "taints", *CLOUDS)
 
 @dataclass(frozen=True)
 class Flavor:
-    """One flavor: its machine as a fleet group with count 0, and its data in each cloud (None: not offered there)."""
+    """One flavor: its machine as a fleet group with count 0, and its data in each cloud that offers it."""
 
     name: str
     machine: fleet.Group
-    magnum: dict[str, Any] | None = None
-    vks: dict[str, Any] | None = None
+    offers: Mapping[str, dict[str, Any]]
 
 
 def load(path: Path = FILE) -> dict[str, Flavor]:
@@ -43,7 +43,7 @@ def load(path: Path = FILE) -> dict[str, Flavor]:
             found.append(f"no cloud offers this flavor: add {' or '.join(CLOUDS)}")
         problems += [f"flavors.{name}.{problem}" for problem in found]
         if not found:
-            flavors[name] = Flavor(name, fleet.Group(name, 0, **hardware), **offers)
+            flavors[name] = Flavor(name, fleet.Group(name, 0, **hardware), offers)
     if problems:
         raise LabError("\n".join([f"{path} is invalid:", *(f"  {problem}" for problem in problems)]))
     return flavors

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The machines that a cloud of the lab creates for a node group: Nodes of the lab's cluster with the hardware of a flavor.
 
-Both clouds use this module in their own processes. It needs only the standard library, PyYAML, lab.* and the catalog, with
+The clouds use this module in their own processes. It needs only the standard library, PyYAML, lab.* and the catalog, with
 the repository on PYTHONPATH.
 """
 
@@ -32,7 +32,7 @@ def address(name: str) -> str:
 
 
 class Machines:
-    """The machines of one cloud ("magnum" or "vks") in one lab, whose API server is up."""
+    """The machines of one cloud, one of flavors.CLOUDS, in one lab, whose API server is up."""
 
     def __init__(self, lab: Lab, cloud: str) -> None:
         if cloud not in flavors.CLOUDS:

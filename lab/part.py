@@ -29,6 +29,8 @@ class LabPart:
     fleet: Path = CLOUDS_FLEET
     # The targets of `lab build` for this part, by name; each returns its folder in the cache.
     builds: Mapping[str, Callable[[], Path]] = {}
+    # The service in its compose file that `python -m lab.service` runs; empty if all its services are other programs.
+    service: str = ""
 
     @property
     def compose(self) -> Path:
@@ -56,6 +58,9 @@ class LabPart:
     def environment(self, lab: Lab) -> dict[str, str]:
         """Return the additional environment variables of its compose file (`lab/supervisor.py`)."""
         return {}
+
+    def serve(self, lab: Lab) -> None:
+        """Run `service` until killed."""
 
     def begin(self, lab: Lab) -> None:
         """Run after each start, when all services are ready."""

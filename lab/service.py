@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from . import sandbox
+from . import parts, sandbox
 from .api import Api, ApiError
 from .layout import LAB, Lab
 from .supervisor import tool
@@ -30,34 +30,12 @@ def main() -> None:
         _kwok(lab)
     elif service == "sim":
         _sim(lab)
-    elif service == "vks":
-        from .vks.part import Vks
-
-        Vks().serve(lab)
-    elif service == "nls":
-        from .nls.part import Nls
-
-        Nls().serve(lab)
-    elif service == "metrics":
-        from .metrics.part import Metrics
-
-        Metrics().serve(lab)
-    elif service == "openshift":
-        from .openshift.part import OpenShift
-
-        OpenShift().serve(lab)
-    elif service == "machines":
-        from .machine_api.part import MachineApi
-
-        MachineApi().serve(lab)
-    elif service == "catalogs":
-        from .olm.part import Olm
-
-        Olm().serve(lab)
-    else:
+    elif service == "runner":
         from .runner import run
 
         run(lab)
+    else:
+        next(part for part in parts.KNOWN.values() if part.service == service).serve(lab)
 
 
 def _kwok(lab: Lab) -> None:

@@ -28,6 +28,7 @@ class MachineApi(LabPart):
 
     name = "machines"
     cloud = types.CLOUD
+    service = "machines"
     faults = {
         "quota": "the cloud rejects new instances (quota): the Machine is Failed",
         "no-capacity": "the cloud has no capacity for new instances: the Machine stays Provisioning, with events",

@@ -31,6 +31,7 @@ class Metrics(LabPart):
 
     name = "metrics"
     cloud = "metrics"
+    service = "metrics"
     # The part has no machines of its own.
     fleet = DEFAULT_FLEET
 

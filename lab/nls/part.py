@@ -23,6 +23,7 @@ class Nls(LabPart):
 
     name = "nls"
     cloud = "nls"
+    service = "nls"
     # The part has no machines of its own.
     fleet = DEFAULT_FLEET
     settings = {"licenses": Setting("100", "the number of licenses of each product")}

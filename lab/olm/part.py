@@ -22,6 +22,7 @@ class Olm(LabPart):
 
     name = "olm"
     cloud = catalogs.CLOUD
+    service = "catalogs"
     faults = catalogs.FAULTS
     settings = catalogs.SETTINGS
 

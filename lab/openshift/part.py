@@ -21,6 +21,7 @@ class OpenShift(LabPart):
 
     name = "openshift"
     cloud = "openshift"
+    service = "openshift"
     fleet = LAB / "fleets" / "openshift.yaml"
 
     def fleet_file(self, lab: Lab) -> Path:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 import uuid
+from typing import Any
 
 from .. import flavors
+from ..fleet import Group
 from ..layout import Lab
 from .layout import PASSWORD, REGION, SERVICES, state, url
 from .rest import Rest
@@ -50,8 +52,8 @@ def populate(lab: Lab) -> None:
         if service in _TYPES:
             _endpoints(lab, admin, service)
     for name, flavor in flavors.load().items():
-        if flavor.magnum is not None:
-            _flavor(admin, name, flavor)
+        if offered := flavor.offers.get("magnum"):
+            _flavor(admin, name, flavor.machine, offered)
     images = {name: _image(admin, name, properties) for name, properties in _IMAGES.items()}
     demo = Rest(lab, "demo", "demo")
     demo.post("nova", "/os-keypairs", {"keypair": {"name": "lab", "public_key": _PUBLIC_KEY}})
@@ -93,14 +95,13 @@ def _endpoints(lab: Lab, admin: Rest, service: str) -> None:
         admin.post("keystone", "/endpoints", {"endpoint": endpoint})
 
 
-def _flavor(admin: Rest, name: str, flavor: flavors.Flavor) -> None:
-    offered = flavor.magnum or {}
-    memory = int(flavor.machine.memory.removesuffix("Gi").removesuffix("Ti"))
+def _flavor(admin: Rest, name: str, machine: Group, offered: dict[str, Any]) -> None:
+    memory = int(machine.memory.removesuffix("Gi").removesuffix("Ti"))
     body = {
         "id": flavor_id(name),
         "name": name,
-        "vcpus": flavor.machine.cpus,
-        "ram": memory * (1024 if flavor.machine.memory.endswith("Gi") else 1024 * 1024),
+        "vcpus": machine.cpus,
+        "ram": memory * (1024 if machine.memory.endswith("Gi") else 1024 * 1024),
         "disk": offered["disk"],
     }
     admin.post("nova", "/flavors", {"flavor": body})

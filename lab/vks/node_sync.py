@@ -28,7 +28,7 @@ class VksNodeSync:
 
     def __init__(self, lab: Lab) -> None:
         self._machines = Machines(lab, "vks")
-        self._names = {one.vks["id"]: name for name, one in flavors.load().items() if one.vks is not None}
+        self._names = {one.offers["vks"]["id"]: name for name, one in flavors.load().items() if "vks" in one.offers}
         self._synced: dict[str, float] = {}
 
     def work(self, state: AccountState) -> None:

@@ -29,6 +29,7 @@ class Vks(LabPart):
 
     name = "vks"
     cloud = rules.CLOUD
+    service = "vks"
     faults = {name: one.text for name, one in contract.load().faults.items()}
     settings = contract.settings()
 

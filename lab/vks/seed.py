@@ -67,11 +67,11 @@ def flavors_offered() -> list[Row]:
     """Return the flavors in vServer's format, which contains the number of GPUs; only the flavor name contains the model."""
     found = []
     for name, flavor in flavors.load().items():
-        if flavor.vks is not None:
+        if offered := flavor.offers.get("vks"):
             machine = flavor.machine
             found.append(
                 {
-                    "flavorId": flavor.vks["id"],
+                    "flavorId": offered["id"],
                     "name": name,
                     "cpu": machine.cpus,
                     "memory": int(machine.memory.removesuffix("Gi")),
@@ -79,7 +79,7 @@ def flavors_offered() -> list[Row]:
                     "group": "GPU" if machine.gpus else "General Code S",
                     "remainingVms": 20,
                     "isSoldOut": False,
-                    "zoneId": flavor.vks["zone"],
+                    "zoneId": offered["zone"],
                 }
             )
     return found

@@ -18,22 +18,22 @@ def test_the_file_is_a_fleet_without_machines() -> None:
 
 
 def test_vks_names_match_the_hardware() -> None:
-    offered = {name: flavor for name, flavor in flavors.load().items() if flavor.vks}
+    offered = {name: flavor for name, flavor in flavors.load().items() if "vks" in flavor.offers}
     gpus = {name: flavor.machine for name, flavor in offered.items() if flavor.machine.gpus}
     assert {machine.model for machine in gpus.values()} == {"RTX-2080-Ti", "RTX-4090", "A40", "L40S", "H100-80GB-HBM3"}
     for name, machine in gpus.items():
         match = re.fullmatch(r"g[1-5]-standard-(\d+)x(\d+)(?:x\w+NVMe)?-(\d)(\w+)", name)
         assert match, name
         assert (machine.cpus, machine.memory, machine.gpus) == (int(match[1]), f"{match[2]}Gi", int(match[3]))
-    ids = [flavor.vks["id"] for flavor in offered.values() if flavor.vks]
+    ids = [flavor.offers["vks"]["id"] for flavor in offered.values()]
     assert len(set(ids)) == len(ids)
 
 
 def test_nova_flavors_use_all_gpu_extra_specs() -> None:
     specs = {
-        name: flavor.magnum.get("extra_specs", {})
+        name: flavor.offers["magnum"].get("extra_specs", {})
         for name, flavor in flavors.load().items()
-        if flavor.magnum is not None
+        if "magnum" in flavor.offers
     }
     keys = {key for spec in specs.values() for key in spec}
     assert keys == {"pci_passthrough:alias", "resources:VGPU", "trait:CUSTOM_NVIDIA_T4", "resources:PGPU"}
