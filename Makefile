@@ -16,7 +16,7 @@ help:
 	@echo "make soak      everything, as long as it takes: three releases of ansible-core, kills, faults, 500 nodes"
 	@echo "make bench     how fast it is, compared with kubectl and openstack, in the lab; writes docs/performance.md"
 	@echo "make h200      what NVIDIA's agents say on a real H200, from the simulator and from the agents themselves"
-	@echo "make docs      writes the pages, fragments and specifications that are generated from the schema and the catalog"
+	@echo "make docs      writes the files that are generated: pages, documentation of variables, action plugins, defaults of roles"
 	@echo "make lint      the linters alone"
 	@echo "make sanity    ansible-test sanity on ansible-core 2.16, 2.19 and 2.21"
 	@echo "make artifact  the collection's tar.gz in build/artifact"

@@ -47,19 +47,13 @@ _value:
   type: dict
   contains:
     cluster:
-      description: C(name), C(kube_name), C(kubeconfig) and C(context) of the cluster, and C(cloud), the provider of its nodes, as C(provider),
-        C(cluster), C(template), C(nodegroup_label) and C(options), or null.
+      description: C(name) and C(kubeconfig) of the cluster, C(cloud), the provider of its nodes, or null, and C(distribution), C(toolkit_env)
+        and C(known_issues).
       type: dict
-      sample: {name: lab, kube_name: lab, kubeconfig: null, context: null, cloud: null}
+      sample: {name: lab, kubeconfig: null, cloud: null}
       contains:
         name: {description: Name of the cluster., type: str, sample: lab}
-        kube_name: {description: The name that is recorded in the cluster., type: str, sample: lab}
         kubeconfig: {description: Path to the kubeconfig; null if it is not declared., type: str, sample: null}
-        context: {description: Its context; null if it is not declared., type: str, sample: null}
-        uid: {description: The declared UID of the cluster; null if it is not declared., type: str, sample: null}
-        renamed_from: {description: The former name; null if it is not declared., type: str, sample: null}
-        impersonate_user: {description: The impersonated user; null if there is none., type: str, sample: null}
-        impersonate_groups: {description: The impersonated groups., type: list, elements: str, sample: []}
         distribution: {description: The declared distribution; null if it is not declared., type: str, sample: null}
         toolkit_env:
           description: Variables of the container toolkit for the distribution.

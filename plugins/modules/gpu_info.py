@@ -704,6 +704,7 @@ from ..module_utils.kube.paths import NODES, PODS, object_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.pools.warnings import needs_pods, plan_warnings
 from ..module_utils.providers.machineset.preview import machine_sets_after
+from ..module_utils.schema.coercion import is_blank
 from ..module_utils.sharing.overview import Overview, Pods, add_nodes, impact_preview
 from ..module_utils.sharing.overview import overview as compare
 from ..module_utils.validation import evidence
@@ -717,7 +718,7 @@ def work(module: PlanModule) -> dict[str, t.Any]:
         info["pools"] = {pool.name: report_data.declared_pool(pool) for pool in module.plan.pools}
         info["releases"] = report_data.declared_releases(module.plan)
         # An operator that is adopted may have a different release than the default.
-        version_known = get_nested(module.params["gpu_cluster"], "operator", "version") is not None
+        version_known = not is_blank(get_nested(module.params["gpu_cluster"], "operator", "version"))
         info["warnings"] = plan_warnings(module.plan, version_known=version_known)
     try:
         nodes = [parse_node(raw) for raw in module.client.list(NODES)]

@@ -100,8 +100,9 @@ options:
     default: []
   run_as_user:
     description:
-      - User id of the pods. With V(0), the platform assigns it. On OpenShift, the default also counts as V(0), because the pods require the security
-        context constraint C(restricted-v2), which does not allow a fixed user id.
+      - User id of the pods, at most 2147483647. With V(0), the platform assigns it.
+      - On OpenShift, the default also counts as V(0), because the pods require the security context constraint C(restricted-v2), which does not allow
+        a fixed user id.
     type: int
     default: 65534
   wait_timeout:

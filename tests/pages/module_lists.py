@@ -58,7 +58,9 @@ def runtime() -> str:
     lines = [
         line for group, modules in sorted(groups.items()) for line in (f"  {group}:", *(f"    - {m}" for m in modules))
     ]
-    head = RUNTIME.read_text(encoding="utf-8").partition(MARK)[0]
+    head, mark, _ = RUNTIME.read_text(encoding="utf-8").partition(MARK)
+    if not mark:
+        raise ValueError(f"{RUNTIME} lacks the line after which it is generated: {MARK}")
     return "\n".join([f"{head}{MARK}action_groups:", *lines, ""])
 
 

@@ -16,8 +16,6 @@ from tests.programs import REPO
 PAGES = (
     REPO / "README.md",
     *sorted((REPO / "examples").glob("*/inventory.yml")),
-    *(REPO / "docs" / name for name in ("openshift.md", "pools.md")),
-    REPO / "roles" / "pools" / "README.md",
 )
 _DECLARED = re.compile(r"(?<=operator: \{version: )v[\d.]+|(?<= operator:\n)( +version: )v[\d.]+")
 

@@ -46,6 +46,19 @@ def test_generated_action_plugins_are_up_to_date() -> None:
     assert module_lists.generated_actions() == module_lists.actions(), "run make docs"
 
 
+@pytest.mark.parametrize("role", sorted(path.parents[1].name for path in role_defaults.PAGES))
+def test_the_default_that_is_a_template_is_that_of_the_vars(role: str) -> None:
+    """It may be wrapped, and role_options gets its value instead of the template."""
+    path = REPO / "roles" / role / "vars" / "main.yml"
+    values = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+    templates: dict[str, str] = values.get(f"__{role}_computed_defaults", {})
+    defaults = yaml.safe_load((REPO / "roles" / role / "defaults" / "main.yml").read_text(encoding="utf-8"))
+    assert {name: defaults[name].split() for name in templates} == {
+        name: text.split() for name, text in templates.items()
+    }
+    assert not templates or f"combine(__{role}_computed_defaults)" in values[f"__{role}_defaults"]
+
+
 def test_comments_have_no_markup() -> None:
     text = "The option O(accel.gpu.a#module:b=c), O(x), the role P(accel.gpu.pools#role), V(none) or C(f(1))."
     assert role_defaults.plain(text) == "The option b=c of accel.gpu.a, x, the role accel.gpu.pools, none or f(1)."

@@ -56,7 +56,7 @@ def merge_patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | No
     return {"metadata": metadata, **({"spec": spec} if spec else {})}
 
 
-def unfinished_run(node: Node) -> str:
+def unfinished_run_message(node: Node) -> str:
     """The message for a node that a run has cordoned and not uncordoned yet, without its subject; empty for other nodes."""
     reason = node.annotations.get(CORDONED_ANNOTATION)
     return f"is cordoned by a run that has not finished: {reason}" if reason is not None else ""

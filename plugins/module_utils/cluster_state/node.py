@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from ..catalog import models, names
 from ..pools.membership import NodeFacts
@@ -23,8 +23,6 @@ _SUFFIX = re.compile(r"(-MIG-[A-Za-z0-9.+]+)?(-SHARED)?$")
 _MIG_COUNT = re.compile(r"nvidia\.com/mig-(\d+g\..+)\.count")
 _TEXTS: dict[str, str] = {}
 _MAX_TEXTS = 200_000
-# In the metadata of a field of Node: the key of its value in status.nodeInfo.
-_NODE_INFO = "status.nodeInfo"
 
 
 @dataclass(frozen=True)
@@ -38,15 +36,15 @@ class Node(NodeFacts):
     resource_version: str = ""
     ready: bool = False
     unschedulable: bool = False
-    boot_id: str = field(default="", metadata={_NODE_INFO: "bootID"})
+    boot_id: str = ""
     # RFC 3339, so text order is time order.
     created: str = ""
     provider_id: str = ""
     addresses: tuple[str, ...] = ()
-    kubelet_version: str = field(default="", metadata={_NODE_INFO: "kubeletVersion"})
+    kubelet_version: str = ""
     # Such as containerd://2.1.4.
-    container_runtime: str = field(default="", metadata={_NODE_INFO: "containerRuntimeVersion"})
-    os_image: str = field(default="", metadata={_NODE_INFO: "osImage"})
+    container_runtime: str = ""
+    os_image: str = ""
 
     @property
     def model(self) -> str:
@@ -138,9 +136,6 @@ class Node(NodeFacts):
         return any(taint.get("key") == key for taint in self.taints)
 
 
-_NODE_INFO_KEYS = tuple((each.name, each.metadata[_NODE_INFO]) for each in fields(Node) if _NODE_INFO in each.metadata)
-
-
 def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
     """Parse a Node object of the API; missing fields are empty."""
     metadata = raw.get("metadata") or {}
@@ -160,7 +155,10 @@ def parse_node(raw: t.Mapping[str, t.Any]) -> Node:
         created=metadata.get("creationTimestamp") or "",
         provider_id=spec.get("providerID") or "",
         addresses=tuple(entry.get("address", "") for entry in status.get("addresses") or ()),
-        **{name: info.get(key, "") for name, key in _NODE_INFO_KEYS},
+        boot_id=info.get("bootID", ""),
+        kubelet_version=info.get("kubeletVersion", ""),
+        container_runtime=info.get("containerRuntimeVersion", ""),
+        os_image=info.get("osImage", ""),
     )
 
 

@@ -14,7 +14,7 @@ from ..mig.layout import format_layout
 from ..schema.messages import MAX_NAMED
 from ..sharing_modes.registry import current_mode
 from . import expected_state
-from .cordon import unfinished_run
+from .cordon import unfinished_run_message
 from .driver_upgrade import driver_upgrade
 from .node_check import NOT_READY, check_node
 
@@ -262,7 +262,8 @@ def drift_of_node(
     if matching:
         return [f"matches the pools {', '.join(matching)}, and is in none of them"]
     drift = [] if pool is None or node.ready else [NOT_READY]
-    drift.extend(filter(None, [unfinished_run(node)]))
+    if text := unfinished_run_message(node):
+        drift.append(text)
     if names.FAILED_KEY in node.annotations:
         drift.append(f"its last change failed: {node.annotations[names.FAILED_KEY]}")
     finding = check_node(node, pool) if pool else None

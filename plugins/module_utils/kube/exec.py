@@ -334,16 +334,15 @@ class _Conversation:
             code = int(status.get("code") or 500)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             raise _no_answer(self._request, "the connection ended before the command", BROKEN, sent=True) from None
-        # This object has no kind.
-        message, reason = (str(status.get(key) or "") for key in ("message", "reason"))
-        raise status_error(
-            {"kind": "Status", "message": message, "reason": reason},
-            "the command could not be started",
-            code=code,
-            reason="",
+        error = ApiError(
+            str(status.get("message") or "the command could not be started"),
+            status=code,
+            reason=str(status.get("reason") or ""),
             method="GET",
             path=self._request.path,
         )
+        error.has_status_object = True
+        raise error
 
     def _text(self, channel: int) -> str:
         return self._output[channel].decode(errors="replace")

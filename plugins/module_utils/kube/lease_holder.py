@@ -74,7 +74,7 @@ def held_message(name: str, spec: Object, own_holder: str, waited: float) -> str
     run, slash, host = str(holder).partition("/")
     subject, remedy = (
         f"Another run, {holder},",
-        "Wait until it finishes, or raise gpu_cluster.lease.wait_timeout (option lease_wait_timeout).",
+        "Wait until it finishes, or raise gpu_cluster.lease.wait_timeout (in a task with this module: its option lease_wait_timeout).",
     )
     if slash and run == own_holder.partition("/")[0]:
         subject = f"Inventory host {host} of this same run"

@@ -91,6 +91,9 @@ class ClusterModule(BaseModule):
         if KUBERNETES_IMPORT_ERROR is not None:
             self.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
         cluster = self.kube_params["gpu_cluster"] or {}
+        if "lease_wait_timeout" in self.kube_params:
+            # An invalid value fails here, before any request.
+            _ = self._lease_settings
         client = Client(ConnectionOptions.from_params(self.kube_params, cluster), self.user_agent)
         if cluster.get("name"):
             name, kube_name = str(cluster["name"]), cluster.get("kube_name")
@@ -105,17 +108,19 @@ class ClusterModule(BaseModule):
 
     def lease(self) -> Lease:
         """The lease, which must be held during all changes; it does nothing in check mode."""
-        settings = lease_settings(self.kube_params["gpu_cluster"] or {})
-        wait_timeout = self.kube_params["lease_wait_timeout"]
         return Lease(
             self.client,
             holder_of(self.run_id, self.inventory_hostname),
             namespace=self.kube_params["lease_namespace"],
-            wait_timeout=settings["wait_timeout"] if wait_timeout is None else wait_timeout,
+            wait_timeout=self._lease_settings["wait_timeout"],
             progress=self.progress,
             active=not self.check_mode,
             identity=self.identity,
         )
+
+    @functools.cached_property
+    def _lease_settings(self) -> t.Mapping[str, t.Any]:
+        return lease_settings(self.kube_params["gpu_cluster"] or {}, self.kube_params["lease_wait_timeout"])
 
     def explain_error(self, error: ServiceError) -> str:
         """The message; for an error of Kubernetes, it includes the connection."""

@@ -19,7 +19,7 @@ from ..cluster_state.cordon import (
     driver_pod_to_restart,
     end_driver_restart,
     pause_clients,
-    unfinished_run,
+    unfinished_run_message,
 )
 from ..cluster_state.eviction_rules import BlockingPod, blocked_message, blocking_gpu_pods, gpu_pods_to_evict
 from ..cluster_state.node import Node, parse_node
@@ -82,7 +82,7 @@ class NodeDrain:
 
 def restart_problem(node: Node, drain: NodeDrain) -> str:
     """Why the driver of a node cannot be restarted, as a sentence with the remedy; empty if it can."""
-    unfinished = unfinished_run(node)
+    unfinished = unfinished_run_message(node)
     if unfinished and driver_pod_to_restart(node) is None:
         return f"{as_sentence(f'The node {unfinished}')} Run the playbook of that run again first."
     if not node.ready:

@@ -157,7 +157,7 @@ def _badges(row: Document, info: Document) -> t.Iterator[Badge]:
     """The reasons why a node needs attention, from its row in gpu_info; none if it does not."""
     name = str(row.get("name") or "")
     if not row.get("ready"):
-        yield Badge(NOT_READY.removeprefix("is "), BAD)
+        yield Badge("not ready", BAD)
     if not row.get("schedulable"):
         yield Badge("cordoned", NOTE, "accepts no new pods")
     mig: Document = row.get("mig") or {}

@@ -10,11 +10,14 @@ from .types import Document, Section, seconds
 LEASE = Section(fields={"wait_timeout": seconds(default=300)})
 
 
-def lease_settings(cluster: Document) -> Document:
-    """All keys of gpu_cluster.lease, with their defaults; raises InvalidOptions, because not every module checks gpu_cluster."""
+def lease_settings(cluster: Document, wait_timeout: int | None) -> Document:
+    """All keys of gpu_cluster.lease, with their defaults; the option `wait_timeout` of a module has precedence.
+
+    Raises InvalidOptions, because not every module checks gpu_cluster.
+    """
     declared = LEASE.coerce(cluster.get("lease"))
     problems = [] if declared is None else list(LEASE.problems(declared, "gpu_cluster.lease"))
     if problems:
         raise InvalidOptions(problems)
     settings: Document = LEASE.complete(declared)
-    return settings
+    return settings if wait_timeout is None else {**settings, "wait_timeout": wait_timeout}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.schema.cluster import CLUSTER
 from tests.helpers.playbook import run_playbook
 from tests.helpers.restricted import violations
 from tests.programs import REPO, environment
@@ -81,13 +82,9 @@ def test_openshift_admits_its_pods(
 
 @pytest.mark.usual(4)
 def test_its_runs_have_the_settings_of_the_lease_and_no_connection(tmp_path: Path) -> None:
-    lease = {"wait_timeout": 0}
-    cluster = {
-        "name": "one",
-        "lease": lease,
-        "kubeconfig": "/k",
-        "operator": {"version": "v25.10.1", "values": {"a": 1}},
-    }
+    kept = {"name": "one", "uid": "u", "distribution": "kubeadm", "cloud": {"vks": {}}, "lease": {"wait_timeout": 0}}
+    others: dict[str, Any] = {key: {} for key in CLUSTER.fields if key not in kept}
+    cluster = {**kept, **others, "kubeconfig": "/k", "operator": {"version": "v25.10.1", "values": {"a": 1}}}
     inventory = rendered(tmp_path, {"gpu_cluster": cluster})["ConfigMap"]["data"]["inventory.yml"]
     host = yaml.safe_load(inventory)["gpu_clusters"]["hosts"]["one"]
-    assert host["gpu_cluster"] == {"name": "one", "lease": lease, "operator": {"version": "v25.10.1"}}
+    assert host["gpu_cluster"] == {**kept, "operator": {"version": "v25.10.1"}}

@@ -4,21 +4,20 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.module import ClusterModule
+from ansible_collections.accel.gpu.plugins.module_utils.schema.lease import lease_settings
 
 
-def wait_timeout(cluster: Any, option: int | None = None) -> float:
-    params = {"gpu_cluster": cluster, "lease_namespace": "n", "lease_wait_timeout": option}
-    attributes = {"client": cast(Client, None), "run_id": "r", "inventory_hostname": "h", "progress": None}
-    module = SimpleNamespace(kube_params=params, check_mode=True, identity=None, **attributes)
-    return ClusterModule.lease(cast(ClusterModule, module)).wait_timeout
+class Module(ClusterModule):
+    """A module that acquires the Lease, without Ansible."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.params = {"gpu_cluster": cluster, "lease_wait_timeout": None}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,7 @@ def wait_timeout(cluster: Any, option: int | None = None) -> float:
     ],
 )
 def test_the_first_one_that_is_set(cluster: Any, option: int | None, seconds: int) -> None:
-    assert wait_timeout(cluster, option) == seconds
+    assert lease_settings(cluster or {}, option) == {"wait_timeout": seconds}
 
 
 @pytest.mark.parametrize(
@@ -48,6 +47,6 @@ def test_the_first_one_that_is_set(cluster: Any, option: int | None, seconds: in
         ({"timeout": 5}, r"gpu_cluster\.lease\.timeout: is not a known key; did you mean wait_timeout\?"),
     ],
 )
-def test_what_is_refused(lease: Any, message: str) -> None:
+def test_what_is_refused_before_the_connection(lease: Any, message: str) -> None:
     with pytest.raises(InvalidOptions, match=message):
-        wait_timeout({"lease": lease})
+        _ = Module({"lease": lease}).client
