@@ -97,6 +97,22 @@ def test_the_files_that_a_page_names_exist(page: str) -> None:
     assert [name for name in names if not any(any((REPO / top).rglob(name)) for top in ("plugins", "tests"))] == []
 
 
+def test_the_functions_and_constants_that_the_architecture_page_names_exist() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`(?:\w+\.)*(_?[a-z]\w+)\(\)`", text)) | set(re.findall(r"`(_?[A-Z][A-Z_]+)`", text))
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for top in ("plugins", "lab", "tests")
+        for ending in ("py", "go")
+        for path in (REPO / top).rglob(f"*.{ending}")
+    )
+    defined = set(
+        re.findall(r"\b(?:def|func(?: \([^)]*\))?) (\w+)\(|^ *(?:\w+, )*\*?(_?[A-Z][A-Z_]+)\b.*=", code, re.MULTILINE)
+    )
+    assert len(names) > 50
+    assert sorted(names - {name for pair in defined for name in pair}) == []
+
+
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_the_page_of_a_role_lists_its_variables(role: Path) -> None:
     page = (role / "README.md").read_text(encoding="utf-8")
