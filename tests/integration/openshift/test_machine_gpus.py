@@ -43,7 +43,11 @@ def test_a_pending_pod_gets_a_gpu_node_from_a_machine_set_at_zero(api: Api) -> N
     body["metadata"]["annotations"] = {"capacity.cluster-autoscaler.kubernetes.io/labels": labels}
     api.apply(f"{MACHINE_SETS}/{NAME}", body)
     header: Object = {"apiVersion": "autoscaling.openshift.io/v1", "kind": "ClusterAutoscaler"}
-    spec: Object = {"resourceLimits": {"gpus": [{"type": "nvidia-t4", "min": 0, "max": 4}]}}
+    # The delays of the autoscaler are shorter than on a real cluster, so a node could be removed while its driver is loaded.
+    spec: Object = {
+        "scaleDown": {"enabled": False},
+        "resourceLimits": {"gpus": [{"type": "nvidia-t4", "min": 0, "max": 4}]},
+    }
     api.apply(CLUSTER, {**header, "metadata": {"name": "default"}, "spec": spec})
     until(lambda: "machine.openshift.io/GPU" in (api.get(f"{MACHINE_SETS}/{NAME}") or {})["metadata"]["annotations"])
     target = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "MachineSet", "name": NAME}
