@@ -22,6 +22,10 @@ _MAJOR_SYSTEMS = frozenset({"rhel", "rocky", "ol"})
 _SOME_MAJOR_SINCE: Release = (26, 3)
 _FIRST_MAJOR_RHEL = 10
 _OS_TAG = re.compile(r"(?P<system>[a-z]+(?:-[a-z]+)?)(?P<major>\d+)(?:\.(?P<minor>\d+))?")
+# The values of ID in os-release for which NVIDIA publishes driver images.
+PUBLISHED_SYSTEMS = frozenset({"ubuntu", "rhel", "rhcos", "rocky"})
+# The beginning of the kubelet's name of systems without images, which is known before NFD runs.
+UNPUBLISHED_OS_IMAGES = ("Fedora", "Flatcar", "Debian", "Bottlerocket", "Talos", "openSUSE", "CentOS Stream CoreOS")
 # RHCOS is built from RHEL 9 since OpenShift 4.13 (its release notes).
 _RHCOS_9_SINCE = 13
 

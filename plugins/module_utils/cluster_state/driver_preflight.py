@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog.driver_images import PUBLISHED_SYSTEMS, UNPUBLISHED_OS_IMAGES
 from ..catalog.names import DRIVER_DEPLOY_LABEL, NFD_PREFIX, NOUVEAU_LABEL, SECURE_BOOT_LABEL
 from ..common.nested import get_nested
 from ..schema.driver import driver_of_values, effective_driver
@@ -23,10 +24,6 @@ if t.TYPE_CHECKING:
     from ..schema.types import Document
     from .node import Node
 
-# The values of ID in os-release for which NVIDIA publishes driver images.
-PUBLISHED_SYSTEMS = frozenset({"ubuntu", "rhel", "rhcos", "rocky"})
-# The beginning of the kubelet's name of systems without images, which is known before NFD runs.
-_UNPUBLISHED_IMAGES = ("Fedora", "Flatcar", "Debian", "Bottlerocket", "Talos", "openSUSE", "CentOS Stream CoreOS")
 _REMEDY = (
     "Install the driver on these nodes and label them nvidia.com/gpu.deploy.driver=pre-installed (on all GPU nodes: driver.enabled: false in "
     "gpu_cluster.operator), or build an image and set driver.repository in their pool or in gpu_cluster.operator.values"
@@ -135,7 +132,7 @@ def _gets_driver(node: Node) -> bool:
 
 def _has_image(node: Node) -> bool:
     system = node.labels.get(f"{NFD_PREFIX}system-os_release.ID", "")
-    return system in PUBLISHED_SYSTEMS if system else not node.os_image.startswith(_UNPUBLISHED_IMAGES)
+    return system in PUBLISHED_SYSTEMS if system else not node.os_image.startswith(UNPUBLISHED_OS_IMAGES)
 
 
 def _system(node: Node) -> str:
