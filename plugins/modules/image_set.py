@@ -178,30 +178,28 @@ details:
   sample: {problems: ["operating_systems[0]: 'rhel' is not an operating system; write ID and VERSION_ID, such as rhel9.6"]}
 """
 
-import functools
-import json
 import tempfile
 import typing as t
 
 from ..module_utils.catalog.driver_images import os_tag
 from ..module_utils.catalog.olm import OLM
 from ..module_utils.cluster_state.operating_systems import NodeSystems
-from ..module_utils.common.errors import InvalidOptions, ModuleFailure
+from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
-from ..module_utils.common.parallel import call_all
 from ..module_utils.common.results import diff_of
 from ..module_utils.gpu_operator.detect import openshift_version
 from ..module_utils.helm.chart import ChartProblem
 from ..module_utils.helm.cli import Helm, HelmMissing, find_helm
 from ..module_utils.image_set.collect import ImageCollector
 from ..module_utils.image_set.files import FileSet
-from ..module_utils.image_set.mirrored_images import MirroredImage, mirrored
+from ..module_utils.image_set.mirrored_images import MirroredImage, copies, mirrored
+from ..module_utils.image_set.verification import require_complete, verify
 from ..module_utils.kube.paths import NODES
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan, PoolPlan
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
-from ..module_utils.registry.reference import InvalidReference, parse_image, parse_repository
+from ..module_utils.registry.reference import InvalidReference, parse_repository
 from ..module_utils.schema.cluster import operator_version_problems
 from ..module_utils.schema.messages import quote
 from ..module_utils.validation_programs.registry import PROGRAMS
@@ -234,12 +232,6 @@ _UNKNOWN_KERNELS = (
 )
 
 
-class IncompleteMirror(ModuleFailure):
-    """Images are missing in the mirror, or have another digest there."""
-
-    code = "mirror"
-
-
 class ImageSetModule(RegistryAccessMixin, PlanModule):
     """A module with the options of the cluster, of the pools and of registries."""
 
@@ -255,21 +247,15 @@ def work(module: ImageSetModule) -> dict[str, t.Any]:
         files.write(changes)
     result: dict[str, t.Any] = {
         "images": [image.as_dict() for image in images],
-        "copies": _copies(images),
+        "copies": copies(images),
         "files": files.paths,
     }
     if module.params["verify"]:
-        result.update(_verify(module, images))
-        _require_complete(result)
+        result.update(verify(module.registry_client, images, module.params["digests_file"]))
+        require_complete(result)
     before = {path: texts[0] for path, texts in changes.items() if texts[0] is not None}
     after = {path: texts[1] for path, texts in changes.items()}
     return {"changed": bool(changes), "image_set": result, "diff": diff_of(before, after, "files")}
-
-
-def _copies(images: t.Iterable[MirroredImage]) -> list[dict[str, str]]:
-    """The copies, each once: an image by tag and digest may also be needed by its digest."""
-    sources = {image.stored_as: image.copy_source for image in images if image.copied}
-    return [{"source": source, "destination": destination} for destination, source in sources.items()]
 
 
 def _check_registries(params: t.Mapping[str, t.Any]) -> None:
@@ -340,54 +326,6 @@ def _without_mirror(module: ImageSetModule) -> Plan:
 def _openshift(module: ImageSetModule, plan: Plan) -> str:
     """The version of OpenShift, if a file needs it."""
     return (openshift_version(module.client) or "") if plan.operator.installer == OLM and module.params["dest"] else ""
-
-
-def _verify(module: ImageSetModule, images: t.Sequence[MirroredImage]) -> dict[str, t.Any]:
-    """The images that are missing in the mirror, those with an unexpected digest, and those whose digest was not recorded."""
-    path = module.params["digests_file"]
-    expected: t.Any = {}
-    if path:
-        try:
-            with open(path, encoding="utf-8") as file:
-                expected = json.load(file)
-        except OSError as error:
-            raise InvalidOptions(
-                [
-                    f"digests_file: {path} cannot be read: {error.strerror}. accel.gpu.mirror writes it; or remove the option"
-                ]
-            ) from None
-        except (ValueError, RecursionError):
-            expected = []
-        if not isinstance(expected, dict) or not all(isinstance(digest, str) for digest in expected.values()):
-            raise InvalidOptions([f"digests_file: {path} has no digests; run accel.gpu.mirror again to write it"])
-    client = module.registry_client
-
-    def check(image: MirroredImage) -> str:
-        actual = client.digest(parse_image(image.destination))
-        if actual is None:
-            return "missing"
-        desired = expected.get(image.stored_as)
-        if path and image.copied and desired is None:
-            return "unrecorded"
-        if not path and image.copied:
-            desired = client.digest(parse_image(image.copy_source))
-        return "altered" if desired and desired != actual else ""
-
-    states = call_all([(image.destination, functools.partial(check, image)) for image in images])
-    return {
-        state: sorted(image.destination for image, found in zip(images, states, strict=True) if found == state)
-        for state in ("missing", "altered", "unrecorded")
-    }
-
-
-def _require_complete(result: dict[str, t.Any]) -> None:
-    lines = [f"{name}: is missing" for name in result["missing"]]
-    lines += [f"{name}: has an unexpected digest" for name in result["altered"]]
-    lines += [f"{name}: digests_file has no digest for it" for name in result["unrecorded"]]
-    if lines:
-        raise IncompleteMirror(
-            "The mirror is not complete. Run accel.gpu.mirror again:\n" + "\n".join(lines), {"image_set": result}
-        )
 
 
 def main() -> None:

@@ -62,6 +62,12 @@ class MirroredImage:
         return {"component": self.component, "source": self.source, "destination": self.destination}
 
 
+def copies(images: t.Iterable[MirroredImage]) -> list[dict[str, str]]:
+    """The copies, each once: an image by tag and digest may also be needed by its digest."""
+    sources = {image.stored_as: image.copy_source for image in images if image.copied}
+    return [{"source": source, "destination": destination} for destination, source in sources.items()]
+
+
 def mirrored(
     requested: t.Mapping[str, str],
     public: t.Mapping[str, str],

@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.image_set.mirrored_images import MirroredImage
-from ansible_collections.accel.gpu.plugins.modules import image_set
+from ansible_collections.accel.gpu.plugins.module_utils.image_set.verification import verify
+from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
 
 HOST = "registry.example.com"
 A, B = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
@@ -39,7 +40,6 @@ def test_images_are_compared_with_the_recorded_digests(
 ) -> None:
     path = tmp_path / "digests.json"
     path.write_text(json.dumps(recorded))
-    client = SimpleNamespace(digest=lambda image: image.digest or A)
-    params = {"digests_file": None if recorded is None else str(path)}
-    found = image_set._verify(cast("Any", SimpleNamespace(params=params, registry_client=client)), IMAGES)
+    client = cast(RegistryClient, SimpleNamespace(digest=lambda image: image.digest or A))
+    found = verify(client, IMAGES, None if recorded is None else str(path))
     assert {state: names for state, names in found.items() if names} == verdict

@@ -1,0 +1,75 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compares the images of a mirror with the digests that a copy recorded, or with the registries from which they were copied."""
+
+from __future__ import annotations
+
+import functools
+import json
+import typing as t
+
+from ..common.errors import InvalidOptions, ModuleFailure
+from ..common.parallel import call_all
+from ..registry.reference import parse_image
+
+if t.TYPE_CHECKING:
+    from ..registry.client import RegistryClient
+    from .mirrored_images import MirroredImage
+
+
+class IncompleteMirror(ModuleFailure):
+    """Images are missing in the mirror, or have another digest there."""
+
+    code = "mirror"
+
+
+def verify(client: RegistryClient, images: t.Sequence[MirroredImage], digests_file: str | None) -> dict[str, list[str]]:
+    """The images that are missing in the mirror, those with an unexpected digest, and those whose digest was not recorded.
+
+    Without a `digests_file`, the digests are those of the registries from which the images were copied.
+    """
+    recorded = _read_digests(digests_file) if digests_file else {}
+
+    def check(image: MirroredImage) -> str:
+        actual = client.digest(parse_image(image.destination))
+        if actual is None:
+            return "missing"
+        desired = recorded.get(image.stored_as)
+        if digests_file and image.copied and desired is None:
+            return "unrecorded"
+        if not digests_file and image.copied:
+            desired = client.digest(parse_image(image.copy_source))
+        return "altered" if desired and desired != actual else ""
+
+    states = call_all([(image.destination, functools.partial(check, image)) for image in images])
+    return {
+        state: sorted(image.destination for image, found in zip(images, states, strict=True) if found == state)
+        for state in ("missing", "altered", "unrecorded")
+    }
+
+
+def require_complete(result: t.Mapping[str, t.Any]) -> None:
+    """Raise IncompleteMirror, with the result of the module, if verify() has found any image."""
+    lines = [f"{name}: is missing" for name in result["missing"]]
+    lines += [f"{name}: has an unexpected digest" for name in result["altered"]]
+    lines += [f"{name}: digests_file has no digest for it" for name in result["unrecorded"]]
+    if lines:
+        raise IncompleteMirror(
+            "The mirror is not complete. Run accel.gpu.mirror again:\n" + "\n".join(lines), {"image_set": result}
+        )
+
+
+def _read_digests(path: str) -> dict[str, str]:
+    """The recorded digests by image; raises InvalidOptions."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            recorded = json.load(file)
+    except OSError as error:
+        raise InvalidOptions(
+            [f"digests_file: {path} cannot be read: {error.strerror}. accel.gpu.mirror writes it; or remove the option"]
+        ) from None
+    except (ValueError, RecursionError):
+        recorded = []
+    if not isinstance(recorded, dict) or not all(isinstance(digest, str) for digest in recorded.values()):
+        raise InvalidOptions([f"digests_file: {path} has no digests; run accel.gpu.mirror again to write it"])
+    return recorded
