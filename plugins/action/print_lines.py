@@ -9,6 +9,8 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ..module_utils.schema.messages import visible
+
 
 class ActionModule(ActionBase):
     """Runs on the controller only; opens no connection and runs no module."""
@@ -25,6 +27,7 @@ class ActionModule(ActionBase):
         if not self._task.no_log:
             display = Display()
             for line in options["lines"]:
-                display.display(line, stderr=True)
+                # Annotations of nodes, for example, may contain escape sequences of the terminal.
+                display.display(visible(line), stderr=True)
         result.update(changed=False, print_lines={"count": len(options["lines"])})
         return result

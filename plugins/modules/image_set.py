@@ -152,7 +152,7 @@ image_set:
     missing: {description: Images that the mirror does not have., type: list, elements: str, returned: with O(verify=true), sample: []}
     altered: {description: Images with an unexpected digest., type: list, elements: str, returned: with O(verify=true), sample: []}
     unrecorded:
-      description: Images that O(digests_file) does not contain, so only their presence in the mirror was verified.
+      description: Images whose digest is unknown, because O(digests_file) or, without it, the registry from which they are copied does not have it.
       type: list
       elements: str
       returned: with O(verify=true)

@@ -13,8 +13,10 @@ import typing as t
 from ..catalog.cluster_autoscaler import MACHINE_ANNOTATION
 from ..catalog.machine_api import machines_path
 from ..catalog.taints import STARTUP_TAINT_KEY
+from ..common.nested import get_nested
 from ..kube.conflict_retry import patch_object
 from ..kube.errors import ApiError
+from ..schema import validators
 
 if t.TYPE_CHECKING:
     from ..cluster_state.cordon import Patch
@@ -37,6 +39,9 @@ def remove_startup_taint(
         return
 
     def compute(machine: Object) -> Patch | None:
+        if get_nested(machine, "status", "nodeRef", "name") not in (None, node.name):
+            # The annotation names the Machine of another node.
+            return None
         taints = (machine.get("spec") or {}).get("taints") or []
         kept = [taint for taint in taints if taint.get("key") != STARTUP_TAINT_KEY]
         if len(kept) == len(taints):
@@ -53,9 +58,10 @@ def remove_startup_taint(
 
 
 def _machine_path(node: Node) -> str:
-    """The path of the node's Machine; empty if it has none."""
+    """The path of the node's Machine; empty if it has none, or if the annotation is not a name, with which it could be the path of any object."""
     namespace, dummy, name = node.annotations.get(MACHINE_ANNOTATION, "").partition("/")
-    return f"{machines_path(namespace)}/{name}" if namespace and name else ""
+    valid = validators.dns_label(namespace) is None and validators.object_name(name) is None
+    return f"{machines_path(namespace)}/{name}" if valid else ""
 
 
 def _removes_startup_taint(node: Node, patch: t.Mapping[str, t.Any]) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import typing as t
 
 from ..common.errors import InvalidOptions, ModuleFailure
@@ -17,6 +18,9 @@ if t.TYPE_CHECKING:
     from .mirrored_images import MirroredImage
 
 
+_DIGEST = re.compile(r"sha\d+:[0-9a-f]{64,}")
+
+
 class IncompleteMirror(ModuleFailure):
     """Images are missing in the mirror, or have another digest there."""
 
@@ -24,9 +28,10 @@ class IncompleteMirror(ModuleFailure):
 
 
 def verify(client: RegistryClient, images: t.Sequence[MirroredImage], digests_file: str | None) -> dict[str, list[str]]:
-    """The images that are missing in the mirror, those with an unexpected digest, and those whose digest was not recorded.
+    """The images that are missing in the mirror, those with an unexpected digest, and those whose digest is unknown.
 
-    Without a `digests_file`, the digests are those of the registries from which the images were copied.
+    Without a `digests_file`, the digests are those of the registries from which the images were copied. An image that was not copied is only
+    required to exist.
     """
     recorded = _read_digests(digests_file) if digests_file else {}
 
@@ -34,12 +39,12 @@ def verify(client: RegistryClient, images: t.Sequence[MirroredImage], digests_fi
         actual = client.digest(parse_image(image.destination))
         if actual is None:
             return "missing"
-        desired = recorded.get(image.stored_as)
-        if digests_file and image.copied and desired is None:
+        if not image.copied:
+            return ""
+        desired = recorded.get(image.stored_as) if digests_file else client.digest(parse_image(image.copy_source))
+        if not desired:
             return "unrecorded"
-        if not digests_file and image.copied:
-            desired = client.digest(parse_image(image.copy_source))
-        return "altered" if desired and desired != actual else ""
+        return "altered" if desired != actual else ""
 
     states = call_all([(image.destination, functools.partial(check, image)) for image in images])
     return {
@@ -52,7 +57,10 @@ def require_complete(result: t.Mapping[str, t.Any]) -> None:
     """Raise IncompleteMirror, with the result of the module, if verify() has found any image."""
     lines = [f"{name}: is missing" for name in result["missing"]]
     lines += [f"{name}: has an unexpected digest" for name in result["altered"]]
-    lines += [f"{name}: digests_file has no digest for it" for name in result["unrecorded"]]
+    lines += [
+        f"{name}: its digest is unknown (digests_file, or else the registry from which it is copied, has none)"
+        for name in result["unrecorded"]
+    ]
     if lines:
         raise IncompleteMirror(
             "The mirror is not complete. Run accel.gpu.mirror again:\n" + "\n".join(lines), {"image_set": result}
@@ -70,6 +78,6 @@ def _read_digests(path: str) -> dict[str, str]:
         ) from None
     except (ValueError, RecursionError):
         recorded = []
-    if not isinstance(recorded, dict) or not all(isinstance(digest, str) for digest in recorded.values()):
+    if not isinstance(recorded, dict) or not all(_DIGEST.fullmatch(str(digest)) for digest in recorded.values()):
         raise InvalidOptions([f"digests_file: {path} has no digests; run accel.gpu.mirror again to write it"])
     return recorded

@@ -63,7 +63,10 @@ def names(value: t.Any) -> list[str]:
     texts = [str(item) for item in given if item is not None]
     if any(_is_open(text) for text in texts):
         texts = [",".join(texts)]
-    return list(dict.fromkeys(str(item) for text in texts for item in elements(text)))
+    found = [item for text in texts for item in elements(text)]
+    if any(not isinstance(item, (str, int)) or isinstance(item, bool) for item in found):
+        raise ValueError("is not a list of names; give names, with commas between them")
+    return list(dict.fromkeys(map(str, found)))
 
 
 def _is_open(text: str) -> bool:

@@ -115,3 +115,25 @@ def test_a_missing_permission_is_an_error() -> None:
         Server([STARTUP_TAINT], FORBIDDEN).remove(STARTING, uncordon_patch(STARTING))
     assert raised.value.lacks_right
     assert raised.value.fails_every_request, "the node keeps its taint, and the run ends"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x/../../../../../../api/v1/nodes/b",
+        "openshift-machine-api/a/b",
+        "Openshift/a",
+        "openshift-machine-api/",
+        "a?b/c",
+    ],
+)
+def test_an_annotation_that_is_no_name_leads_to_no_request(name: str) -> None:
+    starting = tainted(STARTUP_TAINT, annotations={"machine.openshift.io/machine": name})
+    assert Server([STARTUP_TAINT]).remove(starting, uncordon_patch(starting)) == []
+
+
+def test_the_machine_of_another_node_keeps_its_taint() -> None:
+    server = Server([STARTUP_TAINT])
+    assert server.machine is not None
+    server.machine["status"] = {"nodeRef": {"name": "another"}}
+    assert server.remove(STARTING, uncordon_patch(STARTING)) == [("GET", PATH)]

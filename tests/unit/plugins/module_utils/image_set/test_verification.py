@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.common.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.image_set.mirrored_images import MirroredImage
 from ansible_collections.accel.gpu.plugins.module_utils.image_set.verification import verify
 from ansible_collections.accel.gpu.plugins.module_utils.registry.client import RegistryClient
@@ -31,6 +32,7 @@ IMAGES = [
         ({f"{HOST}/a:1": B, f"{HOST}/b:sha256-{'b' * 64}": B}, {"altered": [f"{HOST}/a:1"]}),
         # digests.json is older than the variables, or belongs to another cluster.
         ({f"{HOST}/b:sha256-{'b' * 64}": B}, {"unrecorded": [f"{HOST}/a:1"]}),
+        ({f"{HOST}/a:1": A}, {"unrecorded": [f"{HOST}/b@{B}"]}),
         # Without the file, the public registries have the digests.
         (None, {}),
     ],
@@ -43,3 +45,17 @@ def test_images_are_compared_with_the_recorded_digests(
     client = cast(RegistryClient, SimpleNamespace(digest=lambda image: image.digest or A))
     found = verify(client, IMAGES, None if recorded is None else str(path))
     assert {state: names for state, names in found.items() if names} == verdict
+
+
+def test_an_image_that_its_registry_no_longer_has_is_not_verified() -> None:
+    gone = lambda image: None if str(image).startswith("nvcr.io/a") else image.digest or A  # noqa: E731
+    found = verify(cast(RegistryClient, SimpleNamespace(digest=gone)), IMAGES, None)
+    assert found == {"missing": [], "altered": [], "unrecorded": [f"{HOST}/a:1"]}
+
+
+@pytest.mark.parametrize("digest", ["", "sha256:", "a" * 64, 5, None])
+def test_a_file_with_other_values_than_digests_is_rejected(tmp_path: Path, digest: object) -> None:
+    path = tmp_path / "digests.json"
+    path.write_text(json.dumps({f"{HOST}/a:1": digest}))
+    with pytest.raises(InvalidOptions, match="has no digests"):
+        verify(cast(RegistryClient, None), IMAGES, str(path))

@@ -107,7 +107,7 @@ def test_names(value: t.Any, found: list[str]) -> None:
     assert names(value) == found
 
 
-@pytest.mark.parametrize("value", [{"train": 1}, True, 1.5, [["train"]], [{"a": 1}]])
+@pytest.mark.parametrize("value", [{"train": 1}, True, 1.5, [["train"]], [{"a": 1}], "[null]", '[{"a": 1}]', "[true]"])
 def test_no_names(value: t.Any) -> None:
     with pytest.raises(ValueError, match="not a list of names"):
         names(value)
