@@ -22,7 +22,7 @@ def pool(
     layout = mig.parse_layout(changes.pop("layout")) if "layout" in changes else ()
     strategy = changes.pop("strategy", ("single" if mig.uniform(layout) else "mixed") if layout else "")
     mode = mode or ("mig" if layout else "time-slicing" if replicas > 1 else "none")
-    sharing = Sharing(mode, replicas, rename, True, layout, strategy)
+    sharing = Sharing(mode, replicas, layout, strategy, rename=rename)
     key = device_plugin.entry_name(sharing)
     cut = {"nvidia.com/mig.config": "cut"} if layout else {}
     labels = changes.pop("labels", {})

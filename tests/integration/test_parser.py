@@ -21,12 +21,12 @@ from tests.labs import Lab
 GOOD = [
     Sharing(),
     *(
-        Sharing("time-slicing", replicas, rename, fail)
+        Sharing("time-slicing", replicas, rename=rename, fail_requests_greater_than_one=fail)
         for replicas, rename, fail in itertools.product((2, 3, 4, 8, 48, 250), (False, True), (False, True))
     ),
-    *(Sharing("mps", replicas, rename) for replicas, rename in itertools.product((2, 16, 48), (False, True))),
+    *(Sharing("mps", replicas, rename=rename) for replicas, rename in itertools.product((2, 16, 48), (False, True))),
     *(
-        Sharing("mig", replicas, replicas > 1, True, mig.parse_layout(layout), strategy)
+        Sharing("mig", replicas, mig.parse_layout(layout), strategy, rename=replicas > 1)
         for replicas in (1, 4)
         for layout, strategy in (({"1g.10gb": 7}, "single"), ({"1g.10gb+me": 1, "3g.40gb": 1}, "mixed"))
     ),

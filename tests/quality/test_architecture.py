@@ -24,7 +24,7 @@ SHARED_PACKAGES: dict[str, set[str]] = {
     "catalog": set(),
     "mig": {"catalog"},
     "sharing_modes": {"catalog", "mig"},
-    "nvidia_config": {"catalog", "mig", "sharing_modes"},
+    "nvidia_config": {"catalog", "common", "mig", "sharing_modes"},
     "common": {"catalog"},
     "validation_programs": {"catalog"},
     "schema": {"catalog", "common", "mig", "sharing_modes", "validation_programs"},

@@ -14,6 +14,7 @@ from ..common.nested import get_nested
 from ..mig import layout as mig
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
 from ..schema.messages import is_whole
+from ..sharing_modes.plugin_settings import SETTINGS, setting_paths
 from ..sharing_modes.registry import MODES, find_mode
 from ..sharing_modes.sharing import Sharing, sharing_of
 
@@ -107,7 +108,7 @@ def export_sharing(content: t.Any, layout: t.Any = None, strategy: str = "") -> 
     if mode is None:
         raise Inexpressible(f"it has {_MODES[plugin_key].name} on MIG devices, which NVIDIA's device plugin refuses")
     partitioning = {} if layout is None else {"layout": layout, **_export_strategy(content, layout, strategy)}
-    sharing: Document = {"mode": mode.name, **partitioning, **shares}
+    sharing: Document = {"mode": mode.name, **partitioning, **shares, **_export_settings(content, mode, plugin_key)}
     declared = sharing_of(sharing)
     derived = device_plugin.config(declared)
     if strategy and mode.partitions_gpus:
@@ -135,7 +136,7 @@ def _check_structure(content: t.Any) -> None:
 
 
 def _export_shares(content: Document) -> tuple[str, Document]:
-    """The section that shares the GPUs (empty if none does), and its options in the format of `sharing`."""
+    """The section that shares the GPUs (empty if none does), and its replicas in the format of `sharing`."""
     sections = content.get("sharing") or {}
     parts = {mode: sections[key] for key, mode in _MODES.items() if sections.get(key)}
     if not parts:
@@ -146,13 +147,18 @@ def _export_shares(content: Document) -> tuple[str, Document]:
     counts = [entry.get("replicas") for entry in part.get("resources") or ()]
     if not counts or any(not is_whole(count) or count < 2 or count != counts[0] for count in counts):
         raise Inexpressible("its resources have different replicas, or none")
-    shares: Document = {"replicas": counts[0]}
-    if part.get("renameByDefault"):
-        shares["rename"] = True
-    fails = part.get("failRequestsGreaterThanOne", mode.fails_by_default)
-    if "fail_requests_greater_than_one" in mode.options and not fails:
-        shares["fail_requests_greater_than_one"] = False
-    return mode.plugin_key, shares
+    return mode.plugin_key, {"replicas": counts[0]}
+
+
+def _export_settings(content: Document, mode: SharingMode, plugin_key: str) -> Document:
+    """The settings of the plugin that differ from the defaults of `sharing`; a value that no pool can declare is left out."""
+    exported: Document = {}
+    for key, path in setting_paths(plugin_key).items():
+        value, setting = get_nested(content, *path), SETTINGS[key]
+        value = mode.plugin_default(key) if value is None else value
+        if key in mode.options and value in (setting.choices or (False, True)) and value != setting.default:
+            exported[key] = value
+    return exported
 
 
 def _export_strategy(content: Document, layout: t.Any, override: str) -> Document:
@@ -185,10 +191,14 @@ def _normalize_part(mode: SharingMode, part: Document) -> Document:
     resources = [
         {**entry, "name": f"{_PREFIX}{entry['name'].removeprefix(_PREFIX)}"} for entry in part.get("resources") or ()
     ]
+    defaults = {
+        path[-1]: mode.plugin_default(key)
+        for key, path in setting_paths(mode.plugin_key).items()
+        if path[:-1] == ["sharing", mode.plugin_key]
+    }
     return {
-        **part,
-        "renameByDefault": bool(part.get("renameByDefault")),
-        "failRequestsGreaterThanOne": part.get("failRequestsGreaterThanOne", mode.fails_by_default),
+        **defaults,
+        **{key: value for key, value in part.items() if value is not None},
         "resources": sorted(resources, key=lambda entry: entry["name"]),
     }
 

@@ -8,6 +8,8 @@ import hashlib
 import json
 import typing as t
 
+from ..common.nested import set_nested
+from ..sharing_modes.plugin_settings import setting_paths
 from ..sharing_modes.sharing import Sharing
 
 
@@ -16,14 +18,12 @@ def config(sharing: Sharing) -> dict[str, t.Any]:
     mode = sharing.definition
     flags = mode.plugin_flags(sharing)
     content: dict[str, t.Any] = {"version": "v1", **({"flags": flags} if flags else {})}
+    for key, path in setting_paths(mode.plugin_key if sharing.shared else "").items():
+        if (value := getattr(sharing, key)) is not None:
+            set_nested(content, path, value)
     if sharing.shared:
-        content["sharing"] = {
-            mode.plugin_key: {
-                "renameByDefault": sharing.rename,
-                "failRequestsGreaterThanOne": sharing.fail_requests,
-                "resources": [{"name": name, "replicas": sharing.replicas} for name in mode.shared_resources(sharing)],
-            }
-        }
+        resources = [{"name": name, "replicas": sharing.replicas} for name in mode.shared_resources(sharing)]
+        set_nested(content, ("sharing", mode.plugin_key, "resources"), resources)
     return content
 
 

@@ -9,6 +9,7 @@ import typing as t
 
 from ..catalog.taints import TAINT_EFFECTS
 from ..mig.layout import STRATEGIES
+from ..sharing_modes.plugin_settings import SETTINGS, PluginSetting
 from ..sharing_modes.registry import DEFAULT_MODE, MODES
 from . import validators
 from .autoscaler import PRIORITY
@@ -80,6 +81,13 @@ _TAINT = Section(
     }
 )
 
+
+def _plugin_setting(setting: PluginSetting) -> Field:
+    if setting.choices:
+        return Choice(known=setting.choices, default=setting.default, blank_is_unset=False)
+    return Boolean(default=setting.default, blank_is_unset=False)
+
+
 _SHARING = Section(
     fields={
         "mode": Choice(known=tuple(MODES), default=DEFAULT_MODE.name, blank_is_unset=False),
@@ -101,8 +109,7 @@ _SHARING = Section(
             ),
         ),
         "strategy": Choice(known=STRATEGIES, blank_is_unset=False),
-        "rename": Boolean(default=False, blank_is_unset=False),
-        "fail_requests_greater_than_one": Boolean(default=True, blank_is_unset=False),
+        **{key: _plugin_setting(setting) for key, setting in SETTINGS.items()},
     }
 )
 

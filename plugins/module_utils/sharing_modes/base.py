@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..catalog.models import Model
 from ..catalog.names import GPU_RESOURCE, PRODUCT_LABEL, REPLICAS_LABEL, SHARED_SUFFIX, STRATEGY_LABEL
+from .plugin_settings import SETTINGS, setting_paths
 
 if t.TYPE_CHECKING:
     from .sharing import Sharing
@@ -46,20 +47,27 @@ class SharingMode:
     name: t.ClassVar[str]
     page_name: t.ClassVar[str] = ""
     """The name on the report page; if empty, the mode's own name is used."""
-    options: t.ClassVar[tuple[str, ...]] = ()
-    """The options of `sharing` other than `mode` that have an effect in this mode."""
+    own_options: t.ClassVar[tuple[str, ...]] = ()
+    """The options of `sharing`, other than `mode` and the settings of the device plugin, that have an effect in this mode."""
     implied_by: t.ClassVar[tuple[str, ...]] = ()
     """Options that suggest this mode to a user who sets one of them without a mode."""
     fixed_options: t.ClassVar[t.Mapping[str, tuple[t.Any, str]]] = {}
     """Options that may only have one value in this mode, with the reason."""
     plugin_key: t.ClassVar[str] = ""
     """The section of the device plugin's configuration that shares a resource; empty if nothing is shared."""
-    fails_by_default: t.ClassVar[bool] = False
-    """The plugin's default of failRequestsGreaterThanOne in that section (k8s-device-plugin api/config/v1 replicas.go)."""
     partitions_gpus: t.ClassVar[bool] = False
     """Whether GPUs are partitioned into MIG devices. A new node then offers whole GPUs at first, and a startup taint can keep pods away from them."""
     evicts_all_pods: t.ClassVar[bool] = False
     """Whether a change to this mode, away from it or within it ends every process that uses a GPU of the node."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of `sharing` other than `mode` that have an effect in this mode."""
+        return (*self.own_options, *(key for key in setting_paths(self.plugin_key) if key not in self.fixed_options))
+
+    def plugin_default(self, key: str) -> t.Any:
+        """The value that the device plugin uses in this mode for a setting that its configuration does not contain."""
+        return self.fixed_options[key][0] if key in self.fixed_options else SETTINGS[key].plugin_default
 
     def problems(self, declared: DeclaredSharing) -> Problems:
         """The problems of a pool that declares this mode."""
@@ -67,12 +75,8 @@ class SharingMode:
 
     def settings(self, options: t.Mapping[str, t.Any], product: str, extras_named: bool) -> dict[str, t.Any]:
         """The arguments of Sharing for valid options; `product` is GFD's name of the model, or empty if unknown."""
-        values = {
-            "replicas": options.get("replicas") or 1,
-            "rename": options.get("rename", False),
-            "fail_requests": options.get("fail_requests_greater_than_one", True),
-        }
-        return {"mode": self.name, **(values if self.options else {})}
+        known = (*self.options, *self.fixed_options)
+        return {"mode": self.name, **{key: options[key] for key in known if options.get(key) is not None}}
 
     def plugin_flags(self, sharing: Sharing) -> dict[str, t.Any]:
         """The `flags` of the device plugin's configuration."""

@@ -34,7 +34,7 @@ class Mig(SharingMode):
 
     name = MIG_MODE
     page_name = "MIG"
-    options = ("layout", "demand", "strategy", "replicas", "rename", "fail_requests_greater_than_one")
+    own_options = ("layout", "demand", "strategy", "replicas")
     implied_by = ("layout", "demand")
     plugin_key = TIME_SLICING.plugin_key
     partitions_gpus = True
@@ -57,7 +57,7 @@ class Mig(SharingMode):
         values = super().settings(options, product, extras_named)
         layout = layouts.parse_layout(options["layout"]) if options.get("layout") else ()
         demand = dict(sorted(options.get("demand", {}).items()))
-        suffix = product_suffix(values["replicas"], values["rename"])
+        suffix = product_suffix(values.get("replicas", 1), values.get("rename", False))
         needed = layouts.MIXED if demand else layouts.strategy_for(layout, product, suffix)
         strategy = options.get("strategy") or needed
         return {**values, "layout": layout, "demand": demand, "strategy": strategy, "extras_named": extras_named}

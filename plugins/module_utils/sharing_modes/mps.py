@@ -24,12 +24,11 @@ class Mps(SharingMode):
     """NVIDIA's Multi-Process Service. Its daemon takes the whole GPU, and its clients end with it."""
 
     name = MPS_MODE
-    options = ("replicas", "rename")
+    own_options = ("replicas",)
     fixed_options: t.ClassVar[t.Mapping[str, tuple[t.Any, str]]] = {
         "fail_requests_greater_than_one": (True, "MPS always rejects a request for two shares (NVIDIA device plugin)")
     }
     plugin_key = "mps"
-    fails_by_default = True
     evicts_all_pods = True
 
     def problems(self, declared: DeclaredSharing) -> Problems:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ..catalog.names import NONE_MODE
 from ..mig import layout as layouts
 from .base import SharingMode, product_suffix
+from .plugin_settings import PluginSettings
 from .registry import MODES
 
 # The suffix that the device plugin appends to a resource with renameByDefault (k8s-device-plugin
@@ -18,7 +19,7 @@ _RENAMED = ".shared"
 
 
 @dataclass(frozen=True)
-class Sharing:
+class Sharing(PluginSettings):
     """The sharing of GPUs; `replicas` is the number of shares of a GPU, or of each MIG device (1: not shared).
 
     `demand` is the minimum number of MIG devices of each profile on all nodes of the pool together; the layout is then the layout of one node.
@@ -27,8 +28,6 @@ class Sharing:
 
     mode: str = NONE_MODE
     replicas: int = 1
-    rename: bool = False
-    fail_requests: bool = True
     layout: layouts.Layout = ()
     strategy: str = ""
     demand: t.Mapping[str, int] = field(default_factory=dict)

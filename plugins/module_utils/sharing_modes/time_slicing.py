@@ -13,7 +13,7 @@ class TimeSlicing(SharingMode):
     """Time-slicing by the device plugin."""
 
     name = TIME_SLICING_MODE
-    options = ("replicas", "rename", "fail_requests_greater_than_one")
+    own_options = ("replicas",)
     implied_by = ("replicas",)
     plugin_key = "timeSlicing"
 

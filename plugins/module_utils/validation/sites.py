@@ -148,7 +148,7 @@ def _negative_checks(
         (name for name, count in allocatable.items() if alone and count and resources.count(name) == count), ""
     )
     two_shares = ""
-    if pool.sharing.shared and pool.sharing.fail_requests:
+    if pool.sharing.shared and pool.sharing.fail_requests_greater_than_one:
         name = resources[0]
         if free[name] - resources.count(name) > 1 or (alone and allocatable[name] > 1):
             two_shares = name

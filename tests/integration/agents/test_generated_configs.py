@@ -25,10 +25,10 @@ CAPABLE = [model for model in models.MODELS if model.mig_capable]
 SHARED = [
     Sharing(),
     *(
-        Sharing("time-slicing", replicas, rename, fail)
+        Sharing("time-slicing", replicas, rename=rename, fail_requests_greater_than_one=fail)
         for replicas, rename, fail in itertools.product((2, 48, 250), (False, True), (False, True))
     ),
-    *(Sharing("mps", replicas, rename) for replicas, rename in itertools.product((2, 48), (False, True))),
+    *(Sharing("mps", replicas, rename=rename) for replicas, rename in itertools.product((2, 48), (False, True))),
 ]
 
 
@@ -78,10 +78,9 @@ def test_mig(model: models.Model, rng: random.Random) -> None:
             Sharing(
                 "mig",
                 replicas,
-                replicas > 1 and rng.random() < 0.5,
-                True,
                 written.parse_layout(layout),
                 strategy,
+                rename=replicas > 1 and rng.random() < 0.5,
                 extras_named=EXTRAS_NAMED,
             )
             for layout, strategy in layouts

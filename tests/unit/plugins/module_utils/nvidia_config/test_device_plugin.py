@@ -21,12 +21,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.sharing im
 EVERY = [
     Sharing(),
     *(
-        Sharing("time-slicing", replicas, rename, fail)
+        Sharing("time-slicing", replicas, rename=rename, fail_requests_greater_than_one=fail)
         for replicas, rename, fail in itertools.product(range(2, 251), (False, True), (False, True))
     ),
-    *(Sharing("mps", replicas, rename) for replicas, rename in itertools.product(range(2, 49), (False, True))),
+    *(Sharing("mps", replicas, rename=rename) for replicas, rename in itertools.product(range(2, 49), (False, True))),
     *(
-        Sharing("mig", replicas, rename, True, mig.parse_layout(layout), strategy)
+        Sharing("mig", replicas, mig.parse_layout(layout), strategy, rename=rename)
         for layout, strategy in (
             ({"1g.5gb": 7}, "single"),
             ({"1g.5gb": 7}, "mixed"),
@@ -38,7 +38,9 @@ EVERY = [
 
 
 def test_time_slicing_as_nvidia_writes_it() -> None:
-    assert yaml_text.render(plugin.config(Sharing("time-slicing", 4, True, False))) == (
+    assert yaml_text.render(
+        plugin.config(Sharing("time-slicing", 4, rename=True, fail_requests_greater_than_one=False))
+    ) == (
         "version: v1\n"
         "sharing:\n"
         "  timeSlicing:\n"
@@ -55,7 +57,7 @@ def test_exclusive_shares_nothing() -> None:
 
 
 def test_mig_as_nvidia_writes_it() -> None:
-    sharing = Sharing("mig", 2, True, True, mig.parse_layout({"3g.20gb": 1, "1g.5gb+me": 1}), "mixed")
+    sharing = Sharing("mig", 2, mig.parse_layout({"3g.20gb": 1, "1g.5gb+me": 1}), "mixed", rename=True)
     assert yaml.safe_load(yaml_text.render(plugin.config(sharing))) == {
         "version": "v1",
         "flags": {"migStrategy": "mixed"},

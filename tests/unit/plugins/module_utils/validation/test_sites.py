@@ -39,7 +39,7 @@ FLEET = [
 
 def lenient(of_pool: t.Any) -> t.Any:
     """The pool, without failRequestsGreaterThanOne."""
-    return replace(of_pool, sharing=replace(of_pool.sharing, fail_requests=False))
+    return replace(of_pool, sharing=replace(of_pool.sharing, fail_requests_greater_than_one=False))
 
 
 def _used(name: str, count: int) -> dict[str, list[GpuRequest]]:

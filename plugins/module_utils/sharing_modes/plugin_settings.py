@@ -1,0 +1,56 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The keys of `sharing` that are settings of the device plugin's configuration. A new key is one field of PluginSettings (pure).
+
+The schema (schema/pool.py), the modes (base.py), the configuration (nvidia_config/device_plugin.py) and the export (export/sharing.py) use every
+field. Code that acts on a setting reads it from Sharing, which inherits the fields.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, fields
+
+_SECTION = "*"
+
+
+@dataclass(frozen=True)
+class PluginSetting:
+    """How a setting is written.
+
+    `path`: the path in the device plugin's configuration (k8s-device-plugin api/config/v1); `*` is the section that shares a resource.
+    A setting with `*` has an effect in the modes that share a resource, other settings in all modes; a mode that allows only one value names it in
+    `fixed_options`. `default`: the value if a pool sets none; None is not written. `plugin_default`: the value that the plugin uses for a setting
+    that is not written. `choices`: the valid values; empty for a boolean.
+    """
+
+    path: str
+    default: t.Any
+    plugin_default: t.Any
+    choices: tuple[str, ...]
+
+
+def _setting(path: str, default: t.Any = None, plugin_default: t.Any = None, choices: tuple[str, ...] = ()) -> t.Any:
+    return field(default=default, metadata={"setting": PluginSetting(path, default, plugin_default, choices)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginSettings:
+    """The settings, named as in `sharing`. A new one has the default None: if it were always written, the name of every configuration would change."""
+
+    rename: bool = _setting("sharing.*.renameByDefault", default=False, plugin_default=False)
+    fail_requests_greater_than_one: bool = _setting(
+        "sharing.*.failRequestsGreaterThanOne", default=True, plugin_default=False
+    )
+
+
+SETTINGS: dict[str, PluginSetting] = {each.name: each.metadata["setting"] for each in fields(PluginSettings)}
+
+
+def setting_paths(plugin_key: str) -> dict[str, list[str]]:
+    """The path of each setting that has an effect if this section shares a resource (empty: if nothing is shared)."""
+    return {
+        key: setting.path.replace(_SECTION, plugin_key).split(".")
+        for key, setting in SETTINGS.items()
+        if plugin_key or _SECTION not in setting.path
+    }
