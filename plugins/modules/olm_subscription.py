@@ -236,6 +236,16 @@ olm_subscription:
       elements: str
       returned: with O(state=present)
       sample: []
+    warnings:
+      description:
+        - Conditions of the Subscription that do not prevent the installation, for example that the channel is deprecated, each with OLM's message and the
+          remedy. The module also issues them as warnings.
+        - Empty if the module changes something, because OLM updates these conditions only afterwards.
+      type: list
+      elements: str
+      returned: with O(state=present)
+      sample: ["Subscription nvidia-gpu-operator/gpu-operator-certified: condition ChannelDeprecated is True (channel v23.9 is no longer supported). Set
+        channel to one that contains the version and is not deprecated."]
     removed:
       description: Objects that the module has deleted.
       type: list
@@ -349,6 +359,8 @@ def work(module: GpuModule) -> dict[str, t.Any]:
             result = OlmRun(client, options, expected=module.expected, **common).run()
             for text in result["olm_subscription"]["repaired"]:
                 module.warn(f"Repaired: {text}.")
+            for text in result["olm_subscription"]["warnings"]:
+                module.warn(text)
     return result
 
 

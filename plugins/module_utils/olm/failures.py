@@ -13,7 +13,7 @@ import typing as t
 from ..common.nested import get_nested
 from ..kube.metadata import name_of
 from ..schema.messages import abbreviate
-from .observed import Condition, Document, catalog_state, csv_phase
+from .observed import Condition, Document, catalog_state, conditions, csv_phase
 from .problem import FINAL, MEDIUM, SHORT, Problem
 
 # Reasons of a failed ClusterServiceVersion that only a change of the OperatorGroups ends, each with the remedy.
@@ -28,6 +28,27 @@ PLAN_NOT_FOUND = "EnsureInstallPlanFailed"
 # OLM's name of a catalog that it cannot read (operator-lifecycle-manager pkg/controller/registry/resolver/cache).
 _NAMED_CATALOG = re.compile(r"catalogsource ([a-z0-9.-]+)/([a-z0-9.-]+)")
 UNREFERENCED = "exists and is not referenced by a subscription"
+# The conditions of a Subscription that are only warnings, each with the remedy (operator-framework/api pkg/operators/v1alpha1/subscription_types.go; OLM
+# sets these three since v0.28). The condition Deprecated is left out, because it only repeats their messages.
+_WARNINGS = {
+    "PackageDeprecated": "Follow the advice in the message; the catalog may not offer newer versions of this package, or may remove it.",
+    "ChannelDeprecated": "Set channel to one that contains the version and is not deprecated.",
+    "BundleDeprecated": "Set version to a newer one that is not deprecated.",
+}
+
+
+def subscription_warnings(subscription: Document | None) -> list[str]:
+    """The warnings about the conditions of a Subscription, each with OLM's message and the remedy."""
+    if subscription is None:
+        return []
+    name = f"Subscription {subscription['metadata']['namespace']}/{name_of(subscription)}"
+    found = conditions(subscription)
+    return [
+        # The message is text from the catalog, which may have several lines.
+        f"{name}: condition {kind} is True ({' '.join(found[kind].message.split()).rstrip('.')}). {remedy}"
+        for kind, remedy in _WARNINGS.items()
+        if kind in found and found[kind].is_true
+    ]
 
 
 def namespace_terminating(namespace: str, live: Document) -> Problem:

@@ -311,6 +311,8 @@ class OlmRun:
             "created": live is not None and is_created_by_collection(live),
             "approved": sorted(self.approved),
             "repaired": list(self.repaired),
+            # OLM updates these conditions some seconds after a change; until then, they are about the version before.
+            "warnings": [] if self.changed else failures.subscription_warnings(live),
             "after_discovery": list(self.plan.after_discovery) if self.plan else [],
         }
         if self.problem is not None:

@@ -14,6 +14,7 @@ from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
 from ..common.nested import get_nested
 from ..mig.layout import Layout
 from ..nvidia_config import device_plugin, mig_parted, yaml_text
+from ..schema.helm import helm_fields
 from ..schema.matching import resolve_match
 from ..schema.olm import installer_of
 from ..schema.types import Document, is_empty
@@ -82,6 +83,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             known_issues=tuple(settings["known_issues"]),
         ),
         operator=_release(
+            "operator",
             operator,
             get_nested(variables.declared_cluster, "operator"),
             policy_values(operator)
@@ -89,6 +91,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
             else merge(_OPERATOR_VALUES, operator_values(operator, settings.get("distribution"))),
         ),
         nfd=_release(
+            "nfd",
             nfd,
             get_nested(variables.declared_cluster, "nfd"),
             nfd_values(nfd, operator, tolerations),
@@ -272,8 +275,11 @@ def _policy_spec(config: ConfigPlan, mig: MigPlan, pools: t.Iterable[PoolPlan]) 
     return spec
 
 
-def _release(settings: Document, declared: t.Any, values: Document) -> ReleasePlan:
+def _release(component: str, settings: Document, declared: t.Any, values: Document) -> ReleasePlan:
     namespace, olm = settings["namespace"], None
+    helm = {key: settings[key] for key in helm_fields(component) if key in settings}
+    if not is_bare_chart(helm["chart"]):
+        helm["chart_repo"] = ""
     if settings["installer"] == olm_catalog.OLM:
         package = settings["olm"]["package"]
         known = next((each for each in olm_catalog.PACKAGES.values() if each.package == package), None)
@@ -282,14 +288,13 @@ def _release(settings: Document, declared: t.Any, values: Document) -> ReleasePl
         }
         olm = OlmPlan(**given, resource=known.resource if known else "")
     return ReleasePlan(
-        name=settings["release"],
+        name=helm.pop("release"),
         namespace=namespace,
         named=any(not is_empty(get_nested(declared, key)) for key in ("release", "namespace", "olm")),
         namespace_labels={} if namespace in _SYSTEM_NAMESPACES else dict(_PRIVILEGED),
-        chart=settings["chart"],
-        chart_repo=settings["chart_repo"] if is_bare_chart(settings["chart"]) else "",
         version=settings["version"],
         values=values,
         installer=settings["installer"],
         olm=olm,
+        **helm,
     )

@@ -75,6 +75,8 @@ class OlmPlan:
 class ReleasePlan:
     """One component: a Helm release with its static values, or what OLM installs; `chart_repo` is empty unless `chart` is a bare name.
 
+    The settings of Helm (schema/helm.py) have the names of their variables, except `name`. The tasks that call Helm get the whole plan.
+
     `named`: the variables set the release's name or namespace, or the Subscription, so that it is managed even if another tool has installed it.
     With the installer olm, `values` are fields in the spec of the custom resource, and an empty `version` is the one that the channel offers.
     """

@@ -16,6 +16,7 @@ from . import validators
 from .autoscaler import AUTOSCALER, AUTOSCALER_CHECKS
 from .driver import KERNEL_MODULE_TYPES, version_problem
 from .driver_features import DRIVER_FEATURES, FEATURE_CHECKS, OPERATOR_FEATURES
+from .helm import helm_fields
 from .known_issues import KNOWN_ISSUES
 from .lease import LEASE
 from .messages import field_path, quote, type_name
@@ -92,40 +93,24 @@ def operator_version_problems(versions: t.Sequence[str]) -> list[str]:
     ]
 
 
-def _release(namespace: str, release: str, chart: str, chart_repo: str, version: str, **more: Field) -> Section:
+def _release(component: str, namespace: str, version: str, **more: Field) -> Section:
     # Text in place of these maps is probably the content of a file, which may include secrets.
     return Section(
         quotes_text=False,
         fields={
             "version": Text((validators.release_version,), default=version),
             "namespace": Text((validators.dns_label,), default=namespace),
-            "release": Text((validators.release_name,), default=release),
-            "chart": Text((validators.chart,), default=chart),
-            "chart_repo": Text((validators.chart_repo,), default=chart_repo, empty=True),
+            **helm_fields(component),
             "values": HelmValues(default={}, quotes_text=False),
+            **installer_fields(component),
             **more,
         },
     )
 
 
 _RELEASES = {
-    "operator": _release(
-        releases.OPERATOR_NAMESPACE,
-        releases.OPERATOR_RELEASE,
-        releases.OPERATOR_CHART,
-        releases.OPERATOR_CHART_REPO,
-        releases.OPERATOR_VERSION,
-        **installer_fields("operator"),
-        **_OPERATOR,
-    ),
-    "nfd": _release(
-        releases.NFD_NAMESPACE,
-        releases.NFD_RELEASE,
-        releases.NFD_CHART,
-        "",
-        releases.NFD_VERSION,
-        **installer_fields("nfd"),
-    ),
+    "operator": _release("operator", releases.OPERATOR_NAMESPACE, releases.OPERATOR_VERSION, **_OPERATOR),
+    "nfd": _release("nfd", releases.NFD_NAMESPACE, releases.NFD_VERSION),
 }
 
 

@@ -9,16 +9,13 @@ import typing as t
 from ..catalog.olm import AUTOMATIC, HELM, INSTALLERS, MANUAL, OLM, OPENSHIFT, PACKAGES, SOURCE_NAMESPACE
 from ..common.nested import get_nested
 from . import validators
+from .helm import helm_fields
 from .messages import quote
 from .subscription_config import SubscriptionConfig
-from .types import Choice, Document, Field, ListOf, Problems, Section, Text
+from .types import Choice, Document, Field, ListOf, Problems, Section, Text, is_empty
 
-# Keys that only Helm reads, with the remedy.
-_HELM_ONLY = {
-    "release": "remove it",
-    "chart": "remove it; olm.package names the package",
-    "chart_repo": "remove it; olm.source names the catalog",
-}
+# What replaces a key that only Helm reads.
+_REPLACEMENTS = {"chart": "; olm.package names the package", "chart_repo": "; olm.source names the catalog"}
 _BY_OLM = "has no effect with installer: olm, the default on OpenShift"
 _REGISTRY_REMEDY = (
     "the images are those of the ClusterServiceVersion; mirror them with an ImageDigestMirrorSet, and remove registry. The images of the validation pods "
@@ -64,9 +61,9 @@ def installers_have_their_keys(cluster: Document) -> Problems:
     for component in PACKAGES:
         path = f"gpu_cluster.{component}"
         if installer_of(cluster, component) == OLM:
-            for key, remedy in _HELM_ONLY.items():
-                if get_nested(cluster, component, key):
-                    yield f"{path}.{key}: {_BY_OLM}; {remedy}"
+            for key in helm_fields(component):
+                if not is_empty(get_nested(cluster, component, key)):
+                    yield f"{path}.{key}: {_BY_OLM}; remove it{_REPLACEMENTS.get(key, '')}"
             if get_nested(cluster, component, "registry"):
                 yield f"{path}.registry: {_BY_OLM}; {_REGISTRY_REMEDY}"
             continue

@@ -1,9 +1,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tasks of kubernetes.core.helm use the cluster that a module has verified: their options override the environment and module_defaults."""
+"""Tasks of kubernetes.core.helm use the cluster that a module has verified: their options override the environment and module_defaults.
+
+They pass every setting of the release.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import ReleasePlan
+from ansible_collections.accel.gpu.plugins.module_utils.schema.helm import helm_fields
 from tests.programs import REPO
 
 HELM = "kubernetes.core.helm"
@@ -54,6 +61,15 @@ def action_groups() -> set[str]:
 
 def test_there_are_helm_tasks() -> None:
     assert [role for role, _task in HELM_TASKS] == ["pools"]
+
+
+def test_the_task_passes_every_setting_of_the_release() -> None:
+    """The settings in the schema that only Helm reads; the plan has the release's name as `name`."""
+    ((_role, task),) = HELM_TASKS
+    fields = {"name" if key == "release" else key for key in (*helm_fields("operator"), *helm_fields("nfd"))}
+    assert fields <= {field.name for field in dataclasses.fields(ReleasePlan)}
+    passed = set(re.findall(r"__pools_helm\.release\.(\w+)", str(task[HELM])))
+    assert passed == {*fields, "namespace", "version"}
 
 
 def test_every_connection_option_is_known() -> None:
