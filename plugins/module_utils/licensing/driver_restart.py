@@ -28,7 +28,6 @@ from ..cluster_state.operand_pods import PLUGIN, unready_operands
 from ..cluster_state.ownership import NodeEdit
 from ..common.errors import ModuleFailure, ServiceError
 from ..common.wait import WaitTimeout
-from ..drain.eviction import DrainOptions
 from ..drain.gpu_drain import drain_gpu_pods
 from ..drain.operand_diagnosis import operand_pods
 from ..drain.pods_on_nodes import pods_by_node, pods_on
@@ -36,6 +35,7 @@ from ..kube.errors import ApiError
 from ..kube.lease import LeaseLost
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
+from ..pools.drain_options import DrainOptions
 from ..schema.messages import abbreviate, as_sentence
 from .node_reads import NODE_LEFT, CommandFailed
 from .option_names import NODE_NAMES_OPTION
