@@ -13,6 +13,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.operands import PLUGIN
 from ..cluster_state.cordon import (
     Patch,
     cordon_for_driver_restart,
@@ -24,7 +25,7 @@ from ..cluster_state.cordon import (
 from ..cluster_state.eviction_rules import BlockingPod, blocked_message, blocking_gpu_pods, gpu_pods_to_evict
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.node_check import not_ready_message
-from ..cluster_state.operand_pods import PLUGIN, unready_operands
+from ..cluster_state.operand_pods import unready_operands
 from ..cluster_state.ownership import NodeEdit
 from ..common.errors import ModuleFailure, ServiceError
 from ..common.wait import WaitTimeout
