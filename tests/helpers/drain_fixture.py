@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.accel.gpu.plugins.module_utils.drain.drainer import NodeDrainer, SharedLease
-from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import DrainOptions
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
+from ansible_collections.accel.gpu.plugins.module_utils.pools.drain_options import DrainOptions
 from tests.helpers.kube import Kube
 from tests.helpers.polling import until
 

@@ -13,9 +13,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..catalog.names import CLIENT_LABEL
+from ..catalog.operands import DISCOVERY
 from .gpu_access import RUNTIME_CLASSES, gpu_access, privileged_containers
 from .node import to_count
-from .operand_pods import DISCOVERY, app_of
+from .operand_pods import app_of
 
 PREFIX = "nvidia.com/"
 # The DRA driver for GPUs, and its device classes (dra-driver-nvidia-gpu, deployments/helm).

@@ -19,9 +19,11 @@ from dataclasses import dataclass, field
 
 from ..catalog import names
 from ..catalog.mig import RESET_FAMILIES
+from ..catalog.operands import DRIVER
 from ..schema.operand_labels import without_discovery
 from ..sharing_modes.registry import MODES
-from . import expected_state, operand_pods
+from . import expected_state
+from .operand_pods import STOPPED_FOR_MIG
 from .pool_release import is_abandoned, is_partitioned
 
 if t.TYPE_CHECKING:
@@ -146,7 +148,7 @@ class OperandRestart:
     @property
     def driver(self) -> bool:
         """Whether the operator restarts the driver."""
-        return self.every or operand_pods.DRIVER in self.apps
+        return self.every or DRIVER in self.apps
 
     @property
     def any(self) -> bool:
@@ -181,7 +183,7 @@ def impact(
     for node in nodes:
         apps = running.operands.get(node.name, ())
         change = changes.get(node.name)
-        driver_restarts = operand_pods.DRIVER in apps and (restart.driver or node.name in restart.driver_nodes)
+        driver_restarts = DRIVER in apps and (restart.driver or node.name in restart.driver_nodes)
         repartitions = change is not None and change.transition.repartitions
         counts["driver_restarts"] += driver_restarts
         counts["repartitioned_nodes"] += repartitions
@@ -189,8 +191,8 @@ def impact(
         counts["operand_pods"] += sum(
             restart.every
             or app in restart.apps
-            or (driver_restarts and app == operand_pods.DRIVER)
-            or (repartitions and app in operand_pods.STOPPED_FOR_MIG)
+            or (driver_restarts and app == DRIVER)
+            or (repartitions and app in STOPPED_FOR_MIG)
             for app in apps
         )
         unloads = driver_restarts and not restart.in_place

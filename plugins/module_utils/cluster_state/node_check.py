@@ -11,11 +11,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog import names
+from ..catalog.operands import DISCOVERY, MIG_MANAGER
 from ..mig import layout as layouts
 from ..schema.operand_labels import without_discovery
 from . import expected_state
 from .node import Node
-from .operand_pods import DISCOVERY, MIG_MANAGER
 
 if t.TYPE_CHECKING:
     from ..pools.plan import PoolPlan

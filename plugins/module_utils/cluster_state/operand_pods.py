@@ -9,25 +9,24 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.operands import (
+    APPS,
+    DCGM,
+    DCGM_EXPORTER,
+    DISCOVERY,
+    DRIVER,
+    MIG_MANAGER,
+    PLUGIN,
+    TOOLKIT,
+    VALIDATOR,
+)
 from .node import ready_condition
 
-PLUGIN = "nvidia-device-plugin-daemonset"
-DISCOVERY = "gpu-feature-discovery"
-MIG_MANAGER = "nvidia-mig-manager"
-MPS_DAEMON = "nvidia-device-plugin-mps-control-daemon"
-DRIVER = "nvidia-driver-daemonset"
-VALIDATOR = "nvidia-operator-validator"
-DCGM_EXPORTER = "nvidia-dcgm-exporter"
-# The operands by their label app (gpu-operator assets/*/*daemonset.yaml); on OpenShift the driver's has the operating system as a suffix.
-OPERANDS = (
-    *(DRIVER, PLUGIN, DISCOVERY, MIG_MANAGER, MPS_DAEMON, VALIDATOR),
-    *("nvidia-container-toolkit-daemonset", "nvidia-dcgm", DCGM_EXPORTER, "nvidia-node-status-exporter"),
-)
 # The driver's pods of a ClusterPolicy and of NVIDIADriver objects (gpu-operator internal/state/driver.go, getDriverAppName).
 _DRIVER_PREFIXES = (DRIVER, "nvidia-gpu-driver-", "nvidia-vgpu-driver-")
 # The operands that the MIG manager stops or deletes for a change (mig-parted pkg/mig/reconfigure), and the MIG manager,
 # which is restarted.
-STOPPED_FOR_MIG = frozenset({PLUGIN, DISCOVERY, "nvidia-dcgm", DCGM_EXPORTER, VALIDATOR, MIG_MANAGER})
+STOPPED_FOR_MIG = frozenset({PLUGIN, DISCOVERY, DCGM, DCGM_EXPORTER, VALIDATOR, MIG_MANAGER})
 # The pods that mount the managed ConfigMaps (gpu-operator assets/state-device-plugin, gpu-feature-discovery, state-mig-manager).
 SELECTOR = f"app in ({PLUGIN},{DISCOVERY},{MIG_MANAGER})"
 
@@ -125,7 +124,7 @@ def operands_by_node(pods: t.Iterable[Pod]) -> dict[str, list[str]]:
     apps: dict[str, list[str]] = {}
     for pod in pods:
         known = _operand(app_of(pod))
-        if known in OPERANDS and node_of(pod):
+        if known in APPS and node_of(pod):
             apps.setdefault(node_of(pod), []).append(known)
     return apps
 
@@ -150,7 +149,7 @@ NEVER_STARTED = (
 # The minimum age of the pod for these reasons, in seconds.
 _MIN_AGE = 60.0
 # Each operand waits for the previous one, so if several fail, the first is the cause.
-_START_ORDER = (DRIVER, "nvidia-container-toolkit-daemonset", VALIDATOR, DISCOVERY)
+_START_ORDER = (DRIVER, TOOLKIT, VALIDATOR, DISCOVERY)
 
 
 def operand_failures(pods: t.Iterable[Pod], now: float) -> dict[str, ContainerFailure]:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog import names
+from ..catalog.operands import MIG_MANAGER
 from ..nvidia_config import mig_parted
 from .cordon import is_cordoned_for_removal
 from .node_check import CHANGING, FAILED, NodeDrift, has_mig_manager, mig_failure, paused_operands
-from .operand_pods import MIG_MANAGER
 from .ownership import POOLS, NodeEdit, metadata_edit, recorded_keys
 
 if t.TYPE_CHECKING:

@@ -25,7 +25,7 @@ from ..common.wait import WaitTimeout
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
 from ..schema.messages import abbreviate
-from .eviction import MAX_PROGRESS, DrainOptions, EvictionRefused, await_termination, evict_pods
+from .eviction import MAX_PROGRESS, EvictionRefused, await_termination, evict_pods
 from .pods_on_nodes import claims_of, pods_on
 from .removal import NodeRemoval
 
@@ -34,6 +34,7 @@ if t.TYPE_CHECKING:
     from ..common.progress import Progress
     from ..kube.client import Client
     from ..kube.lease import Lease
+    from ..pools.drain_options import DrainOptions
 
 T = t.TypeVar("T")
 # The number of nodes that are drained at the same time; disruption budgets limit the evictions.

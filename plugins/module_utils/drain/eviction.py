@@ -21,13 +21,12 @@ from ..cluster_state.node_check import NOT_READY
 from ..common.wait import WaitTimeout, wait_until
 from ..kube.errors import BUDGET_CAUSE, ApiError
 from ..kube.paths import NODES, PODS, object_path
-from ..schema import rollout as rollout_fields
 from ..schema.messages import abbreviate
 
 if t.TYPE_CHECKING:
     from ..cluster_state.gpu_pods import PodOnNode
     from ..kube.client import Client
-    from ..pools.plan import RolloutPlan
+    from ..pools.drain_options import DrainOptions
 
 POLL_INTERVAL = 2.0
 # How many nodes, or pods of a node, a line of progress shows.
@@ -43,26 +42,6 @@ Object = t.Mapping[str, t.Any]
 
 class EvictionRefused(WaitTimeout):
     """A pod cannot be evicted, and waiting does not help. All other pods were evicted if possible."""
-
-
-@dataclass(frozen=True)
-class DrainOptions:
-    """The options of a drain, named as in `rollout` of a pool (docs/rollout.md).
-
-    evict: False waits until the pods end. force: also evict pods without a controller.
-    grace_period: seconds for every pod; None keeps the grace period of each pod. drain_timeout: seconds for a node.
-    """
-
-    evict: bool = True
-    force: bool = False
-    grace_period: int | None = None
-    drain_timeout: float = 600
-
-    @classmethod
-    def from_rollout(cls, rollout: RolloutPlan) -> DrainOptions:
-        """The options that a pool's rollout settings contain."""
-        evict = rollout.drain != rollout_fields.NONE
-        return cls(evict, rollout.force, rollout.grace_period, rollout.drain_timeout)
 
 
 def evict_pods(

@@ -7,11 +7,12 @@ from __future__ import annotations
 import typing as t
 
 from ..catalog.names import CLIENT_LABEL, PAUSED_FOR_MIG
-from .eviction import DrainOptions, await_termination, evict_pods
+from .eviction import await_termination, evict_pods
 
 if t.TYPE_CHECKING:
     from ..cluster_state.gpu_pods import PodOnNode
     from ..kube.client import Client
+    from ..pools.drain_options import DrainOptions
 
 # The MIG manager waits equally long for pods of such DaemonSets (mig-parted v0.15 pkg/mig/reconfigure).
 _CLIENTS_TIMEOUT = 300.0

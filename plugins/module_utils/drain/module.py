@@ -12,8 +12,8 @@ from ..kube.connection_options import CONNECTION
 from ..kube.errors import ApiError
 from ..kube.module import LEASE, ClusterModule
 from ..kube.shown_options import shown_options
+from ..pools.drain_options import DrainOptions
 from .drainer import PARALLEL, NodeDrainer, SharedLease, progress_by_node
-from .eviction import DrainOptions
 from .removal import NodeRemoval
 
 if t.TYPE_CHECKING:
@@ -23,13 +23,7 @@ DRAIN: ArgumentSpec = {
     "drain": {
         "type": "dict",
         "default": {},
-        "options": {
-            "evict": {"type": "bool", "default": True},
-            "force": {"type": "bool", "default": False},
-            "grace_period": {"type": "int"},
-            "drain_timeout": {"type": "int", "default": int(DrainOptions.drain_timeout)},
-            "parallel": {"type": "int", "default": PARALLEL},
-        },
+        "options": {**DrainOptions.argument_spec(), "parallel": {"type": "int", "default": PARALLEL}},
     },
 }
 KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**CONNECTION, **LEASE, **DRAIN}}}

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ..catalog.distributions import DISTRIBUTIONS
 from ..catalog.names import GENERATED_SELECTOR
+from ..catalog.operands import TOOLKIT
 from ..cluster_state.cluster_policy import active_policy, mig_configmap, recorded_tolerations, uses_driver_objects
 from ..cluster_state.driver_upgrade import UNFINISHED, DriverUpgrade, driver_upgrade
 from ..cluster_state.generated_mig_config import merge_generated, parse_generated
@@ -34,7 +35,6 @@ from ..schema.messages import abbreviate
 from .cluster_policy import PolicyChange, policy_version
 from .container_runtime import (
     SELECTOR,
-    TOOLKIT,
     handlers_of,
     missing_runtime_classes,
     runtime_classes_of,

@@ -13,9 +13,10 @@ import posixpath
 import typing as t
 
 from ..catalog.distributions import CONFIG, DEFAULT_SOCKET, DROP_IN, SOCKET
+from ..catalog.operands import PLUGIN, TOOLKIT
 from ..cluster_state.distribution import CONTAINERD, distribution_of
 from ..cluster_state.node import Node, parse_node
-from ..cluster_state.operand_pods import PLUGIN, container_failures, is_ready, node_of
+from ..cluster_state.operand_pods import container_failures, is_ready, node_of
 from ..schema.messages import abbreviate_nodes
 from .daemonsets import is_operand
 
@@ -30,7 +31,6 @@ _DEFAULTS = {
     DROP_IN: "/etc/containerd/conf.d/99-nvidia.toml",
 }
 _CONTAINER = "nvidia-container-toolkit-ctr"
-TOOLKIT = "nvidia-container-toolkit-daemonset"
 # The toolkit's pods, and pods of an operand with the runtime class.
 SELECTOR = f"app in ({TOOLKIT},{PLUGIN})"
 # A toolkit's container that has ended this often fails for a reason that lasts; it tries for 30 seconds each time.

@@ -14,11 +14,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..catalog.names import GPU_PRESENT_LABEL, OPERANDS_LABEL, PCI_PRESENT_LABELS, POOL_LABEL
+from ..catalog.operands import MIG_MANAGER, PLUGIN
 from ..catalog.taints import toleration_identity
 from ..cluster_state import nvidia_driver
 from ..cluster_state.cluster_policy import uses_driver_objects
 from ..cluster_state.driver_upgrade import DriverUpgrade, driver_upgrade, remedies
-from ..cluster_state.operand_pods import MIG_MANAGER, PLUGIN, daemonset_status
+from ..cluster_state.operand_pods import daemonset_status
 from ..cluster_state.warnings import as_list
 from ..common.results import MAX_LISTED
 from ..schema.messages import abbreviate, abbreviate_nodes

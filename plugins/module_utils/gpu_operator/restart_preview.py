@@ -11,8 +11,8 @@ import typing as t
 from collections import Counter
 from dataclasses import replace
 
+from ..catalog import operands
 from ..catalog.releases import restarts_in_place
-from ..cluster_state import operand_pods
 from ..cluster_state.impact import OperandRestart
 from ..cluster_state.nvidia_driver import follows_own_policies
 from .chart_drivers import value_changes
@@ -47,10 +47,10 @@ Document = t.Mapping[str, t.Any]
 # The DaemonSets whose templates contain a part of the spec (gpu-operator controllers/object_controls.go,
 # handleDevicePluginConfig, applyMIGConfiguration, TransformMIGManager and TransformDriver); every other part reaches all.
 _READERS: dict[str, frozenset[str]] = {
-    "devicePlugin": frozenset({operand_pods.PLUGIN, operand_pods.DISCOVERY, operand_pods.MPS_DAEMON}),
-    "mig": frozenset({operand_pods.PLUGIN, operand_pods.DISCOVERY, operand_pods.MPS_DAEMON}),
-    "migManager": frozenset({operand_pods.MIG_MANAGER}),
-    **dict.fromkeys(("driver", "gds", "gdrcopy"), frozenset({operand_pods.DRIVER})),
+    "devicePlugin": frozenset({operands.PLUGIN, operands.DISCOVERY, operands.MPS_DAEMON}),
+    "mig": frozenset({operands.PLUGIN, operands.DISCOVERY, operands.MPS_DAEMON}),
+    "migManager": frozenset({operands.MIG_MANAGER}),
+    **dict.fromkeys(("driver", "gds", "gdrcopy"), frozenset({operands.DRIVER})),
 }
 # The only driver value of the chart that has another name in the ClusterPolicy.
 _RENAMED = ("driver", "nvidiaDriverCRD")
@@ -145,7 +145,7 @@ def predict_restarts(live: Document, plan: Plan, change: PolicyChange) -> Restar
     apps = restarted_operands(change, by_values)
     if not by_values and not change.driver_paths:
         # A part of the policy that reaches all other operands does not reach the driver of an NVIDIADriver.
-        apps -= {operand_pods.DRIVER}
+        apps -= {operands.DRIVER}
     return RestartPreview(
         # All operands restart, because every pod has a label with the chart's version.
         OperandRestart(apps=apps, every=versions is not None),
@@ -161,4 +161,4 @@ def restarted_operands(change: PolicyChange, reaching_driver: t.Iterable[Path] =
     before, after = change.before.get("spec") or {}, change.after.get("spec") or {}
     parts = {part for part in {*before, *after} if before.get(part) != after.get(part)}
     parts |= {path[0] for path in reaching_driver}
-    return frozenset().union(*(_READERS.get(part, frozenset(operand_pods.OPERANDS)) for part in parts))
+    return frozenset().union(*(_READERS.get(part, operands.APPS) for part in parts))

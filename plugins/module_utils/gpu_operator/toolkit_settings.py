@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from ..catalog.distributions import BY_NAME, Distribution
 from ..catalog.names import PCI_PRESENT_LABELS
+from ..catalog.operands import TOOLKIT
 from ..cluster_state.distribution import CONTAINERD, contradiction, distribution_of, distributions_of, other_nodes
 from ..cluster_state.driver_preflight import missing_image_problem
 from ..cluster_state.node import Node, parse_node
@@ -27,7 +28,6 @@ from ..kube.managed_fields import writers
 from ..kube.paths import DAEMONSETS, NODES
 from ..pools.operator_values import toolkit_env, with_toolkit_env, without_toolkit_env
 from ..schema.messages import join_words
-from .container_runtime import TOOLKIT
 
 if t.TYPE_CHECKING:
     from ..pools.plan import Plan

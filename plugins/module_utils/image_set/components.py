@@ -1,51 +1,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The images that a cluster pulls for the GPU operator and NFD, from rendered charts, a ClusterPolicy and ClusterServiceVersions (pure).
-
-Sources: gpu-operator api/nvidia/v1/clusterpolicy_types.go (ImagePath, the defaults of `enabled`), controllers/object_controls.go (resolveDriverTag),
-controllers/state_manager.go (which states run), the tags v23.9.2 to v26.7.0.
-"""
+"""The images that a cluster pulls for the GPU operator and NFD, from rendered charts, a ClusterPolicy and ClusterServiceVersions (pure)."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
+from ..catalog.operands import OPERANDS, Operand
 from ..common.nested import get_nested
 
 Object = dict[str, t.Any]
 Document = t.Mapping[str, t.Any]
 
 DRIVER = "driver"
-# The parts of a ClusterPolicy with an image, and the switch of each: the field, and whether the part runs if the field is not set.
-_SWITCHES: dict[str, tuple[str, bool] | None] = {
-    "validator": None,
-    "driver": ("driver.enabled", True),
-    "driver.manager": ("driver.enabled", True),
-    "toolkit": ("toolkit.enabled", True),
-    "devicePlugin": ("devicePlugin.enabled", True),
-    "gfd": ("gfd.enabled", True),
-    "dcgm": ("dcgm.enabled", True),
-    "dcgmExporter": ("dcgmExporter.enabled", True),
-    "migManager": ("migManager.enabled", True),
-    "nodeStatusExporter": ("nodeStatusExporter.enabled", False),
-    "gds": ("gds.enabled", False),
-    "gdrcopy": ("gdrcopy.enabled", False),
-}
-# The parts for virtual machines, which run only with sandboxWorkloads.enabled.
-_SANDBOX_SWITCHES: dict[str, tuple[str, bool]] = {
-    "vfioManager": ("vfioManager.enabled", True),
-    "vfioManager.driverManager": ("vfioManager.enabled", True),
-    "sandboxDevicePlugin": ("sandboxDevicePlugin.enabled", True),
-    "kataSandboxDevicePlugin": ("kataSandboxDevicePlugin.enabled", False),
-    "vgpuManager": ("vgpuManager.enabled", False),
-    "vgpuManager.driverManager": ("vgpuManager.enabled", False),
-    "vgpuDeviceManager": ("vgpuDeviceManager.enabled", True),
-    "kataManager": ("kataManager.enabled", False),
-    "ccManager": ("ccManager.enabled", False),
-}
-# The operator appends the operating system to the tags of these images.
-_BY_SYSTEM = frozenset({"driver", "gds", "gdrcopy", "vgpuManager"})
 _WORKLOADS = frozenset({"Deployment", "DaemonSet", "StatefulSet", "Job", "CronJob"})
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -76,17 +44,12 @@ def policy_images(
     suffixes_of: the suffixes, for true with the kernels of precompiled drivers.
     environment: variables of the operator, which name the images of the other parts.
     """
-    switches: dict[str, tuple[str, bool] | None] = dict(_SWITCHES)
-    if get_nested(spec, "sandboxWorkloads", "enabled") is True:
-        switches.update(_SANDBOX_SWITCHES)
     found: dict[str, str] = {}
-    for part, switch in switches.items():
-        if switch is not None and not _is_on(spec, *switch):
-            continue
+    for part, by_system in _parts(spec):
         if part == DRIVER and get_nested(spec, "driver", "useNvidiaDriverCRD") is True:
             continue
         settings = get_nested(spec, *part.split(".")) or {}
-        if part in _BY_SYSTEM:
+        if by_system:
             found.update(driver_images(part, settings, suffixes_of(part == DRIVER and is_precompiled(settings))))
         else:
             image = _image(settings) or str(environment.get(_variable(part)) or "")
@@ -137,9 +100,22 @@ def operator_environment(documents: t.Iterable[Document]) -> dict[str, str]:
     }
 
 
-def _is_on(spec: Document, field: str, default: bool) -> bool:
-    value = get_nested(spec, *field.split("."))
-    return default if value is None else value is True
+def _parts(spec: Document) -> t.Iterator[tuple[str, bool]]:
+    """The parts of the ClusterPolicy with the image of an operand that runs, and whether the image's tag contains the operating system."""
+    for operand in OPERANDS:
+        if _runs(spec, operand):
+            yield operand.part, operand.by_system
+            if operand.manager:
+                yield f"{operand.part}.{operand.manager}", False
+
+
+def _runs(spec: Document, operand: Operand) -> bool:
+    if operand.virtual_machines and get_nested(spec, "sandboxWorkloads", "enabled") is not True:
+        return False
+    if operand.runs is None:
+        return True
+    enabled = get_nested(spec, operand.part, "enabled")
+    return operand.runs if enabled is None else enabled is True
 
 
 def _image(settings: Document) -> str:

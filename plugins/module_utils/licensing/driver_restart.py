@@ -13,6 +13,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.operands import PLUGIN
 from ..cluster_state.cordon import (
     Patch,
     cordon_for_driver_restart,
@@ -24,11 +25,10 @@ from ..cluster_state.cordon import (
 from ..cluster_state.eviction_rules import BlockingPod, blocked_message, blocking_gpu_pods, gpu_pods_to_evict
 from ..cluster_state.node import Node, parse_node
 from ..cluster_state.node_check import not_ready_message
-from ..cluster_state.operand_pods import PLUGIN, unready_operands
+from ..cluster_state.operand_pods import unready_operands
 from ..cluster_state.ownership import NodeEdit
 from ..common.errors import ModuleFailure, ServiceError
 from ..common.wait import WaitTimeout
-from ..drain.eviction import DrainOptions
 from ..drain.gpu_drain import drain_gpu_pods
 from ..drain.operand_diagnosis import operand_pods
 from ..drain.pods_on_nodes import pods_by_node, pods_on
@@ -36,6 +36,7 @@ from ..kube.errors import ApiError
 from ..kube.lease import LeaseLost
 from ..kube.node_patcher import patch_node
 from ..kube.paths import NODES
+from ..pools.drain_options import DrainOptions
 from ..schema.messages import abbreviate, as_sentence
 from .node_reads import NODE_LEFT, CommandFailed
 from .option_names import NODE_NAMES_OPTION

@@ -13,7 +13,8 @@ import re
 import typing as t
 
 from ..catalog.names import LIVE_PODS
-from ..cluster_state.operand_pods import DCGM_EXPORTER, node_of
+from ..catalog.operands import DCGM_EXPORTER
+from ..cluster_state.operand_pods import node_of
 from ..kube.errors import ApiError
 from ..kube.metadata import is_deleting
 from ..kube.paths import collection_path, object_path

@@ -22,8 +22,9 @@ from ..schema.validators import is_bare_chart
 from ..sharing_modes.sharing import Sharing, sharing_of
 from ..validation_programs.registry import PROGRAMS
 from .autoscaler import autoscaler_plan
+from .drain_options import DrainOptions
 from .nfd_values import nfd_values
-from .nodegroups import cloud_of, drain_options, nodegroup_plan, nodegroups_option
+from .nodegroups import cloud_of, nodegroup_plan, nodegroups_option
 from .openshift_values import policy_values
 from .operator_values import declared_toolkit_env, mirrored_image, operator_values
 from .plan import (
@@ -109,7 +110,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         ),
         pools=planned,
         nodegroups=nodegroups_option(cloud, planned),
-        drain_options=drain_options(planned),
+        drain_options=DrainOptions.most_careful(pool.rollout for pool in planned if pool.nodegroup),
         provides=Provides(
             namespaces=tuple(dict.fromkeys((nfd["namespace"], operator["namespace"]))),
             kinds=tuple(

@@ -13,7 +13,6 @@ from ..common.nested import get_nested
 from ..schema.nodegroup_checks import member_name
 from ..schema.pool import POOLS
 from ..schema.providers import PROVIDERS
-from ..schema.rollout import NONE, ROLLOUT
 from ..schema.types import Document, Integer, MapOf
 from .nodegroup_names import MAX_NODE_COUNT, MIN_NODE_COUNT, NODE_COUNT, NODE_LABELS, NODE_TAINTS
 from .plan import CloudPlan, NodeGroupMember, NodeGroupPlan
@@ -23,7 +22,6 @@ from .variables import NOT_SET, InvalidVariables
 if t.TYPE_CHECKING:
     from .plan import PoolPlan
 
-_DRAIN_TIMEOUT = ROLLOUT.fields["drain_timeout"].default
 # Changed numbers of nodes, by pool.
 _COUNTS = MapOf(item=Integer())
 # A label of an earlier sharing mode is removed by null, the startup taint by `state: absent`.
@@ -131,20 +129,6 @@ def _future_node_settings(pool: PoolPlan, labels: Document) -> Document:
     if node.resources is not None:
         capacity["resources"] = dict(node.resources)
     return {"capacity": capacity}
-
-
-def drain_options(pools: t.Iterable[PoolPlan]) -> Document:
-    """The option `kubernetes.drain` for nodes of these groups; if pools differ, the more careful value is used."""
-    rollouts = [pool.rollout for pool in pools if pool.nodegroup]
-    grace_periods = [rollout.grace_period for rollout in rollouts]
-    longest = max((period for period in grace_periods if period is not None), default=None)
-    return {
-        "evict": all(rollout.drain != NONE for rollout in rollouts),
-        "force": bool(rollouts) and all(rollout.force for rollout in rollouts),
-        # None means each pod's own grace period, the only value that cannot be too short.
-        "grace_period": None if None in grace_periods else longest,
-        "drain_timeout": max((rollout.drain_timeout for rollout in rollouts), default=_DRAIN_TIMEOUT),
-    }
 
 
 def with_node_counts(

@@ -11,6 +11,9 @@ from ..schema.matching import Match
 from ..schema.operand_labels import without_containers
 from ..sharing_modes.sharing import Sharing
 
+if t.TYPE_CHECKING:
+    from .drain_options import DrainOptions
+
 Toleration = dict[str, str]
 Taint = dict[str, str]
 
@@ -343,7 +346,7 @@ class Plan:
     validation: ValidationPlan
     pools: tuple[PoolPlan, ...]
     nodegroups: tuple[dict[str, t.Any], ...]
-    drain_options: dict[str, t.Any]
+    drain_options: DrainOptions
     provides: Provides
     autoscaler: AutoscalerPlan | None = None
     # The plan for the same variables on OpenShift; None if the variables name a distribution.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..catalog import operands
 from ..cluster_state import operand_pods
 from ..cluster_state.cluster_policy import active_policy, plugin_configmap
 from ..cluster_state.operand_pods import ContainerFailure
@@ -33,9 +34,9 @@ def diagnose(context: RunContext, findings: t.Mapping[str, NodeDrift], undiscove
         if not finding.final:
             parts.append(f"so for {seconds:.0f} s")
         parts += [_describe_failure(client, namespace, failure) for failure in failures.get(name, ())]
-        if operand_pods.pod_of(pods, operand_pods.PLUGIN, name) is None:
+        if operand_pods.pod_of(pods, operands.PLUGIN, name) is None:
             parts.append(
-                f"no {operand_pods.PLUGIN} pod runs there: check its label nvidia.com/gpu.deploy.device-plugin and its taints"
+                f"no {operands.PLUGIN} pod runs there: check its label nvidia.com/gpu.deploy.device-plugin and its taints"
             )
         blamed = operand_pods.pod_of(pods, finding.operand, name)
         if blamed:
@@ -77,6 +78,6 @@ def _advice(context: RunContext, pods_fail: bool) -> str:
     if pods_fail:
         return f"Check these pods: kubectl -n {namespace} describe pod and logs --previous; then run again."
     return (
-        f"Check the pods of {operand_pods.PLUGIN} and {operand_pods.DISCOVERY} in namespace {namespace}; "
+        f"Check the pods of {operands.PLUGIN} and {operands.DISCOVERY} in namespace {namespace}; "
         "raise wait_timeout if they are only slow. The next run continues from here."
     )

@@ -29,10 +29,10 @@ from ..cluster_state.pool_edit import LastGood, disable_mig_patch, last_good
 from ..cluster_state.pool_release import needs_verification
 from ..common.parallel import is_fatal
 from ..common.wait import WaitTimeout
-from ..drain.eviction import DrainOptions
 from ..drain.gpu_drain import drain_gpu_pods
 from ..kube.errors import ApiError
 from ..nvidia_config import mig_parted
+from ..pools.drain_options import DrainOptions
 from ..schema import rollout as rollout_fields
 from .node_change import NodeChange, declared_edit, is_marked, node_change
 from .node_verification import NodeVerifier, restart_mig_manager

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import typing as t
 
+from ..catalog import operands
 from ..catalog.names import MIG_STATE_LABEL, REFRESH_ANNOTATION
 from ..cluster_state import operand_pods
 from ..common.parallel import run_bounded
@@ -57,7 +58,7 @@ def restart_discovery(client: Client, namespace: str, nodes: t.Collection[str], 
     restarts), it drops the update and only tries again after an hour (NFD v0.19.0, pkg/nfd-master/updater-pool.go: an error of getNode()
     other than "not found" leads to no update). A new GFD pod counts as a change.
     """
-    pods = client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=f"app={operand_pods.DISCOVERY}")
+    pods = client.list(f"{NAMESPACES}/{namespace}/pods", label_selector=f"app={operands.DISCOVERY}")
     _delete_pods(client, namespace, [pod for pod in pods if operand_pods.node_of(pod) in nodes], lease)
 
 
@@ -71,7 +72,7 @@ def restart_mig_manager(
     applied, and writes the state again. If the next label were already set, this state would be mistaken for the state of that label. Therefore
     the old state is removed before the restart, and the new state is awaited. Nodes without a MIG manager are not changed.
     """
-    path, selector = f"{NAMESPACES}/{namespace}/pods", f"app={operand_pods.MIG_MANAGER}"
+    path, selector = f"{NAMESPACES}/{namespace}/pods", f"app={operands.MIG_MANAGER}"
     names = {node.name for node in nodes}
     # For a single node, the pods of thousands of other nodes are not listed.
     fields = f"spec.nodeName={next(iter(names))}" if len(names) == 1 else None

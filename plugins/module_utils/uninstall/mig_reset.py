@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog import operands
 from ..catalog.names import MIG_STATE_LABEL
 from ..cluster_state import operand_pods
 from ..cluster_state.node import Node
@@ -124,10 +125,10 @@ class MigReset:
 
     def _log(self, name: str) -> str:
         pods = operand_diagnosis.operand_pods(self.client, self.namespace, [name])
-        pod = operand_pods.pod_of(pods, operand_pods.MIG_MANAGER, name)
+        pod = operand_pods.pod_of(pods, operands.MIG_MANAGER, name)
         if pod is None:
             return "(no MIG manager runs there)"
-        return operand_diagnosis.log_end(self.client, self.namespace, pod, operand_pods.MIG_MANAGER, previous=False)
+        return operand_diagnosis.log_end(self.client, self.namespace, pod, operands.MIG_MANAGER, previous=False)
 
 
 def _holders_on(client: Client, operator_namespace: str, node: str) -> str:

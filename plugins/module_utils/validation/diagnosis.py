@@ -24,7 +24,7 @@ _COMMANDS = "|".join(["timeout", *(command for program in PROGRAMS for command i
 _REQUIREMENT = re.compile(r"unsatisfied condition: cuda>=(\d{1,4}\.\d{1,4})")
 _TAG = re.compile(r"cuda-?(\d{1,4}\.\d{1,4})", re.IGNORECASE)
 
-_CARE = (
+_REPAIR = (
     "cordon the node, look for XIDs in its kernel log (dmesg | grep NVRM) and for errors in nvidia-smi -q -d ECC,ROW_REMAPPER, "
     "run dcgmi diag -r 3, then reset or replace the GPU"
 )
@@ -32,7 +32,7 @@ _CARE = (
 
 @dataclass(frozen=True)
 class _Finding:
-    """A pattern in a log or message, and its explanation with {driver}, {cuda}, {image}, {variable}, {model} and {compute}.
+    """A pattern in a log or message, and its explanation, in which the values of _values() are inserted.
 
     `if_supported`: the explanation if the driver of the node supports the required CUDA version.
     """
@@ -46,7 +46,8 @@ def _finding(pattern: str, meaning: str, if_supported: str = "") -> _Finding:
     return _Finding(re.compile(pattern, re.IGNORECASE), meaning, if_supported)
 
 
-# The texts of CUDA's errors are those of cudaGetErrorString; "requirement error" is nvidia-container-cli's.
+# The failures that any program can have; `failures` of a program has those of its own messages. The texts of CUDA's errors are those of
+# cudaGetErrorString; "requirement error" is nvidia-container-cli's.
 _FINDINGS = (
     _finding(
         r"exceeded quota",
@@ -61,9 +62,8 @@ _FINDINGS = (
         "older libcuda.so or CUDA compatibility libraries in the image and in its LD_LIBRARY_PATH, check the container toolkit's pod on the node, and "
         "compare the node's label nvidia.com/cuda.driver-version.full with nvidia-smi on the node",
     ),
-    _finding(r"result verification failed", f"A GPU computes wrong results: {_CARE}"),
     _finding(
-        r"ECC error|hardware stack error|GPU is lost|unspecified launch failure", f"The GPU reports errors: {_CARE}"
+        r"ECC error|hardware stack error|GPU is lost|unspecified launch failure", "The GPU reports errors: {repair}"
     ),
     _finding(
         r"no kernel image is available",
@@ -106,24 +106,29 @@ def required_cuda(text: str, image: str) -> cuda.Version | None:
 
 def diagnose(text: str, node: Node, program: Program, image: str, exit_code: int | None = None) -> str:
     """The meaning of a failed program's output on a node, with the remedy, as a sentence; empty if it is unknown."""
-    for finding in _FINDINGS:
+    own = (_finding(pattern, meaning) for pattern, meaning in program.failures.items())
+    for finding in (*own, *_FINDINGS):
         if finding.pattern.search(text):
-            values = {
-                "image": image,
-                "variable": f"gpu_cluster.validation.{program.image}",
-                "driver": node.driver or "(unknown)",
-                "cuda": node.cuda or "(unknown)",
-                "compute": node.compute or "unknown",
-                "model": node.model or "the GPU",
-            }
             required, supported = required_cuda(text, image), cuda.parse_version(node.cuda)
             is_supported = required is not None and supported is not None and required <= supported
             meaning = finding.if_supported if finding.if_supported and is_supported else finding.meaning
-            return f"{meaning.format(**values)}."
+            return f"{meaning.format(**_values(node, program, image))}."
     return (program.timeout_remedy or hang(node)) if exit_code in _TIMEOUT_CODES else ""
+
+
+def _values(node: Node, program: Program, image: str) -> dict[str, str]:
+    return {
+        "image": image,
+        "variable": f"gpu_cluster.validation.{program.image}",
+        "driver": node.driver or "(unknown)",
+        "cuda": node.cuda or "(unknown)",
+        "compute": node.compute or "unknown",
+        "model": node.model or "the GPU",
+        "repair": _REPAIR,
+    }
 
 
 def hang(node: Node) -> str:
     """The remedy for a program that does not end."""
     mps = " With MPS, processes of another user id wait for each other: set gpu_validation_run_as_user to that of the workloads."
-    return f"The GPU does not answer: {_CARE}.{mps if node.mode == MPS_MODE else ''}"
+    return f"The GPU does not answer: {_REPAIR}.{mps if node.mode == MPS_MODE else ''}"

@@ -53,6 +53,12 @@ class Program:
     """Its options in gpu_validation; a truth value is the default of a switch."""
     requested_by: t.ClassVar[str] = ""
     """The option that requests the program; if empty, it always runs."""
+    failures: t.ClassVar[t.Mapping[str, str]] = {}
+    """What its own error messages mean, with the remedy and without a full stop, by a regular expression that ignores case.
+
+    {driver}, {cuda}, {image}, {variable}, {model}, {compute} and {repair} (of a GPU) are replaced. Errors that any program can have, such as
+    those of CUDA, are in validation/diagnosis.py.
+    """
     timeout_remedy: t.ClassVar[str] = ""
     """The remedy if it does not end; if empty, the GPU counts as hung."""
 

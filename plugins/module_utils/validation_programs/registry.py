@@ -41,6 +41,7 @@ class _Kernel(DeviceProgram):
         "12.5": f"{_SAMPLES}:vectoradd-cuda12.5.0",
     }
     options: t.ClassVar = {"kernel_timeout": Number(60, 1, 3600)}
+    failures: t.ClassVar = {"result verification failed": "A GPU computes wrong results: {repair}"}
     passed, failed = "passed", "failed"
     _output = "Test PASSED"
 

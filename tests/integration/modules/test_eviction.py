@@ -16,10 +16,11 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import PodOnNode
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
-from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import DrainOptions, EvictionRefused, evict_pods
+from ansible_collections.accel.gpu.plugins.module_utils.drain.eviction import EvictionRefused, evict_pods
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import NODES, object_path
+from ansible_collections.accel.gpu.plugins.module_utils.pools.drain_options import DrainOptions
 from tests.faults.api_proxy import Answer, Request
 from tests.helpers.kube import Kube
 from tests.helpers.polling import until

@@ -29,14 +29,6 @@ TOKENS = "/run/secrets/kubernetes.io/serviceaccount"
 pytestmark = pytest.mark.timeout(1800)
 
 
-def test_the_cron_job_gets_the_shipped_rights() -> None:
-    shipped, options = (
-        REPO / "examples" / "rbac" / "new_nodes.yaml",
-        REPO / "roles" / "new_nodes" / "files" / "rights.yaml",
-    )
-    assert shipped.read_text() == options.read_text()
-
-
 @pytest.fixture(scope="module")
 def cluster(lab: Lab) -> Cluster:
     return Cluster(lab).install()

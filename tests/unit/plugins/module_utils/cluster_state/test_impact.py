@@ -8,6 +8,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import operands
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import operand_pods
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.gpu_pods import (
     PodOnNode,
@@ -43,19 +44,19 @@ CUT = {
     "nvidia.com/gpu.product": f"{A100}-MIG-1g.5gb",
 }
 APPS = [
-    operand_pods.DRIVER,
-    operand_pods.PLUGIN,
-    operand_pods.DISCOVERY,
-    operand_pods.MIG_MANAGER,
+    operands.DRIVER,
+    operands.PLUGIN,
+    operands.DISCOVERY,
+    operands.MIG_MANAGER,
     "nvidia-dcgm-exporter",
-    operand_pods.VALIDATOR,
+    operands.VALIDATOR,
 ]
 SEVENTHS = pool(layout={"1g.5gb": 7})
 THIRDS = pool(layout={"3g.20gb": 2})
 NOTHING = OperandRestart()
 DRIVER = OperandRestart(every=True)
-IN_PLACE = OperandRestart(apps=frozenset({operand_pods.DRIVER}), in_place=True)
-PLUGIN = OperandRestart(apps=frozenset({operand_pods.PLUGIN, operand_pods.DISCOVERY}))
+IN_PLACE = OperandRestart(apps=frozenset({operands.DRIVER}), in_place=True)
+PLUGIN = OperandRestart(apps=frozenset({operands.PLUGIN, operands.DISCOVERY}))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
     nodes = [node("in", labels={"accel.gpu/pool": "notebooks"}), node("out", "NVIDIA-L4")]
     pods = [pod("driver", of.name) for of in nodes] + [pod("work", "out", limits={"nvidia.com/gpu": 1})]
     for one in pods[:2]:
-        one["metadata"]["labels"] = {"app": operand_pods.DRIVER}
+        one["metadata"]["labels"] = {"app": operands.DRIVER}
     pools = [pool()]
     running = RunningPods(
         operand_pods.operands_by_node(pods), classify_pods(parse_pods(pods, operator_namespace="gpu-operator")).gpu_pods
@@ -106,10 +107,10 @@ def test_what_rolls_rolls_on_nodes_of_no_pool_too() -> None:
 def test_operands_are_nvidia_s_pods_by_node() -> None:
     pods: list[dict[str, t.Any]] = [pod("a", "n1"), pod("b", "n1"), pod("c", "n2"), pod("d"), pod("e", "n1")]
     for one, app in zip(
-        pods, (f"{operand_pods.DRIVER}-418.94", operand_pods.PLUGIN, "web", operand_pods.PLUGIN, None), strict=True
+        pods, (f"{operands.DRIVER}-418.94", operands.PLUGIN, "web", operands.PLUGIN, None), strict=True
     ):
         one["metadata"]["labels"] = {"app": app} if app else {}
-    assert operand_pods.operands_by_node(pods) == {"n1": [operand_pods.DRIVER, operand_pods.PLUGIN]}
+    assert operand_pods.operands_by_node(pods) == {"n1": [operands.DRIVER, operands.PLUGIN]}
 
 
 TAINT = {"key": "a", "value": "b", "effect": "NoSchedule"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.cluster_state import operand_pods
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import operands
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import OperandRestart
 from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_policy import (
     DesiredPolicy,
@@ -28,7 +28,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 
 Object = dict[str, Any]
 
-READERS = {operand_pods.PLUGIN, operand_pods.DISCOVERY, operand_pods.MPS_DAEMON}
+READERS = {operands.PLUGIN, operands.DISCOVERY, operands.MPS_DAEMON}
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ READERS = {operand_pods.PLUGIN, operand_pods.DISCOVERY, operand_pods.MPS_DAEMON}
     [
         ({}, {}, set()),
         ({"devicePlugin": {"config": {"name": "a"}}}, {"devicePlugin": {"config": {"name": "b"}}}, READERS),
-        ({}, {"migManager": {"config": {"name": "b"}}}, {operand_pods.MIG_MANAGER}),
+        ({}, {"migManager": {"config": {"name": "b"}}}, {operands.MIG_MANAGER}),
         ({"mig": {"strategy": "single"}}, {}, READERS),
-        ({"mig": {"strategy": "single"}}, {"migManager": {}}, {*READERS, operand_pods.MIG_MANAGER}),
-        ({}, {"daemonsets": {"tolerations": []}}, set(operand_pods.OPERANDS)),
-        ({"driver": {"version": "1"}}, {"driver": {"version": "2"}}, {operand_pods.DRIVER}),
+        ({"mig": {"strategy": "single"}}, {"migManager": {}}, {*READERS, operands.MIG_MANAGER}),
+        ({}, {"daemonsets": {"tolerations": []}}, operands.APPS),
+        ({"driver": {"version": "1"}}, {"driver": {"version": "2"}}, {operands.DRIVER}),
         ({"devicePlugin": {"config": {"name": "a"}}}, {"devicePlugin": {"config": {"name": "a"}}}, set()),
     ],
 )
@@ -92,7 +92,7 @@ def test_report_of_driver_restarts() -> None:
 
 EXISTS = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 TAINT = {"key": "restricted", "value": "yes", "effect": "NoSchedule"}
-EVERY, DRIVER = OperandRestart(every=True), OperandRestart(frozenset({operand_pods.DRIVER}))
+EVERY, DRIVER = OperandRestart(every=True), OperandRestart(frozenset({operands.DRIVER}))
 
 
 def policy(**annotations: str) -> Object:
@@ -138,7 +138,7 @@ CASES: list[tuple[Object, OperandRestart, list[str]]] = [
     ),
     (
         {"values": {"hostPaths": {"rootFS": "/mnt"}}},
-        OperandRestart(frozenset(operand_pods.OPERANDS)),
+        OperandRestart(operands.APPS),
         ["hostPaths.rootFS"],
     ),
     ({"proxy": {"https": "http://10.0.0.1:3128"}}, DRIVER, ["driver.env"]),

@@ -257,7 +257,7 @@ def test_the_model_of_nodes_that_are_made_decides_what_a_models_match_does() -> 
 def test_drain_options_of_removed_nodes(rollouts: list[Document], drain: Document) -> None:
     pools = [{**MADE, "name": f"pool-{number}", "rollout": rollout} for number, rollout in enumerate(rollouts)]
     existing = {"name": "old", "match": {"model": "T4"}, "rollout": {"drain": "none", "drain_timeout": 9000}}
-    assert planned(MAGNUM, *pools, existing).drain_options == drain
+    assert planned(MAGNUM, *pools, existing).as_dict()["drain_options"] == drain
 
 
 def test_resized() -> None:

@@ -94,6 +94,15 @@ def test_a_program_may_have_its_own_remedy_for_a_timeout(name: str, words: str) 
     assert "use the GPU's memory" in diagnose("out of memory", NODE, program, IMAGE, 124)
 
 
+@pytest.mark.parametrize("program", PROGRAMS[1:], ids=[program.name for program in PROGRAMS[1:]])
+def test_the_messages_of_one_program_have_no_meaning_for_another(program: Program) -> None:
+    assert [diagnose("Result verification failed", NODE, program, IMAGE, 1) for program in (KERNEL, program)] == [
+        "A GPU computes wrong results: cordon the node, look for XIDs in its kernel log (dmesg | grep NVRM) and for errors in nvidia-smi -q -d "
+        "ECC,ROW_REMAPPER, run dcgmi diag -r 3, then reset or replace the GPU.",
+        "",
+    ]
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=[program.name for program in PROGRAMS])
 def test_each_program_that_its_image_lacks_is_recognized(program: Program) -> None:
     for command in program.commands:

@@ -1,0 +1,64 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The GPU operator's operands: their part of the ClusterPolicy, their images, and the label `app` of their pods. A new operand is an entry.
+
+Sources: gpu-operator api/nvidia/v1/clusterpolicy_types.go (ImagePath, the defaults of `enabled`), controllers/object_controls.go (resolveDriverTag),
+controllers/state_manager.go (which states run), assets/*/*daemonset.yaml (labels), the tags v23.9.2 to v26.7.0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+# The values of the label app that other code needs; on OpenShift the driver's has the operating system as a suffix.
+DRIVER = "nvidia-driver-daemonset"
+TOOLKIT = "nvidia-container-toolkit-daemonset"
+PLUGIN = "nvidia-device-plugin-daemonset"
+MPS_DAEMON = "nvidia-device-plugin-mps-control-daemon"
+DISCOVERY = "gpu-feature-discovery"
+MIG_MANAGER = "nvidia-mig-manager"
+VALIDATOR = "nvidia-operator-validator"
+DCGM = "nvidia-dcgm"
+DCGM_EXPORTER = "nvidia-dcgm-exporter"
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """An operand with an image.
+
+    part: its field in the spec of the ClusterPolicy. runs: whether it runs if `enabled` of this field is not set; None if there is no `enabled`.
+    apps: the label app of its pods; empty for a container in the driver's pods and for pods that only nodes with virtual machines have.
+    manager: the field of the part with the image of the driver manager. by_system: the operator appends the operating system to the image's tag.
+    virtual_machines: it runs only with sandboxWorkloads.enabled.
+    """
+
+    part: str
+    runs: bool | None
+    apps: tuple[str, ...] = ()
+    _: dataclasses.KW_ONLY
+    manager: str = ""
+    by_system: bool = False
+    virtual_machines: bool = False
+
+
+OPERANDS = (
+    Operand("validator", None, (VALIDATOR,)),
+    Operand("driver", True, (DRIVER,), manager="manager", by_system=True),
+    Operand("toolkit", True, (TOOLKIT,)),
+    Operand("devicePlugin", True, (PLUGIN, MPS_DAEMON)),
+    Operand("gfd", True, (DISCOVERY,)),
+    Operand("dcgm", True, (DCGM,)),
+    Operand("dcgmExporter", True, (DCGM_EXPORTER,)),
+    Operand("migManager", True, (MIG_MANAGER,)),
+    Operand("nodeStatusExporter", False, ("nvidia-node-status-exporter",)),
+    Operand("gds", False, by_system=True),
+    Operand("gdrcopy", False, by_system=True),
+    Operand("vfioManager", True, manager="driverManager", virtual_machines=True),
+    Operand("sandboxDevicePlugin", True, virtual_machines=True),
+    Operand("kataSandboxDevicePlugin", False, virtual_machines=True),
+    Operand("vgpuManager", False, manager="driverManager", by_system=True, virtual_machines=True),
+    Operand("vgpuDeviceManager", True, virtual_machines=True),
+    Operand("kataManager", False, virtual_machines=True),
+    Operand("ccManager", False, virtual_machines=True),
+)
+APPS = frozenset(app for operand in OPERANDS for app in operand.apps)
