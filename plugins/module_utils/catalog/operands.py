@@ -9,6 +9,7 @@ controllers/state_manager.go (which states run), assets/*/*daemonset.yaml (label
 from __future__ import annotations
 
 import dataclasses
+import re
 
 # The values of the label app that other code needs; on OpenShift the driver's has the operating system as a suffix.
 DRIVER = "nvidia-driver-daemonset"
@@ -20,6 +21,8 @@ MIG_MANAGER = "nvidia-mig-manager"
 VALIDATOR = "nvidia-operator-validator"
 DCGM = "nvidia-dcgm"
 DCGM_EXPORTER = "nvidia-dcgm-exporter"
+# The operator's variable with the image of the driver manager, which several operands use.
+DRIVER_MANAGER_VARIABLE = "DRIVER_MANAGER_IMAGE"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,29 +31,34 @@ class Operand:
 
     part: its field in the spec of the ClusterPolicy. runs: whether it runs if `enabled` of this field is not set; None if there is no `enabled`.
     apps: the label app of its pods; empty for a container in the driver's pods and for pods that only nodes with virtual machines have.
-    manager: the field of the part with the image of the driver manager. by_system: the operator appends the operating system to the image's tag.
+    image_variable: the operator's variable with its image, if its name does not follow from `part`. manager: the field of the part with the image of the driver manager. by_system: the operator appends the operating system to the image's tag.
     virtual_machines: it runs only with sandboxWorkloads.enabled.
     """
 
     part: str
     runs: bool | None
     apps: tuple[str, ...] = ()
-    _: dataclasses.KW_ONLY
+    image_variable: str = ""
     manager: str = ""
     by_system: bool = False
     virtual_machines: bool = False
+
+    @property
+    def variable(self) -> str:
+        """The operator's variable with the image."""
+        return self.image_variable or f"{re.sub(r'(?<=[a-z])(?=[A-Z])', '_', self.part).upper()}_IMAGE"
 
 
 OPERANDS = (
     Operand("validator", None, (VALIDATOR,)),
     Operand("driver", True, (DRIVER,), manager="manager", by_system=True),
-    Operand("toolkit", True, (TOOLKIT,)),
+    Operand("toolkit", True, (TOOLKIT,), image_variable="CONTAINER_TOOLKIT_IMAGE"),
     Operand("devicePlugin", True, (PLUGIN, MPS_DAEMON)),
     Operand("gfd", True, (DISCOVERY,)),
     Operand("dcgm", True, (DCGM,)),
     Operand("dcgmExporter", True, (DCGM_EXPORTER,)),
     Operand("migManager", True, (MIG_MANAGER,)),
-    Operand("nodeStatusExporter", False, ("nvidia-node-status-exporter",)),
+    Operand("nodeStatusExporter", False, ("nvidia-node-status-exporter",), image_variable="VALIDATOR_IMAGE"),
     Operand("gds", False, by_system=True),
     Operand("gdrcopy", False, by_system=True),
     Operand("vfioManager", True, manager="driverManager", virtual_machines=True),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..catalog.operands import OPERANDS, Operand
+from ..catalog.operands import DRIVER_MANAGER_VARIABLE, OPERANDS, Operand
 from ..common.nested import get_nested
 
 Object = dict[str, t.Any]
@@ -45,14 +45,14 @@ def policy_images(
     environment: variables of the operator, which name the images of the other parts.
     """
     found: dict[str, str] = {}
-    for part, by_system in _parts(spec):
+    for part, by_system, variable in _parts(spec):
         if part == DRIVER and get_nested(spec, "driver", "useNvidiaDriverCRD") is True:
             continue
         settings = get_nested(spec, *part.split(".")) or {}
         if by_system:
             found.update(driver_images(part, settings, suffixes_of(part == DRIVER and is_precompiled(settings))))
         else:
-            image = _image(settings) or str(environment.get(_variable(part)) or "")
+            image = _image(settings) or str(environment.get(variable) or "")
             if not image:
                 raise MissingImage(f"{part} has no image in the ClusterPolicy and in the variables of the operator")
             found[part] = image
@@ -100,13 +100,15 @@ def operator_environment(documents: t.Iterable[Document]) -> dict[str, str]:
     }
 
 
-def _parts(spec: Document) -> t.Iterator[tuple[str, bool]]:
-    """The parts of the ClusterPolicy with the image of an operand that runs, and whether the image's tag contains the operating system."""
+def _parts(spec: Document) -> t.Iterator[tuple[str, bool, str]]:
+    """The parts of the ClusterPolicy with the image of an operand that runs, whether the image's tag contains the operating system, and the operator's
+    variable with the image.
+    """
     for operand in OPERANDS:
         if _runs(spec, operand):
-            yield operand.part, operand.by_system
+            yield operand.part, operand.by_system, operand.variable
             if operand.manager:
-                yield f"{operand.part}.{operand.manager}", False
+                yield f"{operand.part}.{operand.manager}", False, DRIVER_MANAGER_VARIABLE
 
 
 def _runs(spec: Document, operand: Operand) -> bool:
@@ -127,9 +129,3 @@ def _image(settings: Document) -> str:
     if not repository or not image:
         return ""
     return f"{repository}/{image}{'@' if _DIGEST.fullmatch(version) else ':'}{version}"
-
-
-def _variable(part: str) -> str:
-    """The operator's variable for a part (internal/image/image.go and the CSV's environment)."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", part.replace("driver.manager", "driverManager")).upper()
-    return f"{words.replace('.', '_')}_IMAGE"

@@ -54,7 +54,7 @@ class Program:
     requested_by: t.ClassVar[str] = ""
     """The option that requests the program; if empty, it always runs."""
     failures: t.ClassVar[t.Mapping[str, str]] = {}
-    """What its own error messages mean, with the remedy and without a full stop, by a regular expression that ignores case.
+    """The meaning and remedy of its own error messages, without a full stop, by a regular expression that ignores case.
 
     {driver}, {cuda}, {image}, {variable}, {model}, {compute} and {repair} (of a GPU) are replaced. Errors that any program can have, such as
     those of CUDA, are in validation/diagnosis.py.

@@ -40,3 +40,24 @@ def test_the_vgpu_manager_has_the_operating_system_in_its_tag() -> None:
     manager = image("vgpu-manager", enabled=True, driverManager=image("manager"))
     found = tags(sandboxWorkloads={"enabled": True}, vgpuManager=manager, **switched_off)
     assert "nvcr.io/nvidia/vgpu-manager:580-ubuntu22.04" in found
+
+
+def test_images_that_the_policy_does_not_name_are_those_of_the_operators_variables() -> None:
+    """Source: ImagePath in gpu-operator v25.10.1, api/nvidia/v1/clusterpolicy_types.go."""
+    names = {
+        "CONTAINER_TOOLKIT_IMAGE": "toolkit",
+        "DEVICE_PLUGIN_IMAGE": "plugin",
+        "GFD_IMAGE": "gfd",
+        "DCGM_IMAGE": "dcgm",
+        "DCGM_EXPORTER_IMAGE": "exporter",
+        "MIG_MANAGER_IMAGE": "mig",
+        "VALIDATOR_IMAGE": "validator",
+        "DRIVER_MANAGER_IMAGE": "manager",
+        "VFIO_MANAGER_IMAGE": "vfio",
+        "SANDBOX_DEVICE_PLUGIN_IMAGE": "sandbox",
+        "VGPU_DEVICE_MANAGER_IMAGE": "vgpu",
+    }
+    spec = {"driver": image("driver"), "nodeStatusExporter": {"enabled": True}, "sandboxWorkloads": {"enabled": True}}
+    found = policy_images(spec, suffixes_of, names)
+    assert set(found.values()) == {"nvcr.io/nvidia/driver:580-ubuntu22.04", *names.values()}
+    assert (found["nodeStatusExporter"], found["vfioManager.driverManager"]) == ("validator", "manager")
