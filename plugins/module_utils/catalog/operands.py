@@ -31,8 +31,9 @@ class Operand:
 
     part: its field in the spec of the ClusterPolicy. runs: whether it runs if `enabled` of this field is not set; None if there is no `enabled`.
     apps: the label app of its pods; empty for a container in the driver's pods and for pods that only nodes with virtual machines have.
-    image_variable: the operator's variable with its image, if its name does not follow from `part`. manager: the field of the part with the image of the driver manager. by_system: the operator appends the operating system to the image's tag.
-    virtual_machines: it runs only with sandboxWorkloads.enabled.
+    image_variable: the operator's variable with its image, if its name does not follow from `part`. manager: the field of the part with the
+    image of the driver manager. by_system: the operator appends the operating system to the image's tag. virtual_machines: it runs only with
+    sandboxWorkloads.enabled.
     """
 
     part: str
