@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a terminal gets: text of objects in a cluster, which others may write, contains no escape sequence there."""
+"""Printed lines contain no escape sequence of the terminal, because others may write the text of objects in a cluster."""
 
 from __future__ import annotations
 
