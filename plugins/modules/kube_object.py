@@ -195,11 +195,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
 
 
 def _result(changes: list[ObjectChange]) -> dict[str, t.Any]:
-    diffs = [
-        diff_of(change.before, change.after, f"{change.label} ({change.note})" if change.note else change.label)
-        for change in changes
-        if change.changed
-    ]
+    diffs = [diff_of(change.before, change.after, change.label, change.note) for change in changes if change.changed]
     return {
         "changed": bool(diffs),
         "kube_object": {"objects": [change.summary() for change in changes]},

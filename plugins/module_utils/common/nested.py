@@ -11,10 +11,10 @@ T = t.TypeVar("T")
 
 
 def parse_json(text: str | None, kind: type[T]) -> T | None:
-    """The value of a JSON text; None if the text is missing or invalid, or the value has another type."""
+    """The value of a JSON text; None if the text is missing, invalid or nested too deeply, or the value has another type."""
     try:
         value = json.loads(text or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, kind) else None
 

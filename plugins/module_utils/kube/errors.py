@@ -19,8 +19,10 @@ BUDGET_CAUSE = "DisruptionBudget"
 TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-# The authorizer of RBAC (apiserver endpoints/handlers/responsewriters/errors.go, forbiddenMessage).
-_MISSING_RIGHT = re.compile(r'User "[^"]*" cannot ')
+# What the API server says about its authorizer's decision (apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage) begins with the
+# resource and the object, if any (apimachinery pkg/api/errors/errors.go, NewForbidden). The quotes are those of Go. Webhooks may say the same later on.
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_MISSING_RIGHT = re.compile(rf'(?:(?:\S+ (?:{_QUOTED} )?is )?forbidden: )?User {_QUOTED} cannot ')
 # A role that grants more than the user may do (kubernetes pkg/registry/rbac/validation/rule.go, ConfirmNoEscalation).
 _ESCALATION = "attempting to grant RBAC permissions not currently held"
 _FORBIDDEN = re.compile(
@@ -63,7 +65,7 @@ class ApiError(ServiceError):
     @property
     def lacks_right(self) -> bool:
         """Whether the user may not send such requests; other 403s are about the object: a quota, pod security, an admission webhook."""
-        return self.forbidden and bool(_MISSING_RIGHT.search(self.message))
+        return self.forbidden and bool(_MISSING_RIGHT.match(self.message))
 
     @property
     def rejects_object(self) -> bool:

@@ -22,6 +22,8 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..kube.lease import Lease
 
+T = t.TypeVar("T")
+
 _PLURALS = {
     "Subscription": (V1ALPHA1, "subscriptions"),
     "ClusterServiceVersion": (V1ALPHA1, "clusterserviceversions"),
@@ -45,14 +47,12 @@ class AppliedObject:
     after: Object
     note: str = ""
 
-    @property
-    def header(self) -> str:
-        """The label for a diff, with the reason why a preview may be wrong."""
-        return f"{self.label} ({self.note})" if self.note else self.label
-
 
 class OlmClient:
-    """One namespace's objects; in check mode, writes are dry runs. Each write first calls `before_write`, which acquires the lease once."""
+    """One namespace's objects; in check mode, writes are dry runs. Each write first calls `before_write`, which acquires the lease once.
+
+    `note` says that a dry run was not possible without the right to write; the preview then continues without the server.
+    """
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class OlmClient:
         self._check = check
         self._force = force
         self._before_write = before_write
+        self.note = ""
         self._cache = WatchCache(
             client,
             {
@@ -175,12 +176,10 @@ class OlmClient:
             # The lists in it were merged with those that were read.
             version = {"resourceVersion": live["metadata"]["resourceVersion"]}
             content = {**content, "metadata": {**content["metadata"], **version}}
-        self._prepare()
-        try:
-            result = self.client.apply(path, content, dry_run=self._check, force=self._force, field_validation="Strict")
-        except ApiError as error:
-            if not (self._check and error.lacks_right):
-                raise
+        result = self._write(
+            lambda: self.client.apply(path, content, dry_run=self._check, force=self._force, field_validation="Strict")
+        )
+        if result is None:
             return AppliedObject(label, live is None, plan.before, plan.after, NOT_CHECKED)
         if found is not None and same_object(found, result):
             return None
@@ -190,25 +189,23 @@ class OlmClient:
 
     def approve(self, plan: Object) -> bool:
         """Approve exactly the InstallPlan that was read; False if it was changed since."""
-        self._prepare()
         version = plan["metadata"]["resourceVersion"]
         body = {"metadata": {"resourceVersion": version}, "spec": {"approved": True}}
         try:
-            approved = self.client.patch(self.path("InstallPlan", name_of(plan)), body, dry_run=self._check)
+            approved = self._patch(self.path("InstallPlan", name_of(plan)), body)
         except ApiError as error:
             if error.conflict or error.not_found:
                 return False
             raise
-        if not self._check:
+        if approved is not None and not self._check:
             self._cache.put("plans", approved)
         return True
 
     def delete(self, kind: str, name: str, uid: str, namespace: str = "") -> bool:
         """Delete exactly the object that was read; False if it no longer exists."""
-        self._prepare()
-        body = {"preconditions": {"uid": uid}}
+        path, body = self.path(kind, name, namespace), {"preconditions": {"uid": uid}}
         try:
-            return self.client.delete(self.path(kind, name, namespace), body=body, dry_run=self._check)
+            return self._write(lambda: self.client.delete(path, body=body, dry_run=self._check)) is not False
         except ApiError as error:
             if error.conflict:
                 return False
@@ -225,7 +222,6 @@ class OlmClient:
             csv = self.client.get(self.path("ClusterServiceVersion", current)) if current else None
             if csv is not None and not is_deleting(csv) and not self._check:
                 return False
-            self._prepare()
             body = {
                 "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
                 "status": {
@@ -235,28 +231,43 @@ class OlmClient:
                 },
             }
             try:
-                changed = self.client.patch(f"{path}/status", body, dry_run=self._check)
+                changed = self._patch(f"{path}/status", body)
             except ApiError as error:
                 if not error.conflict:
                     raise
                 continue
-            if not self._check:
+            if changed is not None and not self._check:
                 self._cache.put("subscriptions", changed)
             return True
         return False
 
-    def resolve_again(self, subscription: Object) -> None:
-        """Let OLM resolve a Subscription again after a failed resolution; nothing is sent if it has changed since it was read."""
-        self._prepare()
+    def resolve_again(self, subscription: Object) -> bool:
+        """Let OLM resolve a Subscription again after a failed resolution; False if it has changed since it was read."""
         body = {
             "metadata": {"resourceVersion": subscription["metadata"]["resourceVersion"]},
             "status": {"conditions": _without_resolution_failed(subscription)},
         }
         try:
-            self.client.patch(f"{self.path('Subscription', name_of(subscription))}/status", body, dry_run=self._check)
+            self._patch(f"{self.path('Subscription', name_of(subscription))}/status", body)
         except ApiError as error:
-            if not error.conflict and not error.not_found:
+            if error.conflict or error.not_found:
+                return False
+            raise
+        return True
+
+    def _patch(self, path: str, body: Object) -> Object | None:
+        return self._write(lambda: self.client.patch(path, body, dry_run=self._check))
+
+    def _write(self, request: t.Callable[[], T]) -> T | None:
+        """The response to a write or its dry run; None if this user may not send a dry run."""
+        self._prepare()
+        try:
+            return request()
+        except ApiError as error:
+            if not (self._check and error.lacks_right):
                 raise
+            self.note = NOT_CHECKED
+            return None
 
     def _prepare(self) -> None:
         lease = self._before_write()

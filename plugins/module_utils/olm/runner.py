@@ -29,7 +29,7 @@ from .installation import (
 from .observed import COMPLETE, FAILED, Observed, csv_phase, installed_csv, plan_csvs, plan_phase
 from .options import OlmOptions
 from .problem import SHORT, OlmFailure, Problem
-from .repair import is_resolution_prevented, looks_for_deleted_plan, previous_csv, references_deleted_plan
+from .repair import Repair, is_resolution_prevented, looks_for_deleted_plan, previous_csv, references_deleted_plan
 
 if t.TYPE_CHECKING:
     from ..common.progress import Progress
@@ -203,6 +203,7 @@ class OlmRun:
                 if sent and not self.check:
                     continue
             if self.check:
+                self._resolve_again(observed, desired)
                 self._require_no_final(step)
                 self.predicted = not desired.automatic and not _is_approved(observed, desired.csv)
                 return
@@ -235,11 +236,8 @@ class OlmRun:
 
         OLM may write the reference to such a plan again, from its cache, after this run has removed it.
         """
+        self._resolve_again(observed, desired)
         live = observed.subscription(desired.package, desired.subscription)
-        if live is not None and not self._resolved_again and is_resolution_prevented(live):
-            # Only once, so that a catalog that still cannot be read is reported.
-            self._resolved_again = True
-            self.client.resolve_again(live)
         if live is None or not _needs_reset(observed, desired, live):
             timer.forget("stale plan")
         elif self._resets < _MAX_RESETS and timer.seconds("stale plan", True) >= SHORT:
@@ -247,7 +245,23 @@ class OlmRun:
             self._resets += 1
             plan = observed.plan_of(live)
             previous = previous_csv(observed, desired.package, plan_csvs(plan)) if plan is not None else ""
-            self.client.reset(live, previous)
+            if self.client.reset(live, previous):
+                reason = (
+                    f"InstallPlan {name_of(plan)} has failed" if plan else "OLM needs an InstallPlan that was deleted"
+                )
+                planned = [item for item in (self.plan.repairs if self.plan else ()) if item.kind == "Subscription"]
+                # A repeated reset is still the planned repair.
+                self._note_repair(str(next(iter(planned), Repair("Subscription", live, reason))))
+
+    def _resolve_again(self, observed: Observed, desired: DesiredVersion) -> None:
+        """Only once, so that a catalog that still cannot be read is reported."""
+        live = observed.subscription(desired.package, desired.subscription)
+        if live is None or self._resolved_again or not is_resolution_prevented(live):
+            return
+        self._resolved_again = self.client.resolve_again(live)
+        if self._resolved_again:
+            reason = "OLM could not read a catalog, and does not try again"
+            self._note_repair(str(Repair("Subscription", live, reason)))
 
     @staticmethod
     def _require_no_final(step: Assessment) -> None:
@@ -320,14 +334,15 @@ class OlmRun:
         return {"changed": self.changed, "olm_subscription": content, "diff": self._diff(csv_name)}
 
     def _diff(self, csv_name: str) -> list[Object]:
-        diffs = [diff_of(change.before, change.after, change.header) for change in self.applied.values()]
-        diffs += [diff_of({"exists": text}, {}, "repaired") for text in self.repaired]
+        diffs = [diff_of(change.before, change.after, change.label, change.note) for change in self.applied.values()]
+        diffs += [diff_of({"exists": text}, {}, "repaired", self.client.note) for text in self.repaired]
         if self.changed:
             diffs.append(
                 diff_of(
                     {"csv": self._before} if self._before else {},
                     {"csv": csv_name} if csv_name else {},
                     "ClusterServiceVersion",
+                    self.client.note,
                 )
             )
         return diffs

@@ -209,11 +209,13 @@ class AfterHelm(Stage):
 def _is_own(kind: str, item: Document, release: ReleaseRemoval) -> bool:
     """Whether the object goes with the release: it is part of it, one of NVIDIA's and NFD's agents wrote it, or the stage before Helm deletes it.
 
-    In check mode, that stage has not deleted its objects.
+    In check mode, that stage has not deleted its objects, which are drivers and policies. The user may have created objects of other kinds with
+    kube_object, which annotates them in the same way.
     """
-    is_driver = kind == nvidia_driver.KIND
-    by_collection = nvidia_driver.is_managed(item) if is_driver else is_created_by_collection(item)
-    return by_collection or release.contains(item) or is_agent_feature(kind, item)
+    is_deleted_before = (kind == nvidia_driver.KIND and nvidia_driver.is_managed(item)) or (
+        kind == "ClusterPolicy" and is_created_by_collection(item)
+    )
+    return is_deleted_before or release.contains(item) or is_agent_feature(kind, item)
 
 
 def _lease_path(name: str, namespace: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested, set_nested
+from ansible_collections.accel.gpu.plugins.module_utils.common.nested import get_nested, parse_json, set_nested
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,10 @@ def test_set() -> None:
     set_nested(document, ("a", "b", "c"), 1)
     set_nested(document, ("d",), 2)
     assert document == {"a": {"x": 0, "b": {"c": 1}}, "d": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [('{"a": 1}', {"a": 1}), ("[]", None), (None, None), ("{", None), ("[" * 100_000, None)]
+)
+def test_parse_json(text: str | None, value: Any) -> None:
+    assert parse_json(text, dict) == value

@@ -39,6 +39,20 @@ DENIED_THERE = (
     'leases.coordination.k8s.io is forbidden: User "joe" cannot create resource "leases" '
     'in API group "coordination.k8s.io" in the namespace "kube-system"'
 )
+# The forms of apiserver pkg/endpoints/handlers/responsewriters/errors.go and apimachinery pkg/api/errors/errors.go, NewForbidden.
+DENIED_BY_AUTHORIZER = (
+    DENIED_THERE,
+    'pods "p" is forbidden: User "joe" cannot create resource "pods/exec" in API group "" in the namespace "x"',
+    'nodes "a" is forbidden: User "joe" cannot get resource "nodes" in API group "" at the cluster scope: no role',
+    'forbidden: User "joe" cannot get path "/metrics"',
+    'nodes is forbidden: User "a\\"b\\\\" cannot list resource "nodes" in API group "" at the cluster scope',
+    'nodes "a\\"b" is forbidden: User "" cannot get resource "nodes" in API group "" at the cluster scope',
+)
+REJECTED_WITH_SIMILAR_TEXT = (
+    'admission webhook "v.example.com" denied the request: User "ci" cannot change labels of node a',
+    'admission webhook "v.example.com" denied the request: nodes "a" is forbidden: User "ci" cannot patch resource "nodes"',
+    "nodes \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: User \"ci\" cannot patch it",
+)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +129,8 @@ def test_a_rejected_object_is_not_a_missing_right(message: str, remedy: str) -> 
         (ApiError(EXCEEDED, status=403), True, False),
         (ApiError(DENIED, status=403), False, True),
         (ApiError(ESCALATION, status=403), True, False),
+        *((ApiError(message, status=403), False, True) for message in DENIED_BY_AUTHORIZER),
+        *((ApiError(message, status=403), True, False) for message in REJECTED_WITH_SIMILAR_TEXT),
         (ApiError("Pod is invalid", status=422), True, False),
         (ApiError("webhook denied the request", status=400), True, False),
         (ApiError("exists", status=409), False, False),

@@ -70,9 +70,9 @@ def test_the_leases_of_runs(client: FakeClient, removed: list[str], kept: list[s
 
 
 class CustomObjects:
-    """A cluster with the CRDs of drivers and policies, which this collection created, and some objects of these kinds."""
+    """A cluster with the CRDs of drivers, policies and rules, which this collection created, and some objects of these kinds."""
 
-    CRDS = ("nvidiadrivers.nvidia.com", "clusterpolicies.nvidia.com")
+    CRDS = ("nvidiadrivers.nvidia.com", "clusterpolicies.nvidia.com", "nodefeaturerules.nfd.k8s-sigs.io")
 
     def __init__(self, *objects: Object) -> None:
         self._objects = objects
@@ -116,3 +116,18 @@ def test_check_mode_keeps_the_same_as_a_run(foreign: tuple[Object, ...], by_olm:
     assert preview.foreign_policies is run.foreign_policies is False
     needed = "CustomResourceDefinition nvidiadrivers.nvidia.com: foreign objects need it: NVIDIADriver theirs"
     assert preview.result.kept == ([needed] if foreign and not by_olm else [])
+
+
+def test_an_object_that_the_stage_before_helm_does_not_delete_keeps_its_crd() -> None:
+    """The user's own rule, created by kube_object with note_creation, and a driver without the label."""
+    rule, driver = custom_object("nodefeaturerules", "rule", own=True), custom_object("nvidiadrivers", "d", own=True)
+    del driver["metadata"]["labels"]
+    release = SimpleNamespace(name="r", namespace="n", managed=True, exists=False, contains=lambda dummy: False)
+    stage = after_helm(CustomObjects(rule, driver), release)
+    stage.read()
+    stage.preview()
+    prefix = "CustomResourceDefinition"
+    assert stage.result.kept == [
+        f"{prefix} nvidiadrivers.nvidia.com: foreign objects need it: NVIDIADriver d",
+        f"{prefix} nodefeaturerules.nfd.k8s-sigs.io: foreign objects need it: NodeFeatureRule rule",
+    ]
