@@ -22,7 +22,7 @@ _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DE
 # What the API server says about its authorizer's decision (apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage) begins with the
 # resource and the object, if any (apimachinery pkg/api/errors/errors.go, NewForbidden). The quotes are those of Go. Webhooks may say the same later on.
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
-_MISSING_RIGHT = re.compile(rf'(?:(?:\S+ (?:{_QUOTED} )?is )?forbidden: )?User {_QUOTED} cannot ')
+_MISSING_RIGHT = re.compile(rf"(?:(?:\S+ (?:{_QUOTED} )?is )?forbidden: )?User {_QUOTED} cannot ")
 # A role that grants more than the user may do (kubernetes pkg/registry/rbac/validation/rule.go, ConfirmNoEscalation).
 _ESCALATION = "attempting to grant RBAC permissions not currently held"
 _FORBIDDEN = re.compile(

@@ -51,7 +51,7 @@ class NodeRunner:
         self._name = change.node
         self.result = NodeResult(change.node)
         self._node = WatchedNode(context, self.result)
-        self._labels_changed = False
+        self._labels_changed = self._verified = False
         self._verifier = NodeVerifier(context, self._node, change.pool, self.result)
 
     def run(self) -> NodeResult:
@@ -91,7 +91,8 @@ class NodeRunner:
         except WaitTimeout as timeout:
             self._fail(NodeFailure("timeout", str(timeout)))
         except ApiError as error:
-            if is_fatal(error):
+            if is_fatal(error) or self._verified:
+                # A verified node is not rolled back because it could not be uncordoned; the next run completes it.
                 raise
             self._fail(NodeFailure("refused", str(error)))
 
@@ -119,6 +120,7 @@ class NodeRunner:
                 self._apply(cordoned, change)
         if resets_mig or self._pool:
             self._verifier.verify(change)
+            self._verified = True
         if resets_mig:
             self._node.write(self._patch)
         if self._node.write(uncordon_patch) is None:
@@ -168,7 +170,15 @@ class NodeRunner:
             return
         if change.stuck or (change.edit and change.edit.labels.get(MIG_CONFIG_LABEL)):
             self._verifier.restart_mig_manager(change.stuck)
-        self._node.write(self._patch)
+        self._write_labels(self._patch)
+
+    def _write_labels(self, compute: t.Callable[[Node], Patch | None]) -> None:
+        try:
+            self._node.write(compute)
+        except ApiError as error:
+            # If only the response was lost, the node already changes.
+            self._labels_changed |= error.outcome_unknown
+            raise
         self._labels_changed = True
 
     def _reset_mig(self, node: Node, change: NodeChange) -> None:
@@ -176,8 +186,7 @@ class NodeRunner:
         changes_labels = "labels" in ((disable_mig_patch(node) or {}).get("metadata") or {})
         if changes_labels or (change.stuck and node.mig_state not in CHANGING):
             self._verifier.restart_mig_manager(change.stuck)
-        self._node.write(disable_mig_patch)
-        self._labels_changed = True
+        self._write_labels(disable_mig_patch)
 
     def _fail(self, failure: NodeFailure) -> None:
         self.result.failure = str(failure)

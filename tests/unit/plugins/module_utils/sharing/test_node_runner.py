@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -23,8 +24,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit 
     working_configuration,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import node_runner
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import NodeFailure
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import INTERRUPTED, NodeFailure
 from tests.helpers.fleet import node, pool
 
 CORDON, FAILED = "accel.gpu/cordoned", "accel.gpu/failed"
@@ -184,3 +186,30 @@ def test_clients_are_paused_where_they_run_and_resumed_by_uncordon() -> None:
     assert node_runner.uncordon_patch(running) is None
     # The MIG manager resumes them itself.
     assert node_runner.uncordon_patch(replace(stopped, labels={**stopped.labels, STATE: "pending"})) is None
+
+
+def _raise(error: Exception) -> t.Any:
+    raise error
+
+
+@pytest.mark.parametrize(("status", "changed"), [(504, True), (403, False)])
+def test_labels_may_have_changed_if_only_the_response_was_lost(status: int, changed: bool) -> None:
+    error = ApiError("no", status=status)
+    runner = SimpleNamespace(_node=SimpleNamespace(write=lambda dummy: _raise(error)), _labels_changed=False)
+    with pytest.raises(ApiError):
+        node_runner.NodeRunner._write_labels(t.cast(node_runner.NodeRunner, runner), lambda actual: None)
+    assert runner._labels_changed is changed
+
+
+@pytest.mark.parametrize("status", [400, 409, 504])
+def test_a_verified_node_that_cannot_be_uncordoned_keeps_its_configuration(status: int) -> None:
+    """The next run uncordons it."""
+    cordoned = replace(node(), annotations={CORDON: "GPU sharing is being changed"})
+    runner = object.__new__(node_runner.NodeRunner)
+    runner.result = node_runner.NodeResult("n1")
+    runner._node = t.cast("t.Any", SimpleNamespace(read=lambda: cordoned, latest=cordoned))
+    runner._verified = True
+    runner._change_node = lambda dummy: _raise(ApiError("refused", status=status))  # type: ignore[method-assign,assignment]
+    runner._fail = lambda dummy: pytest.fail("rolled back")  # type: ignore[method-assign,assignment]
+    assert runner.run().outcome == INTERRUPTED
+    assert "refused" in runner.result.failure
