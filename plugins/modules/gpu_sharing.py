@@ -259,7 +259,9 @@ gpu_sharing:
       returned: always
       sample: []
     not_started:
-      description: Nodes that are left for another run because of C(rollout.limit), or after a failure (C(rollout.pause_on_failure)).
+      description:
+        - Nodes that are left for another run because of C(rollout.limit), or after a failure (C(rollout.pause_on_failure)).
+        - Also the nodes that C(rollout.max_unavailable) holds back, because it counts the nodes that are left cordoned.
       type: list
       elements: str
       returned: always

@@ -105,12 +105,23 @@ def working_configuration(node: Node) -> LastGood | None:
 
 
 def last_good(node: Node) -> LastGood | None:
-    """The configuration that is recorded on the node; None if there is none or it cannot be parsed."""
-    try:
-        recorded = json.loads(node.annotations.get(names.LAST_GOOD_ANNOTATION) or "null")
-        return LastGood({key: recorded["labels"].get(key) for key in _CONFIG_LABELS}, dict(recorded["offers"]))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    """The configuration that is recorded on the node; None if there is none, or if it is not one that working_configuration() returns.
+
+    A record without GPUs would make every rollback succeed, so its content is not trusted.
+    """
+    recorded = parse_json(node.annotations.get(names.LAST_GOOD_ANNOTATION) or "", dict) or {}
+    labels, offers = recorded.get("labels"), recorded.get("offers")
+    if not isinstance(labels, dict) or not isinstance(offers, dict) or not offers:
         return None
+    values = {key: labels.get(key) for key in _CONFIG_LABELS}
+    if not all(value is None or isinstance(value, str) for value in values.values()):
+        return None
+    # JSON's true is an int in Python.
+    if not all(
+        expected_state.is_gpu_resource(name) and type(count) is int and count > 0 for name, count in offers.items()
+    ):
+        return None
+    return LastGood(values, offers)
 
 
 def _record_working_configuration(node: Node) -> dict[str, str]:

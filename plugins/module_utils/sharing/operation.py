@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import time
@@ -217,8 +218,10 @@ class SharingOperation:
     def _failures(self) -> str:
         done = self._rollout.done
         lines = [abbreviate([f"{name}: {reason}" for name, reason in sorted(done.failed.items())], separator="\n")]
-        if done.not_started:
-            lines.append(f"{len(done.not_started)} node(s) were not started (rollout.pause_on_failure)")
+        lines += [
+            f"{count} node(s) were not started ({option})"
+            for option, count in sorted(collections.Counter(done.not_started.values()).items())
+        ]
         return "\n".join([f"{len(done.failed)} node(s) could not be changed:", *lines])
 
     def _result(self, observed: ObservedNodes) -> dict[str, t.Any]:

@@ -33,13 +33,16 @@ _OUTCOMES = {
 
 @dataclass
 class RolloutResult:
-    """The changes so far, or the predicted changes; `steps` are the started changes with the evicted pods."""
+    """The changes so far, or the predicted changes; `steps` are the started changes with the evicted pods.
+
+    not_started: the nodes that were not started, each with the option that holds back its pool.
+    """
 
     changed: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
     results: dict[str, NodeResult] = field(default_factory=dict)
     steps: dict[str, dict[str, t.Any]] = field(default_factory=dict)
-    not_started: list[str] = field(default_factory=list)
+    not_started: dict[str, str] = field(default_factory=dict)
     refreshed_pods: int = 0
     # Nodes whose gpu-feature-discovery was restarted outside the rolling update.
     discovery_restarted: set[str] = field(default_factory=set)

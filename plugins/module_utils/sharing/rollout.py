@@ -188,6 +188,11 @@ class PoolQueue:
     unavailable: int = 0
     paused: bool = False
 
+    @property
+    def limiting_option(self) -> str:
+        """The option that holds back the waiting changes after the running ones have ended without an error."""
+        return "rollout.pause_on_failure" if self.paused else "rollout.max_unavailable"
+
     def next(self) -> NodeChange | None:
         """The next change that may start, if any; new nodes do not count against max_unavailable."""
         if not self.waiting or self.paused:
@@ -248,6 +253,6 @@ def run_rolling_update(
                 queue.ended(change, result)
             ended += len(done)
             on_done(ended)
-    total.not_started += sorted(change.node for queue in queues for change in queue.waiting)
+    total.not_started.update({change.node: queue.limiting_option for queue in queues for change in queue.waiting})
     if error is not None:
         raise error

@@ -169,7 +169,26 @@ def test_a_broken_configuration_does_not_replace_the_recorded_one() -> None:
     found = last_good(patched(broken, change.patch))
     assert found is not None
     assert found.labels[CONFIG] == "first"
-    assert last_good(replace(broken, annotations={"accel.gpu/last-good": "no json"})) is None
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        "no json",
+        "[]",
+        '{"labels": {}}',
+        '{"labels": {}, "offers": {}}',
+        '{"labels": [], "offers": {"nvidia.com/gpu": 1}}',
+        '{"labels": {}, "offers": ["nvidia.com/gpu"]}',
+        '{"labels": {}, "offers": {"nvidia.com/gpu": 0}}',
+        '{"labels": {}, "offers": {"nvidia.com/gpu": "1"}}',
+        '{"labels": {}, "offers": {"nvidia.com/gpu": true}}',
+        '{"labels": {}, "offers": {"cpu": 1}}',
+        '{"labels": {"nvidia.com/mig.config": 1}, "offers": {"nvidia.com/gpu": 1}}',
+    ],
+)
+def test_a_record_without_gpus_or_of_other_types_is_no_last_good_configuration(recorded: str) -> None:
+    assert last_good(replace(node(), annotations={"accel.gpu/last-good": recorded})) is None
 
 
 CLIENT, PAUSED = "nvidia.com/gpu.deploy.client", "paused-for-mig-change"
