@@ -26,7 +26,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit 
 from ansible_collections.accel.gpu.plugins.module_utils.common.wait import WaitTimeout
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import node_runner
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import INTERRUPTED, NodeFailure
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context import INTERRUPTED, NodeFailure, NodeResult
 from tests.helpers.fleet import node, pool
 
 CORDON, FAILED = "accel.gpu/cordoned", "accel.gpu/failed"
@@ -225,7 +225,7 @@ def test_a_verified_node_that_cannot_be_uncordoned_keeps_its_configuration(statu
     """The next run uncordons it."""
     cordoned = replace(node(), annotations={CORDON: "GPU sharing is being changed"})
     runner = object.__new__(node_runner.NodeRunner)
-    runner.result = node_runner.NodeResult("n1")
+    runner.result = NodeResult("n1")
     runner._node = t.cast("t.Any", SimpleNamespace(read=lambda: cordoned, latest=cordoned))
     runner._verified = True
     runner._change_node = lambda dummy: _raise(ApiError("refused", status=status))  # type: ignore[method-assign,assignment]
