@@ -117,10 +117,13 @@ def pending_changes(pool: Document) -> list[str]:
     if not changes:
         return []
     desired = sharing_mode(pool.get("mode"), pool.get("replicas"))
-    lines = [
-        f"{plural(count, 'node')} to switch from {_previous_mode(mode)} to {desired}"
-        for mode, count in (changes.get("switched_from") or {}).items()
-    ]
+    lines = []
+    for mode, count in (changes.get("switched_from") or {}).items():
+        previous = _previous_mode(mode)
+        switch = (
+            f"to a different configuration of {desired}" if previous == desired else f"from {previous} to {desired}"
+        )
+        lines.append(f"{plural(count, 'node')} to switch {switch}")
     if changes.get("joining"):
         lines.append(f"{plural(changes['joining'], 'node')} to add to the pool")
     lines += [

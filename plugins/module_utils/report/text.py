@@ -124,9 +124,8 @@ def _changes(pool: Document) -> str:
         return "no change"
     desired = mode_with_replicas(pool["mode"], pool.get("replicas") or 1)
     parts = [
-        f"{count} node(s) from {mode} to {desired}"
+        f"{count} node(s) {f'to a different configuration of {mode}' if mode == desired else f'from {mode} to {desired}'}"
         for mode, count in changes["switched_from"].items()
-        if mode != desired
     ]
     if changes["joining"]:
         parts.append(f"{changes['joining']} node(s) join the pool")
