@@ -218,6 +218,7 @@ from ..module_utils.gpu_operator.driver_rollout import (
     is_in_place,
 )
 from ..module_utils.kube.errors import ApiError
+from ..module_utils.kube.objects import NOT_CHECKED
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
@@ -316,14 +317,15 @@ def work(module: LicenseModule) -> Object:
     lease = module.lease()
     lease.observe()
     found = _compare(module, options)
+    note = None
     if found.changed:
         with lease:
             if not (module.check_mode or lease.untouched):
                 # Another run may have changed the objects, the ClusterPolicy or the drivers before this run held the lease.
                 found = _compare(module, options)
-            _write(module, lease, found)
+            note = _write(module, lease, found)
     _warn(module, found)
-    return _result(found)
+    return _result(found, note)
 
 
 def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
@@ -346,15 +348,18 @@ def _compare(module: LicenseModule, options: LicenseOptions) -> Comparison:
     return Comparison(cluster, objects, changes, _config_change(module, plan, cluster, targets[0], version))
 
 
-def _write(module: LicenseModule, lease: Lease, found: Comparison) -> None:
+def _write(module: LicenseModule, lease: Lease, found: Comparison) -> str | None:
+    """Send the changes; returns why check mode did not check one of them."""
+    note = None
     for change in found.changes:
         lease.check()
         # In check mode on a first run, the server cannot check an object in a namespace that does not exist yet.
         if not (module.check_mode and found.cluster.namespace in module.expected.namespaces):
-            found.objects.write(change, check=module.check_mode)
+            note = found.objects.write(change, check=module.check_mode) or note
     if found.policy.applied:
         lease.check()
-        _apply_config(module, found.policy)
+        note = _apply_config(module, found.policy) or note
+    return note
 
 
 def _operator_version(module: LicenseModule, plan: Plan, policy: Object | None) -> str:
@@ -389,7 +394,7 @@ def _config_change(
     return LicensingConfigChange(name, config, rollout, not (in_place or module.params["allow_driver_rollout"]))
 
 
-def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> None:
+def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> str | None:
     body = {
         "apiVersion": "nvidia.com/v1",
         "kind": "ClusterPolicy",
@@ -402,6 +407,8 @@ def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> None:
     except ApiError as error:
         if not (module.check_mode and error.lacks_right):
             raise
+        return NOT_CHECKED
+    return None
 
 
 def _warn(module: LicenseModule, found: Comparison) -> None:
@@ -421,7 +428,7 @@ def _warn(module: LicenseModule, found: Comparison) -> None:
         )
 
 
-def _result(found: Comparison) -> Object:
+def _result(found: Comparison, note: str | None) -> Object:
     namespace, policy = found.cluster.namespace, found.policy
     before, after = shown_changes(found.changes, namespace)
     if policy.applied and policy.config is not None:
@@ -437,7 +444,7 @@ def _result(found: Comparison) -> Object:
             "held_back": policy.held_back_fields,
             "driver_nodes": policy.rollout.nodes if policy.rollout and not policy.held_back else 0,
         },
-        "diff": diff_of(before, after, "licensing"),
+        "diff": diff_of(before, after, "licensing", note),
     }
 
 

@@ -92,7 +92,9 @@ from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.kube.conflict_retry import retry_conflicts
+from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
+from ..module_utils.kube.objects import NOT_CHECKED
 from ..module_utils.pull_secret.secret import ForeignSecret, desired_secret, logins_of, unusable_logins
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 from ..module_utils.schema.messages import quote
@@ -117,11 +119,12 @@ def work(module: PullSecretModule) -> dict[str, t.Any]:
     live = {key: module.client.get(_path(*key)) for key in keys}
     wanted = _desired(module, live)
     changed = {key: body for key, body in wanted.items() if body is not None}
+    note = None
     if changed:
         with module.lease() as lease:
             for key, body in changed.items():
                 lease.check()
-                _write(module, key, body)
+                note = _write(module, key, body) or note
     results = [
         {
             "name": name,
@@ -136,7 +139,7 @@ def work(module: PullSecretModule) -> dict[str, t.Any]:
     return {
         "changed": bool(changed),
         "pull_secrets": results,
-        "diff": diff_of(before, after, "registries of pull Secrets"),
+        "diff": diff_of(before, after, "registries of pull Secrets", note),
     }
 
 
@@ -178,12 +181,12 @@ def _desired(
     return found
 
 
-def _write(module: PullSecretModule, key: tuple[str, str], body: Object) -> None:
-    """Create or patch a Secret; after a conflict, the logins are added to what it has then."""
+def _write(module: PullSecretModule, key: tuple[str, str], body: Object) -> str | None:
+    """Create or patch a Secret; after a conflict, the logins are added to what it has then. Returns why check mode did not check it."""
     namespace, name = key
     if module.check_mode and namespace in module.expected.namespaces:
         # The run creates the namespace before this module, so the server cannot check the Secret yet.
-        return
+        return None
 
     def send(desired: Object) -> None:
         if "resourceVersion" in desired["metadata"]:
@@ -194,7 +197,13 @@ def _write(module: PullSecretModule, key: tuple[str, str], body: Object) -> None
     def recompute() -> Object | None:
         return _desired(module, {key: module.client.get(_path(namespace, name))})[key]
 
-    retry_conflicts(send, body, recompute)
+    try:
+        retry_conflicts(send, body, recompute)
+    except ApiError as error:
+        if not (module.check_mode and error.lacks_right):
+            raise
+        return NOT_CHECKED
+    return None
 
 
 def _action(live: Object | None, desired: Object | None) -> str:

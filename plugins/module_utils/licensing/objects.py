@@ -12,6 +12,7 @@ from ..cluster_state.object_managers import manager_of
 from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.errors import ApiError
+from ..kube.objects import NOT_CHECKED
 from ..kube.paths import collection_path, object_path
 from ..schema.messages import join_words, quote
 from .connectivity import proxy_of
@@ -198,8 +199,8 @@ class LicenseObjects:
             return None
         return former if read_files(former, live, self._cluster.namespace).token is not None else None
 
-    def write(self, change: LicenseObjectChange, *, check: bool) -> None:
-        """Create or patch the object; after a conflict, it is compared again."""
+    def write(self, change: LicenseObjectChange, *, check: bool) -> str | None:
+        """Create or patch the object; after a conflict, it is compared again. Returns why check mode did not check the change."""
 
         def send(body: Object) -> None:
             metadata = body["metadata"]
@@ -210,8 +211,15 @@ class LicenseObjects:
                 path = collection_path("v1", change.target.kind, metadata["namespace"])
                 self._client.create(path, body, dry_run=check)
 
-        if change.body is not None:
+        if change.body is None:
+            return None
+        try:
             retry_conflicts(send, change.body, lambda: self.compare(change.target).body)
+        except ApiError as error:
+            if not (check and error.lacks_right):
+                raise
+            return NOT_CHECKED
+        return None
 
 
 def shown_changes(changes: t.Iterable[LicenseObjectChange], namespace: str) -> tuple[Object, Object]:
