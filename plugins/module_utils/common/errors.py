@@ -101,6 +101,8 @@ class ServiceError(Exception):
         self.details = dict(details or {})
         self.retry_after = retry_after
         self.sent = sent
+        # Whether an earlier attempt of the same request may have been carried out.
+        self.earlier_outcome_unknown = False
         # The result so far, for the module's failure.
         self.partial: dict[str, t.Any] = {}
 
@@ -148,6 +150,11 @@ class ServiceError(Exception):
     def outcome_unknown(self) -> bool:
         """Whether a changing request may have been carried out although it failed."""
         return self.sent and (self.status is None or self.status in SERVER_FAILURES)
+
+    @property
+    def maybe_applied(self) -> bool:
+        """Whether any attempt of a changing request, not only the last one, may have been carried out."""
+        return self.earlier_outcome_unknown or self.outcome_unknown
 
     @property
     def code(self) -> int | str:

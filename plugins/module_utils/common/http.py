@@ -146,11 +146,14 @@ class Retrier:
         """
         deadline = self._clock() + limit
         attempts = internal_errors = 0
+        outcome_unknown = False
         while True:
             attempts += 1
             try:
                 return request(deadline - self._clock())
             except ServiceError as error:
+                error.earlier_outcome_unknown = outcome_unknown
+                outcome_unknown = outcome_unknown or error.outcome_unknown
                 internal_errors += error.status == 500
                 delay = self._delay(error, attempts)
                 if (

@@ -35,7 +35,7 @@ E = t.TypeVar("E", bound=Edit)
 
 @dataclass(frozen=True)
 class PatchResult(t.Generic[E]):
-    """The last edit that was sent, and its effect; `node` is the answer, if it was requested.
+    """The last edit that was sent, and its effect; `node` is the changed node, if it was requested.
 
     unchanged: after a conflict nothing was left to change. gone: the node does not exist. unchecked: this user may not send a dry run.
     """
@@ -56,13 +56,15 @@ def patch_node(
 ) -> PatchResult[E]:
     """Send the edit; after a conflict `compute` gets the node as it is now and returns another edit, or None.
 
+    If the response to a patch is lost and `compute` then finds nothing to change, the patch was carried out, so the status is changed.
     `check_lease` is called before each patch and raises when the lease is lost. Without `answer` the server sends no node back.
     """
     path = f"{NODES}/{edit.name}"
-    sent, exists = edit, True
+    sent, maybe_applied = edit, False
+    node: Object | None = None
 
     def send(current: E) -> PatchResult[E]:
-        nonlocal sent
+        nonlocal sent, maybe_applied
         sent = current
         check_lease()
         try:
@@ -75,12 +77,23 @@ def patch_node(
                 return PatchResult("gone", current)
             if dry_run and error.lacks_right:
                 return PatchResult("unchecked", current)
+            maybe_applied = maybe_applied or (error.maybe_applied and not dry_run)
+            error.earlier_outcome_unknown = maybe_applied
             raise
 
     def recompute() -> E | None:
-        nonlocal exists
+        nonlocal node
         node = client.get(path)
-        exists = node is not None
         return compute(node) if node is not None else None
 
-    return retry_conflicts(send, edit, recompute) or PatchResult("unchanged" if exists else "gone", sent)
+    try:
+        result = retry_conflicts(send, edit, recompute)
+    except ApiError as error:
+        if not maybe_applied or error.fails_every_request or recompute() is not None:
+            raise
+        result = None
+    if result is not None:
+        return result
+    if node is None:
+        return PatchResult("gone", sent)
+    return PatchResult("changed", sent, node if answer else None) if maybe_applied else PatchResult("unchanged", sent)

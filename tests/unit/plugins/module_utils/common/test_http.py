@@ -111,6 +111,16 @@ def test_a_result_after_transient_errors() -> None:
     assert attempts.send() == "done"
 
 
+@pytest.mark.parametrize(
+    ("first", "maybe_applied"), [(answer(504), True), (answer(429), False), (answer(503, sent=False), False)]
+)
+def test_a_refusal_may_follow_an_attempt_that_was_carried_out(first: ServiceError, maybe_applied: bool) -> None:
+    with pytest.raises(ServiceError) as failure:
+        Attempts(first, answer(409)).send()
+    assert failure.value.conflict
+    assert failure.value.maybe_applied is maybe_applied
+
+
 def test_delays_double_up_to_eight_seconds() -> None:
     attempts = Attempts(answer(503))
     with pytest.raises(ServiceError):

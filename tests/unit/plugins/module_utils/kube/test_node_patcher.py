@@ -74,6 +74,30 @@ def test_after_a_conflict_nothing_may_be_left() -> None:
     assert send(Client(CONFLICT), lambda dummy: None).status == "unchanged"
 
 
+def after_lost_response(status: int) -> ApiError:
+    """The error of a request whose first attempt got no response."""
+    error = ApiError("no", status=status)
+    error.earlier_outcome_unknown = True
+    return error
+
+
+@pytest.mark.parametrize("error", [after_lost_response(409), ApiError("no", status=504), after_lost_response(422)])
+def test_a_patch_whose_response_is_lost_counts_as_changed(error: ApiError) -> None:
+    result = send(Client(error), lambda dummy: None, answer=True)
+    assert (result.status, result.node) == ("changed", {"version": 3})
+
+
+def test_a_dry_run_whose_response_is_lost_changes_nothing() -> None:
+    assert send(Client(after_lost_response(409)), lambda dummy: None, dry_run=True).status == "unchanged"
+
+
+def test_a_patch_that_was_not_carried_out_fails() -> None:
+    with pytest.raises(ApiError, match="no") as failure:
+        send(Client(after_lost_response(409), ApiError("no", status=422)))
+    # The first patch may still be carried out.
+    assert failure.value.maybe_applied
+
+
 @pytest.mark.parametrize("client", [Client(NOT_FOUND), Client(CONFLICT, exists=False)])
 def test_a_node_that_is_gone(client: Client) -> None:
     assert send(client).status == "gone"
