@@ -98,13 +98,16 @@ class Rollout:
                 (change.node, functools.partial(NodeRunner(context, change).fail_immediate, messages[change.node]))
                 for change in failed
             ]
+            errors: list[Exception] = []
             for change, outcome in zip(failed, run_bounded(calls, stop=lease.lost), strict=True):
-                if outcome.error is not None:
-                    raise outcome.error
                 if outcome.value is not None:
                     self.done.add(change, outcome.value)
-                    if outcome.value.error is not None:
-                        raise outcome.value.error
+                error = outcome.value.error if outcome.value is not None else outcome.error
+                if error is not None:
+                    errors.append(error)
+            # Nodes after the first error may have been rolled back, too; they are reported with it.
+            if errors:
+                raise errors[0]
 
     def _run_rolling_update(self, state: ClusterState, lease: Lease) -> None:
         changes = state.changes.rolling_changes
@@ -132,11 +135,12 @@ class Rollout:
         steps = {change.node: change.as_dict() for change in changes.node_changes if not change.rolling}
 
         def on_done(outcome: Outcome[bool], finished: int) -> None:
-            if outcome.ok and outcome.value:
+            error = outcome.error
+            if outcome.value or (isinstance(error, ApiError) and error.maybe_applied):
                 self.done.changed.add(outcome.name)
                 self.done.steps[outcome.name] = steps[outcome.name]
-            elif outcome.error is not None and not is_fatal(outcome.error):
-                self.done.failed[outcome.name] = str(outcome.error)
+            if error is not None and not is_fatal(error):
+                self.done.failed[outcome.name] = str(error)
             self._context.progress.report("nodes labelled", finished, len(edits))
 
         calls = [

@@ -7,14 +7,20 @@ from __future__ import annotations
 import threading
 import typing as t
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact import Transition
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import NodeDrift
+from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import LastGood, node_edit
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import rollout as sharing_rollout
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.result import RolloutResult
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import (
+    Rollout,
     pool_queues,
     run_rolling_update,
 )
@@ -25,7 +31,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context impo
     ROLLED_BACK,
     NodeResult,
 )
-from tests.helpers.fleet import pool, rollout
+from tests.helpers.fleet import node, pool, rollout
 
 
 def change(name: str, of_pool: PoolPlan, **more: t.Any) -> NodeChange:
@@ -108,3 +114,56 @@ def test_an_error_stops_the_start_of_other_changes() -> None:
         run_rolling_update(pool_queues(changes, {"notebooks": 3}), run, total, lambda ended: None)
     assert list(total.results) == ["a"]
     assert sorted(total.not_started) == ["b", "c"]
+
+
+def test_each_outcome_of_a_rollback_is_reported_before_the_first_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = {
+        "a": NodeResult("a", INTERRUPTED, failure="lost", changed=True, error=PermissionError("a")),
+        "b": NodeResult("b", ROLLED_BACK, failure="why", changed=True),
+        "c": NodeResult("c", INTERRUPTED, failure="lost", changed=True, error=PermissionError("c")),
+    }
+
+    def runner(dummy: t.Any, item: NodeChange) -> mock.Mock:
+        return mock.Mock(fail_immediate=lambda message: results[item.node])
+
+    for name, substitute in {"NodeRunner": runner, "diagnose": mock.Mock(), "WatchedNodes": mock.MagicMock()}.items():
+        monkeypatch.setattr(sharing_rollout, name, substitute)
+    recorded = {"accel.gpu/last-good": str(LastGood({}, {"nvidia.com/gpu": 1}))}
+    state = mock.Mock(nodes={name: replace(node(name), annotations=recorded) for name in "abc"})
+    changes = [replace(change(name, pool()), rolling=False) for name in "abc"]
+    state.changes = mock.Mock(rolling_changes=[], node_changes=changes)
+    update = Rollout(mock.Mock())
+    update._node_context = mock.Mock()  # type: ignore[method-assign]
+    update.done.changed.update("abc")
+    findings = {name: NodeDrift(name, "notebooks", ("x",)) for name in "abc"}
+    with pytest.raises(PermissionError, match=r"^a$"):
+        update.roll_back_failed(state, findings, mock.Mock(lost=threading.Event()))
+    assert update.done.results == results
+    assert set(update.done.failed) == set("abc")
+
+
+@pytest.mark.parametrize(
+    ("carried_out", "known", "changed", "failed"),
+    [(True, True, ["n1"], []), (False, True, ["n1"], ["n1"]), (True, False, ["n1"], ["n1"])],
+)
+def test_a_node_counts_as_changed_although_the_response_is_lost(
+    carried_out: bool, known: bool, changed: list[str], failed: list[str]
+) -> None:
+    """It has failed only if the patch is not found on it; otherwise it is verified with its pool."""
+    to = pool(replicas=4)
+    actual = node("n1")
+    edit = node_edit(actual, to)
+    assert edit is not None
+    lost = ApiError("lost", status=504)
+    labels = {**actual.labels, **(edit.labels if carried_out else {})}
+    annotations = edit.patch["metadata"]["annotations"] if carried_out else {}
+    raw = {"metadata": {"name": "n1", "labels": labels, "annotations": annotations}}
+    client = mock.Mock(strategic_merge=mock.Mock(side_effect=lost), get=mock.Mock(return_value=raw))
+    if not known:
+        client.get.side_effect = lost
+    item = NodeChange("n1", to, edit, Transition("labels", False))
+    state = mock.Mock(pool_of=lambda name: to)
+    state.changes = mock.Mock(immediate_edits=[edit], node_changes=[item], held_back=())
+    update = Rollout(mock.Mock(client=client))
+    update._patch_immediate(state, mock.Mock(lost=threading.Event()))
+    assert (sorted(update.done.changed), sorted(update.done.failed)) == (changed, failed)
