@@ -177,7 +177,7 @@ class NodeRunner:
             self._node.write(compute)
         except ApiError as error:
             # If only the response was lost, the node already changes.
-            self._labels_changed |= error.outcome_unknown
+            self._labels_changed |= error.maybe_applied
             raise
         self._labels_changed = True
 
