@@ -353,7 +353,7 @@ gpu_sharing:
       description: The reason why the API server did not validate the changes in check mode.
       type: str
       returned: in check mode, if the user is not allowed to send a dry run
-      sample: "not checked by the server: nodes is forbidden"
+      sample: "not checked by the server: this user may not send a dry run"
     report_path:
       description: The file with the complete result.
       type: str

@@ -16,12 +16,12 @@ from ..cluster_state.pool_release import is_partitioned
 from ..common.parallel import Outcome, is_fatal, run_bounded
 from ..drain.drainer import progress_by_node
 from ..kube.errors import ApiError
-from ..kube.node_patcher import patch_node
-from ..kube.paths import NODES
+from ..kube.node_patcher import PatchStatus, patch_node
+from ..kube.objects import NOT_CHECKED
 from ..schema import rollout
 from . import operands
 from .diagnosis import diagnose
-from .node_change import NodeChange, in_rollout_order
+from .node_change import NodeChange, declared_edit, in_rollout_order
 from .node_runner import NodeRunner
 from .result import RolloutResult
 from .run_context import INTERRUPTED, QUARANTINED, NodeContext, NodeResult, RunContext
@@ -70,13 +70,20 @@ class Rollout:
         try:
             self._context.reader.configmaps.add_entries(changes, dry_run=True)
             samples = {changes.pool_of.get(edit.name, ""): edit for edit in changes.edits}
-            for edit in samples.values():
-                self._context.client.strategic_merge(f"{NODES}/{edit.name}", edit.patch, dry_run=True)
+            statuses = [self._check_edit(edit, state) for edit in samples.values()]
         except ApiError as error:
             if not error.lacks_right:
                 raise
-            return f"not checked by the server: {error.message}"
-        return None
+            return NOT_CHECKED
+        return NOT_CHECKED if "unchecked" in statuses else None
+
+    def _check_edit(self, edit: NodeEdit, state: ClusterState) -> PatchStatus:
+        pool, repair = state.pool_of(edit.name), self._context.scope.repairs
+
+        def fresh_edit(raw: t.Mapping[str, t.Any]) -> NodeEdit | None:
+            return declared_edit(parse_node(raw), pool, state.changes.held_back, repair=repair)
+
+        return patch_node(self._context.client, edit, fresh_edit, lambda: None, dry_run=True).status
 
     def roll_back_failed(self, state: ClusterState, findings: t.Mapping[str, NodeDrift], lease: Lease) -> None:
         """Roll back or quarantine nodes that this run patched outside the rolling update and that are not as declared.

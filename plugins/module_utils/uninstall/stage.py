@@ -96,7 +96,11 @@ class Stage:
         self.report_kept_on_nodes()
         try:
             for edit in edits[:1]:
-                self.client.strategic_merge(f"{NODES}/{edit.name}", edit.patch, dry_run=True)
+                checked = patch_node(
+                    self.client, edit, lambda raw: self.node_edit(parse_node(raw)), lambda: None, dry_run=True
+                )
+                if checked.status == "unchecked":
+                    self.result.unchecked = NOT_CHECKED
             for removal in self.removals:
                 if removal.check is not None:
                     removal.check()

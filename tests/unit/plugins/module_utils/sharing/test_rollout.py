@@ -15,6 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.impact imp
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.node_check import NodeDrift
 from ansible_collections.accel.gpu.plugins.module_utils.cluster_state.pool_edit import LastGood, node_edit
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import NOT_CHECKED
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, node_count_of
 from ansible_collections.accel.gpu.plugins.module_utils.sharing import rollout as sharing_rollout
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.node_change import NodeChange
@@ -31,6 +32,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.run_context impo
     ROLLED_BACK,
     NodeResult,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.scope import EVERYTHING
 from tests.helpers.fleet import node, pool, rollout
 
 
@@ -167,3 +169,32 @@ def test_a_node_counts_as_changed_although_the_response_is_lost(
     update = Rollout(mock.Mock(client=client))
     update._patch_immediate(state, mock.Mock(lost=threading.Event()))
     assert (sorted(update.done.changed), sorted(update.done.failed)) == (changed, failed)
+
+
+MISSING_RIGHT = ApiError('User "u" cannot patch resource "nodes"', status=403)
+
+
+@pytest.mark.parametrize(
+    ("responses", "exists", "unchecked"),
+    [
+        ([None], True, None),
+        # The kubelet has written the node since it was listed.
+        ([ApiError("no", status=409), None], True, None),
+        ([ApiError("no", status=404)], False, None),
+        ([ApiError("no", status=409)], False, None),
+        ([MISSING_RIGHT], True, NOT_CHECKED),
+    ],
+)
+def test_check_mode_patches_a_node_like_a_run(
+    responses: list[ApiError | None], exists: bool, unchecked: str | None
+) -> None:
+    to, actual = pool(replicas=4), node("n1")
+    edit = node_edit(actual, to)
+    assert edit is not None
+    raw = {"metadata": {"name": "n1", "labels": actual.labels}} if exists else None
+    client = mock.Mock(strategic_merge=mock.Mock(side_effect=responses), get=mock.Mock(return_value=raw))
+    state = mock.Mock(pool_of=lambda name: to)
+    state.changes = mock.Mock(edits=[edit], pool_of={"n1": "notebooks"}, held_back=())
+    assert Rollout(mock.Mock(client=client, scope=EVERYTHING)).dry_run(state) == unchecked
+    assert client.strategic_merge.call_count == len(responses)
+    assert all(call.kwargs == {"dry_run": True} for call in client.strategic_merge.call_args_list)
