@@ -118,7 +118,8 @@ def last_good(node: Node) -> LastGood | None:
         return None
     # JSON's true is an int in Python.
     if not all(
-        expected_state.is_gpu_resource(name) and type(count) is int and count > 0 for name, count in offers.items()
+        expected_state.is_gpu_resource(name) and isinstance(count, int) and not isinstance(count, bool) and count > 0
+        for name, count in offers.items()
     ):
         return None
     return LastGood(values, offers)

@@ -93,7 +93,7 @@ class ClusterModule(BaseModule):
         cluster = self.kube_params["gpu_cluster"] or {}
         if "lease_wait_timeout" in self.kube_params:
             # An invalid value fails here, before any request.
-            _ = self._lease_settings
+            self._lease_settings()
         client = Client(ConnectionOptions.from_params(self.kube_params, cluster), self.user_agent)
         if cluster.get("name"):
             name, kube_name = str(cluster["name"]), cluster.get("kube_name")
@@ -112,13 +112,12 @@ class ClusterModule(BaseModule):
             self.client,
             holder_of(self.run_id, self.inventory_hostname),
             namespace=self.kube_params["lease_namespace"],
-            wait_timeout=self._lease_settings["wait_timeout"],
+            wait_timeout=self._lease_settings()["wait_timeout"],
             progress=self.progress,
             active=not self.check_mode,
             identity=self.identity,
         )
 
-    @functools.cached_property
     def _lease_settings(self) -> t.Mapping[str, t.Any]:
         return lease_settings(self.kube_params["gpu_cluster"] or {}, self.kube_params["lease_wait_timeout"])
 

@@ -19,9 +19,9 @@ def _longest(periods: t.Sequence[int | None]) -> int | None:
     return max(known) if len(known) == len(periods) else None
 
 
-def _option(default: t.Any, kind: str, most_careful: t.Callable[[t.Any], t.Any]) -> t.Any:
-    """An option with its type in the argument specification; `most_careful` chooses one of the values of several pools."""
-    return dataclasses.field(default=default, metadata={"type": kind, "most_careful": most_careful})
+def _option(kind: str, most_careful: t.Callable[[t.Any], t.Any]) -> dict[str, t.Any]:
+    """The type of an option in the argument specification, and how one of the values of several pools is chosen."""
+    return {"type": kind, "most_careful": most_careful}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,10 +32,12 @@ class DrainOptions:
     grace_period: seconds for every pod; None keeps the grace period of each pod. drain_timeout: seconds for a node.
     """
 
-    evict: bool = _option(True, "bool", all)
-    force: bool = _option(False, "bool", all)
-    grace_period: int | None = _option(None, "int", _longest)
-    drain_timeout: float = _option(ROLLOUT.fields["drain_timeout"].default, "int", max)
+    evict: bool = dataclasses.field(default=True, metadata=_option("bool", all))
+    force: bool = dataclasses.field(default=False, metadata=_option("bool", all))
+    grace_period: int | None = dataclasses.field(default=None, metadata=_option("int", _longest))
+    drain_timeout: float = dataclasses.field(
+        default=ROLLOUT.fields["drain_timeout"].default, metadata=_option("int", max)
+    )
 
     @classmethod
     def from_rollout(cls, rollout: RolloutPlan) -> DrainOptions:

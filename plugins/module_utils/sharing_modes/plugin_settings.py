@@ -26,25 +26,26 @@ class PluginSetting:
 
     path: str
     default: t.Any
-    plugin_default: t.Any
-    choices: tuple[str, ...]
-
-
-def _setting(path: str, default: t.Any = None, plugin_default: t.Any = None, choices: tuple[str, ...] = ()) -> t.Any:
-    return field(default=default, metadata={"setting": PluginSetting(path, default, plugin_default, choices)})
+    plugin_default: t.Any = None
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PluginSettings:
-    """The settings, named as in `sharing`. A new one has the default None: if it were always written, the name of every configuration would change."""
+    """The settings, named as in `sharing`; the metadata are the other fields of PluginSetting.
 
-    rename: bool = _setting("sharing.*.renameByDefault", default=False, plugin_default=False)
-    fail_requests_greater_than_one: bool = _setting(
-        "sharing.*.failRequestsGreaterThanOne", default=True, plugin_default=False
+    A new setting has the default None: if it were always written, the name of every configuration would change.
+    """
+
+    rename: bool = field(default=False, metadata={"path": "sharing.*.renameByDefault", "plugin_default": False})
+    fail_requests_greater_than_one: bool = field(
+        default=True, metadata={"path": "sharing.*.failRequestsGreaterThanOne", "plugin_default": False}
     )
 
 
-SETTINGS: dict[str, PluginSetting] = {each.name: each.metadata["setting"] for each in fields(PluginSettings)}
+SETTINGS: dict[str, PluginSetting] = {
+    each.name: PluginSetting(default=each.default, **each.metadata) for each in fields(PluginSettings)
+}
 
 
 def setting_paths(plugin_key: str) -> dict[str, list[str]]:
