@@ -121,7 +121,7 @@ class Machines:
 
     def _template(self, flavor: str, labels: Mapping[str, str], taints: Sequence[Mapping[str, str]]) -> Template:
         offered = self._flavors.get(flavor)
-        if offered is None or getattr(offered, self._cloud) is None:
+        if offered is None or self._cloud not in offered.offers:
             known = ", ".join(name for name, one in self._flavors.items() if getattr(one, self._cloud) is not None)
             raise LabError(f"{self._cloud} has no flavor '{flavor}'; known: {known}")
         own = {CLOUD_LABEL: self._cloud, FLAVOR_LABEL: flavor}
