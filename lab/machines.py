@@ -122,7 +122,7 @@ class Machines:
     def _template(self, flavor: str, labels: Mapping[str, str], taints: Sequence[Mapping[str, str]]) -> Template:
         offered = self._flavors.get(flavor)
         if offered is None or self._cloud not in offered.offers:
-            known = ", ".join(name for name, one in self._flavors.items() if getattr(one, self._cloud) is not None)
+            known = ", ".join(name for name, one in self._flavors.items() if self._cloud in one.offers)
             raise LabError(f"{self._cloud} has no flavor '{flavor}'; known: {known}")
         own = {CLOUD_LABEL: self._cloud, FLAVOR_LABEL: flavor}
         group = dataclasses.replace(offered.machine, labels={**own, **labels}, taints=[dict(taint) for taint in taints])
