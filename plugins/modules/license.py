@@ -217,8 +217,7 @@ from ..module_utils.gpu_operator.driver_rollout import (
     held_back_warning,
     is_in_place,
 )
-from ..module_utils.kube.errors import ApiError
-from ..module_utils.kube.objects import NOT_CHECKED
+from ..module_utils.kube.objects import write_or_note
 from ..module_utils.kube.paths import CLUSTER_POLICIES, collection_path
 from ..module_utils.kube.plan_module import PlanModule
 from ..module_utils.licensing.cluster import LicenseCluster
@@ -402,13 +401,11 @@ def _apply_config(module: LicenseModule, change: LicensingConfigChange) -> str |
         "spec": {"driver": {"licensingConfig": dict(change.config.after if change.config else {})}},
     }
     path = f"{CLUSTER_POLICIES}/{change.name}"
-    try:
-        module.client.apply(path, body, dry_run=module.check_mode, field_validation="Strict", manager=LICENSING_MANAGER)
-    except ApiError as error:
-        if not (module.check_mode and error.lacks_right):
-            raise
-        return NOT_CHECKED
-    return None
+    check = module.check_mode
+    return write_or_note(
+        lambda: module.client.apply(path, body, dry_run=check, field_validation="Strict", manager=LICENSING_MANAGER),
+        check=check,
+    )
 
 
 def _warn(module: LicenseModule, found: Comparison) -> None:

@@ -92,9 +92,8 @@ from ..module_utils.common.errors import InvalidOptions
 from ..module_utils.common.module import ArgumentSpec, merge_specs
 from ..module_utils.common.results import diff_of
 from ..module_utils.kube.conflict_retry import retry_conflicts
-from ..module_utils.kube.errors import ApiError
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.kube.objects import NOT_CHECKED
+from ..module_utils.kube.objects import write_or_note
 from ..module_utils.pull_secret.secret import ForeignSecret, desired_secret, logins_of, unusable_logins
 from ..module_utils.registry.module import REGISTRY, RegistryAccessMixin
 from ..module_utils.schema.messages import quote
@@ -197,13 +196,7 @@ def _write(module: PullSecretModule, key: tuple[str, str], body: Object) -> str 
     def recompute() -> Object | None:
         return _desired(module, {key: module.client.get(_path(namespace, name))})[key]
 
-    try:
-        retry_conflicts(send, body, recompute)
-    except ApiError as error:
-        if not (module.check_mode and error.lacks_right):
-            raise
-        return NOT_CHECKED
-    return None
+    return write_or_note(lambda: retry_conflicts(send, body, recompute), check=module.check_mode)
 
 
 def _action(live: Object | None, desired: Object | None) -> str:

@@ -29,7 +29,7 @@ from ..common.errors import InvalidOptions
 from ..common.nested import get_nested
 from ..common.wait import StateTimer, WaitOptions
 from ..kube.errors import ApiError
-from ..kube.objects import NOT_CHECKED
+from ..kube.objects import write_or_note
 from ..kube.paths import NODES
 from .objects import AutoscalerChange, bounds_of
 from .scaling_changes import ClusterObjects, ScalingChanges, uses_priorities
@@ -80,21 +80,18 @@ class AutoscalingClient:
 
     def send(self, change: AutoscalerChange, *, check: bool) -> str | None:
         """Create, change or delete an object, in check mode as a dry run. Returns why the server has not checked a change."""
+        return write_or_note(lambda: self._send(change, check), check=check)
+
+    def _send(self, change: AutoscalerChange, check: bool) -> None:
         collection = self._collection(change.kind)
         path = f"{collection}/{change.name}"
-        try:
-            if change.live is None:
-                self._client.create(collection, change.desired or {}, dry_run=check, field_validation="Strict")
-            elif change.desired is None:
-                body = {"preconditions": {"uid": change.live["metadata"]["uid"]}}
-                self._client.delete(path, body=body, dry_run=check)
-            else:
-                self._client.patch(path, change.patch, dry_run=check, field_validation="Strict")
-        except ApiError as error:
-            if not (check and error.lacks_right):
-                raise
-            return NOT_CHECKED
-        return None
+        if change.live is None:
+            self._client.create(collection, change.desired or {}, dry_run=check, field_validation="Strict")
+        elif change.desired is None:
+            body = {"preconditions": {"uid": change.live["metadata"]["uid"]}}
+            self._client.delete(path, body=body, dry_run=check)
+        else:
+            self._client.patch(path, change.patch, dry_run=check, field_validation="Strict")
 
     def await_bounds(
         self, planned: ScalingChanges, waiting: WaitOptions, first: t.Sequence[Object] | None = None

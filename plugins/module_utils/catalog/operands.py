@@ -26,7 +26,7 @@ DRIVER_MANAGER_VARIABLE = "DRIVER_MANAGER_IMAGE"
 
 
 @dataclasses.dataclass(frozen=True)
-class Operand:
+class OperandDefinition:
     """An operand with an image.
 
     part: its field in the spec of the ClusterPolicy. runs: whether it runs if `enabled` of this field is not set; None if there is no `enabled`.
@@ -51,23 +51,23 @@ class Operand:
 
 
 OPERANDS = (
-    Operand("validator", None, (VALIDATOR,)),
-    Operand("driver", True, (DRIVER,), manager="manager", by_system=True),
-    Operand("toolkit", True, (TOOLKIT,), image_variable="CONTAINER_TOOLKIT_IMAGE"),
-    Operand("devicePlugin", True, (PLUGIN, MPS_DAEMON)),
-    Operand("gfd", True, (DISCOVERY,)),
-    Operand("dcgm", True, (DCGM,)),
-    Operand("dcgmExporter", True, (DCGM_EXPORTER,)),
-    Operand("migManager", True, (MIG_MANAGER,)),
-    Operand("nodeStatusExporter", False, ("nvidia-node-status-exporter",), image_variable="VALIDATOR_IMAGE"),
-    Operand("gds", False, by_system=True),
-    Operand("gdrcopy", False, by_system=True),
-    Operand("vfioManager", True, manager="driverManager", virtual_machines=True),
-    Operand("sandboxDevicePlugin", True, virtual_machines=True),
-    Operand("kataSandboxDevicePlugin", False, virtual_machines=True),
-    Operand("vgpuManager", False, manager="driverManager", by_system=True, virtual_machines=True),
-    Operand("vgpuDeviceManager", True, virtual_machines=True),
-    Operand("kataManager", False, virtual_machines=True),
-    Operand("ccManager", False, virtual_machines=True),
+    OperandDefinition("validator", None, (VALIDATOR,)),
+    OperandDefinition("driver", True, (DRIVER,), manager="manager", by_system=True),
+    OperandDefinition("toolkit", True, (TOOLKIT,), image_variable="CONTAINER_TOOLKIT_IMAGE"),
+    OperandDefinition("devicePlugin", True, (PLUGIN, MPS_DAEMON)),
+    OperandDefinition("gfd", True, (DISCOVERY,)),
+    OperandDefinition("dcgm", True, (DCGM,)),
+    OperandDefinition("dcgmExporter", True, (DCGM_EXPORTER,)),
+    OperandDefinition("migManager", True, (MIG_MANAGER,)),
+    OperandDefinition("nodeStatusExporter", False, ("nvidia-node-status-exporter",), image_variable="VALIDATOR_IMAGE"),
+    OperandDefinition("gds", False, by_system=True),
+    OperandDefinition("gdrcopy", False, by_system=True),
+    OperandDefinition("vfioManager", True, manager="driverManager", virtual_machines=True),
+    OperandDefinition("sandboxDevicePlugin", True, virtual_machines=True),
+    OperandDefinition("kataSandboxDevicePlugin", False, virtual_machines=True),
+    OperandDefinition("vgpuManager", False, manager="driverManager", by_system=True, virtual_machines=True),
+    OperandDefinition("vgpuDeviceManager", True, virtual_machines=True),
+    OperandDefinition("kataManager", False, virtual_machines=True),
+    OperandDefinition("ccManager", False, virtual_machines=True),
 )
 APPS = frozenset(app for operand in OPERANDS for app in operand.apps)

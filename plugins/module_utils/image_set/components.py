@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..catalog.operands import DRIVER_MANAGER_VARIABLE, OPERANDS, Operand
+from ..catalog.operands import DRIVER_MANAGER_VARIABLE, OPERANDS, OperandDefinition
 from ..common.nested import get_nested
 
 Object = dict[str, t.Any]
@@ -111,7 +111,7 @@ def _parts(spec: Document) -> t.Iterator[tuple[str, bool, str]]:
                 yield f"{operand.part}.{operand.manager}", False, DRIVER_MANAGER_VARIABLE
 
 
-def _runs(spec: Document, operand: Operand) -> bool:
+def _runs(spec: Document, operand: OperandDefinition) -> bool:
     if operand.virtual_machines and get_nested(spec, "sandboxWorkloads", "enabled") is not True:
         return False
     if operand.runs is None:

@@ -30,6 +30,17 @@ _ORDER = {"Namespace": 0, "CustomResourceDefinition": 1}
 Action = t.Literal["created", "updated", "unchanged", "deleted"]
 
 
+def write_or_note(request: t.Callable[[], t.Any], *, check: bool) -> str | None:
+    """Send a write, in check mode its dry run. Returns NOT_CHECKED if this user may not send a dry run."""
+    try:
+        request()
+    except ApiError as error:
+        if not (check and error.lacks_right):
+            raise
+        return NOT_CHECKED
+    return None
+
+
 class InvalidObjects(InvalidOptions):
     """Objects that cannot exist in the cluster, because of an unknown kind or a missing namespace."""
 

@@ -12,7 +12,7 @@ from ..cluster_state.object_managers import manager_of
 from ..common.errors import InvalidOptions
 from ..kube.conflict_retry import retry_conflicts
 from ..kube.errors import ApiError
-from ..kube.objects import NOT_CHECKED
+from ..kube.objects import write_or_note
 from ..kube.paths import collection_path, object_path
 from ..schema.messages import join_words, quote
 from .connectivity import proxy_of
@@ -211,15 +211,10 @@ class LicenseObjects:
                 path = collection_path("v1", change.target.kind, metadata["namespace"])
                 self._client.create(path, body, dry_run=check)
 
-        if change.body is None:
+        body = change.body
+        if body is None:
             return None
-        try:
-            retry_conflicts(send, change.body, lambda: self.compare(change.target).body)
-        except ApiError as error:
-            if not (check and error.lacks_right):
-                raise
-            return NOT_CHECKED
-        return None
+        return write_or_note(lambda: retry_conflicts(send, body, lambda: self.compare(change.target).body), check=check)
 
 
 def shown_changes(changes: t.Iterable[LicenseObjectChange], namespace: str) -> tuple[Object, Object]:
