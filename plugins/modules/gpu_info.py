@@ -168,11 +168,11 @@ gpu_info:
         pool: {description: Pool of the node; null if there is none., type: str, returned: always, sample: notebooks}
         model: {description: Model of its GPUs; null if it is not known., type: str, returned: always, sample: Tesla-T4}
         gpus: {description: Number of GPUs., type: int, returned: always, sample: 1}
-        memory_mib: {description: Memory of one GPU in MiB., type: int, returned: always, sample: 15360}
+        memory_mib: {description: Memory of one GPU in MiB; 0 if it is not known., type: int, returned: always, sample: 15360}
         driver: {description: Version of the driver; null if it is not known., type: str, returned: always, sample: 580.95.05}
         driver_upgrade: {description: State of the driver upgrade; null if there is none., type: str, returned: always, sample: upgrade-done}
-        mode: {description: The sharing strategy that gpu-feature-discovery reports; null if it is not known., type: str,
-          returned: always, sample: time-slicing}
+        mode: {description: 'V(mig) if the node has MIG devices, otherwise the sharing strategy that gpu-feature-discovery reports; null if it is not known.',
+          type: str, returned: always, sample: time-slicing}
         replicas: {description: Number of shares of each GPU., type: int, returned: always, sample: 4}
         config: {description: The device plugin's configuration; null if no label sets it., type: str, returned: always,
           sample: time-slicing-4-1c2f0a9b}

@@ -53,8 +53,8 @@ class Node(NodeFacts):
 
     @property
     def catalog_model(self) -> models.Model | None:
-        """The catalog's model of the node's GPUs. Under the MIG strategy single, GFD reports the memory of one device, which is not used here."""
-        return models.of_gpu(self.product, None if names.MIG_INFIX in self.product else self.memory_mib)
+        """The catalog's model of the node's GPUs."""
+        return models.of_gpu(self.product, None if self._labels_describe_devices else self._labelled_memory)
 
     @property
     def gpus(self) -> int:
@@ -84,7 +84,7 @@ class Node(NodeFacts):
     @property
     def mig_devices(self) -> dict[str, int]:
         """The MIG devices by profile, from GFD's labels under either strategy (with a dot instead of `+`)."""
-        if names.MIG_INFIX in self.product:
+        if self._labels_describe_devices:
             profile = self.product.partition(names.MIG_INFIX)[2].removesuffix(names.SHARED_SUFFIX)
             return {profile: self.gpus} if self.gpus else {}
         return {
@@ -100,7 +100,18 @@ class Node(NodeFacts):
 
     @property
     def memory_mib(self) -> int:
-        """The memory of one GPU; 0 before discovery."""
+        """The memory of one physical GPU; 0 if it is not known: before discovery, and under the MIG strategy single for models that the catalog lacks."""
+        if self._labels_describe_devices:
+            return self.catalog_model.memory_mib if self.catalog_model else 0
+        return self._labelled_memory
+
+    @property
+    def _labels_describe_devices(self) -> bool:
+        """Whether GFD's labels have the number and the memory of MIG devices instead of GPUs, which is so under the MIG strategy single."""
+        return names.MIG_INFIX in self.product
+
+    @property
+    def _labelled_memory(self) -> int:
         return to_count(self.labels.get(names.MEMORY_LABEL))
 
     @property

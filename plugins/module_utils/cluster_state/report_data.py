@@ -12,6 +12,7 @@ from ..catalog import names
 from ..common.results import MAX_LISTED
 from ..mig.layout import format_layout
 from ..schema.messages import MAX_NAMED
+from ..sharing_modes.mig import MIG
 from ..sharing_modes.registry import current_mode
 from . import expected_state
 from .cordon import unfinished_run_message
@@ -71,7 +72,7 @@ def node_result(
         "memory_mib": node.memory_mib,
         "driver": node.driver or None,
         "driver_upgrade": node.labels.get(names.DRIVER_UPGRADE_LABEL) or None,
-        "mode": node.mode or None,
+        "mode": MIG.name if node.mig_devices else node.mode or None,
         "replicas": node.replicas,
         "config": node.labels.get(names.CONFIG_LABEL),
         "allocatable": dict(node.allocatable),

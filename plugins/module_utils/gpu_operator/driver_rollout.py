@@ -79,6 +79,8 @@ _SHOWN = frozenset(
         *("strategy", "version"),
     }
 )
+# The field whose value is a list of names, which may be shown.
+_SHOWN_LIST = "imagePullSecrets"
 
 
 # The field that replaces the ClusterPolicy's driver DaemonSet with those of NVIDIADriver objects.
@@ -155,8 +157,8 @@ def format_change(before: Document, after: Document, path: Path) -> str:
 
 
 def may_show(path: Path, *values: t.Any) -> bool:
-    """Whether messages may contain these values of a field; lists and maps are never shown."""
-    allowed = (bool, int, str) if path[-1] in _SHOWN else (bool, int)
+    """Whether messages may contain these values of a field; maps, and lists other than those of Secrets' names, are never shown."""
+    allowed = (bool, int, str) if path[-1] in _SHOWN else (list,) if path[-1] == _SHOWN_LIST else (bool, int)
     return all(value is None or isinstance(value, allowed) for value in values)
 
 
@@ -168,7 +170,9 @@ def is_empty(value: t.Any) -> bool:
 def _format_value(value: t.Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return "(not set)" if is_empty(value) else str(value)
+    if is_empty(value):
+        return "(not set)"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from ..kube.client import Client
 from ..kube.errors import ApiError
 from ..kube.managed_fields import child, owned_by
 from ..kube.paths import CLUSTER_POLICIES, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NVIDIA_DRIVERS
+from ..schema.messages import abbreviate
 from .chart_drivers import changed_objects, rolled_nodes
 from .cluster_policy import KIND
 from .daemonsets import driver_nodes, is_driver
@@ -204,7 +205,9 @@ class OperatorUpgrade:
         paths = differing_values(installed.config, preparation.desired_values)
         if preview.by_values and paths and all(path.partition(".")[0] in PARTS for path in paths):
             return UpgradeDecision(ReleaseStep(NOTHING), rollout, tuple(paths), tuple(refusals))
-        refusals.append(UpgradeRefused("driver_rollout", _refusal_message(rollout, installed.chart, chart)))
+        driver_paths = [path for path in paths if path.partition(".")[0] in PARTS]
+        message = _refusal_message(rollout, driver_paths if chart == installed.chart else (), installed.chart)
+        refusals.append(UpgradeRefused("driver_rollout", message))
         return UpgradeDecision(step, rollout, refusals=tuple(refusals))
 
     def _rollout(
@@ -299,6 +302,11 @@ def _defines_policy(definition: Document) -> bool:
     return bool(definition["metadata"]["name"] == _DEFINITION)
 
 
-def _refusal_message(rollout: DriverRollout, installed: Chart, chart: Chart) -> str:
-    alternative = f"keep version {installed.version}" if installed != chart else "remove the driver's values"
+def _refusal_message(rollout: DriverRollout, driver_values: t.Collection[str], installed: Chart) -> str:
+    """`driver_values` are the paths of the changed values that restart the driver; empty if the chart changes."""
+    alternative = f"keep version {installed.version}"
+    if driver_values:
+        alternative = (
+            f"set {abbreviate(driver_values)} in gpu_cluster.operator.values to the installed value, so that only the other values change"
+        )
     return f"Not upgraded, because {rollout.refused('the upgrade')}. Set {ALLOW_DRIVER_ROLLOUT} to allow it, or {alternative}."

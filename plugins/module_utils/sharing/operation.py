@@ -227,10 +227,11 @@ class SharingOperation:
     def _result(self, observed: ObservedNodes) -> dict[str, t.Any]:
         """The result; the complete result without limits is written to `report_path`."""
         done, unusual = self._rollout.done, self._unusual(observed.state)
-        result = build_result(observed.state, observed.findings, done, unusual)
+        findings = {**self._watch.findings_of_reported(observed.state), **observed.findings}
+        result = build_result(observed.state, findings, done, unusual)
         path = self._module.params["report_path"]
         if path:
-            unlimited = build_result(observed.state, observed.findings, done, unusual, limit=None)
+            unlimited = build_result(observed.state, findings, done, unusual, limit=None)
             try:
                 private_file.write(path, json.dumps(unlimited, indent=1), keep_mode=True)
                 result["report_path"] = path

@@ -111,6 +111,16 @@ class ReadinessWatch:
             self._update(node, state, found)
         return found
 
+    def findings_of_reported(self, state: ClusterState) -> dict[str, NodeDrift]:
+        """By node, the differences of the nodes that are already reported, and therefore neither verified nor awaited."""
+        found: dict[str, NodeDrift] = {}
+        for name in self._context.scope.excluded:
+            node, pool = state.nodes.get(name), state.pool_of(name)
+            finding = check_node(node, pool) if node and node.ready and pool else None
+            if finding:
+                found[name] = finding
+        return found
+
     def _until_labels_are_late(self, findings: t.Mapping[str, NodeDrift]) -> float:
         """The seconds until labels alone have differed for too long on some node; restarts gpu-feature-discovery on nodes that have reached this limit."""
         if self.restart_discovery is None:

@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..cluster_state import expected_state
+from ..cluster_state.node_check import check_node
 from ..cluster_state.pool_assignment import awaited_nodes, is_undiscovered
 from ..cluster_state.warnings import all_warnings, as_list
 from ..common.results import MAX_LISTED
@@ -96,7 +97,7 @@ def build_result(
         pools[pool.name] = {
             "nodes": len(nodes),
             "changed": len({node.name for node in nodes} & done.changed),
-            "verified": sum(1 for node in nodes if node.ready and node.name not in findings),
+            "verified": sum(1 for node in nodes if node.ready and check_node(node, pool) is None),
             **expected_state.pool_resources(nodes, pool),
             **({"missing": dict(state.missing[pool.name])} if pool.name in state.missing else {}),
         }
@@ -182,7 +183,10 @@ def warnings(state: ClusterState, done: RolloutResult, unusual: t.Mapping[str, s
         if change.blocking_pods
     ]
     if blocked:
-        texts.append(f"{len(blocked)} node(s) cannot be changed, because their GPUs are in use: {abbreviate(blocked)}.")
+        fails = "; the run will fail after it has changed the other nodes" if done.predicted else ""
+        texts.append(
+            f"{len(blocked)} node(s) cannot be changed, because pods that cannot be evicted use their GPUs: {abbreviate(blocked)}{fails}."
+        )
     texts += state.warnings
     texts += [
         f"Pool {name} lacks {format_layout(missing)} of its sharing.demand: they do not fit its nodes."

@@ -178,6 +178,15 @@ def test_without_permission_nothing_is_upgraded(scenario: Scenario) -> None:
     assert held.changed() == 0
     assert prepared(held)["held_back"] == ["driver.version"]
     assert prepared(held)["driver_rollout"]["reasons"] == ["driver.version 570.148.08 becomes 570.172.08"]
+    # Helm would replace the values of the other operands and of the driver together.
+    mixed = scenario.play(OLD, "--tags", "gpu_operator", image_pull_secrets=["registry"])
+    assert "driver.imagePullSecrets (not set) becomes registry" in mixed.failure()
+    assert "set driver.imagePullSecrets" in mixed.failure()
+    assert "in gpu_cluster.operator.values to the installed value" in mixed.failure()
+    kept = scenario.play(
+        OLD, "--tags", "gpu_operator", "--check", image_pull_secrets=["registry"], values={"driver": {"imagePullSecrets": []}}
+    ).require_success()
+    assert prepared(kept)["driver_rollout"]["nodes"] == 0
     assert scenario.driver_pods() == before
 
 

@@ -44,6 +44,25 @@ def test_gpus_of_a_node_without_pool(product: str, count: int, recorded: str, gp
     assert found["gpus"] == gpus
 
 
+@pytest.mark.parametrize(
+    ("product", "labelled", "labels", "memory", "mode"),
+    [
+        ("NVIDIA-A100-SXM4-80GB", 81920, {}, 81920, "none"),
+        # Under the MIG strategy single, the label has the memory of one device.
+        ("NVIDIA-A100-SXM4-80GB-MIG-3g.40gb", 40192, {}, 81920, "mig"),
+        ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb-SHARED", 9728, {}, 81920, "mig"),
+        ("Unknown-MIG-1g.10gb", 9728, {}, 0, "mig"),
+        ("NVIDIA-A100-SXM4-80GB", 81920, {"nvidia.com/mig-3g.40gb.count": "2"}, 81920, "mig"),
+    ],
+)
+def test_memory_and_mode_of_a_node_with_mig_devices(
+    product: str, labelled: int, labels: dict[str, str], memory: int, mode: str
+) -> None:
+    labels = {**labels, "nvidia.com/gpu.memory": str(labelled), "nvidia.com/gpu.sharing-strategy": "none"}
+    found = report_data.node_result(node("a100-1", product, gpus=2, labels=labels), None)
+    assert (found["memory_mib"], found["mode"]) == (memory, mode)
+
+
 def test_changes_separate_what_is_set_from_what_is_removed() -> None:
     edit = NodeEdit(
         "n1",

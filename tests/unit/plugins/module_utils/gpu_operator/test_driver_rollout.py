@@ -218,6 +218,8 @@ def test_a_change_is_held_back_with_the_pace_of_its_rollout() -> None:
         (("driver", "secretEnv"), ("a", "b"), False),
         (("driver", "env"), ([], [{"name": "a", "value": "secret"}]), False),
         (("driver", "name"), ({"a": "secret"}, "b"), False),
+        (("driver", "imagePullSecrets"), (None, ["registry"]), True),
+        (("driver", "args"), (["a"], ["b"]), False),
     ],
 )
 def test_values_in_messages(path: Path, values: tuple[Any, ...], shown: bool) -> None:
